@@ -84,6 +84,7 @@ impl From<Error> for Failure {
             | Error::BadInput(_)
             | Error::Record(_)
             | Error::Condition(_)
+            | Error::NoOldRecords { .. }
             | Error::Exists(_) => Self::Usage(error.to_string()),
             Error::NoStore { .. } => Self::Store(format!(
                 "{error}; `esker load`, `create` and `publish` make one"

@@ -74,7 +74,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
         "{}",
         expired.stderr
     );
-    let future = esker(&["changes", &s, "d", "--from", "999999"]).expect(3);
+    let future = esker(&["changes", &s, "d", "--from", "999999"]).expect(2);
     assert!(
         future.stderr.contains("there is no write"),
         "{}",
@@ -135,8 +135,7 @@ fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     let printed = esker(&["changes", &s, "d", "--consumer", "without"]).expect(0);
     assert!(!printed.stdout.contains("old"), "{}", printed.stdout);
     for consumer in [&[][..], &["--consumer", "c"]] {
-        let refused = esker(&[&["changes", &s, "plain", "--old"], consumer].concat());
-        assert_ne!(refused.code, 0);
+        let refused = esker(&[&["changes", &s, "plain", "--old"], consumer].concat()).expect(2);
         let why = "have no old records";
         assert!(refused.stderr.contains(why), "{}", refused.stderr);
     }

@@ -68,6 +68,33 @@ fn string_columns_are_known_by_their_names_whatever_these_hold() {
     }
 }
 
+/// What looks like points gets an index of their numbers where no kind is said, and a note of the one that is meant.
+#[test]
+fn an_index_of_numbers_over_points_says_that_there_are_others() {
+    let points = "{\"id\":1,\"at\":[9.99,53.55]}\n{\"id\":2}\n{\"id\":3,\"at\":[-74,40.7]}\n";
+    let pairs = "{\"id\":1,\"at\":[9.99,53.55]}\n{\"id\":2,\"at\":[1,2,3]}\n";
+    let beyond = "{\"id\":1,\"at\":[200,1]}\n";
+    let plain = "{\"id\":1,\"at\":9.99}\n";
+    for (text, index, is_noted) in [
+        (points, "at", true),
+        (points, "at:eager", true),
+        (points, "at:eager:float", false),
+        (points, "at:spatial", false),
+        (pairs, "at", false),
+        (beyond, "at", false),
+        (plain, "at", false),
+    ] {
+        let room = room();
+        let file = room.path("records.ndjson");
+        std::fs::write(&file, text).unwrap();
+        let store = room.path("store");
+        let args = ["load", &store, "d", &file, "--key", "id", "--index", index];
+        let run = esker(&args).expect(0);
+        let note = run.stderr.contains("note: `at`");
+        assert_eq!(note, is_noted, "{index} of {text}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn a_nested_path_makes_no_strings_of_a_column_that_reads_like_it() {
     let room = room();

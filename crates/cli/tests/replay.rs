@@ -297,6 +297,20 @@ fn what_does_not_fit_is_refused_with_its_line() {
         (wish, "{\"id\":1,", &[], "p, line 1", "EOF"),
         (
             wish,
+            "{\"id\":1,\"t\":1}\n{\"id\":1,\"t\":1,\"id\":2}\n",
+            &[],
+            "p, line 2",
+            "duplicate field `id`",
+        ),
+        (
+            "{\"id\":1,\"at\":1,\"from\":1,\"to\":2,\"id\":2}\n",
+            good,
+            &[],
+            "s, line 1",
+            "duplicate field `id`",
+        ),
+        (
+            wish,
             "{\"id\":1,\"t\":1,\"x\":200,\"y\":0}\n",
             &["--position", "x,y"],
             "p, line 1",

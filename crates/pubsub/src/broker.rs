@@ -5,9 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coding::{Reader, put_bytes};
-use esker::extension::{Cost, Cursor, ExtensionStore, MAX_TIME, Snapshot, TreeId};
+use esker::extension::{
+    Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_TIME, Snapshot, TreeId,
+};
 use esker::{Database, Durability, Error, Result, Seq};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::cell::Cell;
 use crate::config::{Architecture, Config, Granularity};
@@ -15,9 +17,9 @@ use crate::deliver::Deliveries;
 use crate::element::{NEVER, StoredSubscription, Time, damaged, subscription};
 use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
 use crate::matching::Compiled;
-use crate::message::{End, Start};
+use crate::message::{End, Notification, Start};
 use crate::place;
-use crate::shape::{Shape, Shapes};
+use crate::shape::{Known, Shape, Shapes};
 use crate::times::{Wanted, tick};
 use crate::topic::TopicFilter;
 
@@ -34,6 +36,11 @@ pub struct Broker {
     pub(crate) inner: Arc<Inner>,
 }
 
+type Brokers = Vec<Weak<Inner>>;
+
+/// The brokers of all stores.
+static OPEN: Mutex<Brokers> = Mutex::new(Vec::new());
+
 pub(crate) struct Inner {
     pub(crate) store: ExtensionStore,
     pub(crate) config: Config,
@@ -49,6 +56,13 @@ pub(crate) struct Inner {
     pub(crate) changing: Mutex<()>,
     pub(crate) deliveries: Deliveries,
     reads: Reads,
+}
+
+/// What is read: shapes may be forgotten while a read of an older snapshot is under way.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) known: Arc<Known>,
 }
 
 /// The trees of a broker. Where there is one for both, both are that.
@@ -90,6 +104,8 @@ impl Broker {
     /// and writing fail with.
     pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
         let store = db.extension(NAME)?;
+        // Another thread makes none meanwhile.
+        let open = OPEN.lock();
         if store.tree(DIRECTORY).is_none() {
             config.check().map_err(Error::BadInput)?;
             let encoded = config.encode();
@@ -102,7 +118,7 @@ impl Broker {
             trees.extend(lists.iter().map(|name| (*name, &[][..])));
             store.create_trees(&trees)?;
         }
-        Broker::over(store)
+        Broker::over(store, open)
     }
 
     /// Opens the store's broker.
@@ -112,7 +128,7 @@ impl Broker {
     pub fn open(db: &Database) -> Result<Broker> {
         let store = db.extension(NAME)?;
         match store.tree(DIRECTORY) {
-            Some(_) => Broker::over(store),
+            Some(_) => Broker::over(store, OPEN.lock()),
             None => Err(Error::BadInput(
                 "nothing was ever published or subscribed to in this store".to_owned(),
             )),
@@ -120,9 +136,7 @@ impl Broker {
     }
 
     /// The broker of a store: one, whoever opens it, since what it knows of the lists is kept in memory, too.
-    fn over(store: ExtensionStore) -> Result<Broker> {
-        static OPEN: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
-        let mut open = OPEN.lock();
+    fn over(store: ExtensionStore, mut open: MutexGuard<'_, Brokers>) -> Result<Broker> {
         open.retain(|inner| inner.strong_count() > 0);
         let mut known = open.iter().filter_map(Weak::upgrade);
         let same = known.find(|inner| inner.store.is_of_same_store(&store));
@@ -232,6 +246,19 @@ impl Inner {
         snapshot.has_expired(tick(time, self.config.resolution));
     }
 
+    /// True when a publication that was found has expired since, which is noted. Not by a clock that may be wrong: what is
+    /// not given does not come again.
+    pub(crate) fn has_expired(&self, found: &Notification) -> bool {
+        let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
+            return false;
+        };
+        if self.store.unconfirmed_time().is_some() {
+            return false;
+        }
+        self.note_ended(&self.store.snapshot(), expires);
+        true
+    }
+
     /// What a walk is for: nothing yet. Repeated queries skip no tables: they read as the paper's do.
     pub(crate) fn wanted(&self) -> Wanted {
         match self.config.architecture {
@@ -295,20 +322,38 @@ impl Inner {
         add(&reads.tables_skipped, cost.synopses_negative.get());
     }
 
-    /// What is written beside an element that needs these shapes until `needed`.
-    pub(crate) fn shapes_to_write(
+    /// Writes what goes beside an element that needs these shapes until `needed`. To be confirmed when it is written.
+    pub(crate) fn write_shapes(
         &self,
+        batch: &mut Batch,
         shapes: &[Shape],
         needed: Time,
-    ) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    ) -> std::result::Result<Vec<(Shape, Time)>, EngineError> {
         // What has ended by a clock that may be wrong can come back.
         let forgets = || self.store.unconfirmed_time().is_none();
+        // As long as the elements themselves are there: see `useless_at`.
+        let needed = needed.saturating_add(Time::from(self.config.resolution));
         let written = self.shapes.need(shapes, self.now(), needed, &forgets);
-        let each = written.into_iter().map(|(shape, until)| {
+        for (shape, until) in &written {
             let key = [b"s", shape.encode().as_slice()].concat();
-            (key, until.to_le_bytes().to_vec(), self.useless_at(until))
-        });
-        each.collect()
+            let (value, useless) = (until.to_le_bytes(), self.useless_at(*until));
+            batch.also_until(Kind::Put, self.trees.directory, &key, &value, useless)?;
+        }
+        Ok(written)
+    }
+
+    /// What there is before a write, under the writer lock.
+    pub(crate) fn view_before(&self, snapshot: &Snapshot) -> View {
+        View {
+            snapshot: snapshot.clone(),
+            known: self.shapes.known(),
+        }
+    }
+
+    /// What a snapshot has.
+    pub(crate) fn view(&self, snapshot: &Snapshot) -> Result<View> {
+        self.catch_up(snapshot)?;
+        Ok(self.view_before(snapshot))
     }
 
     /// The subscription with this number, if it is there.
@@ -323,9 +368,6 @@ pub(crate) fn id_key(id: Seq) -> Vec<u8> {
     [b"i", id.to_be_bytes().as_slice()].concat()
 }
 
-/// The most forms of a subscription that the directory has.
-const FORMS: usize = 16;
-
 /// A subscription as it is in the directory: its topics, then its forms, the newest first.
 pub(crate) fn directory_entry(
     topics: &TopicFilter,
@@ -335,7 +377,7 @@ pub(crate) fn directory_entry(
     let topics = topics.encode();
     let mut out = Vec::with_capacity(topics.len() + newest.about());
     put_bytes(&mut out, &topics);
-    for form in std::iter::once(newest).chain(older).take(FORMS) {
+    for form in std::iter::once(newest).chain(older) {
         form.encode(&mut out);
     }
     out

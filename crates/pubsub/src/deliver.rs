@@ -158,10 +158,10 @@ impl Deliveries {
         self.consumers.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn remove(&self, subscription: Seq) {
+    pub(crate) fn remove(&self, subscription: Seq, queue: &Arc<Queue>) {
         let mut queues = self.queues.lock();
         if let Some(of) = queues.get_mut(&subscription) {
-            of.retain(|queue| queue.strong_count() > 0);
+            of.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(queue)));
             if of.is_empty() {
                 queues.remove(&subscription);
             }
@@ -201,3 +201,7 @@ impl Drop for Matching<'_> {
         self.deliveries.settle(self.seq, outcome);
     }
 }
+
+#[cfg(test)]
+#[path = "deliver_tests.rs"]
+mod tests;

@@ -74,7 +74,8 @@ pub(crate) struct StoredChange {
 
 #[derive(Debug)]
 pub(crate) struct StoredSubscription<'a> {
-    /// Which of its forms it is: the number of the write that made it. A subscription that moves gets another.
+    /// Which of its forms it is: the number of the write that made it. A subscription that moves gets another, and one that is
+    /// renewed where that makes a difference for what was published before.
     pub(crate) form: Seq,
     pub(crate) id: Seq,
     /// It is about publications from this number on, and those below `ended`; 0 where it has no such bound.
@@ -296,6 +297,13 @@ pub(crate) fn subscription<'a>(input: &mut Reader<'a>) -> Option<StoredSubscript
     })
 }
 
+impl StoredPublication<'_> {
+    /// True when it has not expired at a time of the broker's clock, nor at its own, which may be ahead of that.
+    pub(crate) fn is_alive(&self, now: Time) -> bool {
+        self.expires > self.time.max(now)
+    }
+}
+
 impl<'a> StoredSubscription<'a> {
     pub(crate) fn copy(&self) -> StoredSubscription<'a> {
         StoredSubscription {
@@ -310,10 +318,20 @@ impl<'a> StoredSubscription<'a> {
         FEW + self.user.len() + self.tag.len() + self.condition.len()
     }
 
+    /// True when it has met a publication with the number and time.
+    pub(crate) fn has_met(&self, seq: Seq, time: Time) -> bool {
+        let is_after = seq >= self.begins && (self.ended == 0 || seq < self.ended);
+        is_after && time >= self.from && time <= self.to
+    }
+
     /// True when it got a publication: with the number, time and expiry, provided that it asked for it.
     pub(crate) fn was_told(&self, seq: Seq, time: Time, expires: Time) -> bool {
-        let was_there = if seq < self.form { self.made } else { time };
-        seq >= self.begins && (self.ended == 0 || seq < self.ended) && expires > was_there
+        let was_there = if seq < self.form {
+            self.made.max(time)
+        } else {
+            time
+        };
+        self.has_met(seq, time) && expires > was_there
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

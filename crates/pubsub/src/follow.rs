@@ -6,17 +6,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker::extension::{Commit, Kind, Tail, Timed};
 use esker::{Error, Result, Seq};
 
 use crate::broker::{Broker, Inner};
+use crate::deliver::QUEUE;
 use crate::element::{Element, Elements, NEVER};
 use crate::keys::{List, ListKey};
 use crate::matching::Subject;
 use crate::message::{Notification, Subscription, bad_input};
 use crate::subscribe::Ready;
+
+/// How often a follower beside the writer looks at the log while it has something to give.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Gives publications in the order of their numbers ([`Broker::follow`]).
 pub struct Follow {
@@ -24,12 +28,20 @@ pub struct Follow {
     ready: Ready,
     tail: Tail,
     found: VecDeque<Notification>,
+    /// So many of them, at most, are from the log.
+    ahead: usize,
+    /// When it looked at the log.
+    looked: Instant,
+    /// It has seen everything that there was when its interval had ended.
+    is_through: bool,
+    /// Everything up to it was given, is in `found`, or is not asked for.
     seen: Seq,
 }
 
 impl Broker {
     /// Follows what a subscription asks for without storing it: from the publication behind the one with the number
-    /// `after` on, or, without it, from the first in its interval.
+    /// `after` on, or, without it, from the first in its interval. What is withdrawn before it comes to it is not given,
+    /// unless it lags behind by more than 1,024 publications that are for it.
     ///
     /// # Errors
     /// [`Error::BadInput`] for a subscription that depends on others: a self-join, one to changes; what reading fails
@@ -48,6 +60,9 @@ impl Broker {
             ready,
             tail,
             found: VecDeque::new(),
+            ahead: 0,
+            looked: Instant::now(),
+            is_through: false,
             seen: after.unwrap_or(0),
         };
         follow.catch_up()?;
@@ -65,7 +80,13 @@ impl Follow {
         reason = "none now, and perhaps one later"
     )]
     pub fn next(&mut self) -> Result<Option<Notification>> {
-        self.next_within(None)
+        loop {
+            let is_everything = self.look_ahead()?;
+            let first = self.first();
+            if first.is_some() || is_everything {
+                return Ok(first);
+            }
+        }
     }
 
     /// The next publication, waiting so long for one.
@@ -73,7 +94,19 @@ impl Follow {
     /// # Errors
     /// What reading fails with.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
-        self.next_within(Some(most))
+        // None is beyond what the clock can say: for ever.
+        let until = Instant::now().checked_add(most);
+        loop {
+            if let Some(next) = self.next()? {
+                return Ok(Some(next));
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            let read = self.tail.wait(left.unwrap_or(Duration::MAX));
+            self.take_read(read.map_err(Error::from))?;
+        }
     }
 
     /// The number of the last publication that it gave, and of those before it that were not for it.
@@ -84,32 +117,59 @@ impl Follow {
         }
     }
 
-    /// True when its interval has ended, and everything in it was given.
+    /// True when its interval has ended, and everything in it was given: known once it was asked for more.
     pub fn is_over(&self) -> bool {
-        self.found.is_empty() && self.inner.now() > self.ready.to
+        self.found.is_empty() && self.is_through
     }
 
-    fn next_within(&mut self, most: Option<Duration>) -> Result<Option<Notification>> {
-        loop {
-            if let Some(next) = self.found.pop_front() {
-                return Ok(Some(next));
+    /// The first of what was found and is still there.
+    fn first(&mut self) -> Option<Notification> {
+        while let Some(next) = self.found.pop_front() {
+            self.ahead = self.ahead.min(self.found.len());
+            if !self.inner.has_expired(&next) {
+                return Some(next);
             }
-            let read = match most {
-                Some(most) => match self.tail.next() {
-                    Ok(None) => self.tail.wait(most),
-                    read => read,
-                },
-                None => self.tail.next(),
-            };
-            match read.map_err(Error::from) {
-                Ok(Some(commit)) => self.take(&commit)?,
-                Ok(None) => return Ok(None),
-                Err(Error::PositionExpired { .. }) => {
-                    self.tail = self.inner.store.tail(self.inner.store.position())?;
-                    self.catch_up()?;
-                }
-                Err(error) => return Err(error),
+        }
+        None
+    }
+
+    /// Reads what the log has by now, also while there is something to give: that may have been withdrawn. False when it
+    /// has left something for later.
+    fn look_ahead(&mut self) -> Result<bool> {
+        // Beside the writer a look costs calls to the file system.
+        let is_early = self.inner.store.is_reader() && self.looked.elapsed() < LOOK;
+        if is_early && !self.found.is_empty() {
+            return Ok(false);
+        }
+        self.looked = Instant::now();
+        let is_late = self.inner.now() > self.ready.to;
+        let mut now = None;
+        while self.ahead < QUEUE {
+            let read = self.tail.next();
+            let has_more = self.take_read(read.map_err(Error::from))?;
+            // What comes meanwhile it does not run after.
+            let now = *now.get_or_insert_with(|| self.inner.store.position().seq);
+            if !has_more || self.tail.position().seq >= now {
+                self.is_through = is_late;
+                return Ok(true);
             }
+        }
+        Ok(false)
+    }
+
+    /// Takes what was read of the log. False when there was nothing.
+    fn take_read(&mut self, read: Result<Option<Commit>>) -> Result<bool> {
+        match read {
+            Ok(Some(commit)) => self.take(&commit).map(|()| true),
+            Ok(None) => Ok(false),
+            Err(Error::PositionExpired { .. }) => {
+                // What was found may have been withdrawn in what the log has not any more.
+                self.seen = self.seen();
+                self.found.clear();
+                self.tail = self.inner.store.tail(self.inner.store.position())?;
+                self.catch_up().map(|()| true)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -121,7 +181,8 @@ impl Follow {
             made: self.inner.now(),
             ..self.ready.clone()
         };
-        let past = self.inner.past(&snapshot, &ready, Seq::MAX)?;
+        let view = self.inner.view(&snapshot)?;
+        let past = self.inner.past(&view, &ready, Seq::MAX)?;
         let seen = self.seen;
         self.found
             .extend(past.into_iter().filter(|found| found.seq > seen));
@@ -131,8 +192,8 @@ impl Follow {
 
     /// Takes what a commit has.
     fn take(&mut self, commit: &Commit) -> Result<()> {
-        let (inner, ready) = (&self.inner, &self.ready);
-        let (mut found, mut seen) = (Vec::new(), self.seen);
+        let (inner, ready, found) = (&self.inner, &self.ready, &mut self.found);
+        let (mut ahead, mut seen) = (self.ahead, self.seen);
         let mut failed = None;
         commit.each(&mut |tree, _, kind, key, value| {
             if tree != inner.trees.publications || kind != Kind::Timed {
@@ -141,33 +202,46 @@ impl Follow {
             let Some(timed) = Timed::parse(value) else {
                 return;
             };
-            match published(inner, ready, key, timed.value, &mut seen) {
-                Ok(notification) => found.extend(notification),
+            match written(inner, ready, key, timed.value, &mut seen) {
+                Ok(Some(Written::Publication(new))) => {
+                    found.push_back(new);
+                    ahead += 1;
+                }
+                Ok(Some(Written::Retraction(of))) => found.retain(|found| found.seq != of),
+                Ok(None) => {}
                 Err(error) => failed = Some(error),
             }
         });
         self.seen = seen;
-        self.found.extend(found);
+        self.ahead = ahead.min(self.found.len());
         failed.map_or(Ok(()), Err)
     }
 }
 
-/// The publication of an operand as it was written, if it is new and asked for.
-fn published(
+/// What an operand says.
+enum Written {
+    Publication(Notification),
+    Retraction(Seq),
+}
+
+/// What an operand says as it was written, if it is of a publication that is new and asked for, or withdraws one.
+fn written(
     inner: &Inner,
     ready: &Ready,
     key: &[u8],
     operand: &[u8],
     seen: &mut Seq,
-) -> Result<Option<Notification>> {
+) -> Result<Option<Written>> {
     let Some(parsed) = ListKey::parse(key).filter(|key| key.list == List::Publications) else {
         return Ok(None);
     };
     let Some((raw, _)) = Elements::of(operand).next().transpose()? else {
         return Ok(None);
     };
-    let Element::Publication(publication) = raw.decode()? else {
-        return Ok(None);
+    let publication = match raw.decode()? {
+        Element::Publication(publication) => publication,
+        Element::Retracted(of, _) => return Ok(Some(Written::Retraction(of))),
+        _ => return Ok(None),
     };
     // One that is in several cells is written several times.
     if raw.seq <= *seen {
@@ -184,16 +258,17 @@ fn published(
     let Some(topic) = topic else {
         return Ok(None);
     };
-    let is_alive = publication.expires > publication.time.max(inner.now());
-    if !is_alive || !inner.compiled.admits(&ready.stored(raw.seq), &subject)? {
+    if !publication.is_alive(inner.now())
+        || !inner.compiled.admits(&ready.stored(raw.seq), &subject)?
+    {
         return Ok(None);
     }
-    Ok(Some(Notification {
+    Ok(Some(Written::Publication(Notification {
         seq: raw.seq,
         topic,
         time: publication.time,
         expires: Some(publication.expires).filter(|expires| *expires != NEVER),
         place: publication.place.clone(),
         body: publication.body.to_vec(),
-    }))
+    })))
 }

@@ -16,6 +16,9 @@ use crate::deliver::{QUEUE, Queue};
 use crate::message::Notification;
 use crate::past::Page;
 
+/// How often a consumer that waits looks whether its store is closed.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// The notifications of a stored subscription, in the order of the publications' numbers ([`Broker::inbox`]).
 pub struct Inbox {
     inner: Arc<Inner>,
@@ -34,7 +37,8 @@ impl Broker {
     /// published after the subscription was made. A consumer that keeps the number of the last notification that it
     /// has dealt with misses nothing and gets nothing twice, whatever happens in between; but what expires meanwhile is
     /// gone, and of a subscription to changes, what the change was compared with; and of one that [moves](Broker::move_to)
-    /// the last sixteen places are known: a consumer that was away longer misses what was for those before.
+    /// the last sixteen places are known: a consumer that was away longer misses what was for those before. What a
+    /// [renewal](Broker::renew) returned is not among them.
     ///
     /// The queue holds 1,024 notifications; a consumer that is slower reads what it missed from the lists.
     ///
@@ -42,22 +46,24 @@ impl Broker {
     /// What reading fails with. A subscription that is not there, or has ended before, gets nothing.
     pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
         let queue = Arc::<Queue>::default();
-        let entry = self
-            .inner
-            .lookup(&self.inner.store.snapshot(), subscription)?;
+        // Before the subscription is looked up: who ends it meanwhile tells the queue.
         self.inner.deliveries.add(subscription, &queue);
-        Ok(Inbox {
-            entry,
+        let mut inbox = Inbox {
             inner: self.inner.clone(),
             subscription,
             queue,
+            entry: None,
             has_more: true,
             seen: after.unwrap_or(subscription),
-        })
+        };
+        let snapshot = self.inner.store.snapshot();
+        inbox.entry = self.inner.lookup(&snapshot, subscription)?;
+        Ok(inbox)
     }
 
     /// Calls back with each notification of an [inbox](Broker::inbox), on a thread of its own, until the returned guard is
-    /// dropped, which waits for a running call. An error is its last call.
+    /// dropped, which waits for a running call, or the store is closed. An error is its last call. The callback may use the
+    /// broker, and drop the guard.
     ///
     /// # Errors
     /// The thread cannot be started; those of [`Broker::inbox`].
@@ -72,9 +78,10 @@ impl Broker {
         let (ends, queue) = (ended.clone(), inbox.queue.clone());
         let run = move || {
             while !ends.load(Ordering::Acquire) {
-                match inbox.wait(Duration::from_millis(500)) {
+                match inbox.wait(LOOK) {
                     Ok(Some(notification)) => call(Ok(notification)),
                     Ok(None) => {}
+                    Err(esker::Error::Closed) => return,
                     Err(error) => return call(Err(error)),
                 }
             }
@@ -104,7 +111,11 @@ impl Drop for Notifier {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.queue.filled.notify_all();
-        if let Some(thread) = self.thread.take() {
+        // A callback that drops it ends when it returns.
+        let is_own = |thread: &std::thread::JoinHandle<()>| {
+            thread.thread().id() == std::thread::current().id()
+        };
+        if let Some(thread) = self.thread.take().filter(|thread| !is_own(thread)) {
             let _ = thread.join();
         }
     }
@@ -126,14 +137,19 @@ impl Inbox {
     /// The next notification, waiting so long for one.
     ///
     /// # Errors
-    /// What reading fails with.
+    /// What reading fails with; [`Error::Closed`](esker::Error::Closed) when the store was closed meanwhile.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
         // None is beyond what the clock can say: for ever.
         let until = Instant::now().checked_add(most);
+        let is_late = || until.is_some_and(|until| Instant::now() >= until);
         loop {
             let mut state = self.queue.state.lock();
             if let Some(next) = state.page.pop_front() {
+                drop(state);
                 self.seen = next.seq;
+                if self.inner.has_expired(&next) {
+                    continue;
+                }
                 return Ok(Some(next));
             }
             if self.has_more {
@@ -141,24 +157,31 @@ impl Inbox {
                 self.read_page()?;
                 continue;
             }
-            while let Some(next) = state.waiting.pop_front() {
+            if let Some(next) = state.waiting.pop_front() {
+                drop(state);
                 // What was in the lists as well is not given twice.
-                if next.seq > self.seen {
-                    self.seen = next.seq;
-                    return Ok(Some((*next).clone()));
+                if next.seq <= self.seen {
+                    continue;
                 }
+                self.seen = next.seq;
+                if self.inner.has_expired(&next) {
+                    continue;
+                }
+                return Ok(Some((*next).clone()));
             }
             if state.is_behind {
                 self.has_more = true;
             } else if most.is_zero() {
                 return Ok(None);
             } else {
-                match until {
-                    None => self.queue.filled.wait(&mut state),
-                    Some(until) => {
-                        if self.queue.filled.wait_until(&mut state, until).timed_out() {
-                            return Ok(None);
-                        }
+                let look = Instant::now() + LOOK;
+                let until = until.map_or(look, |until| until.min(look));
+                if self.queue.filled.wait_until(&mut state, until).timed_out() {
+                    drop(state);
+                    // Nobody publishes to a store that is closed.
+                    self.everything_written()?;
+                    if is_late() {
+                        return Ok(None);
                     }
                 }
             }
@@ -179,9 +202,9 @@ impl Inbox {
             state.is_behind = false;
         }
         let retracted = self.inner.deliveries.retracted();
-        let snapshot = self.everything_written()?;
+        let view = self.inner.view(&self.everything_written()?)?;
         let mut ended = None;
-        match self.inner.lookup(&snapshot, self.subscription)? {
+        match self.inner.lookup(&view.snapshot, self.subscription)? {
             Some(entry) => self.entry = Some(entry),
             // It has expired, or was ended: whoever does that says so before he is done.
             None => {
@@ -203,18 +226,23 @@ impl Inbox {
         for form in &forms {
             let mut ready = self.inner.ready_from(&topics, form)?;
             ready.made = self.inner.now();
+            if form.form != form.id {
+                // What was there before was told when it was renewed.
+                ready.begins = form.form;
+            }
             if ready.ended == 0 {
                 ready.ended = ended.unwrap_or(0);
             }
-            found.extend(self.inner.page(&snapshot, &ready, form.form, page)?);
+            found.extend(self.inner.page(&view, &ready, form.form, page)?);
         }
         found.sort_by_key(|notification| notification.seq);
         found.dedup_by_key(|notification| notification.seq);
         found.truncate(QUEUE);
         let mut state = self.queue.state.lock();
-        // If something was withdrawn meanwhile, all is read again.
-        self.has_more = found.len() == QUEUE || self.inner.deliveries.retracted() != retracted;
-        if self.inner.deliveries.retracted() == retracted {
+        // If something was withdrawn meanwhile, all is read again. What is from here on is taken out of the page.
+        let is_whole = self.inner.deliveries.retracted() == retracted;
+        self.has_more = found.len() == QUEUE || !is_whole;
+        if is_whole {
             state.page.extend(found);
         }
         Ok(())
@@ -238,8 +266,6 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // Its own end of the queue goes first.
-        self.queue = Arc::default();
-        self.inner.deliveries.remove(self.subscription);
+        self.inner.deliveries.remove(self.subscription, &self.queue);
     }
 }

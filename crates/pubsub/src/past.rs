@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use esker::extension::{Cost, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::Inner;
+use crate::broker::{Inner, View};
 use crate::cell::Cell;
 use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription, Time};
 use crate::keys::{List, ListKey};
@@ -63,7 +63,7 @@ impl Past<'_> {
         }
         let number = self.path.as_ref();
         let number = number.and_then(|path| spans::number_at(path, publication.body));
-        if publication.expires <= self.ready.made {
+        if !publication.is_alive(self.ready.made) {
             self.inner.note_ended(self.snapshot, publication.expires);
             return Ok(Next::On);
         }
@@ -155,29 +155,23 @@ impl Page {
 
 impl Inner {
     /// What a snapshot has for this form of a subscription, oldest first.
-    pub(crate) fn past(
-        &self,
-        snapshot: &Snapshot,
-        ready: &Ready,
-        form: Seq,
-    ) -> Result<Vec<Notification>> {
-        self.page(snapshot, ready, form, Page::ALL)
+    pub(crate) fn past(&self, view: &View, ready: &Ready, form: Seq) -> Result<Vec<Notification>> {
+        self.page(view, ready, form, Page::ALL)
     }
 
     /// The part of it on one page.
     pub(crate) fn page(
         &self,
-        snapshot: &Snapshot,
+        view: &View,
         ready: &Ready,
         form: Seq,
         page: Page,
     ) -> Result<Vec<Notification>> {
-        self.catch_up(snapshot)?;
+        let View { snapshot, known } = view;
         if ready.from > ready.to || ready.from > self.latest.load(Ordering::Acquire) {
             return Ok(Vec::new());
         }
-        let known = self.shapes.known();
-        let mut publications = spans::for_subscription(&known, &ready.topics, &ready.cells);
+        let mut publications = spans::for_subscription(known, &ready.topics, &ready.cells);
         let change = ready.change.as_ref();
         let mut past = Past {
             inner: self,
@@ -200,7 +194,7 @@ impl Inner {
         let mut got: Vec<Got> = Vec::new();
         let mut subscriptions = Vec::new();
         if ready.joins {
-            subscriptions = spans::beside(&known, &ready.topics, &ready.cells);
+            subscriptions = spans::beside(known, &ready.topics, &ready.cells);
         }
         let mut read = Vec::new();
         if self.is_one_tree() {
@@ -237,7 +231,7 @@ impl Inner {
         }
         if ready.joins && !found.is_empty() {
             let as_told = page.as_told.then_some(ready.id);
-            self.drop_what_was_got(snapshot, ready, form, &mut found, &read, got, as_told)?;
+            self.drop_what_was_got(view, ready, form, &mut found, &read, got, as_told)?;
         }
         found.truncate(page.most);
         Ok(found.into_iter().map(|found| found.notification).collect())
@@ -269,7 +263,7 @@ impl Inner {
     #[allow(clippy::too_many_arguments, reason = "the second half of `page`")]
     fn drop_what_was_got(
         &self,
-        snapshot: &Snapshot,
+        View { snapshot, known }: &View,
         ready: &Ready,
         form: Seq,
         found: &mut Vec<Candidate>,
@@ -277,14 +271,13 @@ impl Inner {
         mut got: Vec<Got>,
         as_told: Option<Seq>,
     ) -> Result<()> {
-        let known = self.shapes.known();
         // Lists that have subscriptions to what was found, and that lie elsewhere: above it, beside wildcards.
         let mut elsewhere = HashSet::new();
         for candidate in found.iter() {
             let publication = &candidate.notification;
             let cells = self.cells(&*self.compiled.shape(&publication.place)?);
             elsewhere.extend(
-                spans::for_publication(&known, &publication.topic, &cells, &publication.body)
+                spans::for_publication(known, &publication.topic, &cells, &publication.body)
                     .into_iter()
                     .filter(|span| !read.iter().any(|read| read.holds(span))),
             );
@@ -311,7 +304,10 @@ impl Inner {
                 };
                 let is_first = match as_told {
                     None => true,
-                    Some(own) if publication.seq > form => subscription.id < own,
+                    Some(own) if publication.seq > form => {
+                        // What it was given when it was renewed others had got before.
+                        subscription.id < own && subscription.form < publication.seq
+                    }
                     Some(_) => subscription.form < form,
                 };
                 if !is_first {

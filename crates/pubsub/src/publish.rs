@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Path, Result, Seq};
 
-use crate::broker::{Broker, Inner, LATEST};
+use crate::broker::{Broker, Inner, LATEST, View};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::deliver::Matching;
@@ -67,18 +67,17 @@ impl Broker {
         Ok(Published { seq, matches })
     }
 
-    /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and has yet
-    /// to come to it. False when it had expired.
+    /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and is far
+    /// behind. False when it had expired.
     ///
     /// # Errors
     /// What writing fails with.
     pub fn retract(&self, publication: &Notification) -> Result<bool> {
         let inner = &*self.inner;
-        let expires = publication.expires.unwrap_or(NEVER);
-        if expires <= inner.now() {
-            inner.note_ended(&inner.store.snapshot(), expires);
+        if inner.has_expired(publication) {
             return Ok(false);
         }
+        let expires = publication.expires.unwrap_or(NEVER);
         let shape = inner.compiled.shape(&publication.place)?;
         let useless = inner.useless_at(expires);
         let cells = inner.cells(&shape);
@@ -121,7 +120,7 @@ impl Inner {
         (cells, keys): (&[Cell], &[Vec<u8>]),
         time: Time,
         expires: Time,
-    ) -> Result<(Seq, Snapshot, Option<Matching<'_>>)> {
+    ) -> Result<(Seq, View, Option<Matching<'_>>)> {
         let useless = self.useless_at(expires);
         let levels = publication.topic.levels() as u8;
         let mut shapes: Vec<Shape> = cells
@@ -133,7 +132,8 @@ impl Inner {
             .collect();
         shapes.sort_unstable();
         shapes.dedup();
-        let mut stored = None;
+        let (mut stored, mut written) = (None, Vec::new());
+        let mut kept_latest = Time::MIN;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             let latest = self.latest.fetch_max(time, Ordering::AcqRel).max(time);
             let element = Element::Publication(StoredPublication {
@@ -150,33 +150,33 @@ impl Inner {
                 batch.also_until(Kind::Operand, tree, key, &operand, useless)?;
             }
             let directory = self.trees.directory;
-            for (key, value, useless) in self.shapes_to_write(&shapes, expires) {
-                batch.also_until(Kind::Put, directory, &key, &value, useless)?;
-            }
+            written = self.write_shapes(batch, &shapes, expires)?;
             if latest > self.kept_latest.load(Ordering::Relaxed) {
                 let ahead = AHEAD.saturating_mul(i64::from(self.config.resolution));
                 let kept = latest.saturating_add(ahead);
                 batch.also(Kind::Put, directory, LATEST, &kept.to_le_bytes())?;
-                self.kept_latest.store(kept, Ordering::Relaxed);
+                kept_latest = kept;
             }
-            stored = Some((first, before.clone(), self.deliveries.begin(first)));
+            let before = self.view_before(before);
+            stored = Some((first, before, self.deliveries.begin(first)));
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        self.kept_latest.fetch_max(kept_latest, Ordering::Relaxed);
+        self.shapes.confirm(written);
         stored.ok_or(esker::Error::Closed)
     }
 
     /// GetSubscribers: the subscriptions of a snapshot that a publication is for.
     pub(crate) fn subscribers(
         &self,
-        snapshot: &Snapshot,
+        View { snapshot, known }: &View,
         topic: &Topic,
         (cells, own): (&[Cell], &[Vec<u8>]),
         subject: &Subject<'_>,
     ) -> Result<Vec<Match>> {
-        let known = self.shapes.known();
-        let mut spans = spans::for_publication(&known, topic, cells, subject.body);
+        let mut spans = spans::for_publication(known, topic, cells, subject.body);
         // One walk for both lists, but where a component has nothing but publications: a publication that is for nobody
         // need not know the one before it.
         let reads_both = known.has_changes && self.is_one_tree() && cells.len() == 1;
@@ -331,6 +331,10 @@ pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> bool {
     TopicFilter::of(key.topic, reach).matches(topic) && cells.iter().any(meets)
 }
 
+#[cfg(test)]
+#[path = "publish_tests.rs"]
+mod tests;
+
 /// The publications before one, of its own lists: the newest few.
 struct Earlier {
     time: Time,
@@ -357,7 +361,7 @@ impl Earlier {
         let Element::Publication(publication) = raw.decode()? else {
             return Ok(Next::On);
         };
-        if publication.expires <= self.time {
+        if !publication.is_alive(self.time) {
             return Ok(Next::On);
         }
         if let Some(path) = &self.wanted {

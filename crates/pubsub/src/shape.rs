@@ -49,15 +49,24 @@ pub(crate) struct Known {
     pub(crate) subscriptions: Vec<(Shape, Option<usize>)>,
     pub(crate) values: Option<Values>,
     pub(crate) has_changes: bool,
-    /// All of them in their order, each with the time until which it is needed.
+    /// All of them in their order, each with the time until which it is needed by the directory.
     until: Vec<(Shape, Time)>,
 }
 
 /// The shapes of a broker.
 #[derive(Default)]
 pub(crate) struct Shapes {
-    until: Mutex<HashMap<Shape, Time>>,
+    until: Mutex<HashMap<Shape, Until>>,
     known: ArcSwap<Known>,
+}
+
+/// Until when a shape is needed.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    /// By what was to be written: it is not forgotten before.
+    promised: Time,
+    /// By what the directory says. A write can fail.
+    written: Time,
 }
 
 impl Shapes {
@@ -72,7 +81,10 @@ impl Shapes {
     pub(crate) fn merge(&self, found: impl IntoIterator<Item = (Shape, Time)>) {
         let mut until = self.until.lock();
         let before = until.len();
-        until.extend(found);
+        until.extend(found.into_iter().map(|(shape, written)| {
+            let promised = written;
+            (shape, Until { promised, written })
+        }));
         if until.len() != before {
             self.known.store(Arc::new(Known::of(&until)));
         }
@@ -90,8 +102,8 @@ impl Shapes {
     }
 
     /// Called in the order of commits, before an element that is needed until `needed` is in the log: the shapes that
-    /// are to be written with it, each with the time that is promised for it. Those that have ended are forgotten where
-    /// `forgets` is true.
+    /// are to be written with it, each with the time that is promised for it, and [confirmed](Shapes::confirm) then. Those
+    /// that have ended are forgotten where `forgets` is true.
     pub(crate) fn need(
         &self,
         shapes: &[Shape],
@@ -109,32 +121,54 @@ impl Shapes {
             return Vec::new();
         }
         let mut until = self.until.lock();
-        let mut written = Vec::new();
-        for shape in shapes {
-            if !is_there(&known, shape) {
-                let ahead = needed.saturating_sub(now).max(0);
-                let promised = needed.saturating_add(ahead);
-                written.push((shape.clone(), promised));
-            }
+        let before = until.len();
+        if forgets() {
+            // A clock does not go below 0, and times may: at 0 none of them has passed for certain.
+            let lasts = |time: Time| now == 0 || time == NEVER || time >= now;
+            until.retain(|_, until| lasts(until.promised));
         }
-        if !written.is_empty() {
-            if forgets() {
-                // A clock does not go below 0, and times may: at 0 none of them has passed for certain.
-                until.retain(|_, until| now == 0 || *until == NEVER || *until >= now);
-            }
-            until.extend(written.iter().cloned());
+        let mut is_changed = until.len() != before;
+        let mut written = Vec::new();
+        for shape in shapes.iter().filter(|shape| !is_there(&known, shape)) {
+            let ahead = needed.saturating_sub(now).max(0);
+            let of = until.entry(shape.clone()).or_insert_with(|| {
+                is_changed = true;
+                Until {
+                    promised: Time::MIN,
+                    written: Time::MIN,
+                }
+            });
+            // Never less than another write under way: the last one counts.
+            of.promised = of.promised.max(needed.saturating_add(ahead));
+            written.push((shape.clone(), of.promised));
+        }
+        if is_changed {
             self.known.store(Arc::new(Known::of(&until)));
         }
         written
     }
+
+    /// These are in the directory.
+    pub(crate) fn confirm(&self, written: Vec<(Shape, Time)>) {
+        if written.is_empty() {
+            return;
+        }
+        let mut until = self.until.lock();
+        for (shape, time) in written {
+            if let Some(until) = until.get_mut(&shape) {
+                until.written = until.written.max(time);
+            }
+        }
+        self.known.store(Arc::new(Known::of(&until)));
+    }
 }
 
 impl Known {
-    fn of(shapes: &HashMap<Shape, Time>) -> Known {
+    fn of(shapes: &HashMap<Shape, Until>) -> Known {
         let mut known = Known {
             until: shapes
                 .iter()
-                .map(|(shape, until)| (shape.clone(), *until))
+                .map(|(shape, until)| (shape.clone(), until.written))
                 .collect(),
             ..Known::default()
         };

@@ -1,12 +1,13 @@
 //! SUBSCRIBE (the paper's Table 1, Algorithms 1, 3 and 4): stores a subscription, and finds what was published before.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Error, Result, Seq};
 
 use crate::anchor::{Anchor, anchors};
-use crate::broker::{Broker, Inner, directory_entry, id_key, read_entry};
+use crate::broker::{Broker, Inner, View, directory_entry, id_key, read_entry};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::element::{Element, StoredChange, StoredSubscription, Time};
@@ -87,7 +88,8 @@ impl Broker {
     pub fn query(&self, subscription: &Subscription) -> Result<Vec<Notification>> {
         let inner = &*self.inner;
         let ready = inner.ready(subscription)?;
-        inner.past(&inner.store.snapshot(), &ready, Seq::MAX)
+        let view = inner.view(&inner.store.snapshot())?;
+        inner.past(&view, &ready, Seq::MAX)
     }
 
     /// Ends a subscription. False when there was none of this number: it had ended.
@@ -98,8 +100,9 @@ impl Broker {
         Ok(self.inner.change(id, &Change::End)?.is_some())
     }
 
-    /// Lets a subscription end at another time, itself included: now at the earliest. Where it had ended meanwhile,
-    /// returns what it has missed. `None` when there is none of this number any more.
+    /// Lets a subscription end at another time, itself included: now at the earliest. Returns what was published before
+    /// with a time that it did not ask for then, and does now: where it had ended meanwhile, what it has missed. No
+    /// publication comes twice, however often the end is moved. `None` when there is none of this number any more.
     ///
     /// # Errors
     /// What reading and writing fail with.
@@ -108,9 +111,16 @@ impl Broker {
         let Some(changed) = inner.change(id, &Change::Until(until))? else {
             return Ok(None);
         };
+        let (_, forms) = read_entry(&changed.entry)?;
         let mut late = changed.ready;
-        late.from = late.from.max(changed.ended.saturating_add(1));
-        inner.past(&changed.before, &late, changed.form).map(Some)
+        // The last form has met everything up to its end, and those before it something of what is behind that.
+        let met = forms
+            .first()
+            .map_or(late.from, |last| last.to.saturating_add(1));
+        late.from = late.from.max(met);
+        let mut found = inner.past(&changed.before, &late, changed.form)?;
+        found.retain(|found| !forms.iter().any(|form| form.has_met(found.seq, found.time)));
+        Ok(Some(found))
     }
 
     /// Lets a subscription ask for another place from now on: it gets what is published there after this call, and
@@ -125,6 +135,39 @@ impl Broker {
     }
 }
 
+/// The forms of a subscription that the directory has for consumers that were away, the newest one among them.
+const FORMS: usize = 16;
+
+/// Makes older forms of a subscription fewer, newest first. Of one place those count as one of which the later ends later: what came
+/// between their ends is taken for told. Then the oldest place is forgotten; but not forms that have met what no later one
+/// has: a renewal is not to give that a second time.
+fn forget(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscription<'_>) {
+    while older.len() >= FORMS {
+        let is_within = |pair: &[StoredSubscription<'_>]| match pair {
+            [later, form] => later.begins == form.begins && later.to >= form.to,
+            _ => false,
+        };
+        if let Some(at) = older.windows(2).rposition(is_within) {
+            let form = older.remove(at + 1);
+            if let Some(later) = older.get_mut(at) {
+                later.form = form.form;
+            }
+            continue;
+        }
+        let mut met = newest.to;
+        let is_needed = |form: &StoredSubscription<'_>| {
+            let needed = form.ended > newest.begins && form.to > met;
+            met = met.max(form.to);
+            needed
+        };
+        let needed: Vec<bool> = older.iter().map(is_needed).collect();
+        match needed.iter().rposition(|needed| !needed) {
+            Some(at) => older.remove(at),
+            None => return,
+        };
+    }
+}
+
 /// What a stored subscription is to become.
 enum Change {
     End,
@@ -135,11 +178,11 @@ enum Change {
 /// A subscription that was changed.
 struct Changed {
     /// Everything before the change.
-    before: Snapshot,
+    before: View,
+    /// How it was in the directory.
+    entry: Vec<u8>,
     ready: Ready,
     form: Seq,
-    /// When it was to end.
-    ended: Time,
 }
 
 impl Inner {
@@ -276,14 +319,14 @@ impl Inner {
     }
 
     /// Writes a subscription. Returns its number, and what was there before it.
-    fn store_subscription(&self, ready: &Ready) -> Result<(Seq, Snapshot)> {
+    fn store_subscription(&self, ready: &Ready) -> Result<(Seq, View)> {
         let until = self.remembered(ready.to, &ready.user);
         let useless = self.useless_at(until);
         let is_of_use = until >= ready.made;
         let (lists, shapes) = self.lists(&ready.topics, &ready.cells, &ready.stored(0))?;
-        let mut stored = None;
+        let (mut stored, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
-            stored = Some((first, before.clone()));
+            stored = Some((first, self.view_before(before)));
             if !is_of_use {
                 return Ok(());
             }
@@ -297,13 +340,12 @@ impl Inner {
             }
             let directory = self.trees.directory;
             batch.also_until(Kind::Put, directory, &id_key(first), &entry, useless)?;
-            for (key, value, useless) in self.shapes_to_write(&shapes, until) {
-                batch.also_until(Kind::Put, directory, &key, &value, useless)?;
-            }
+            written = self.write_shapes(batch, &shapes, until)?;
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        self.shapes.confirm(written);
         stored.ok_or(Error::Closed)
     }
 
@@ -334,10 +376,11 @@ impl Inner {
             Change::Until(time) => new.to = now.max(*time),
             Change::To(place) => new.place = place.clone(),
         }
-        let (moves, ends) = (
-            matches!(change, Change::To(_)),
-            matches!(change, Change::End),
-        );
+        let (moves, renews, ends) = match change {
+            Change::To(_) => (true, false, false),
+            Change::Until(_) => (false, true, false),
+            Change::End => (false, false, true),
+        };
         let (old_lists, _) = self.lists(&topics, &cells_of(&old.place)?, old)?;
         let cells = cells_of(&new.place)?;
         let (new_lists, shapes) = self.lists(&topics, &cells, &new)?;
@@ -345,14 +388,20 @@ impl Inner {
         let is_remembered = !old.user.is_empty();
         let new_until = self.remembered(new.to, new.user);
         let (useless, new_useless) = (self.useless_at(until), self.useless_at(new_until));
-        let mut made = None;
+        let (mut made, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             let (tree, directory) = (self.trees.subscriptions, self.trees.directory);
             let mut over = old.copy();
             over.ended = first;
             let mut new = new.copy();
+            // A renewal makes a difference for what was published before, if any of that has a time between the two ends.
+            let differs = self.latest.load(Ordering::Acquire) > old.to.min(new.to);
+            let is_new = moves || renews && differs;
+            if is_new {
+                (new.form, new.made) = (first, now);
+            }
             if moves {
-                (new.form, new.begins, new.made) = (first, first, now);
+                new.begins = first;
             }
             // An operand for each list, newest first: the new form, the old one as it has ended, and what makes the
             // old one void for as long as it is there.
@@ -366,7 +415,7 @@ impl Inner {
                 add(key, Element::Subscription(new.copy()), new_useless);
             }
             for key in &old_lists {
-                if is_remembered && (moves || ends) {
+                if is_remembered && (is_new || ends) {
                     add(key, Element::Subscription(over.copy()), useless);
                 }
                 add(key, Element::Ended(old.form, old.from, old.to), useless);
@@ -378,8 +427,9 @@ impl Inner {
                 .iter()
                 .map(StoredSubscription::copy)
                 .collect::<Vec<_>>();
-            if moves {
+            if is_new {
                 kept.insert(0, over.copy());
+                forget(&mut kept, &new);
             }
             match ends {
                 true if is_remembered => {
@@ -390,16 +440,15 @@ impl Inner {
                 false => {
                     let entry = directory_entry(&topics, &new, &kept);
                     batch.also_until(Kind::Put, directory, &id_key(id), &entry, new_useless)?;
-                    for (key, value, useless) in self.shapes_to_write(&shapes, new_until) {
-                        batch.also_until(Kind::Put, directory, &key, &value, useless)?;
-                    }
+                    written = self.write_shapes(batch, &shapes, new_until)?;
                 }
             }
-            made = Some((before.clone(), new.form, first));
+            made = Some((self.view_before(before), new.form, first));
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        self.shapes.confirm(written);
         let (before, form, by) = made.ok_or(Error::Closed)?;
         if ends {
             self.deliveries.end(id, by);
@@ -410,7 +459,7 @@ impl Inner {
             before,
             ready,
             form,
-            ended: old.to,
+            entry,
         }))
     }
 }

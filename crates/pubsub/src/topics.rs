@@ -51,7 +51,7 @@ impl Broker {
                 };
                 let element = raw.decode()?;
                 let is_alive = match &element {
-                    Element::Publication(publication) => publication.expires > now,
+                    Element::Publication(publication) => publication.is_alive(now),
                     Element::Subscription(form) => form.to >= now && form.ended == 0,
                     Element::Retracted(..) | Element::Ended(..) => false,
                 };

@@ -1,6 +1,6 @@
 //! Subscribing to a dataset: of its changes, those of records that meet a condition and lie in an area.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker::{Change, Changes, Error, Expr, Path, PrimaryKey, Result};
 use model::condition::Filter;
@@ -90,19 +90,28 @@ impl<K: PrimaryKey> Watch<K> {
         Ok(None)
     }
 
-    /// The next change, waiting so long for any.
+    /// The next change, waiting so long for one.
     ///
     /// # Errors
     /// Those of [`Changes::wait`].
     pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
-        if let Some(change) = self.next()? {
-            return Ok(Some(change));
+        if most.is_zero() {
+            return self.next();
         }
-        let change = self.changes.wait(most)?;
-        match change.filter(|change| self.is_asked_for(change)) {
-            Some(change) => Ok(Some(change)),
-            None => self.next(),
+        // None is beyond what the clock can say: for ever.
+        let until = Instant::now().checked_add(most);
+        let mut left = most;
+        while !left.is_zero() {
+            match self.changes.wait(left)? {
+                Some(change) if self.is_asked_for(&change) => return Ok(Some(change)),
+                Some(_) => {}
+                None => break,
+            }
+            left = until.map_or(most, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
         }
+        Ok(None)
     }
 
     /// The feed, for its position.

@@ -72,6 +72,22 @@ fn a_wait_need_not_end() {
     });
 }
 
+#[test]
+fn a_follower_is_not_over_before_it_gave_everything() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let (_db, broker) = store(&clock);
+    let asked = Subscription::to(topic().into()).until(2_000);
+    let mut follow = broker.follow(&asked, None).unwrap();
+    assert!(!follow.is_over());
+    let publication = Publication::new(topic(), "{}");
+    let seq = broker.publish(&publication).unwrap().seq;
+    clock.store(2_001, Ordering::SeqCst);
+    assert!(!follow.is_over());
+    assert_eq!(follow.next().unwrap().map(|next| next.seq), Some(seq));
+    assert!(follow.next().unwrap().is_none());
+    assert!(follow.is_over());
+}
+
 /// The directory has sixteen places of a subscription.
 #[test]
 fn a_consumer_that_was_away_gets_what_was_for_the_last_sixteen_places() {

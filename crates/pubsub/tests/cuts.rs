@@ -30,6 +30,8 @@ enum Op {
         point: Option<(f64, f64)>,
         n: u64,
         expires: i64,
+        /// How far its time is ahead of the clock.
+        ahead: i64,
     },
     Subscribe {
         filter: &'static str,
@@ -57,6 +59,7 @@ fn script(seed: u64) -> Vec<Op> {
                 point: rng.bool().then(|| (f64::from(rng.u8(0..4)), 50.0)),
                 n: rng.u64(0..9),
                 expires: ends,
+                ahead: [0, 0, 300, 1200][rng.usize(..4)],
             },
             7..13 => Op::Subscribe {
                 filter: match rng.bool() {
@@ -68,7 +71,7 @@ fn script(seed: u64) -> Vec<Op> {
                 to: ends.min(END + 1000),
             },
             13 => Op::Unsubscribe(at),
-            14 => Op::Renew(at, END + 2000),
+            14 => Op::Renew(at, [BEGIN, END + 20, END + 2000][rng.usize(..3)]),
             15 => Op::Move(at),
             16 => Op::Retract(at),
             17 => Op::Compact,
@@ -121,6 +124,7 @@ impl Run {
                 point,
                 n,
                 expires,
+                ahead,
             } => {
                 let place = point.map_or(Place::Anywhere, |(longitude, latitude)| Place::Point {
                     longitude,
@@ -129,6 +133,7 @@ impl Run {
                 let body = format!("{{\"n\":{n}}}");
                 let new = Publication::new(topic.parse().unwrap(), body)
                     .at_place(place.clone())
+                    .at_time(self.broker.now() + ahead)
                     .expires(*expires);
                 self.broker.publish(&new).unwrap();
             }
@@ -187,8 +192,9 @@ fn area() -> Region {
     }
 }
 
-/// What a broker says at the end: the publications that are there, and whom new ones are for.
-fn seen(broker: &Broker) -> Vec<(String, Vec<Seq>)> {
+/// What a broker says at the end: the publications that are there, what inboxes of some subscriptions have, what these have missed
+/// by then, and whom new publications are for.
+fn seen(broker: &Broker, subscriptions: &[Seq]) -> Vec<(String, Vec<Seq>)> {
     let mut all = Vec::new();
     for filter in ["#", "a", "a/+"] {
         let asked = Subscription::to(filter.parse().unwrap())
@@ -202,6 +208,16 @@ fn seen(broker: &Broker) -> Vec<(String, Vec<Seq>)> {
             .collect();
         found.sort_unstable();
         all.push((format!("query {filter}"), found));
+    }
+    for id in subscriptions {
+        let mut inbox = broker.inbox(*id, None).unwrap();
+        let told = std::iter::from_fn(|| inbox.next().unwrap().map(|next| next.seq));
+        all.push((format!("inbox {id}"), told.collect()));
+        for until in [END + 100, END + 1000, END + 9000] {
+            let missed = broker.renew(*id, until).unwrap().unwrap_or_default();
+            let missed = missed.iter().map(|missed| missed.seq).collect();
+            all.push((format!("renewed {id} until {until}"), missed));
+        }
     }
     for topic in TOPICS {
         for n in [2, 8] {
@@ -230,8 +246,23 @@ fn time_of(op: usize) -> u64 {
     BEGIN as u64 + op as u64 * 5
 }
 
+/// The subscriptions of a script.
+fn subscriptions(seed: u64, ops: &[Op]) -> Vec<Seq> {
+    let clock = Arc::new(AtomicU64::new(time_of(0)));
+    let mut run = Run::begin(Arc::new(Memory::new()), &clock, seed);
+    let mut made = Vec::new();
+    for (at, op) in ops.iter().enumerate() {
+        clock.store(time_of(at), Ordering::SeqCst);
+        run.apply(op);
+        made.extend(run.subscriptions.last().copied());
+    }
+    made.sort_unstable();
+    made.dedup();
+    made
+}
+
 /// What is there after each prefix of a script, without any fault.
-fn expected(seed: u64, ops: &[Op]) -> Vec<Vec<(String, Vec<Seq>)>> {
+fn expected(seed: u64, ops: &[Op], made: &[Seq]) -> Vec<Vec<(String, Vec<Seq>)>> {
     (0..=ops.len())
         .map(|count| {
             let clock = Arc::new(AtomicU64::new(time_of(0)));
@@ -241,14 +272,15 @@ fn expected(seed: u64, ops: &[Op]) -> Vec<Vec<(String, Vec<Seq>)>> {
                 run.apply(op);
             }
             clock.store(END as u64, Ordering::SeqCst);
-            seen(&run.broker)
+            seen(&run.broker, made)
         })
         .collect()
 }
 
 fn run(seed: u64) -> usize {
     let ops = script(seed);
-    let expected = expected(seed, &ops);
+    let made = subscriptions(seed, &ops);
+    let expected = expected(seed, &ops, &made);
     let memory = Memory::new();
     let hooked = Hooked::new(Arc::new(memory.clone()));
     let clock = Arc::new(AtomicU64::new(time_of(0)));
@@ -276,7 +308,7 @@ fn run(seed: u64) -> usize {
         let clock = Arc::new(AtomicU64::new(END as u64));
         let db = Database::open(Path::new(DIR), options(Arc::new(left.clone()), &clock)).unwrap();
         let broker = Broker::open(&db).unwrap();
-        let now = seen(&broker);
+        let now = seen(&broker, &made);
         let (before, after) = (&expected[*acknowledged], expected.get(acknowledged + 1));
         let under_way = ops.get(*acknowledged);
         assert!(

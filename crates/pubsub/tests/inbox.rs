@@ -117,7 +117,7 @@ fn slow_and_quick_consumers_get_everything_in_order() {
 
 #[test]
 fn consumers_of_changing_subscriptions_get_what_publishers_found() {
-    for seed in 0..30 {
+    for seed in 0..60 {
         let mut rng = Rng::with_seed(seed);
         let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
         let open = || -> (Database, Broker) {
@@ -136,6 +136,8 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
         let mut expected = BTreeMap::<Seq, Vec<Seq>>::new();
         let mut got = BTreeMap::<Seq, Vec<Seq>>::new();
         let mut inboxes = BTreeMap::<Seq, Inbox>::new();
+        // From when on each publication is given to nobody.
+        let mut gone = BTreeMap::<Seq, i64>::new();
         let mut moves = 0;
         for _ in 0..400 {
             clock.fetch_add(1, Ordering::SeqCst);
@@ -146,7 +148,7 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
                     let mut subscription = Subscription::to("a".parse().unwrap())
                         .at_place(place(&mut rng))
                         .lasting(Duration::from_millis(rng.u64(20..2000)))
-                        .user(["ann", "bob"][rng.usize(0..2)]);
+                        .user(["ann", "bob", "eve"][rng.usize(0..3)]);
                     if rng.bool() {
                         subscription = subscription.join();
                     }
@@ -160,11 +162,27 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
                 (5, Some(id)) => {
                     broker.unsubscribe(id).unwrap();
                 }
+                // What a renewal gives back is not for the inbox.
+                (15..17, Some(id)) if moves < 12 => {
+                    let until = broker.now() + rng.i64(0..1500);
+                    moves += usize::from(broker.renew(id, until).unwrap().is_some());
+                }
                 (6..12, Some(id)) => {
                     let inbox = inboxes.get_mut(&id).unwrap();
                     for _ in 0..rng.u8(0..20) {
                         let next = inbox.next().unwrap();
-                        got.entry(id).or_default().extend(next.map(|next| next.seq));
+                        if let Some(next) = next {
+                            assert!(gone[&next.seq] > broker.now(), "seed {seed}: {next:?}");
+                            got.entry(id).or_default().push(next.seq);
+                        }
+                    }
+                }
+                (17, _) => {
+                    let all = Subscription::to("a".parse().unwrap()).from(0);
+                    let found = broker.query(&all).unwrap();
+                    if let Some(one) = found.get(found.len().saturating_sub(rng.usize(1..20))) {
+                        assert!(broker.retract(one).unwrap());
+                        gone.insert(one.seq, 0);
                     }
                 }
                 (12, Some(id)) => {
@@ -188,7 +206,16 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
                         f64::from(rng.u8(0..4)),
                         50.0 + f64::from(rng.u8(0..3)) / 2.0,
                     );
-                    let published = broker.publish(&new).unwrap();
+                    let new = match rng.u8(0..4) {
+                        0 => new.at_time(broker.now() + rng.i64(0..1500)),
+                        _ => new,
+                    };
+                    let expires = match rng.u8(0..3) {
+                        0 => broker.now() + rng.i64(1..300),
+                        _ => i64::MAX,
+                    };
+                    let published = broker.publish(&new.expires(expires)).unwrap();
+                    gone.insert(published.seq, expires);
                     for matched in published.matches {
                         expected
                             .get_mut(&matched.subscription)
@@ -202,7 +229,11 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
             let rest = all_of(inbox);
             let got = got.entry(*id).or_default();
             got.extend(rest);
-            assert_eq!(*got, expected[id], "seed {seed}, subscription {id}");
+            // What is gone by now was given before, or is not.
+            let is_there = |seq: &Seq| gone[seq] > broker.now() || got.contains(seq);
+            let mut all = expected[id].clone();
+            all.retain(is_there);
+            assert_eq!(*got, all, "seed {seed}, subscription {id}");
         }
     }
 }
@@ -277,14 +308,96 @@ fn a_jump_of_the_clock_that_was_wrong_forgets_nothing() {
         broker.subscribe(&new).unwrap().past.len()
     };
     subscribe("a/b");
+    let waits = Subscription::to("a/b".parse().unwrap());
+    let mut inbox = broker
+        .inbox(broker.subscribe(&waits).unwrap().id, None)
+        .unwrap();
+    assert!(inbox.next().unwrap().is_none());
     publish("a/b");
     let right = clock.load(Ordering::SeqCst);
     clock.store(right + 3 * 24 * 60 * 60 * 1000, Ordering::SeqCst);
     assert!(db.unconfirmed_time().is_some());
     publish("q/r/s/t");
     subscribe("x/y/z/a/b");
+    // What waits for a consumer has not expired for certain.
+    assert!(inbox.next().unwrap().is_some());
     clock.store(right + 1, Ordering::SeqCst);
-    assert_eq!(publish("a/b"), 1);
+    assert_eq!(publish("a/b"), 2);
     let here = Subscription::to("a/b".parse().unwrap()).since(Duration::from_secs(1));
     assert_eq!(broker.query(&here).unwrap().len(), 2);
+}
+
+/// Neither from a queue, nor from a page of the lists, nor by a follower.
+#[test]
+fn what_has_expired_before_it_is_taken_is_given_to_nobody() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let subscription = Subscription::to("a".parse().unwrap());
+    let id = broker.subscribe(&subscription).unwrap().id;
+    let mut queue = broker.inbox(id, None).unwrap();
+    assert!(queue.next().unwrap().is_none());
+    let mut follow = broker.follow(&subscription, None).unwrap();
+    let publish = |expires| {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new.expires(expires)).unwrap().seq
+    };
+    let made: Vec<Seq> = [3_000, 2_000, 3_000, 2_000].map(publish).into();
+    let mut page = broker.inbox(id, None).unwrap();
+    assert_eq!(page.next().unwrap().unwrap().seq, made[0]);
+    assert_eq!(follow.next().unwrap().unwrap().seq, made[0]);
+    clock.store(2_000, Ordering::SeqCst);
+    assert_eq!(all_of(&mut queue), [made[0], made[2]]);
+    assert_eq!(all_of(&mut page), [made[2]]);
+    let rest: Vec<Seq> = std::iter::from_fn(|| follow.next().unwrap().map(|f| f.seq)).collect();
+    assert_eq!(rest, [made[2]]);
+    // A follower that finds only such does not take it for the end of what there is.
+    for n in 0..3_000 {
+        publish(if n < 2_500 { 2_001 } else { 4_000 });
+    }
+    assert_eq!(
+        follow.next().unwrap().map(|next| next.seq > made[3]),
+        Some(true)
+    );
+    clock.store(2_001, Ordering::SeqCst);
+    let rest = std::iter::from_fn(|| follow.next().unwrap()).count();
+    assert_eq!(rest, 500);
+    // They do not come back with the time.
+    clock.store(1_500, Ordering::SeqCst);
+    let again = all_of(&mut broker.inbox(id, None).unwrap());
+    assert_eq!(again[..2], [made[0], made[2]]);
+    assert_eq!(again.len(), 502);
+}
+
+/// A follower that lags behind gets nothing that was withdrawn meanwhile: what it found in the log, and what in the lists.
+#[test]
+fn what_was_withdrawn_is_given_to_no_follower() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let subscription = Subscription::to("a".parse().unwrap()).from(0);
+    let publish = || {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new).unwrap().seq
+    };
+    let retract = |seq: Seq| {
+        let all = broker.query(&subscription).unwrap();
+        let one = all.iter().find(|found| found.seq == seq).unwrap();
+        assert!(broker.retract(one).unwrap());
+    };
+    let mut quick = broker.follow(&subscription, None).unwrap();
+    let made: Vec<Seq> = (0..4).map(|_| publish()).collect();
+    let mut late = broker.follow(&subscription, None).unwrap();
+    assert_eq!(late.next().unwrap().map(|next| next.seq), Some(made[0]));
+    retract(made[1]);
+    let last = publish();
+    retract(made[3]);
+    for (follow, expected) in [
+        (&mut quick, &[made[0], made[2], last][..]),
+        (&mut late, &[made[2], last]),
+    ] {
+        let got: Vec<Seq> = std::iter::from_fn(|| follow.next().unwrap().map(|f| f.seq)).collect();
+        assert_eq!(got, expected);
+        assert!(follow.seen() >= last);
+    }
 }

@@ -289,7 +289,7 @@ struct Sub {
 }
 
 impl Sub {
-    fn asks_for(&self, all: &[Pub], publication: &Pub, met: (Time, Forgotten)) -> bool {
+    fn asks_for(&self, publication: &Pub) -> bool {
         takes(self.filter, self.exact, publication.topic)
             && self.from <= publication.time
             && publication.time <= self.to
@@ -298,9 +298,11 @@ impl Sub {
                 .condition
                 .as_ref()
                 .is_none_or(|condition| condition.holds(&publication.body))
-            && self
-                .change
-                .is_none_or(|threshold| has_changed(all, publication, threshold, met))
+    }
+
+    fn takes_change(&self, all: &[Pub], publication: &Pub, met: (Time, Forgotten)) -> bool {
+        self.change
+            .is_none_or(|threshold| has_changed(all, publication, threshold, met))
     }
 }
 
@@ -342,7 +344,7 @@ fn has_changed(
             && earlier.topic == publication.topic
             && cell(&earlier.place) == cell(&publication.place)
             && earlier.body.p.is_some()
-            && earlier.expires > met
+            && earlier.expires > met.max(earlier.time)
             && !forgotten.at(earlier.expires)
             && !earlier.retracted
     });
@@ -362,6 +364,8 @@ struct World {
     subscriptions: BTreeMap<Seq, Sub>,
     /// What each user got.
     got: BTreeSet<(String, Seq)>,
+    /// What each subscription has met: no publication a second time.
+    met: BTreeSet<(Seq, Seq)>,
     counts: [usize; 3],
 }
 
@@ -369,12 +373,14 @@ impl World {
     fn publish(&mut self, new: Pub, forgotten: Forgotten) -> Vec<Seq> {
         self.publications.push(new.clone());
         let mut told = Vec::new();
-        if new.expires <= new.time {
-            return told;
-        }
         for sub in self.subscriptions.values() {
             let is_gone = sub.over || sub.user.is_empty() && forgotten.at(sub.to);
-            if is_gone || !sub.asks_for(&self.publications, &new, (new.time, forgotten)) {
+            if is_gone || !sub.asks_for(&new) {
+                continue;
+            }
+            self.met.insert((sub.id, new.seq));
+            let met = (new.time, forgotten);
+            if new.expires <= new.time || !sub.takes_change(&self.publications, &new, met) {
                 continue;
             }
             let is_new = sub.user.is_empty() || !self.got.contains(&(sub.user.clone(), new.seq));
@@ -390,18 +396,20 @@ impl World {
     }
 
     /// What is told of the past.
-    fn past(&mut self, sub: &Sub, now: Time, after: Time) -> Vec<Seq> {
+    fn past(&mut self, sub: &Sub, now: Time) -> Vec<Seq> {
         let mut told = Vec::new();
         // What a subscription meets has not expired, so that it is not forgotten either.
         let met = (now, Forgotten { now, resolution: 1 });
         for publication in &self.publications {
             let is_new =
                 sub.user.is_empty() || !self.got.contains(&(sub.user.clone(), publication.seq));
-            if !publication.retracted
-                && publication.expires > now
-                && publication.time > after
+            let is_alive = publication.expires > now.max(publication.time);
+            let is_there = !publication.retracted && is_alive;
+            if is_there
                 && publication.seq > sub.moved
-                && sub.asks_for(&self.publications, publication, met)
+                && sub.asks_for(publication)
+                && self.met.insert((sub.id, publication.seq))
+                && sub.takes_change(&self.publications, publication, met)
                 && (is_new || !sub.joins)
             {
                 told.push(publication.seq);
@@ -488,8 +496,8 @@ impl Run {
             0..40 => self.publish(rng),
             40..65 => self.subscribe(rng),
             65..69 => self.unsubscribe(rng),
-            69..74 => self.renew(rng),
-            74..79 => self.move_to(rng),
+            69..75 => self.renew(rng),
+            75..79 => self.move_to(rng),
             79..82 => self.retract(rng),
             82..85 => self.db().flush().unwrap(),
             85..86 => self.db().compact(None).unwrap(),
@@ -527,8 +535,8 @@ impl Run {
             }
         };
         let now = self.broker().now();
-        // Some were made by clocks that are behind.
-        let time = now - [0, 0, 0, 1, 20, 80][rng.usize(0..6)];
+        // Some were made by clocks that are behind, or ahead.
+        let time = now + [0, 0, 0, -1, -20, -80, 15, 70, 500][rng.usize(0..9)];
         let expires = match rng.u8(0..4) {
             0 => Time::MAX,
             1 => time + rng.i64(0..4),
@@ -614,14 +622,16 @@ impl Run {
         }
         if !sub.joins {
             let found = self.broker().query(&asked).unwrap();
-            let got = self.world.got.clone();
-            let expected = self.world.past(&sub, now, Time::MIN);
-            self.world.got = got;
+            let (got, met) = (self.world.got.clone(), self.world.met.clone());
+            let expected = self.world.past(&sub, now);
+            (self.world.got, self.world.met) = (got, met);
             let found: Vec<Seq> = found.iter().map(|n| n.seq).collect();
             assert_eq!(found, expected, "query {sub:?}");
         }
         let made = self.broker().subscribe(&asked).unwrap();
-        let told = self.world.past(&sub, now, Time::MIN);
+        // As it will be known, if it is.
+        sub.id = made.id;
+        let told = self.world.past(&sub, now);
         let past: Vec<Seq> = made.past.iter().map(|n| n.seq).collect();
         self.show(&past, &told, &sub.user);
         assert_eq!(past, told, "subscription {sub:?}");
@@ -636,8 +646,9 @@ impl Run {
             assert_eq!(notification.topic.to_string(), publication.topic);
             publication.raw = Some(notification);
         }
-        if made.id != 0 {
-            sub.id = made.id;
+        if made.id == 0 {
+            self.world.met.retain(|(id, _)| *id != 0);
+        } else {
             self.world.subscriptions.insert(made.id, sub);
         }
     }
@@ -676,14 +687,17 @@ impl Run {
             is_known,
             "{sub:?}"
         );
-        self.world.subscriptions.get_mut(&sub.id).unwrap().over = true;
+        self.world.subscriptions.get_mut(&sub.id).unwrap().over |= is_known;
     }
 
     fn renew(&mut self, rng: &mut Rng) {
         let Some(sub) = self.any_sub(rng) else { return };
         let is_known = self.is_known(&sub);
         let now = self.broker().now();
-        let until = now + rng.i64(-20..100);
+        let until = match rng.bool() {
+            true => now + rng.i64(-20..100),
+            false => sub.to + rng.i64(-100..100),
+        };
         let missed = self.broker().renew(sub.id, until).unwrap();
         assert_eq!(missed.is_some(), is_known, "{sub:?}");
         let Some(missed) = missed else { return };
@@ -692,7 +706,7 @@ impl Run {
             to: until,
             ..sub.clone()
         };
-        let told = self.world.past(&renewed, now, sub.to);
+        let told = self.world.past(&renewed, now);
         let missed: Vec<Seq> = missed.iter().map(|n| n.seq).collect();
         self.show(&missed, &told, &sub.user);
         assert_eq!(missed, told, "renewed until {until} at {now}: {sub:?}");

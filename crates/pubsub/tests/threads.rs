@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use esker::fs::memory::Memory;
 use esker::{Durability, ErrorKind, KeepLog, Options, Seq};
@@ -86,6 +87,119 @@ fn those_that_race_meet_exactly_once() {
     );
 }
 
+/// Beside who moves, renews and ends subscriptions, and withdraws publications, consumers get what publishers found.
+#[test]
+fn consumers_get_once_what_publishers_found_whatever_else_goes_on() {
+    for seed in 0..8 {
+        let memory = Memory::new();
+        let db = PubSub::create_or_open(Path::new("/all"), options(&memory)).unwrap();
+        let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+        let near = |n: u8| {
+            esker_pubsub::Place::Region(esker_pubsub::Region::Circle {
+                longitude: f64::from(n),
+                latitude: 50.0,
+                metres: 100_000.0,
+            })
+        };
+        let ids: Vec<Seq> = (0..6)
+            .map(|n| {
+                let asked = Subscription::to("a".parse().unwrap())
+                    .at_place(near(n % 3))
+                    .lasting(Duration::from_secs(3600))
+                    .user(["", "ann"][usize::from(n % 2)]);
+                let asked = if n == 3 { asked.join() } else { asked };
+                broker.subscribe(&asked).unwrap().id
+            })
+            .collect();
+        let told = Mutex::new(BTreeSet::new());
+        let withdrawn = Mutex::new(BTreeSet::new());
+        let left = AtomicUsize::new(3);
+        let got: Vec<(Seq, Vec<Seq>)> = std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (broker, told, withdrawn, left) = (&broker, &told, &withdrawn, &left);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed << 4 | thread);
+                    for _ in 0..250 {
+                        let new = Publication::new("a/b".parse().unwrap(), "{}");
+                        let new = new.at_point(f64::from(rng.u8(0..4)), 50.0);
+                        let made = broker.publish(&new).unwrap();
+                        let pairs = made.matches.iter().map(|m| (m.subscription, made.seq));
+                        told.lock().unwrap().extend(pairs);
+                        if rng.u8(0..20) == 0 {
+                            let all = Subscription::to("a".parse().unwrap()).from(0);
+                            let found = broker.query(&all).unwrap();
+                            if let Some(one) = found.iter().find(|one| one.seq == made.seq) {
+                                withdrawn.lock().unwrap().insert(one.seq);
+                                broker.retract(one).unwrap();
+                            }
+                        }
+                    }
+                    left.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+            let (broker, ids, db, left) = (&broker, &ids, &db, &left);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let (mut moves, mut n) = (0, 0);
+                while left.load(Ordering::SeqCst) > 0 {
+                    let id = ids[rng.usize(..5)];
+                    n += 1;
+                    match rng.u8(0..12) {
+                        // So often its places are remembered.
+                        0..4 if moves < 12 => {
+                            broker.move_to(id, near(rng.u8(0..3))).unwrap();
+                            moves += 1;
+                        }
+                        4..6 => {
+                            let until = broker.now() + rng.i64(100_000..1_000_000);
+                            broker.renew(id, until).unwrap();
+                        }
+                        6 if n > 400 => {
+                            broker.unsubscribe(ids[5]).unwrap();
+                        }
+                        7 => db.flush().unwrap(),
+                        _ => std::thread::yield_now(),
+                    }
+                }
+            });
+            let consume = |id: Seq, most: u64| {
+                let mut inbox = broker.inbox(id, None).unwrap();
+                let mut got = Vec::new();
+                loop {
+                    let is_last = left.load(Ordering::SeqCst) == 0;
+                    match inbox.wait(Duration::from_millis(most)).unwrap() {
+                        Some(next) => got.push(next.seq),
+                        None if is_last => return (id, got),
+                        // Now and then it begins again where it was.
+                        None => inbox = broker.inbox(id, Some(inbox.seen())).unwrap(),
+                    }
+                }
+            };
+            let threads: Vec<_> = ids
+                .iter()
+                .map(|id| scope.spawn(move || consume(*id, 1)))
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let (told, withdrawn) = (told.into_inner().unwrap(), withdrawn.into_inner().unwrap());
+        assert!(told.len() > 100, "{}", told.len());
+        for (id, got) in got {
+            let once: BTreeSet<Seq> = got.iter().copied().collect();
+            assert!(got.is_sorted() && once.len() == got.len(), "{id}: {got:?}");
+            let all = told.iter().filter(|(of, _)| *of == id).map(|(_, seq)| *seq);
+            let all: BTreeSet<Seq> = all.collect();
+            let strange: Vec<&Seq> = once.difference(&all).collect();
+            assert!(strange.is_empty(), "seed {seed}: {id} got {strange:?}");
+            let missed: Vec<&Seq> = all.difference(&once).collect();
+            let is_gone = missed.iter().all(|seq| withdrawn.contains(seq));
+            assert!(
+                is_gone,
+                "seed {seed}: {id} missed {missed:?} of {withdrawn:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
     let memory = Memory::new();
@@ -143,6 +257,57 @@ fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
     let joins = subscription.user("ann").join();
     let refused = broker.follow(&joins, None).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::BadInput);
+}
+
+/// However much goes on that it does not ask for.
+#[test]
+fn a_follower_waits_no_longer_than_it_was_told() {
+    let memory = Memory::new();
+    let db = PubSub::create_or_open(Path::new("/busy"), options(&memory)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let asked = Subscription::to("a".parse().unwrap());
+    let mut follow = broker.follow(&asked, None).unwrap();
+    let has_waited = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while !has_waited.load(Ordering::SeqCst) {
+                // So long that no machine is too slow.
+                assert!(begun.elapsed() < Duration::from_secs(60), "it waits on");
+                let other = Publication::new("b".parse().unwrap(), "{}");
+                broker.publish(&other).unwrap();
+            }
+        });
+        assert!(follow.wait(Duration::from_millis(20)).unwrap().is_none());
+        has_waited.store(true, Ordering::SeqCst);
+    });
+}
+
+#[test]
+fn those_who_make_a_broker_at_once_get_the_same() {
+    for _ in 0..50 {
+        let memory = Memory::new();
+        let db = PubSub::create_or_open(Path::new("/made"), options(&memory)).unwrap();
+        let begin = std::sync::Barrier::new(3);
+        let make = || {
+            begin.wait();
+            let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+            let asked = Subscription::to("a".parse().unwrap());
+            broker.subscribe(&asked).unwrap().id
+        };
+        let mut made: Vec<Seq> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(make)).collect();
+            threads
+                .into_iter()
+                .map(|made| made.join().unwrap())
+                .collect()
+        });
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        let published = Broker::open(&db).unwrap().publish(&new).unwrap();
+        made.sort_unstable();
+        let told: Vec<Seq> = published.matches.iter().map(|m| m.subscription).collect();
+        assert_eq!(told, made);
+    }
 }
 
 #[test]

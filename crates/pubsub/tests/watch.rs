@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker::fs::memory::Memory;
 use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
@@ -72,4 +73,56 @@ fn changes_come_when_a_record_is_or_was_asked_for() {
     assert!(expected.len() > 100 && expected_old.len() > expected.len());
     assert_eq!(all(&mut plain), expected);
     assert_eq!(all(&mut with_old), expected_old);
+}
+
+fn cars() -> (Database, esker::Dataset<u64>) {
+    let options = Options {
+        fs: Arc::new(Memory::new()),
+        ..Options::default()
+    };
+    let db = Database::create_or_open(FsPath::new("/watch"), options).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int);
+    let cars = db.create_dataset::<u64>("cars", def).unwrap();
+    (db, cars)
+}
+
+#[test]
+fn a_wait_goes_on_beside_changes_that_are_not_asked_for() {
+    let (_db, cars) = cars();
+    let changes = cars.changes(ChangesFrom::Now).unwrap();
+    let mut watch = Watch::new(changes)
+        .matching("v >= 3".parse().unwrap())
+        .unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for v in 0..4 {
+                // So that each is seen alone, mostly.
+                std::thread::sleep(Duration::from_millis(20));
+                cars.put_json(format!("{{\"id\":{v},\"v\":{v}}}").as_bytes())
+                    .unwrap();
+            }
+        });
+        let change = watch.wait(Duration::MAX).unwrap();
+        assert_eq!(change.map(|change| *change.key()), Some(3));
+    });
+    assert!(watch.wait(Duration::from_millis(1)).unwrap().is_none());
+}
+
+/// What came before is given first; another dataset of that name is another one.
+#[test]
+fn a_dataset_that_is_dropped_ends_its_changes() {
+    let (db, cars) = cars();
+    let mut watch = Watch::new(cars.changes(ChangesFrom::Now).unwrap());
+    cars.put_json(br#"{"id":1}"#).unwrap();
+    db.drop_dataset("cars").unwrap();
+    let def = DatasetDef::new("id", KeyType::Int);
+    let others = db.create_dataset::<u64>("cars", def).unwrap();
+    others.put_json(br#"{"id":2}"#).unwrap();
+    let first = watch.wait(Duration::MAX).unwrap();
+    assert_eq!(first.map(|change| *change.key()), Some(1));
+    for _ in 0..2 {
+        let ended = watch.wait(Duration::MAX).unwrap_err();
+        assert_eq!(ended.kind(), esker::ErrorKind::UnknownDataset);
+    }
+    assert!(watch.next().is_err());
 }

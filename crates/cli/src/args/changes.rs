@@ -15,7 +15,8 @@ Changes are read from the store's log, which is kept only until its records are 
 kept for that name, through restarts: each call continues where the last one stopped, and sees every change at least once. Such a call
 needs the store for itself; without --consumer a process that writes may have it open.
 
-Exit codes: 0 changes were printed (or the consumer is new), 1 there was none.
+Exit codes: 0 changes were printed (or the consumer is new), 1 there was none, 2 --from is a place that the store does not have, or
+--old is asked of a dataset without, 3 the changes from there on are not kept any more.
 
 Examples:
   esker changes db events --from 1200

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use esker::{Change, ChangeKind, ChangesFrom, Database, Position, Value};
+use esker::{Change, ChangeKind, Changes, ChangesFrom, Database, Dataset, Error, Position, Value};
 
 use super::{dataset, open, open_to_read};
 use crate::args::ChangesArgs;
@@ -43,7 +43,7 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
     // Before anything is printed, so that a typo in the dataset's name keeps no log.
     let target = dataset(&db, &args.dataset)?;
     let begin = match (known, args.from) {
-        (_, Some(from)) => target.changes(from)?.position(),
+        (_, Some(from)) => feed(&target, from)?.position(),
         (Some(known), None) => known,
         (None, None) => db.position(),
     };
@@ -69,6 +69,14 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
     }
 }
 
+/// The changes from a place on. One that the store does not have is a slip of who names it.
+fn feed(dataset: &Dataset, from: ChangesFrom) -> Result<Changes, Failure> {
+    dataset.changes(from).map_err(|error| match error {
+        Error::OtherHistory { .. } => Failure::Usage(error.to_string()),
+        other => other.into(),
+    })
+}
+
 /// Prints changes, and tells `done` the place behind what has reached the reader.
 fn print(
     db: &Database,
@@ -76,7 +84,7 @@ fn print(
     from: ChangesFrom,
     done: &mut dyn FnMut(Position) -> Result<(), Failure>,
 ) -> Result<Outcome, Failure> {
-    let mut changes = dataset(db, &args.dataset)?.changes(from)?;
+    let mut changes = feed(&dataset(db, &args.dataset)?, from)?;
     if args.old {
         changes = changes.with_old()?;
     }

@@ -7,7 +7,7 @@ use esker::{
     Tokenizer, Type,
 };
 
-use super::fields::known_paths;
+use super::fields::{has_points, known_paths};
 use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
 use crate::failure::Failure;
 use crate::input::Feed;
@@ -180,6 +180,12 @@ impl Wanted {
         let indexes = self.indexes.iter().map(|wanted| {
             let ty = wanted.known_type();
             let ty = ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
+            if wanted.known_type().is_none() && has_points(&sample.records, &wanted.path) {
+                let path = &wanted.path;
+                note(format_args!(
+                    "note: `{path}` reads like [longitude, latitude], and this is an index of the numbers; --index {path}:spatial is one of the points"
+                ));
+            }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
                 let meant = meant(&path, known.iter().map(String::as_str));

@@ -46,6 +46,26 @@ fn add(value: &Value, above: &str, paths: &mut BTreeSet<String>) {
     }
 }
 
+/// True when everything at a path in records reads like a longitude and a latitude, in an array.
+pub(super) fn has_points(records: &[Vec<u8>], path: &Path) -> bool {
+    let read = |record: &Vec<u8>| serde_json::from_slice::<Value>(record).ok();
+    let at = |record: Value| {
+        path.names()
+            .try_fold(&record, |value, name| value.get(name))
+            .filter(|value| !value.is_null())
+            .map(|value| match value.as_array().map(Vec::as_slice) {
+                Some([longitude, latitude]) => {
+                    let within =
+                        |value: &Value, most: f64| value.as_f64().is_some_and(|v| v.abs() <= most);
+                    within(longitude, 180.0) && within(latitude, 90.0)
+                }
+                _ => false,
+            })
+    };
+    let mut found = records.iter().filter_map(read).filter_map(at).peekable();
+    found.peek().is_some() && found.all(|is_point| is_point)
+}
+
 /// A field's name as a part of a path.
 fn escaped(name: &str) -> String {
     let mut text = String::with_capacity(name.len());

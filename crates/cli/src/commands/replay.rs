@@ -226,11 +226,6 @@ impl Replay {
     }
 
     fn print(&mut self, subscription: &[u8], body: &[u8]) -> Result<(), Failure> {
-        #[derive(Deserialize)]
-        struct Named<'a> {
-            #[serde(borrow)]
-            id: &'a RawValue,
-        }
         let named: Named<'_> = serde_json::from_slice(body)
             .map_err(|error| Failure::Store(format!("a publication has no id: {error}")))?;
         self.found += 1;
@@ -352,11 +347,20 @@ fn wish(text: &str, units: &mut Option<Units>) -> Result<Wish, String> {
     })
 }
 
+/// What a publication is printed by.
+#[derive(Deserialize)]
+struct Named<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+}
+
 fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News, String> {
     let record: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if record.get("id").is_none() {
         return Err("it has no `id`".to_owned());
     }
+    // As it will be printed: which of two it is, it cannot be asked.
+    serde_json::from_str::<Named<'_>>(text).map_err(|error| error.to_string())?;
     type ReadTime = fn(&str, &mut Option<Units>) -> Result<Time, String>;
     let mut time = |name: &str, value: Option<&Value>, read: ReadTime| match value {
         Some(Value::Number(number)) => {

@@ -1,0 +1,51 @@
+//! Publishers that are held up between writing and matching.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker::Options;
+use esker::fs::memory::Memory;
+
+use super::list_keys;
+use crate::matching::Subject;
+use crate::{Broker, Config, PubSub, Publication, Subscription};
+
+/// Whom a publication is for is what there was when it was written, however late that is read.
+#[test]
+fn what_has_ended_since_a_publication_was_written_is_told() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let time = clock.clone();
+    let options = PubSub::with(Options {
+        fs: Arc::new(Memory::new()),
+        background: false,
+        clock: Arc::new(move || time.load(Ordering::SeqCst)),
+        ..Options::default()
+    });
+    let db = PubSub::create_or_open(Path::new("/held"), options).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let inner = &*broker.inner;
+    let brief = Subscription::to("a/b".parse().unwrap()).until(1_010);
+    let id = broker.subscribe(&brief).unwrap().id;
+    let publication = Publication::new("a/b".parse().unwrap(), "{}");
+    let shape = inner.compiled.shape(&publication.place).unwrap();
+    let cells = inner.cells(&shape);
+    let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
+    let (_, before, _) = inner
+        .store_publication(&publication, (&cells, &lists), 1_000, 9_000)
+        .unwrap();
+    // Meanwhile another one forgets what has ended.
+    clock.store(5_000, Ordering::SeqCst);
+    let other = Subscription::to("x/y/z".parse().unwrap());
+    broker.subscribe(&other).unwrap();
+    let subject = Subject {
+        time: 1_000,
+        place: &shape,
+        body: &publication.body,
+    };
+    let told = inner
+        .subscribers(&before, &publication.topic, (&cells, &lists), &subject)
+        .unwrap();
+    let told: Vec<_> = told.iter().map(|told| told.subscription).collect();
+    assert_eq!(told, [id]);
+}
