@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use esker::extension::{Extension, TreeOptions};
+use esker::extension::{Extension, LazyLeveled, TreeOptions};
 
 use crate::config::Config;
 use crate::lists::ValueLists;
@@ -45,13 +45,28 @@ impl Extension for PubSub {
             LISTS | PUBLICATIONS | SUBSCRIPTIONS => Some(TreeOptions {
                 operator: Some(Arc::new(ValueLists)),
                 extractor: Some(Arc::new(ListTimes)),
-                // Much of what is flushed has ended before it is merged.
-                compresses_flushes: false,
-                ..TreeOptions::default()
+                ..short_lived()
             }),
-            DIRECTORY => Config::decode(config).map(|_| TreeOptions::default()),
+            DIRECTORY => Config::decode(config).map(|_| short_lived()),
             _ => None,
         }
+    }
+}
+
+/// Bytes that a tree has in runs of about the same age each, before they are merged into one of all ages.
+const BY_AGE: u64 = 256 << 20;
+
+/// The options of trees of which much has ended before it is merged. Runs of the same size become one, four at a time, so that
+/// each is about a stretch of time: walks skip it when that has passed, and it is dropped unread when all of it has expired.
+fn short_lived() -> TreeOptions {
+    TreeOptions {
+        compresses_flushes: false,
+        // A table expires soon after most of it has.
+        expiry_slack: 4.0,
+        ..TreeOptions::with_policy(Arc::new(LazyLeveled {
+            least: BY_AGE,
+            ..LazyLeveled::default()
+        }))
     }
 }
 

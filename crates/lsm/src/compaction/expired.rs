@@ -7,9 +7,6 @@ use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::version::{Action, Choice, DropPolicy, TableFile, TreeVersion};
 
-/// Share of expired bytes in the live ones at which tables are rewritten for expiry alone.
-const SLACK: f64 = 0.2;
-
 /// The score of dropping expired tables: it costs nothing.
 const DROP_SCORE: f64 = 1e6;
 
@@ -40,7 +37,7 @@ pub(crate) fn pick(tree: &TreeVersion, now: Time) -> Option<(f64, Choice)> {
         }
     }
     let (_, level, run, table) = most?;
-    let score = expired / (SLACK * (all - expired)).max(1.0);
+    let score = expired / (tree.options.expiry_slack * (all - expired)).max(1.0);
     let choice = Choice {
         inputs: vec![vec![table.clone()]],
         action: Action::Merge {

@@ -452,4 +452,13 @@ fn tables_that_have_expired_are_dropped_whole_unless_they_hide_something() {
     assert!(expired::check(&tree, &choice, 8).is_err());
     tree.options.incomplete = true;
     assert!(expired::check(&tree, &choice, 9).is_err());
+    // A third has expired, half of what is alive.
+    tree.options.incomplete = false;
+    tree.runs.remove(0);
+    let rewritten = |slack| {
+        let mut tree = tree.clone();
+        tree.options.expiry_slack = slack;
+        expired::pick(&tree, 5).map(|(_, choice)| numbers(&choice))
+    };
+    assert_eq!((rewritten(0.4), rewritten(0.6)), (Some(vec![2]), None));
 }
