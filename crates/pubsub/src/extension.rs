@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use esker::extension::{Extension, LazyLeveled, TreeOptions};
+use esker::extension::{Extension, Leveled, TreeOptions};
 
 use crate::config::Config;
 use crate::lists::ValueLists;
@@ -53,19 +53,15 @@ impl Extension for PubSub {
     }
 }
 
-/// Bytes that a tree has in runs of about the same age each, before they are merged into one of all ages.
-const BY_AGE: u64 = 256 << 20;
-
-/// The options of trees of which much has ended before it is merged. Runs of the same size become one, four at a time, so that
-/// each is about a stretch of time: walks skip it when that has passed, and it is dropped unread when all of it has expired.
+/// The options of trees of which much has ended before it is merged.
 fn short_lived() -> TreeOptions {
     TreeOptions {
         compresses_flushes: false,
-        // A table expires soon after most of it has.
-        expiry_slack: 4.0,
-        ..TreeOptions::with_policy(Arc::new(LazyLeveled {
-            least: BY_AGE,
-            ..LazyLeveled::default()
+        // With little memory there are many flushes, and these are merged as ever. Where what is alive is a few of them, each is
+        // about a stretch of time: walks skip it when that has passed, and it is dropped unread when all of it has expired.
+        ..TreeOptions::with_policy(Arc::new(Leveled {
+            level0_runs: 6,
+            ..Leveled::default()
         }))
     }
 }

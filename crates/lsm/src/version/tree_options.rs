@@ -65,9 +65,6 @@ pub struct TreeOptions {
     /// Whether tables that flushes write are compressed, where the store's are at all: not worth its time where most of
     /// what is written is gone before the first compaction.
     pub compresses_flushes: bool,
-    /// The share of expired bytes in the live ones at which tables are rewritten for what has expired in them alone: more
-    /// where most tables soon expire as a whole, and are dropped unread. Default 0.2.
-    pub expiry_slack: f64,
     /// True for a tree whose writes are in the log alone, for those who follow it ([`crate::Group::tail`]): they go to no
     /// memtable and to no table, and no read shows them.
     pub log_only: bool,
@@ -89,7 +86,6 @@ impl TreeOptions {
             superseded: None,
             incomplete: false,
             compresses_flushes: true,
-            expiry_slack: 0.2,
             log_only: false,
         }
     }
@@ -98,7 +94,6 @@ impl TreeOptions {
     pub(crate) fn bounded(mut self) -> TreeOptions {
         self.versions = self.versions.max(1);
         self.filter_bits_per_key = self.filter_bits_per_key.min(MAX_BITS);
-        self.expiry_slack = self.expiry_slack.max(0.0);
         self
     }
 
