@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use esker::extension::{Extension, TreeOptions};
+use esker::extension::{Extension, Leveled, TreeOptions};
 
 use crate::config::Config;
 use crate::lists::ValueLists;
@@ -45,13 +45,24 @@ impl Extension for PubSub {
             LISTS | PUBLICATIONS | SUBSCRIPTIONS => Some(TreeOptions {
                 operator: Some(Arc::new(ValueLists)),
                 extractor: Some(Arc::new(ListTimes)),
-                // Much of what is flushed has ended before it is merged.
-                compresses_flushes: false,
-                ..TreeOptions::default()
+                ..short_lived()
             }),
-            DIRECTORY => Config::decode(config).map(|_| TreeOptions::default()),
+            DIRECTORY => Config::decode(config).map(|_| short_lived()),
             _ => None,
         }
+    }
+}
+
+/// The options of trees of which much has ended before it is merged.
+fn short_lived() -> TreeOptions {
+    TreeOptions {
+        compresses_flushes: false,
+        // With little memory there are many flushes, and these are merged as ever. Where what is alive is a few of them, each is
+        // about a stretch of time: walks skip it when that has passed, and it is dropped unread when all of it has expired.
+        ..TreeOptions::with_policy(Arc::new(Leveled {
+            level0_runs: 6,
+            ..Leveled::default()
+        }))
     }
 }
 

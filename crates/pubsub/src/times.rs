@@ -8,6 +8,7 @@ use esker::extension::attributes::{Extractor, Summary};
 use esker::extension::{Snapshot, TableMeta, Time as Tick};
 
 use crate::element::{Elements, Time, Times};
+use crate::keys::{List, ListKey};
 
 /// The numbers of the attributes on disk: times of publications, and of subscriptions.
 const IDS: [u32; 2] = [1, 2];
@@ -109,9 +110,14 @@ impl Wanted {
         self
     }
 
-    /// False when a table has nothing that is wanted, by its metadata. Where that is because it has ended, this is written down,
-    /// as if it had been read.
-    pub(crate) fn may_be_in(&self, table: &TableMeta, snapshot: &Snapshot) -> bool {
+    /// False when a table has nothing that is wanted, by its metadata: of the list with this key, or of any. Where that is because
+    /// it has ended, this is written down, as if it had been read.
+    pub(crate) fn may_be_in(
+        &self,
+        table: &TableMeta,
+        snapshot: &Snapshot,
+        list: Option<&[u8]>,
+    ) -> bool {
         if self.is_everything {
             return true;
         }
@@ -120,8 +126,22 @@ impl Wanted {
                 .expiry
                 .is_some_and(|all| snapshot.has_expired(all.max));
         }
-        let mut slots = [PUBLICATIONS, SUBSCRIPTIONS].into_iter();
+        let mut slots = self.slots(list).into_iter().flatten();
         slots.any(|slot| self.may_have(slot, table, snapshot))
+    }
+
+    /// Whose times say whether a table has something of a list.
+    fn slots(&self, list: Option<&[u8]>) -> [Option<usize>; 2] {
+        let both = [Some(PUBLICATIONS), Some(SUBSCRIPTIONS)];
+        match (self.intervals, list) {
+            // A list has either, and who wants one sort has named no list of the other.
+            ([Some(_), Some(_)], Some(key)) => match ListKey::parse(key).map(|key| key.list) {
+                Some(List::Publications) => [Some(PUBLICATIONS), None],
+                Some(List::Subscriptions(..)) => [None, Some(SUBSCRIPTIONS)],
+                None => both,
+            },
+            _ => both,
+        }
     }
 
     fn may_have(&self, slot: usize, table: &TableMeta, snapshot: &Snapshot) -> bool {

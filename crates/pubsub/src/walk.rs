@@ -147,9 +147,9 @@ pub(crate) fn walk_with(
     visit: &mut Visit<'_>,
 ) -> Result<bool> {
     let (mut lists, mut is_whole) = (Lists::default(), true);
-    let mut may_be_in = |table: &TableMeta| {
+    let mut may_be_in = |table: &TableMeta, list: Option<&[u8]>| {
         Cost::add(&cost.synopses_probed, 1);
-        let may = wanted.may_be_in(table, snapshot);
+        let may = wanted.may_be_in(table, snapshot, list);
         Cost::add(&cost.synopses_negative, u64::from(!may));
         may
     };
@@ -216,6 +216,9 @@ pub(crate) fn walk_with(
     Ok(is_whole)
 }
 
+/// Whether a table may have something that is wanted: of the list with this key, or of any.
+type MayBeIn<'m> = dyn FnMut(&TableMeta, Option<&[u8]>) -> bool + 'm;
+
 /// What a component may have of some lists.
 enum Holds {
     Wanted,
@@ -229,7 +232,7 @@ fn may_hold(
     keys: &[Vec<u8>],
     beside: &[Vec<u8>],
     lists: &Lists,
-    may_be_in: &mut dyn FnMut(&TableMeta) -> bool,
+    may_be_in: &mut MayBeIn<'_>,
     cost: &Cost,
 ) -> Result<Holds> {
     let mut may = |key: &Vec<u8>| -> Result<bool> {
@@ -240,7 +243,7 @@ fn may_hold(
             // The cursor finds it where the filter says that it may be there.
             Component::Memtable(memtable) => Ok(memtable.may_contain(key)),
             Component::Run(run) => match run.table_for(key) {
-                Some(table) if may_be_in(table.meta()) => {
+                Some(table) if may_be_in(table.meta(), Some(key)) => {
                     Ok(table.table()?.may_contain(key, cost)?)
                 }
                 _ => Ok(false),
@@ -273,18 +276,13 @@ enum Narrowed {
     Nothing,
 }
 
-fn narrow(
-    component: &Component,
-    low: &[u8],
-    high: &[u8],
-    may_be_in: &mut dyn FnMut(&TableMeta) -> bool,
-) -> Narrowed {
+fn narrow(component: &Component, low: &[u8], high: &[u8], may_be_in: &mut MayBeIn<'_>) -> Narrowed {
     let Component::Run(run) = component else {
         return Narrowed::Whole;
     };
     let (mut tables, mut is_whole) = (Vec::new(), true);
     for table in run.between(low, high) {
-        match may_be_in(table.meta()) {
+        match may_be_in(table.meta(), None) {
             true => tables.push(table.clone()),
             false => is_whole = false,
         }

@@ -282,3 +282,36 @@ fn tables_with_subscriptions_to_other_times_are_skipped() {
         assert_eq!(publish(&[]).1, 0);
     }
 }
+
+/// In one tree a publication that looks at both lists of its topic reads no table for the publications in it: it reads those
+/// that can have subscriptions, and, when one of these asks for changes, what it needs to know the publication before.
+#[test]
+fn tables_with_publications_are_skipped_where_their_subscriptions_have_ended() {
+    let (db, broker, clock) = open(Config::new().remember(None));
+    let subscribe = |until| {
+        let change = Threshold::Absolute(1.0);
+        let new = Subscription::to("a".parse().unwrap()).user(format!("until {until}"));
+        let new = new.until(until).on_change("v".parse().unwrap(), change);
+        broker.subscribe(&new).unwrap();
+    };
+    let publish = |v: u64| {
+        let mut told = 0;
+        let new = Publication::new("a".parse().unwrap(), format!("{{\"v\":{v}}}"));
+        let (blocks, skipped) = read(&broker, &mut || {
+            told = broker.publish(&new).unwrap().matches.len();
+        });
+        (told, blocks, skipped)
+    };
+    subscribe(1_010);
+    assert_eq!(publish(10), (0, 0, 0));
+    db.flush().unwrap();
+    assert_eq!(publish(20), (1, 1, 0));
+    clock.store(2_000, Ordering::SeqCst);
+    assert_eq!(publish(30), (0, 0, 1));
+    db.flush().unwrap();
+    subscribe(5_000);
+    db.flush().unwrap();
+    // Of the table with the publications it needs the newest.
+    assert_eq!(publish(40).0, 1);
+    assert_eq!(publish(40).0, 0, "it has not changed");
+}

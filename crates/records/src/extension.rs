@@ -70,7 +70,7 @@ use std::sync::Arc;
 pub use lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
 pub use lsm::table::TableMeta;
 pub use lsm::{
-    Account, Batch, Commit, Complete, Component, Cost, Cursor, Error as EngineError, Loan,
+    Account, Batch, Commit, Complete, Component, Cost, Cursor, Error as EngineError, Leveled, Loan,
     Observer, Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
 };
 use lsm::{Durability, Position, Seq};

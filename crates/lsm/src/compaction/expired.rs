@@ -5,10 +5,17 @@ use std::sync::Arc;
 
 use crate::entry::Time;
 use crate::error::{Error, Result};
-use crate::version::{Action, Choice, DropPolicy, TableFile, TreeVersion};
+use crate::version::{Action, Choice, DropPolicy, Run, TableFile, TreeVersion};
 
 /// Share of expired bytes in the live ones at which tables are rewritten for expiry alone.
 const SLACK: f64 = 0.2;
+
+/// The same where those count that will soon be dropped unread.
+const MOST_SLACK: f64 = 1.0;
+
+/// Share of the time in which a table expires after which its drop is waited for: to rewrite what is left would cost more than
+/// the little that it would free until then is worth.
+const WAITS: f64 = 1.0 / 3.0;
 
 /// The score of dropping expired tables: it costs nothing.
 const DROP_SCORE: f64 = 1e6;
@@ -27,41 +34,67 @@ pub(crate) fn pick(tree: &TreeVersion, now: Time) -> Option<(f64, Choice)> {
         };
         return Some((DROP_SCORE, choice));
     }
-    let (mut all, mut expired) = (0.0, 0.0);
-    let mut most: Option<(f64, u32, u64, &Arc<TableFile>)> = None;
+    // Of the tables that are worth rewriting, and of all.
+    let mut worth = Expired::default();
+    let mut any = Expired::default();
+    let mut all = 0.0;
     for run in &tree.runs {
         for table in run.tables.iter() {
-            let bytes = expired_bytes(table, now);
+            let (bytes, is_soon_dropped) = expired_bytes(table, now);
             all += table.meta().size as f64;
-            expired += bytes;
-            if bytes > 0.0 && most.is_none_or(|most| bytes > most.0) {
-                most = Some((bytes, run.level, run.number, table));
+            any.add(bytes, run, table);
+            if !is_soon_dropped {
+                worth.add(bytes, run, table);
             }
         }
     }
-    let (_, level, run, table) = most?;
-    let score = expired / (SLACK * (all - expired)).max(1.0);
+    let live = all - any.bytes;
+    let score = |expired: &Expired<'_>, slack: f64| expired.bytes / (slack * live).max(1.0);
+    let scores = [
+        (score(&worth, SLACK), worth),
+        (score(&any, MOST_SLACK), any),
+    ];
+    let (score, due) = scores.into_iter().find(|(score, _)| *score >= 1.0)?;
+    let (_, run, table) = due.most?;
     let choice = Choice {
         inputs: vec![vec![table.clone()]],
         action: Action::Merge {
-            level,
-            run: Some(run),
+            level: run.level,
+            run: Some(run.number),
         },
         cursor: None,
     };
-    (score >= 1.0).then_some((score, choice))
+    Some((score, choice))
 }
 
-/// Estimated expired bytes of a table, assuming that its entries expire evenly.
-fn expired_bytes(table: &TableFile, now: Time) -> f64 {
+/// Expired bytes of some tables, and the table with the most of them.
+#[derive(Default)]
+struct Expired<'t> {
+    bytes: f64,
+    most: Option<(f64, &'t Run, &'t Arc<TableFile>)>,
+}
+
+impl<'t> Expired<'t> {
+    fn add(&mut self, bytes: f64, run: &'t Run, table: &'t Arc<TableFile>) {
+        self.bytes += bytes;
+        if bytes > 0.0 && self.most.is_none_or(|most| bytes > most.0) {
+            self.most = Some((bytes, run, table));
+        }
+    }
+}
+
+/// Estimated expired bytes of a table, assuming that its entries expire evenly; and whether all of it expires so soon that it
+/// is not worth rewriting.
+fn expired_bytes(table: &TableFile, now: Time) -> (f64, bool) {
     let meta = table.meta();
     let Some(expiry) = meta.expiry.filter(|expiry| expiry.min <= now) else {
-        return 0.0;
+        return (0.0, false);
     };
     let span = (expiry.max - expiry.min + 1) as f64;
     let passed = ((now - expiry.min + 1) as f64 / span).min(1.0);
     let share = expiry.entries as f64 / meta.entries.max(1) as f64;
-    meta.size as f64 * share * passed
+    let is_soon_dropped = expiry.entries == meta.entries && passed >= WAITS && now < expiry.max;
+    (meta.size as f64 * share * passed, is_soon_dropped)
 }
 
 /// The expired tables that hide nothing that could show again: every older table with some of their keys has expired,
