@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lsm::{Account, Component, Cost, Loan, LookupOptions, Seq, SeqSet, Slice};
 use model::Key;
 use model::record::RecordRef;
+use model::schema::Path;
 
 use super::bulk::BulkOrder;
 use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
@@ -126,24 +127,31 @@ impl Answer {
         };
         let mut notes = Vec::new();
         if plan.driver == Driver::Scan && is_conditional {
-            let mut paths: Vec<String> = predicates
-                .undeclared
-                .iter()
+            let by_key = !predicates.keys.is_all();
+            let is_key = |path: &Path| by_key && *path == layout.stored.key;
+            let mut paths: Vec<String> = (predicates.undeclared.iter())
+                .filter(|path| !is_key(path))
                 .map(|p| format!("`{p}`"))
                 .collect();
             let declared = predicates
                 .declared
                 .iter()
                 .filter_map(|p| layout.attributes.get(p.attribute))
-                .filter(|attribute| !attribute.kind.is_indexed());
+                .filter(|attribute| !attribute.kind.is_indexed() && !is_key(&attribute.path));
             paths.extend(declared.map(|attribute| format!("`{}`", attribute.path)));
             let mut seen = HashSet::new();
             paths.retain(|path| seen.insert(path.clone()));
-            notes.push(match paths.is_empty() {
-                false => format!("no index on {}: answered by a scan", paths.join(", ")),
+            match (paths.is_empty(), by_key) {
+                (false, _) => {
+                    let paths = paths.join(", ");
+                    notes.push(format!("no index on {paths}: answered by a scan"));
+                }
+                (true, true) => {}
                 // As of `not` and `is null`, of which indexes know nothing.
-                true => "no index answers this condition: answered by a scan".to_owned(),
-            });
+                (true, false) => {
+                    notes.push("no index answers this condition: answered by a scan".to_owned());
+                }
+            }
         }
         let empty = predicates.is_never();
         let after = query.after.map(|token| token.0);
@@ -212,7 +220,7 @@ impl Answer {
         };
         let mut plan = ExplainedPlan::default();
         match &self.plan.driver {
-            Driver::Scan => plan.scan = Some("all records".to_string()),
+            Driver::Scan => plan.scan = Some(self.predicates.keys.text()),
             Driver::Index(at) => plan.index = Some(index(at)),
             Driver::Union(all) => plan.union = all.iter().map(index).collect(),
         }

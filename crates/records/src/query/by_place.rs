@@ -65,8 +65,8 @@ impl Scan<'_> {
     /// Gives the records that answer, by key. Returns how many were looked at.
     pub(super) fn by_key(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.snapshot.layout, &self.snapshot.snapshot);
-        let mut cursor = snapshot.cursor(layout.data, READAHEAD);
-        cursor.seek_first()?;
+        let keys = &self.admission.predicates.keys;
+        let mut cursor = keys.cursor(snapshot, layout.data)?;
         let (mut scanned, mut broke, mut ahead) = (0, false, Ahead::new());
         while cursor.valid() && !broke {
             scanned += 1;
@@ -94,8 +94,8 @@ impl Scan<'_> {
         };
         let worth = (stubs.bytes_of_records() / BYTES_PER_LOOKUP).min(MOST_HELD) as usize;
         let (mut few, mut many): (Vec<Item>, SeqSet) = Default::default();
-        let mut cursor = snapshot.cursor(layout.data, READAHEAD);
-        cursor.seek_first()?;
+        let keys = &self.admission.predicates.keys;
+        let mut cursor = keys.cursor(snapshot, layout.data)?;
         let (mut scanned, mut broke) = (0, false);
         while cursor.valid() && !broke {
             scanned += 1;

@@ -9,6 +9,7 @@ mod candidates;
 mod count;
 mod explain;
 mod fetch;
+mod keys;
 mod levels;
 mod place_time;
 mod plan;

@@ -76,6 +76,7 @@ pub(super) fn choose(lookup: &Lookup<'_>, predicates: &Predicates) -> Result<Pla
     };
     let choice = match predicates.formula() {
         None => Choice::None,
+        Some(_) if predicates.keys.are_few() => Choice::None,
         Some(formula) => match planner.choices_of(formula) {
             // Only now it matters which is the best.
             Choice::Several => planner

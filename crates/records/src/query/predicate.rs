@@ -6,9 +6,10 @@ use std::ops::Bound;
 use model::condition::{Expr, Filter, Formula, Op, Operand, Predicate as Asked, Test};
 use model::geometry::Space;
 use model::record::RecordRef;
-use model::schema::Path;
+use model::schema::{KeyType, Path, Type};
 use model::tokens::{Tokenizer, prefix_token};
 
+use super::keys::Keys;
 use super::place_time::{self, Window};
 use super::plan::Driver;
 use crate::catalog::{Attribute, Layout};
@@ -76,6 +77,8 @@ pub(super) struct Predicates {
     places: Vec<Option<usize>>,
     /// What follows from several tests together.
     implied: Vec<Implied>,
+    /// The keys that matches can have.
+    pub(super) keys: Keys,
     /// A stub is not enough to decide: a path is not declared, or was declared after some records were stored.
     pub(super) needs_json: bool,
 }
@@ -96,6 +99,7 @@ impl Predicates {
             filter: None,
             places: Vec::new(),
             implied: Vec::new(),
+            keys: Keys::all(),
             needs_json: false,
         };
         let Some(condition) = condition else {
@@ -126,6 +130,7 @@ impl Predicates {
         predicates.undeclared.dedup();
         predicates.filter = Some(filter);
         predicates.imply(layout)?;
+        predicates.keys = predicates.keys(layout);
         let declared = (predicates.declared.iter())
             .filter_map(|predicate| layout.attributes.get(predicate.attribute));
         let mut declared = declared.map(|attribute| layout.stored.in_all_records(attribute.id));
@@ -168,6 +173,23 @@ impl Predicates {
             }
         }
         Ok(())
+    }
+
+    /// The keys that matches can have. A declared field of another type than the key compares other values.
+    fn keys(&self, layout: &Layout) -> Keys {
+        let (path, ty) = (&layout.stored.key, layout.stored.key_type);
+        let declared = layout.attributes.iter().find(|a| a.path == *path);
+        let as_key = match ty {
+            KeyType::Int => Type::Int,
+            KeyType::String => Type::String,
+        };
+        if declared.is_some_and(|attribute| attribute.ty != as_key) {
+            return Keys::all();
+        }
+        let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
+        let conjuncts = self.conjunct_tests();
+        let conjuncts = conjuncts.iter().filter_map(|test| tests.get(*test));
+        Keys::of(ty, conjuncts.filter(|test| test.path == *path))
     }
 
     /// The tests that every match meets.

@@ -12,7 +12,7 @@
 
 use std::ops::ControlFlow;
 
-use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq, Slice, Snapshot};
+use lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
 use model::record::RecordRef;
 
 use super::answer::{Answer, parse};
@@ -20,7 +20,6 @@ use super::bulk::BulkOrder;
 use super::by_place;
 use super::explain::Steps;
 use super::predicate::Predicates;
-use super::scan::READAHEAD;
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Candidate;
@@ -164,8 +163,7 @@ pub(super) fn scan_matching(
             BulkOrder::Key => scan.by_key(to),
         };
     }
-    let mut cursor = (snapshot.snapshot).cursor(snapshot.layout.data, READAHEAD);
-    cursor.seek_first()?;
+    let mut cursor = (predicates.keys).cursor(&snapshot.snapshot, snapshot.layout.data)?;
     let mut scanned = 0;
     while cursor.valid() {
         scanned += 1;

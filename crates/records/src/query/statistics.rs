@@ -5,6 +5,7 @@ use super::plan::Driver;
 use super::predicate::Predicate;
 use crate::index;
 use crate::telemetry::{Measured, QueryStats};
+use model::schema::Path;
 
 impl Answer {
     /// What the query was, for background maintenance.
@@ -73,8 +74,14 @@ impl Answer {
                 for predicate in &self.predicates.declared {
                     count(predicate, true);
                 }
+                // Of keys, which need no index.
+                let keys = &self.predicates.keys;
+                let is_key =
+                    |path: &Path| !keys.is_all() && *path == self.snapshot.layout.stored.key;
                 for path in &self.predicates.undeclared {
-                    usage.queried_by(path, stats(true, true));
+                    if !is_key(path) {
+                        usage.queried_by(path, stats(true, true));
+                    }
                 }
             }
         }

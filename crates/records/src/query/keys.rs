@@ -1,0 +1,218 @@
+//! What a condition says of the primary keys of its matches: a scan reads those records alone.
+
+use std::ops::Bound;
+use std::vec;
+
+use lsm::{Cost, Cursor, Seq, Slice, Snapshot, TreeCursor, TreeId};
+use model::condition::{Op, Operand, Predicate as Asked, Test};
+use model::schema::{KeyType, Type};
+
+use super::scan::READAHEAD;
+use crate::error::Result;
+
+/// With so many keys at most, no index is asked.
+const FEW_KEYS: usize = 64;
+
+/// Encoded keys from the first on, up to but without the second; `None` is past the last key.
+type Span = (Vec<u8>, Option<Vec<u8>>);
+
+/// The keys that matches can have: spans in order, without overlap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Keys {
+    spans: Vec<Span>,
+    /// The spans are of single keys.
+    are_points: bool,
+}
+
+impl Keys {
+    /// Every key.
+    pub(super) fn all() -> Keys {
+        Keys {
+            spans: vec![(Vec::new(), None)],
+            are_points: false,
+        }
+    }
+
+    /// The keys that meet tests of the key's path, each of which every match meets. What such a test does not say of keys is left open.
+    pub(super) fn of<'t>(ty: KeyType, tests: impl Iterator<Item = &'t Test>) -> Keys {
+        let asked = tests.flat_map(|test| &test.predicates);
+        asked
+            .filter_map(|asked| spans(ty, asked))
+            .fold(Keys::all(), |known, more| known.and(&more))
+    }
+
+    fn and(&self, other: &Keys) -> Keys {
+        let mut spans = Vec::new();
+        let (mut mine, mut theirs) = (self.spans.iter().peekable(), other.spans.iter().peekable());
+        while let (Some(a), Some(b)) = (mine.peek(), theirs.peek()) {
+            let lo = a.0.as_slice().max(&b.0);
+            let (hi, ends_first) = match (&a.1, &b.1) {
+                (Some(x), Some(y)) => (Some(x.min(y)), x <= y),
+                (x, y) => (x.as_ref().or(y.as_ref()), x.is_some()),
+            };
+            if hi.is_none_or(|hi| lo < hi.as_slice()) {
+                spans.push((lo.to_vec(), hi.cloned()));
+            }
+            match ends_first {
+                true => mine.next(),
+                false => theirs.next(),
+            };
+        }
+        Keys {
+            spans,
+            are_points: self.are_points || other.are_points,
+        }
+    }
+
+    /// True when nothing is known of the keys.
+    pub(super) fn is_all(&self) -> bool {
+        matches!(self.spans.as_slice(), [(lo, None)] if lo.is_empty())
+    }
+
+    /// True when these are so few keys that looking at each is the quickest way.
+    pub(super) fn are_few(&self) -> bool {
+        self.are_points && self.spans.len() <= FEW_KEYS
+    }
+
+    /// What a scan of them reads, for people.
+    pub(super) fn text(&self) -> String {
+        match (self.is_all(), self.are_points, self.spans.len()) {
+            (true, _, _) => "all records".to_owned(),
+            (_, true, 1) => "the record of a key".to_owned(),
+            (_, true, keys) => format!("the records of {keys} keys"),
+            (_, false, _) => "the records in a range of keys".to_owned(),
+        }
+    }
+
+    /// A cursor over the entries of these keys in the tree of the records, at the first of them.
+    pub(super) fn cursor(&self, snapshot: &Snapshot, tree: TreeId) -> Result<KeyCursor> {
+        let readahead = if self.are_points { 0 } else { READAHEAD };
+        let mut cursor = KeyCursor {
+            cursor: snapshot.cursor(tree, readahead),
+            left: self.spans.clone().into_iter(),
+        };
+        cursor.settle()?;
+        Ok(cursor)
+    }
+}
+
+/// A cursor over the newest entries of some keys.
+pub(super) struct KeyCursor {
+    cursor: TreeCursor,
+    left: vec::IntoIter<Span>,
+}
+
+impl KeyCursor {
+    pub(super) fn valid(&self) -> bool {
+        self.cursor.valid()
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        self.cursor.key()
+    }
+
+    pub(super) fn seq(&self) -> Seq {
+        self.cursor.seq()
+    }
+
+    pub(super) fn value(&self) -> &[u8] {
+        self.cursor.value()
+    }
+
+    pub(super) fn value_slice(&self) -> Slice {
+        self.cursor.value_slice()
+    }
+
+    pub(super) fn cost(&self) -> Cost {
+        self.cursor.cost()
+    }
+
+    pub(super) fn next(&mut self) -> Result<()> {
+        self.cursor.next()?;
+        self.settle()
+    }
+
+    /// Moves to the first entry of the next span that has one, where the span is at its end.
+    fn settle(&mut self) -> Result<()> {
+        while !self.cursor.valid()
+            && let Some((lo, hi)) = self.left.next()
+        {
+            self.cursor.within(&lo, hi.as_deref());
+            self.cursor.seek_first()?;
+        }
+        Ok(())
+    }
+}
+
+/// The first key behind one.
+fn behind(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+fn spans(ty: KeyType, asked: &Asked) -> Option<Keys> {
+    match ty {
+        KeyType::Int => of_integers(asked),
+        KeyType::String => of_strings(asked),
+    }
+}
+
+/// Of integers: they are encoded as values are.
+fn of_integers(asked: &Asked) -> Option<Keys> {
+    let ranges = match asked {
+        Asked::Compare(Op::Ne, _) => return None,
+        Asked::Compare(..) | Asked::In(_) => asked.to_ranges(Type::Int).ok()?,
+        _ => return None,
+    };
+    let are_points = ranges.iter().all(|range| range.point().is_some());
+    let spans = ranges.into_iter().map(|range| {
+        let lo = match range.lo {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(lo) => lo,
+            Bound::Excluded(lo) => behind(&lo),
+        };
+        let hi = match range.hi {
+            Bound::Unbounded => None,
+            Bound::Included(hi) => Some(behind(&hi)),
+            Bound::Excluded(hi) => Some(hi),
+        };
+        (lo, hi)
+    });
+    Some(Keys {
+        spans: spans.collect(),
+        are_points,
+    })
+}
+
+/// Of strings: a key is the text itself.
+fn of_strings(asked: &Asked) -> Option<Keys> {
+    let text = |operand: &Operand| operand.as_text().map(|text| text.as_bytes().to_vec());
+    let point = |text: Vec<u8>| {
+        let hi = behind(&text);
+        (text, Some(hi))
+    };
+    let (spans, are_points) = match asked {
+        Asked::Compare(op, operand) => {
+            let text = text(operand)?;
+            let span = match op {
+                Op::Eq => point(text),
+                Op::Ge => (text, None),
+                Op::Gt => (behind(&text), None),
+                Op::Le => (Vec::new(), Some(behind(&text))),
+                Op::Lt => (Vec::new(), Some(text)),
+                // No byte of a text is the greatest, so this is behind all that begin with it.
+                Op::Prefix => (text.clone(), Some([text.as_slice(), &[u8::MAX]].concat())),
+                _ => return None,
+            };
+            (vec![span], *op == Op::Eq)
+        }
+        Asked::In(operands) => {
+            let texts: Option<Vec<Vec<u8>>> = operands.iter().map(text).collect();
+            let mut texts = texts?;
+            texts.sort_unstable();
+            texts.dedup();
+            (texts.into_iter().map(point).collect(), true)
+        }
+        _ => return None,
+    };
+    Some(Keys { spans, are_points })
+}
