@@ -471,7 +471,7 @@ fn a_table_of_level_0_that_expires_as_a_whole_is_not_rewritten_while_more_is_ali
         run
     };
     let picked = |runs: &[&Run], now| {
-        let mut tree = tree(runs.iter().map(|run| Run::clone(run)).collect());
+        let mut tree = tree(runs.iter().copied().cloned().collect());
         tree.due.expiry = Some(100);
         let picked = expired::pick(&tree, now);
         picked.map(|(_, choice)| (choice.action, numbers(&choice)))
