@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use esker::{Error, Expr, Result};
+use esker::{Error, Expr, Path, Result};
 use model::condition::Filter;
 use quick_cache::sync::Cache;
 
-use crate::element::{StoredChange, StoredSubscription, Time};
+use crate::element::{StoredChange, StoredSubscription, Time, damaged};
 use crate::place::{Place, Region, Shape};
+use crate::spans::NumberAt;
 
-/// Compiled conditions and areas, kept while they are in use: many subscriptions share theirs, and all are met again.
+/// Compiled conditions, areas and paths, kept while they are in use: many subscriptions share theirs, and all are met again.
 pub(crate) struct Compiled {
     filters: Cache<Arc<str>, Arc<Filter>>,
     polygons: Cache<Arc<str>, Arc<Shape>>,
+    numbers: Cache<Arc<str>, Arc<NumberAt>>,
     depth: u8,
 }
 
-/// Compiled conditions that are kept, and polygons.
-const KEPT: (usize, usize) = (16 << 10, 4 << 10);
+/// Compiled conditions that are kept, polygons, and paths of numbers.
+const KEPT: (usize, usize, usize) = (16 << 10, 4 << 10, 1 << 10);
 
 /// What of a publication decides.
 #[derive(Clone, Copy)]
@@ -32,6 +34,7 @@ impl Compiled {
         Compiled {
             filters: Cache::new(KEPT.0),
             polygons: Cache::new(KEPT.1),
+            numbers: Cache::new(KEPT.2),
             depth,
         }
     }
@@ -46,6 +49,18 @@ impl Compiled {
         let filter = Arc::new(Filter::new(&expr));
         self.filters.insert(condition.into(), filter.clone());
         Ok(filter)
+    }
+
+    /// # Errors
+    /// The path, which was one when it was stored, is none.
+    pub(crate) fn number(&self, path: &str) -> Result<Arc<NumberAt>> {
+        if let Some(number) = self.numbers.get(path) {
+            return Ok(number);
+        }
+        let parsed = Path::parse(path).map_err(|_| damaged("a path is malformed"))?;
+        let number = Arc::new(NumberAt::new(&parsed));
+        self.numbers.insert(path.into(), number.clone());
+        Ok(number)
     }
 
     /// # Errors

@@ -1,6 +1,7 @@
 //! GetData (the paper's Algorithms 1, 3, 4 and 5): what was published before, and is for a subscription.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker::extension::{Cost, Snapshot};
@@ -12,8 +13,8 @@ use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription,
 use crate::keys::{List, ListKey};
 use crate::matching::Subject;
 use crate::message::Notification;
-use crate::publish::{is_for, path_of};
-use crate::spans;
+use crate::publish::is_for;
+use crate::spans::{self, NumberAt};
 use crate::subscribe::Ready;
 use crate::topic::Topic;
 use crate::walk::{Next, Span, Visit, tidy, walk};
@@ -33,7 +34,8 @@ struct Past<'a> {
     ready: &'a Ready,
     page: Page,
     stored: StoredSubscription<'a>,
-    path: Option<esker::Path>,
+    /// The number whose changes it asks for.
+    number: Option<Arc<NumberAt>>,
     found: BTreeMap<Seq, Candidate>,
     /// By list, the candidates that wait for the publication before them.
     waiting: HashMap<Vec<u8>, Vec<Seq>>,
@@ -61,14 +63,16 @@ impl Past<'_> {
         if publication.latest < self.ready.from && !is_waited_for {
             return Ok(Next::EndList);
         }
-        let number = self.path.as_ref();
-        let number = number.and_then(|path| spans::number_at(path, publication.body));
         if !publication.is_alive(self.ready.made) {
             self.inner.note_ended(self.snapshot, publication.expires);
             return Ok(Next::On);
         }
-        if let Some(before) = number.filter(|_| is_waited_for) {
-            self.settle(key, before);
+        let mut number = None;
+        if is_waited_for {
+            number = self.number_in(&publication);
+            if let Some(before) = number {
+                self.settle(key, before);
+            }
         }
         let is_outside = raw.seq < self.ready.begins
             || self.ready.ended != 0 && raw.seq >= self.ready.ended
@@ -78,6 +82,10 @@ impl Past<'_> {
         }
         let Some(topic) = self.checked.1.clone() else {
             return Ok(Next::EndList);
+        };
+        let number = match is_waited_for {
+            true => number,
+            false => self.number_in(&publication),
         };
         let new = self.found.entry(raw.seq).or_insert_with(|| Candidate {
             notification: Notification {
@@ -111,6 +119,10 @@ impl Past<'_> {
         };
         let topic = parsed.topic()?;
         (self.ready.topics.matches(&topic) && self.ready.cells.iter().any(meets)).then_some(topic)
+    }
+
+    fn number_in(&self, publication: &StoredPublication<'_>) -> Option<f64> {
+        self.number.as_ref()?.find(publication.body)
     }
 
     fn admits(&self, publication: &StoredPublication<'_>) -> Result<bool> {
@@ -186,7 +198,9 @@ impl Inner {
                 false => page,
             },
             stored: ready.stored(form),
-            path: change.map(|change| path_of(&change.path)).transpose()?,
+            number: change
+                .map(|change| self.compiled.number(&change.path))
+                .transpose()?,
             found: BTreeMap::new(),
             waiting: HashMap::new(),
             checked: Default::default(),

@@ -4,21 +4,22 @@
 //! everything before its batch; those behind it find it in theirs. So the two meet exactly once, whatever the threads.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker::extension::{Batch, Kind, Snapshot};
-use esker::{Path, Result, Seq};
+use esker::{Result, Seq};
 
 use crate::broker::{Broker, Inner, LATEST, View};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::deliver::Matching;
-use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time, damaged};
+use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time};
 use crate::keys::{self, List, ListKey};
 use crate::matching::Subject;
 use crate::message::{Match, Notification, Publication, Published};
 use crate::shape::Shape;
-use crate::spans;
+use crate::spans::{self, NumberAt};
 use crate::topic::{Topic, TopicFilter};
 use crate::walk::{Next, Span, tidy, walk, walk_with};
 
@@ -261,16 +262,16 @@ impl Inner {
                 if befores.contains_key(&change.path) {
                     continue;
                 }
-                let path = path_of(&change.path)?;
-                let known = was_read && earlier.decides(&path);
+                let number = self.compiled.number(&change.path)?;
+                let known = was_read && earlier.decides(&number);
                 let before = match known {
-                    true => earlier.number(&path),
-                    false => self.number_before(snapshot, &path, topic, cells, subject.time)?,
+                    true => earlier.number(&number),
+                    false => self.number_before(snapshot, number, topic, cells, subject.time)?,
                 };
                 befores.insert(change.path.clone(), before);
             }
             for (path, before) in befores {
-                let now = spans::number_at(&path_of(&path)?, subject.body);
+                let now = self.compiled.number(&path)?.find(subject.body);
                 found.retain(|_, found| {
                     let change = found.change.as_ref().filter(|change| change.path == path);
                     change.is_none_or(|change| change.is_met(now, before))
@@ -293,13 +294,13 @@ impl Inner {
     fn number_before(
         &self,
         snapshot: &Snapshot,
-        path: &Path,
+        number: Arc<NumberAt>,
         topic: &Topic,
         cells: &[Cell],
         time: Time,
     ) -> Result<Option<f64>> {
         let mut earlier = Earlier::new(time);
-        earlier.wanted = Some(path.clone());
+        earlier.wanted = Some(number.clone());
         let spans = tidy(list_keys(topic, cells).map(Span::key).collect());
         let cost = snapshot.cost();
         let tree = self.trees.publications;
@@ -308,13 +309,8 @@ impl Inner {
             earlier.visit(raw)
         })?;
         self.count(&cost);
-        Ok(earlier.number(path))
+        Ok(earlier.number(&number))
     }
-}
-
-/// The path of a change, which was one when it was stored.
-pub(crate) fn path_of(text: &str) -> Result<Path> {
-    Path::parse(text).map_err(|_| damaged("a path is malformed"))
 }
 
 /// True when the list at a key has subscriptions that take publications of the topic in one of the cells.
@@ -340,13 +336,13 @@ struct Earlier {
     time: Time,
     bodies: BTreeMap<Seq, Vec<u8>>,
     /// Only what has a number there.
-    wanted: Option<Path>,
+    wanted: Option<Arc<NumberAt>>,
     is_cut: bool,
 }
 
 impl Earlier {
-    /// So many are looked at beside the subscriptions, in the same walk.
-    const MOST: usize = 4;
+    /// So many are looked at beside the subscriptions, in the same walk: mostly the newest has the number.
+    const MOST: usize = 1;
 
     fn new(time: Time) -> Earlier {
         Earlier {
@@ -364,8 +360,8 @@ impl Earlier {
         if !publication.is_alive(self.time) {
             return Ok(Next::On);
         }
-        if let Some(path) = &self.wanted {
-            if spans::number_at(path, publication.body).is_none() {
+        if let Some(number) = &self.wanted {
+            if number.find(publication.body).is_none() {
                 return Ok(Next::On);
             }
             self.bodies.insert(raw.seq, publication.body.to_vec());
@@ -377,14 +373,12 @@ impl Earlier {
     }
 
     /// True when the number before is known.
-    fn decides(&self, path: &Path) -> bool {
-        !self.is_cut || self.number(path).is_some()
+    fn decides(&self, number: &NumberAt) -> bool {
+        !self.is_cut || self.number(number).is_some()
     }
 
-    fn number(&self, path: &Path) -> Option<f64> {
+    fn number(&self, number: &NumberAt) -> Option<f64> {
         let newest_first = self.bodies.values().rev();
-        newest_first
-            .filter_map(|body| spans::number_at(path, body))
-            .next()
+        newest_first.filter_map(|body| number.find(body)).next()
     }
 }

@@ -4,7 +4,7 @@
 //! levels that exist ([`crate::shape`]); what lies below is a range (the paper's Algorithm 5, which leaves out what lies
 //! above).
 
-use model::schema::Scalar;
+use model::schema::{Path, Scalar, Values};
 
 use crate::cell::Cell;
 use crate::keys::{self, List};
@@ -223,10 +223,20 @@ fn nodes(
     }
 }
 
-/// A number in a body, the first that there is.
-pub(crate) fn number_at(path: &model::schema::Path, body: &[u8]) -> Option<f64> {
-    let mut found = None;
-    let values = model::schema::Values::new(std::slice::from_ref(path));
-    values.visit(body, &mut |_, scalar| found = found.or(scalar.as_f64()));
-    found
+/// Where a number is in bodies.
+pub(crate) struct NumberAt(Values);
+
+impl NumberAt {
+    /// Prepares a path.
+    pub(crate) fn new(path: &Path) -> NumberAt {
+        NumberAt(Values::new(std::slice::from_ref(path)))
+    }
+
+    /// The number in a body, the first that there is.
+    pub(crate) fn find(&self, body: &[u8]) -> Option<f64> {
+        let mut found = None;
+        self.0
+            .visit(body, &mut |_, scalar| found = found.or(scalar.as_f64()));
+        found
+    }
 }

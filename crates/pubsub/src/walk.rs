@@ -42,6 +42,14 @@ impl Span {
         }
     }
 
+    /// True when nothing of the span comes behind this key.
+    fn is_last(&self, key: &[u8]) -> bool {
+        match self {
+            Span::Keys(keys) => keys.last().is_some_and(|last| last == key),
+            Span::Range(..) => false,
+        }
+    }
+
     /// The place of `key` relative to the span.
     fn takes(&self, key: &[u8]) -> Place {
         match self {
@@ -107,14 +115,14 @@ pub(crate) fn tidy(mut spans: Vec<Span>) -> Vec<Span> {
         });
     }
     let mut tidied: Vec<Span> = Vec::with_capacity(spans.len());
-    for span in spans {
-        if let (Some(Span::Keys(before)), Span::Keys(keys)) = (tidied.last_mut(), &span)
+    for mut span in spans {
+        if let (Some(Span::Keys(before)), Span::Keys(keys)) = (tidied.last_mut(), &mut span)
             && let (Some([node @ .., _]), [key]) =
                 (before.last().map(Vec::as_slice), keys.as_slice())
             && key.len() == node.len() + 1
             && key.starts_with(node)
         {
-            before.push(key.clone());
+            before.append(keys);
             continue;
         }
         tidied.push(span);
@@ -153,10 +161,11 @@ pub(crate) fn walk_with(
         Cost::add(&cost.synopses_negative, u64::from(!may));
         may
     };
+    let ends: Vec<Cow<'_, [u8]>> = spans.iter().map(Span::end).collect();
     for component in snapshot.components(tree) {
         let cursor_of = |of: &Component| snapshot.entries_in(std::slice::from_ref(of), 0);
         let mut whole = None;
-        for span in spans {
+        for (span, end) in spans.iter().zip(&ends) {
             let mut narrowed = None;
             match span {
                 Span::Keys(keys) => {
@@ -180,7 +189,7 @@ pub(crate) fn walk_with(
                 None => whole.get_or_insert_with(|| cursor_of(&component)),
             };
             // A component can have expired from here to its end.
-            cursor.within(span.first(), Some(&span.end()));
+            cursor.within(span.first(), Some(end));
             cursor.seek_first()?;
             while cursor.valid() {
                 match span.takes(cursor.key()) {
@@ -198,6 +207,9 @@ pub(crate) fn walk_with(
                     || is_operand && lists.visit(cursor.key(), cursor.value(), snapshot, visit)?
                 {
                     // Whatever else this component has of the list is older.
+                    if span.is_last(cursor.key()) {
+                        break;
+                    }
                     let mut behind = cursor.key().to_vec();
                     behind.push(0);
                     cursor.seek(&behind, MAX_SEQ)?;

@@ -10,12 +10,8 @@ use crate::version::{Action, Choice, DropPolicy, Run, TableFile, TreeVersion};
 /// Share of expired bytes in the live ones at which tables are rewritten for expiry alone.
 const SLACK: f64 = 0.2;
 
-/// The same where those count that will soon be dropped unread.
-const MOST_SLACK: f64 = 1.0;
-
-/// Share of the time in which a table expires after which its drop is waited for: to rewrite what is left would cost more than
-/// the little that it would free until then is worth.
-const WAITS: f64 = 1.0 / 3.0;
+/// The same where all count, also those that will be dropped unread.
+const MOST_SLACK: f64 = 2.0;
 
 /// The score of dropping expired tables: it costs nothing.
 const DROP_SCORE: f64 = 1e6;
@@ -40,10 +36,10 @@ pub(crate) fn pick(tree: &TreeVersion, now: Time) -> Option<(f64, Choice)> {
     let mut all = 0.0;
     for run in &tree.runs {
         for table in run.tables.iter() {
-            let (bytes, is_soon_dropped) = expired_bytes(table, now);
+            let bytes = expired_bytes(table, now);
             all += table.meta().size as f64;
             any.add(bytes, run, table);
-            if !is_soon_dropped {
+            if !is_let_expire(run, table, now) {
                 worth.add(bytes, run, table);
             }
         }
@@ -83,18 +79,24 @@ impl<'t> Expired<'t> {
     }
 }
 
-/// Estimated expired bytes of a table, assuming that its entries expire evenly; and whether all of it expires so soon that it
-/// is not worth rewriting.
-fn expired_bytes(table: &TableFile, now: Time) -> (f64, bool) {
+/// Estimated expired bytes of a table, assuming that its entries expire evenly.
+fn expired_bytes(table: &TableFile, now: Time) -> f64 {
     let meta = table.meta();
     let Some(expiry) = meta.expiry.filter(|expiry| expiry.min <= now) else {
-        return (0.0, false);
+        return 0.0;
     };
     let span = (expiry.max - expiry.min + 1) as f64;
     let passed = ((now - expiry.min + 1) as f64 / span).min(1.0);
     let share = expiry.entries as f64 / meta.entries.max(1) as f64;
-    let is_soon_dropped = expiry.entries == meta.entries && passed >= WAITS && now < expiry.max;
-    (meta.size as f64 * share * passed, is_soon_dropped)
+    meta.size as f64 * share * passed
+}
+
+/// True for a table that will be dropped unread, or merged: of level 0, where tables have what was written in a stretch of time,
+/// and all of it expires. What rewriting it would free until then is seldom worth the work.
+fn is_let_expire(run: &Run, table: &TableFile, now: Time) -> bool {
+    let meta = table.meta();
+    let expires = |expiry: crate::table::Expiry| expiry.entries == meta.entries && now < expiry.max;
+    run.level == 0 && meta.expiry.is_some_and(expires)
 }
 
 /// The expired tables that hide nothing that could show again: every older table with some of their keys has expired,

@@ -455,11 +455,11 @@ fn tables_that_have_expired_are_dropped_whole_unless_they_hide_something() {
 }
 
 #[test]
-fn a_table_that_soon_expires_as_a_whole_is_not_rewritten_while_more_is_alive() {
+fn a_table_of_level_0_that_expires_as_a_whole_is_not_rewritten_while_more_is_alive() {
     let mut make = Maker::new();
     let source = make.source.clone();
-    let run = |make: &mut Maker, size, entries, (min, max)| {
-        let mut run = make.run(0, &[("a", "c", size)]);
+    let mut run = |level, size, entries, (min, max)| {
+        let mut run = make.run(level, &[("a", "c", size)]);
         for table in Arc::make_mut(&mut run.tables) {
             let meta = TableMeta {
                 entries: 10,
@@ -470,38 +470,34 @@ fn a_table_that_soon_expires_as_a_whole_is_not_rewritten_while_more_is_alive() {
         }
         run
     };
-    let picked = |runs: Vec<Run>, now| {
-        let mut tree = tree(runs);
+    let picked = |runs: &[&Run], now| {
+        let mut tree = tree(runs.iter().copied().cloned().collect());
         tree.due.expiry = Some(100);
         let picked = expired::pick(&tree, now);
         picked.map(|(_, choice)| (choice.action, numbers(&choice)))
     };
-    let rewritten = |run| {
-        let run = Some(run);
-        crate::version::Action::Merge { level: 0, run }
+    let rewritten = |level, run: &Run| {
+        let run = Some(run.number);
+        crate::version::Action::Merge { level, run }
     };
-    // All of it expires from 100 to 399, beside one of which nothing has.
-    let (whole, alive) = (
-        run(&mut make, 900, 10, (100, 399)),
-        run(&mut make, 300, 10, (900, 999)),
-    );
-    let numbered = whole.number;
-    let both = || vec![alive.clone(), whole.clone()];
-    assert_eq!(picked(both(), 120), None, "too little");
+    let alive = run(0, 300, 10, (900, 999));
+    // All of it expires from 100 to 399.
+    let whole = run(0, 900, 10, (100, 399));
+    assert_eq!(picked(&[&alive, &whole], 250), None);
     assert_eq!(
-        picked(both(), 190),
-        Some((rewritten(numbered), vec![1])),
-        "it has yet to wait for long"
+        picked(&[&alive, &whole], 390),
+        Some((rewritten(0, &whole), vec![2])),
+        "twice as much has expired as is alive"
     );
-    assert_eq!(picked(both(), 200), None);
-    assert_eq!(picked(both(), 270), None);
-    let dropped = (crate::version::Action::Drop, vec![1]);
-    assert_eq!(picked(both(), 399), Some(dropped));
-    // More has expired than is alive.
-    let alone = || vec![whole.clone()];
-    assert_eq!(picked(alone(), 240), None);
-    assert!(picked(alone(), 250).is_some());
-    // Something in it stays.
-    let part = run(&mut make, 900, 9, (100, 399));
-    assert!(picked(vec![alive.clone(), part], 200).is_some());
+    let dropped = (crate::version::Action::Drop, vec![2]);
+    assert_eq!(picked(&[&alive, &whole], 399), Some(dropped));
+    // Some of it stays.
+    let part = run(0, 900, 9, (100, 399));
+    let due = Some((rewritten(0, &part), vec![3]));
+    assert_eq!(picked(&[&alive, &part], 200), due);
+    // What is below has writes of any time.
+    let below = run(1, 900, 10, (100, 399));
+    assert_eq!(picked(&[&alive, &below], 120), None);
+    let due = Some((rewritten(1, &below), vec![4]));
+    assert_eq!(picked(&[&alive, &below], 200), due);
 }

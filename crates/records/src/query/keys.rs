@@ -16,34 +16,36 @@ const FEW_KEYS: usize = 64;
 /// Encoded keys from the first on, up to but without the second; `None` is past the last key.
 type Span = (Vec<u8>, Option<Vec<u8>>);
 
-/// The keys that matches can have: spans in order, without overlap.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The keys that matches can have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Keys {
-    spans: Vec<Span>,
+    /// In order, without overlap; `None` where any key will do.
+    spans: Option<Vec<Span>>,
     /// The spans are of single keys.
     are_points: bool,
 }
 
 impl Keys {
-    /// Every key.
-    pub(super) fn all() -> Keys {
-        Keys {
-            spans: vec![(Vec::new(), None)],
-            are_points: false,
-        }
-    }
-
     /// The keys that meet tests of the key's path, each of which every match meets. What such a test does not say of keys is left open.
     pub(super) fn of<'t>(ty: KeyType, tests: impl Iterator<Item = &'t Test>) -> Keys {
         let asked = tests.flat_map(|test| &test.predicates);
         asked
             .filter_map(|asked| spans(ty, asked))
-            .fold(Keys::all(), |known, more| known.and(&more))
+            .fold(Keys::default(), Keys::and)
     }
 
-    fn and(&self, other: &Keys) -> Keys {
+    fn and(self, other: Keys) -> Keys {
+        let (mine, theirs) = match (self.spans, other.spans) {
+            (Some(mine), Some(theirs)) => (mine, theirs),
+            (mine, theirs) => {
+                return Keys {
+                    spans: mine.or(theirs),
+                    are_points: self.are_points || other.are_points,
+                };
+            }
+        };
         let mut spans = Vec::new();
-        let (mut mine, mut theirs) = (self.spans.iter().peekable(), other.spans.iter().peekable());
+        let (mut mine, mut theirs) = (mine.iter().peekable(), theirs.iter().peekable());
         while let (Some(a), Some(b)) = (mine.peek(), theirs.peek()) {
             let lo = a.0.as_slice().max(&b.0);
             let (hi, ends_first) = match (&a.1, &b.1) {
@@ -59,37 +61,41 @@ impl Keys {
             };
         }
         Keys {
-            spans,
+            spans: Some(spans),
             are_points: self.are_points || other.are_points,
         }
     }
 
     /// True when nothing is known of the keys.
     pub(super) fn is_all(&self) -> bool {
-        matches!(self.spans.as_slice(), [(lo, None)] if lo.is_empty())
+        self.spans.is_none()
     }
 
     /// True when these are so few keys that looking at each is the quickest way.
     pub(super) fn are_few(&self) -> bool {
-        self.are_points && self.spans.len() <= FEW_KEYS
+        let spans = self.spans.as_ref().filter(|_| self.are_points);
+        spans.is_some_and(|spans| spans.len() <= FEW_KEYS)
     }
 
     /// What a scan of them reads, for people.
     pub(super) fn text(&self) -> String {
-        match (self.is_all(), self.are_points, self.spans.len()) {
-            (true, _, _) => "all records".to_owned(),
-            (_, true, 1) => "the record of a key".to_owned(),
-            (_, true, keys) => format!("the records of {keys} keys"),
-            (_, false, _) => "the records in a range of keys".to_owned(),
+        match &self.spans {
+            None => "all records".to_owned(),
+            Some(_) if !self.are_points => "the records in a range of keys".to_owned(),
+            Some(keys) if keys.len() == 1 => "the record of a key".to_owned(),
+            Some(keys) => format!("the records of {} keys", keys.len()),
         }
     }
 
     /// A cursor over the entries of these keys in the tree of the records, at the first of them.
     pub(super) fn cursor(&self, snapshot: &Snapshot, tree: TreeId) -> Result<KeyCursor> {
         let readahead = if self.are_points { 0 } else { READAHEAD };
+        let spans = self.spans.clone();
         let mut cursor = KeyCursor {
             cursor: snapshot.cursor(tree, readahead),
-            left: self.spans.clone().into_iter(),
+            left: spans
+                .unwrap_or_else(|| vec![(Vec::new(), None)])
+                .into_iter(),
         };
         cursor.settle()?;
         Ok(cursor)
@@ -178,7 +184,7 @@ fn of_integers(asked: &Asked) -> Option<Keys> {
         (lo, hi)
     });
     Some(Keys {
-        spans: spans.collect(),
+        spans: Some(spans.collect()),
         are_points,
     })
 }
@@ -214,5 +220,6 @@ fn of_strings(asked: &Asked) -> Option<Keys> {
         }
         _ => return None,
     };
+    let spans = Some(spans);
     Some(Keys { spans, are_points })
 }

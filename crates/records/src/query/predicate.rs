@@ -99,7 +99,7 @@ impl Predicates {
             filter: None,
             places: Vec::new(),
             implied: Vec::new(),
-            keys: Keys::all(),
+            keys: Keys::default(),
             needs_json: false,
         };
         let Some(condition) = condition else {
@@ -178,15 +178,16 @@ impl Predicates {
     /// The keys that matches can have. A declared field of another type than the key compares other values.
     fn keys(&self, layout: &Layout) -> Keys {
         let (path, ty) = (&layout.stored.key, layout.stored.key_type);
+        let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
         let declared = layout.attributes.iter().find(|a| a.path == *path);
         let as_key = match ty {
             KeyType::Int => Type::Int,
             KeyType::String => Type::String,
         };
-        if declared.is_some_and(|attribute| attribute.ty != as_key) {
-            return Keys::all();
+        let is_other = declared.is_some_and(|attribute| attribute.ty != as_key);
+        if is_other || tests.iter().all(|test| test.path != *path) {
+            return Keys::default();
         }
-        let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
         let conjuncts = self.conjunct_tests();
         let conjuncts = conjuncts.iter().filter_map(|test| tests.get(*test));
         Keys::of(ty, conjuncts.filter(|test| test.path == *path))
