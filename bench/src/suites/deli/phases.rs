@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use esker::experimental::{Compaction};
+use esker::experimental::Compaction;
 use esker::{RepairMethod, RepairOptions};
 use fastrand::Rng;
 use serde_json::Value as Json;

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker::experimental::{LookupOptions, Validation};
-use esker::experimental::{Compaction};
+use esker::experimental::{Compaction, LookupOptions, Validation};
 use esker::{BulkOrder, RepairMethod, RepairOptions};
 use serde_json::Value as Json;
 
