@@ -9,7 +9,7 @@ mod candidates;
 mod count;
 mod explain;
 mod fetch;
-mod keys;
+mod key_spans;
 mod levels;
 mod place_time;
 mod plan;

@@ -9,7 +9,7 @@ use model::record::RecordRef;
 use model::schema::{KeyType, Path, Type};
 use model::tokens::{Tokenizer, prefix_token};
 
-use super::keys::Keys;
+use super::key_spans::KeySpans;
 use super::place_time::{self, Window};
 use super::plan::Driver;
 use crate::catalog::{Attribute, Layout};
@@ -78,7 +78,7 @@ pub(super) struct Predicates {
     /// What follows from several tests together.
     implied: Vec<Implied>,
     /// The keys that matches can have.
-    pub(super) keys: Keys,
+    pub(super) keys: KeySpans,
     /// A stub is not enough to decide: a path is not declared, or was declared after some records were stored.
     pub(super) needs_json: bool,
 }
@@ -99,7 +99,7 @@ impl Predicates {
             filter: None,
             places: Vec::new(),
             implied: Vec::new(),
-            keys: Keys::default(),
+            keys: KeySpans::default(),
             needs_json: false,
         };
         let Some(condition) = condition else {
@@ -176,7 +176,7 @@ impl Predicates {
     }
 
     /// The keys that matches can have. A declared field of another type than the key compares other values.
-    fn keys(&self, layout: &Layout) -> Keys {
+    fn keys(&self, layout: &Layout) -> KeySpans {
         let (path, ty) = (&layout.stored.key, layout.stored.key_type);
         let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
         let declared = layout.attributes.iter().find(|a| a.path == *path);
@@ -186,11 +186,11 @@ impl Predicates {
         };
         let is_other = declared.is_some_and(|attribute| attribute.ty != as_key);
         if is_other || tests.iter().all(|test| test.path != *path) {
-            return Keys::default();
+            return KeySpans::default();
         }
         let conjuncts = self.conjunct_tests();
         let conjuncts = conjuncts.iter().filter_map(|test| tests.get(*test));
-        Keys::of(ty, conjuncts.filter(|test| test.path == *path))
+        KeySpans::of(ty, conjuncts.filter(|test| test.path == *path))
     }
 
     /// The tests that every match meets.

@@ -18,27 +18,27 @@ type Span = (Vec<u8>, Option<Vec<u8>>);
 
 /// The keys that matches can have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(super) struct KeySpans {
     /// In order, without overlap; `None` where any key will do.
     spans: Option<Vec<Span>>,
     /// The spans are of single keys.
     are_points: bool,
 }
 
-impl Keys {
+impl KeySpans {
     /// The keys that meet tests of the key's path, each of which every match meets. What such a test does not say of keys is left open.
-    pub(super) fn of<'t>(ty: KeyType, tests: impl Iterator<Item = &'t Test>) -> Keys {
+    pub(super) fn of<'t>(ty: KeyType, tests: impl Iterator<Item = &'t Test>) -> KeySpans {
         let asked = tests.flat_map(|test| &test.predicates);
         asked
             .filter_map(|asked| spans(ty, asked))
-            .fold(Keys::default(), Keys::and)
+            .fold(KeySpans::default(), KeySpans::and)
     }
 
-    fn and(self, other: Keys) -> Keys {
+    fn and(self, other: KeySpans) -> KeySpans {
         let (mine, theirs) = match (self.spans, other.spans) {
             (Some(mine), Some(theirs)) => (mine, theirs),
             (mine, theirs) => {
-                return Keys {
+                return KeySpans {
                     spans: mine.or(theirs),
                     are_points: self.are_points || other.are_points,
                 };
@@ -60,7 +60,7 @@ impl Keys {
                 false => theirs.next(),
             };
         }
-        Keys {
+        KeySpans {
             spans: Some(spans),
             are_points: self.are_points || other.are_points,
         }
@@ -155,7 +155,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-fn spans(ty: KeyType, asked: &Asked) -> Option<Keys> {
+fn spans(ty: KeyType, asked: &Asked) -> Option<KeySpans> {
     match ty {
         KeyType::Int => of_integers(asked),
         KeyType::String => of_strings(asked),
@@ -163,7 +163,7 @@ fn spans(ty: KeyType, asked: &Asked) -> Option<Keys> {
 }
 
 /// Of integers: they are encoded as values are.
-fn of_integers(asked: &Asked) -> Option<Keys> {
+fn of_integers(asked: &Asked) -> Option<KeySpans> {
     let ranges = match asked {
         Asked::Compare(Op::Ne, _) => return None,
         Asked::Compare(..) | Asked::In(_) => asked.to_ranges(Type::Int).ok()?,
@@ -183,14 +183,14 @@ fn of_integers(asked: &Asked) -> Option<Keys> {
         };
         (lo, hi)
     });
-    Some(Keys {
+    Some(KeySpans {
         spans: Some(spans.collect()),
         are_points,
     })
 }
 
 /// Of strings: a key is the text itself.
-fn of_strings(asked: &Asked) -> Option<Keys> {
+fn of_strings(asked: &Asked) -> Option<KeySpans> {
     let text = |operand: &Operand| operand.as_text().map(|text| text.as_bytes().to_vec());
     let point = |text: Vec<u8>| {
         let hi = behind(&text);
@@ -221,5 +221,5 @@ fn of_strings(asked: &Asked) -> Option<Keys> {
         _ => return None,
     };
     let spans = Some(spans);
-    Some(Keys { spans, are_points })
+    Some(KeySpans { spans, are_points })
 }
