@@ -52,7 +52,8 @@ fn random_area(rng: &mut Rng, space: Space) -> Area {
                 );
                 Point::new(space, x, y).unwrap()
             };
-            let ring = vec![corner(rng), corner(rng), corner(rng)];
+            let first = corner(rng);
+            let ring = vec![first, corner(rng), corner(rng), first];
             Polygon::new(space, &[vec![ring]])
                 .map_or_else(|_| Area::circle(space, a, 1.0).unwrap(), Area::polygon)
         }
@@ -230,4 +231,34 @@ fn a_cover_from_the_smallest_cell_is_that_from_the_whole_space() {
         deep += u32::from(smallest_around(&area).0 > 4);
     }
     assert!(deep > 400, "{deep}");
+}
+
+#[test]
+fn a_polygon_that_begins_just_before_180_degrees_is_in_its_boxes() {
+    let near = 180.0_f64.next_down();
+    for east in [180.0, -179.0] {
+        let corners = [
+            (near, 0.0),
+            (near, 1.0),
+            (east, 1.0),
+            (east, 0.0),
+            (near, 0.0),
+        ];
+        let ring = corners.map(|(x, y)| Point::new(Space::Sphere, x, y).unwrap());
+        let area = Area::polygon(Polygon::new(Space::Sphere, &[vec![ring.to_vec()]]).unwrap());
+        let ranges: Vec<_> = Region::new(area.clone()).key_ranges().collect();
+        for x in [near, 180.0, -180.0] {
+            let point = Point::new(Space::Sphere, x, 0.5).unwrap();
+            let value = encoded(Space::Sphere, point);
+            assert!(area.contains(point), "{point}");
+            assert!(
+                area.boxes().iter().any(|part| part.contains(point)),
+                "{point} of {:?}",
+                area.boxes()
+            );
+            let holds =
+                |(lo, hi): &KeyRange| value >= *lo && hi.as_ref().is_none_or(|hi| value < *hi);
+            assert!(ranges.iter().any(holds), "{point}");
+        }
+    }
 }

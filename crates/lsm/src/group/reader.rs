@@ -57,6 +57,9 @@ pub(super) struct Reader {
     /// The last write before the segment's first, and the last write read.
     after: Seq,
     last: Seq,
+    /// Where the segments before it ended from the last one with writes on: as long as it has none, its successor may continue from there, too. (A
+    /// writer whose first write fails leaves such a segment.)
+    ends: Vec<(u64, u64)>,
     /// The possible successor, and whether to search for it.
     next: Option<u64>,
     search: bool,
@@ -248,6 +251,8 @@ impl Reader {
         let open = |(segment, offset)| open_segment(source, segment, offset);
         let log = recovery.end().map(open).transpose()?;
         let segment = recovery.end().map_or(recovered.log, |(segment, _)| segment);
+        let mut ends = recovery.ends;
+        ends.pop();
         let mut closed = recovery.closed;
         // The segment being read is not closed.
         let current = closed.pop_if(|closed| closed.number == segment);
@@ -264,6 +269,7 @@ impl Reader {
             segment,
             after: current.map_or(recovery.last_seq, |current| current.after),
             last: recovery.last_seq,
+            ends,
             next: None,
             search: true,
             is_other: false,
@@ -375,6 +381,10 @@ impl Reader {
             if let Some(next) = self.successor(source)? {
                 let part = self.here().map(|here| self.part(here));
                 self.closed.extend(part);
+                if self.last > self.after {
+                    self.ends.clear();
+                }
+                self.ends.extend(self.here());
                 self.begin(next, self.last);
             } else if self.segment < self.recovered.log {
                 // The segment was flushed and removed before it was read to its end. All waiting batches are in
@@ -382,6 +392,7 @@ impl Reader {
                 let next = open_segment(source, self.recovered.log, 0)?;
                 self.waiting = PendingBatches::default();
                 self.closed.clear();
+                self.ends.clear();
                 self.begin(next, self.recovered.last_seq);
             } else {
                 break;
@@ -397,7 +408,7 @@ impl Reader {
         self.generations.insert(0, begin(after, number));
         (self.log, self.segment) = (Some(next), number);
         (self.after, self.last) = (after, after.max(self.last));
-        (self.next, self.search) = (None, false);
+        (self.next, self.search) = (None, self.is_other);
     }
 
     fn read_segment(&mut self, inner: &Inner) -> Result<()> {
@@ -460,7 +471,11 @@ impl Reader {
 
     /// The segment that continues this one.
     fn successor(&self, source: &TableSource) -> Result<Option<Follower>> {
-        let here = self.here();
+        let is_empty = self.last == self.after;
+        let continues = |place: Option<(u64, u64)>| {
+            place == self.here()
+                || is_empty && place.is_some_and(|place| self.ends.contains(&place))
+        };
         let mut numbers: Vec<u64> = self.next.into_iter().collect();
         if self.search {
             let names = source.fs.list(&source.dir);
@@ -470,7 +485,7 @@ impl Reader {
         }
         for number in numbers {
             match open_segment(source, number, 0) {
-                Ok(next) if next.header().previous == here => return Ok(Some(next)),
+                Ok(next) if continues(next.header().previous) => return Ok(Some(next)),
                 Ok(_) => {}
                 // Not created yet, or flushed and removed already.
                 Err(error) if may_pass(&error) => {}

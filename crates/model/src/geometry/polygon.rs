@@ -283,7 +283,11 @@ impl Ring {
             return on_sphere(-180.0, 180.0, south, north);
         }
         // Shifted by whole turns until the western longitude is in its usual range.
-        let turn = 360.0 * ((min_x + 180.0) / 360.0).floor();
+        let mut turn = 360.0 * ((min_x + 180.0) / 360.0).floor();
+        if min_x - turn < -180.0 {
+            // The sum was rounded up to a whole turn.
+            turn -= 360.0;
+        }
         let (west, east) = (min_x - turn, max_x - turn);
         match east > 180.0 {
             true => on_sphere(west, east - 360.0, south, north),

@@ -1409,3 +1409,281 @@ fn seed_1206() {
         ],
     );
 }
+
+/// What the clock had said was taken notice of by a change in a store that was already closed; the model did not expect it.
+#[test]
+fn seed_70279() {
+    run_with(
+        Settings {
+            table_size: 8192,
+            memory: 16384,
+            lock: true,
+            choose_every: 40,
+            piece_bytes: Some(512),
+        },
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [7, 7, 6],
+                        types: [0, 0, 0],
+                        tokenizers: [1, 0, 0],
+                        maintenance: 0,
+                        repair: 1,
+                        merging: 2,
+                        versions: 1,
+                        expiry: 1,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Over {
+                    store: 0,
+                    sets: list([0, 0]),
+                    writes: list([
+                        Put {
+                            key: 20,
+                            cells: [0, 0, 0, 0, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                        Put {
+                            key: 21,
+                            cells: [0, 0, 0, 0, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                        Put {
+                            key: 22,
+                            cells: [0, 0, 0, 0, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                        Put {
+                            key: 15,
+                            cells: [0, 0, 0, 0, 0],
+                            pad: 0,
+                            style: 0,
+                        },
+                    ]),
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Index {
+                    store: 0,
+                    set: 0,
+                    path: 6,
+                    kind: 4,
+                    tokenizer: 0,
+                    change: Switch,
+                    inside: Inside {
+                        steps: list([
+                            Step(
+                                0,
+                                Batch {
+                                    store: 0,
+                                    set: 0,
+                                    writes: list([Put {
+                                        key: 10,
+                                        cells: [255, 3, 0, 2, 2],
+                                        pad: 15,
+                                        style: 40,
+                                    }]),
+                                    durability: 2,
+                                },
+                            ),
+                            Step(
+                                0,
+                                Reopen {
+                                    store: 0,
+                                    close: true,
+                                },
+                            ),
+                            Step(
+                                0,
+                                Tick {
+                                    store: 0,
+                                    millis: 2955,
+                                    confirm: false,
+                                },
+                            ),
+                            Step(0, Hold { store: 0, set: 0 }),
+                            Step(
+                                0,
+                                Tick {
+                                    store: 2,
+                                    millis: -4995,
+                                    confirm: false,
+                                },
+                            ),
+                        ]),
+                        stop_after: None,
+                    },
+                },
+            ),
+        ],
+    );
+}
+
+/// A reader beside did not see a write that had failed and was there when the store was opened again.
+#[test]
+fn seed_202798() {
+    run_with(
+        Settings {
+            table_size: 300,
+            memory: 524288,
+            lock: true,
+            choose_every: 40,
+            piece_bytes: Some(512),
+        },
+        &[
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 0,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [1, 1, 4],
+                        types: [0, 0, 0],
+                        tokenizers: [0, 1, 0],
+                        maintenance: 2,
+                        repair: 1,
+                        merging: 3,
+                        versions: 2,
+                        expiry: 0,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Create {
+                    store: 0,
+                    name: 1,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [8, 4, 0],
+                        types: [0, 0, 0],
+                        tokenizers: [2, 2, 0],
+                        maintenance: 2,
+                        repair: 0,
+                        merging: 2,
+                        versions: 0,
+                        expiry: 0,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Index {
+                    store: 0,
+                    set: 1,
+                    path: 2,
+                    kind: 6,
+                    tokenizer: 0,
+                    change: Add,
+                    inside: Inside {
+                        steps: list([]),
+                        stop_after: None,
+                    },
+                },
+            ),
+            Step(
+                0,
+                Create {
+                    store: 1,
+                    name: 2,
+                    def: Def {
+                        text_keys: false,
+                        kinds: [1, 0, 0],
+                        types: [0, 0, 0],
+                        tokenizers: [0, 0, 0],
+                        maintenance: 2,
+                        repair: 0,
+                        merging: 3,
+                        versions: 1,
+                        expiry: 0,
+                        old_records: false,
+                    },
+                },
+            ),
+            Step(0, DropSet { store: 2, set: 0 }),
+            Step(
+                32801,
+                Batch {
+                    store: 0,
+                    set: 0,
+                    writes: list([Put {
+                        key: 3,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 0,
+                },
+            ),
+            Step(
+                0,
+                Reopen {
+                    store: 2,
+                    close: true,
+                },
+            ),
+            Step(
+                0,
+                Fail {
+                    store: 1,
+                    after: 8,
+                    fault: Call,
+                },
+            ),
+            Step(
+                0,
+                Clear {
+                    store: 1,
+                    set: 0,
+                    durability: 2,
+                },
+            ),
+            Step(
+                0,
+                Fail {
+                    store: 2,
+                    after: 17,
+                    fault: Call,
+                },
+            ),
+            Step(
+                0,
+                Batch {
+                    store: 1,
+                    set: 0,
+                    writes: list([Put {
+                        key: 3,
+                        cells: [0, 0, 0, 0, 0],
+                        pad: 0,
+                        style: 0,
+                    }]),
+                    durability: 1,
+                },
+            ),
+            Step(
+                54968,
+                Reopen {
+                    store: 0,
+                    close: true,
+                },
+            ),
+        ],
+    );
+}

@@ -185,8 +185,15 @@ impl Store {
 
     /// What the clock says now is taken notice of.
     fn notice_time(&mut self) {
-        let Some(db) = &self.db else { return };
-        let (clock, group) = (self.hand.get(), db.group());
+        let clock = self.hand.get();
+        let Some(db) = &self.db else {
+            // It was closed; what is still at work in it may take notice, and write it down.
+            let mut times = self.times;
+            times.advance(clock);
+            self.times.latest = times.latest;
+            return;
+        };
+        let group = db.group();
         self.times.advance(clock);
         assert_eq!(group.time(), self.times.read(clock), "the time of reads");
         assert_eq!(group.believed_time(), self.times.kept, "the time of deeds");
