@@ -628,38 +628,5 @@ impl BlockCursor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_the_short_way_as_the_long_way() {
-        let mut rng = fastrand::Rng::with_seed(11);
-        let mut short = 0;
-        for _ in 0..20_000 {
-            let mut number = || rng.u64(..) >> rng.u32(40..64);
-            let numbers = [number(), number(), number(), number()];
-            let mut bytes = Vec::new();
-            for number in numbers {
-                put_varint(&mut bytes, number);
-            }
-            let len = bytes.len();
-            bytes.extend_from_slice(&[rng.u8(..); 8]);
-            let word = u64::from_le_bytes(*bytes.first_chunk::<8>().unwrap());
-            let long = Numbers::read(&bytes).unwrap();
-            let read = [
-                long.shared as u64,
-                long.key_len as u64,
-                long.value_len as u64,
-                long.stamp,
-            ];
-            assert_eq!((read, long.len), (numbers, len));
-            let fits = numbers[0] < 1 << 7
-                && numbers[1] < 1 << 7
-                && numbers[2] < 1 << 14
-                && numbers[3] < 1 << 21;
-            assert_eq!(Numbers::short(word), fits.then_some(long), "{numbers:?}");
-            short += u32::from(fits);
-        }
-        assert!(short > 1000, "{short}");
-    }
-}
+#[path = "block_tests.rs"]
+mod tests;
