@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::fs::memory::Memory;
-use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
+use esker::{ChangesFrom, Database, DatasetDef, KeepLog, KeyType, Options, Path};
 use esker_pubsub::{Region, Watch};
 use fastrand::Rng;
 
@@ -78,6 +78,11 @@ fn changes_come_when_a_record_is_or_was_asked_for() {
 fn cars() -> (Database, esker::Dataset<u64>) {
     let options = Options {
         fs: Arc::new(Memory::new()),
+        // Else a flush, as that of a drop, takes from the log what was not read yet.
+        keep_log: KeepLog {
+            bytes: 1 << 20,
+            age: None,
+        },
         ..Options::default()
     };
     let db = Database::create_or_open(FsPath::new("/watch"), options).unwrap();
