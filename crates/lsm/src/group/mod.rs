@@ -193,6 +193,16 @@ impl Group {
         self.inner.acknowledge(ticket)
     }
 
+    /// Waits until every write that was appended before this call is visible: for a writer that was refused because
+    /// of a write that readers do not see yet, and wants to read again.
+    ///
+    /// # Errors
+    /// As [`Group::acknowledge`]: those writes will never be visible in this handle.
+    pub fn wait_for_appended(&self) -> Result<()> {
+        let ticket = self.append(&mut Batch::new(), Durability::Os)?;
+        self.acknowledge(ticket)
+    }
+
     /// Makes all writes durable, including those of earlier handles.
     pub fn sync(&self) -> Result<()> {
         self.inner.sequencer.sync()

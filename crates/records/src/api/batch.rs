@@ -138,7 +138,8 @@ impl Batch {
     }
 
     /// The batch is committed only where there is no record of `key` then, whatever it writes itself: else the commit fails with
-    /// [`Error::Conflict`], which names the key ([`Error::conflict`]), and nothing is written.
+    /// [`Error::Conflict`], which names the key ([`Error::conflict`]), and nothing is written. The commit returns this error only after the
+    /// write that it conflicts with has become visible: reading again at once gives the record as it is now.
     pub fn if_absent<K: PrimaryKey>(
         &mut self,
         dataset: &Dataset<K>,

@@ -206,7 +206,8 @@ impl<K: PrimaryKey> Dataset<K> {
     /// Changes the record of `key` by what it is, as durably as the store does by default: no write of others in between is lost. `change` gets the record,
     /// `None` where there is none, and says what becomes of it. Returns the record that was there.
     ///
-    /// No lock is held while it runs; where somebody else writes the record meanwhile, it runs again with what is there then.
+    /// No lock is held while it runs. If another writer changes the record meanwhile, `update` waits until that write is visible, and
+    /// calls `change` again with the new record.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -230,7 +231,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`] where others wrote the record a hundred times in a row; [`Error::BadInput`] for a record that does not fit, or
+    /// [`Error::Conflict`] if other writers changed the record a hundred times in a row; [`Error::BadInput`] for a record that does not fit, or
     /// has another key; what reads and writes fail with.
     pub fn update<U: IntoUpdate>(
         &self,

@@ -130,8 +130,10 @@ impl<K> Dataset<K> {
     /// Nothing is deleted where the clock is a day or more ahead of the last time that the store was used with, until
     /// [`Database::confirm_time`](crate::Database::confirm_time).
     ///
+    /// A record that another writer replaces during the call is left as it is.
+    ///
     /// # Errors
-    /// [`crate::Error::Conflict`] where others wrote these records a hundred times in a row; what reads and writes fail with.
+    /// [`crate::Error::Conflict`] if the dataset's definition was changed a hundred times in a row; errors of reads and writes.
     pub fn expire_now(&self) -> Result<u64> {
         self.handle.expire(&|| true)
     }

@@ -5,7 +5,7 @@ use lsm::{Batch, Durability, Group, Snapshot, Ticket};
 
 use super::batch::Part;
 use super::pre_images::{Conflict, Replaced};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::{self, Heads};
 use crate::maintenance::{self, AtCommit};
 use crate::store::Store;
@@ -38,7 +38,14 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
             // What expires is looked at again by whoever deletes it.
             Refused::Stale if parts.iter().all(|part| !part.is_sweep) => {}
             Refused::Stale => return Err(Error::overtaken("the dataset has changed")),
-            Refused::Error(error) => return Err(error),
+            Refused::Error(error) => {
+                // The write that the batch conflicts with may still wait for its sync. The conflict is true when readers see
+                // that write, and the caller's next read then sees it, too. If its sync fails, that is the error.
+                if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists) {
+                    shared.group.wait_for_appended()?;
+                }
+                return Err(error);
+            }
         }
         parts.iter_mut().try_for_each(Part::renew)?;
         // The strategy may be one now for which it matters.
@@ -50,6 +57,11 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
 fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
     for part in parts.iter().filter(|part| !part.expected.is_empty()) {
         let layout = part.dataset.current.layout_in(snapshot.version());
+        if !snapshot.version().trees.contains_key(&layout.data) {
+            return Err(Error::UnknownDataset {
+                name: part.dataset.name().to_string(),
+            });
+        }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
         if let Some((key, seq)) = replaced.unexpected(&part.expected) {
             return Err(part.unexpected(key, seq));

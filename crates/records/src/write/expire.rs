@@ -7,6 +7,8 @@
 //! It is done in the background, with the rest of maintenance, and by [`crate::Dataset::expire_now`]; by the time that the engine believes, so a clock that
 //! jumped ahead deletes nothing. Cut off anywhere, it continues with what is left.
 
+use std::collections::HashSet;
+
 use lsm::Cost;
 
 use super::batch::Part;
@@ -17,26 +19,34 @@ use crate::store::{Due, Handle};
 /// Records that are looked at together.
 const TOGETHER: usize = 256;
 
-/// How often in a row the batch may be overtaken.
-const MOST: usize = 100;
+/// How many records may be written by others while they are being deleted before the rest is left to the next call.
+const MOST_OVERTAKEN: usize = 1000;
+
+/// How often in a row the dataset may be changed meanwhile.
+const MOST_CHANGES: usize = 100;
 
 impl Handle {
-    /// Deletes what has expired, as long as `go_on` says so. Returns how many records.
+    /// Deletes what has expired, as long as `go_on` says so. Returns how many records. A record that another writer replaces
+    /// meanwhile is skipped: its entry among what expires is forgotten by a later call.
     pub(crate) fn expire(&self, go_on: &dyn Fn() -> bool) -> Result<u64> {
-        let (mut expired, mut overtaken) = (0, 0);
-        while go_on() {
-            match self.expire_some() {
+        let (mut expired, mut changes) = (0, 0);
+        let mut overtaken = HashSet::new();
+        while go_on() && overtaken.len() <= MOST_OVERTAKEN {
+            match self.expire_some(&overtaken) {
                 Ok(None) => break,
-                Ok(Some(records)) => (expired, overtaken) = (expired + records, 0),
-                Err(error) if is_overtaken(&error) && overtaken < MOST => overtaken += 1,
+                Ok(Some(records)) => (expired, changes) = (expired + records, 0),
+                Err(Error::Conflict { key: Some(key), .. }) => {
+                    overtaken.insert(key.as_bytes().to_vec());
+                }
+                Err(Error::Conflict { .. }) if changes < MOST_CHANGES => changes += 1,
                 Err(error) => return Err(error),
             }
         }
         Ok(expired)
     }
 
-    /// The same for the first of them; `None` where there is nothing.
-    fn expire_some(&self) -> Result<Option<u64>> {
+    /// The same for the first of them, but for the keys in `skipped`; `None` where there is nothing.
+    fn expire_some(&self, skipped: &HashSet<Vec<u8>>) -> Result<Option<u64>> {
         let now = self.now();
         let Some(tree) = now.layout.expiry.filter(|_| !now.is_dropped()) else {
             return Ok(None);
@@ -44,7 +54,9 @@ impl Handle {
         let time = now.snapshot.time().min(self.shared.group.believed_time());
         let mut due: Vec<Due> = Vec::new();
         now.each_due(time, &mut |next| {
-            due.push(next);
+            if !skipped.contains(&next.key) {
+                due.push(next);
+            }
             due.len() < TOGETHER
         })?;
         if due.is_empty() {
@@ -83,9 +95,4 @@ impl Handle {
         commit(std::slice::from_mut(&mut batch), self.shared.durability)?;
         Ok(Some(records))
     }
-}
-
-/// Somebody wrote one of the records, or changed the dataset: it is looked at again.
-fn is_overtaken(error: &Error) -> bool {
-    matches!(error, Error::Conflict { .. })
 }
