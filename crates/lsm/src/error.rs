@@ -113,6 +113,10 @@ pub enum Error {
 impl Error {
     /// An I/O error at `path` while doing `op`.
     pub fn io(path: &Path, op: &'static str, source: io::Error) -> Error {
+        let given_up = source.get_ref();
+        if given_up.is_some_and(|e| e.is::<crate::fs::GivenUp>()) {
+            return Error::Closed;
+        }
         let path = path.to_path_buf();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull { path },

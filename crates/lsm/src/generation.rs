@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use crate::batch::{Operation, TreeId};
 use crate::budget::{Account, Budget, Held};
 use crate::entry::{Kind, Seq};
+use crate::error::{Error, Result};
 use crate::memtable::Memtable;
 use crate::stripe::Striped;
 use crate::version::{ComponentId, MAX_TREE, Version};
@@ -213,6 +214,8 @@ pub(crate) struct View {
     /// Full generations that are not on disk yet, newest first.
     pub(crate) full: Vec<Arc<Generation>>,
     pub(crate) version: Arc<Version>,
+    /// Set when the group is closed: reads that begin later are refused.
+    pub(crate) closed: Arc<AtomicBool>,
 }
 
 impl View {
@@ -222,6 +225,16 @@ impl View {
             active: self.active.clone(),
             full: self.full.clone(),
             version,
+            closed: self.closed.clone(),
+        }
+    }
+
+    /// Refuses reads after the group was closed.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::Closed),
         }
     }
 

@@ -6,6 +6,7 @@ mod batch;
 pub mod disk;
 mod extent;
 pub mod faulty;
+mod gate;
 pub mod hooked;
 pub mod memory;
 #[cfg(target_os = "linux")]
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use batch::{ReadRequest, RingFaults, Rings, read_many};
 pub(crate) use extent::Extent;
+pub(crate) use gate::{Gate, GivenUp};
 
 /// A file system. Paths are absolute or relative to the process, as for `std::fs`.
 pub trait Fs: Send + Sync {

@@ -7,6 +7,7 @@
 //! 5. Under the writer lock and the manifest lock the manifest is taken away, and `CURRENT` records its length and
 //!    those of the log segments. A job that is still running cannot install a version from then on
 //!    ([`Error::Closed`]), so nothing on disk changes after the seal.
+//! 6. Reads are refused, and the folder is given up (`fs/gate.rs`): others can open it, whatever handles still exist.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +27,23 @@ impl Inner {
         self.scheduler.flushed.notify_all();
         drop(signals);
         self.sequencer.tails.wake();
+    }
+
+    /// Refuses operations after the group was closed.
+    pub(super) fn check_open(&self) -> Result<()> {
+        self.versions.view.load().check_open()
+    }
+
+    /// Refuses reads from now on, and lets others open the folder.
+    pub(super) fn give_up(&self) {
+        self.versions
+            .view
+            .load()
+            .closed
+            .store(true, Ordering::Relaxed);
+        if let Some(gate) = &self.gate {
+            gate.give_up();
+        }
     }
 
     /// The last steps, after the threads have ended. Called again after a failure, it retries the failed steps.

@@ -270,6 +270,7 @@ impl Inner {
                 active,
                 full,
                 version: view.version.clone(),
+                closed: view.closed.clone(),
             }
         });
         writer.segment = Some(segment);

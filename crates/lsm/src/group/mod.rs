@@ -72,7 +72,7 @@ use crate::compaction::job::WriteRun;
 use crate::cost::Cost;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
-use crate::fs::Lock;
+use crate::fs::Gate;
 use crate::generation::View;
 use crate::options::{Durability, Options};
 use crate::read::Snapshot;
@@ -103,8 +103,8 @@ struct Inner {
     scheduler: Scheduler,
     /// The reader's progress, in a read-only group beside the writer.
     reader: Option<Mutex<Reader>>,
-    /// Held by the writing process.
-    _lock: Option<Box<dyn Lock>>,
+    /// Holds the folder, in the process that writes.
+    gate: Option<Arc<Gate>>,
 }
 
 impl Group {
@@ -205,11 +205,13 @@ impl Group {
 
     /// Makes all writes durable, including those of earlier handles.
     pub fn sync(&self) -> Result<()> {
+        self.inner.check_open()?;
         self.inner.sequencer.sync()
     }
 
     /// Writes all memtables to tables.
     pub fn flush(&self) -> Result<()> {
+        self.inner.check_open()?;
         self.start_threads();
         self.inner.flush_all()
     }
@@ -217,6 +219,7 @@ impl Group {
     /// Compacts a tree (or all) into one run each, dropping everything obsolete. Trees that follow each other are
     /// compacted together. A bitmap tree keeps only the numbers that its holders still have entries of.
     pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
+        self.inner.check_open()?;
         self.start_threads();
         self.inner.flush_all()?;
         match tree {
@@ -239,6 +242,7 @@ impl Group {
 
     /// As [`Group::compact`], for several trees; dropped trees are skipped. Small ones are compacted together.
     pub fn compact_trees(&self, trees: &[TreeId]) -> Result<()> {
+        self.inner.check_open()?;
         self.start_threads();
         self.inner.flush_all()?;
         self.inner.compact(Some(trees))
@@ -247,6 +251,7 @@ impl Group {
     /// Compacts those trees into one run each that have a table which may contain entries of a write known to be
     /// obsolete ([`crate::SupersededBy`]). Dropped trees are skipped.
     pub fn drop_obsolete(&self, trees: &[TreeId]) -> Result<()> {
+        self.inner.check_open()?;
         self.start_threads();
         self.inner.drop_obsolete(trees)
     }
@@ -254,6 +259,7 @@ impl Group {
     /// Compacts until no policy has work left. Where the compaction of a tree fails the others continue, and the
     /// first error is returned.
     pub fn run_compactions(&self) -> Result<()> {
+        self.inner.check_open()?;
         self.inner.compact_due()
     }
 
@@ -385,6 +391,7 @@ impl Group {
     /// # Errors
     /// It could not be persisted. It is accepted in this handle anyway.
     pub fn confirm_time(&self) -> Result<()> {
+        self.inner.check_open()?;
         let confirmed = self.inner.core.clock.confirm();
         self.inner.scheduler.wake_background();
         confirmed
@@ -421,6 +428,9 @@ impl Group {
     /// the sync first; closing again retries the failed ones. A failed compaction is no error.
     pub fn close(&self) -> Result<()> {
         let _alone = self.inner.scheduler.closers.lock();
+        if self.inner.check_open().is_err() {
+            return Ok(());
+        }
         self.inner.begin_closing();
         // Takes the writer lock: every write has either been appended or will be refused.
         let synced = match self.inner.reader {
@@ -432,7 +442,21 @@ impl Group {
         for thread in threads {
             let _ = thread.join();
         }
-        synced.and(self.inner.finish())
+        synced.and(self.inner.finish())?;
+        self.inner.give_up();
+        Ok(())
+    }
+
+    /// Ends all use of the folder after a [`Group::close`] that failed, without trying again: the next opening finds
+    /// what is durable.
+    pub fn give_up(&self) {
+        let _alone = self.inner.scheduler.closers.lock();
+        self.inner.begin_closing();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            let _ = thread.join();
+        }
+        self.inner.give_up();
     }
 
     #[inline]
@@ -546,7 +570,9 @@ impl Inner {
     /// Replaces the view by the result of `change`.
     fn change_view(&self, change: impl FnOnce(&View) -> View) {
         let _guard = self.versions.view_change.lock();
-        let next = change(&self.versions.view.load());
+        let current = self.versions.view.load_full();
+        let mut next = change(&current);
+        next.closed = current.closed.clone();
         self.scheduler.measure_pressure(&next);
         self.versions.view.store(&next);
     }

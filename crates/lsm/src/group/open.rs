@@ -18,7 +18,7 @@ use crate::budget::Budget;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
-use crate::fs::Fs;
+use crate::fs::{Fs, Gate};
 use crate::generation::{Generation, View};
 use crate::options::Options;
 use crate::version::{
@@ -30,7 +30,7 @@ const LOCK: &str = "LOCK";
 
 pub(super) fn open(
     dir: &Path,
-    options: Options,
+    mut options: Options,
     provider: Arc<dyn TreeProvider>,
     create: bool,
 ) -> Result<Inner> {
@@ -54,6 +54,8 @@ pub(super) fn open(
         },
         _ => Error::io(&lock_path, "lock", e),
     })?;
+    let gate = Arc::new(Gate::new(fs, lock));
+    options.fs = gate.clone();
     let budget = options.make_budget();
     let source = source(dir, &options, &budget);
     let mut log = Recovery {
@@ -106,6 +108,7 @@ pub(super) fn open(
         active: Generation::new(log.last_seq),
         full: log.generations,
         version: Arc::new(version),
+        closed: Arc::default(),
     };
     let writer = Writer {
         next_seq,
@@ -128,7 +131,7 @@ pub(super) fn open(
         scheduler: Scheduler::new(&core.options),
         core,
         reader: None,
-        _lock: Some(lock),
+        gate: Some(gate),
     })
 }
 
@@ -197,7 +200,7 @@ pub(super) fn open_reader(
         scheduler: Scheduler::new(&core.options),
         core,
         reader: Some(Mutex::new(reader)),
-        _lock: None,
+        gate: None,
     })
 }
 

@@ -98,6 +98,7 @@ impl Group {
             active: Generation::new(kept.seq),
             full: Vec::new(),
             version: kept.version().clone(),
+            closed: self.inner.versions.view.load().closed.clone(),
         };
         let clock = self.inner.core.clock.clone();
         let horizon = Horizon {

@@ -210,6 +210,7 @@ impl Lookup<'_> {
         let Some(rest) = self.batch.keys.get(self.next..).filter(|r| !r.is_empty()) else {
             return Ok(None);
         };
+        self.lens.check_open()?;
         let (mut bytes, each) = (0, self.values.mean() + KEY_BYTES);
         let fits = rest.iter().take_while(|key| {
             bytes += key.len() + each;

@@ -273,6 +273,7 @@ impl Entries {
 
     /// The next older entry of the key.
     pub fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
+        self.lens.check_open()?;
         loop {
             self.cost.check()?;
             if let Some(cursor) = &mut self.cursor {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::entry::{Kind, Timed};
+use crate::error::{Error, Result};
 use crate::expiry::Horizon;
 use crate::merge::MergeOperator;
 
@@ -24,9 +25,20 @@ pub(super) enum Shown {
 pub(crate) struct Lens {
     pub(super) horizon: Horizon,
     pub(super) operator: Option<Arc<dyn MergeOperator>>,
+    /// The group was closed when the read began.
+    pub(super) closed: bool,
 }
 
 impl Lens {
+    /// Refuses the read if the group was closed before it began.
+    #[inline]
+    pub(super) fn check_open(&self) -> Result<()> {
+        match self.closed {
+            false => Ok(()),
+            true => Err(Error::Closed),
+        }
+    }
+
     /// The visible form of a stored timed entry.
     pub(super) fn look(&self, stored: &[u8]) -> Shown {
         match Timed::parse(stored) {

@@ -74,6 +74,15 @@ impl Snapshot {
         Cost::until(self.stop.as_ref())
     }
 
+    /// Refuses reads after the group was closed: for operations that might answer without a lookup or a cursor.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`].
+    #[inline]
+    pub fn check_open(&self) -> Result<()> {
+        self.view.check_open()
+    }
+
     /// The last visible sequence number.
     pub fn seq(&self) -> Seq {
         self.seq
@@ -91,6 +100,7 @@ impl Snapshot {
     /// The newest value of `key`, `None` when it has none or was deleted. Searches the memtables, then probes one
     /// filter per run whose key range includes `key`; reads one data block for a hit.
     pub fn get(&self, tree: TreeId, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
+        self.view.check_open()?;
         for memtable in self.view.memtables(tree) {
             if let Some(entry) = memtable.get(key, self.seq) {
                 let (seq, kind) = (entry.seq, entry.kind);
@@ -160,6 +170,7 @@ impl Snapshot {
         Lens {
             horizon: self.horizon.clone(),
             operator: operator.filter(|operator| operator.times_elements()),
+            closed: self.view.check_open().is_err(),
         }
     }
 

@@ -146,6 +146,7 @@ impl Cursor for EntryCursor {
         }
     }
     fn seek_first(&mut self) -> Result<()> {
+        self.lens.check_open()?;
         match self.bounds.0.as_slice() {
             [] => self.merged.seek_first()?,
             lo => self.merged.seek(lo, MAX_SEQ)?,
@@ -153,6 +154,7 @@ impl Cursor for EntryCursor {
         self.skip_forward()
     }
     fn seek_last(&mut self) -> Result<()> {
+        self.lens.check_open()?;
         match &self.bounds.1 {
             None => self.merged.seek_last()?,
             Some(hi) => {
@@ -166,6 +168,7 @@ impl Cursor for EntryCursor {
         self.skip_backward()
     }
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()> {
+        self.lens.check_open()?;
         match self.bounds.0.as_slice() {
             lo if key < lo => self.merged.seek(lo, MAX_SEQ)?,
             _ => self.merged.seek(key, seq)?,

@@ -458,8 +458,9 @@ impl Database {
         &self.shared.group
     }
 
-    /// Closes the store: what was written is made durable, and later writes are refused, by clones
-    /// and datasets of it too. Dropping does the same, but cannot tell errors.
+    /// Closes the store: makes everything durable that was written, and gives up the folder, which can be opened again at once. Clones of
+    /// this handle, datasets, snapshots and brokers that still exist answer every later call with [`Error::Closed`]. Dropping the last
+    /// handle closes the store, too, but reports no errors.
     ///
     /// # Errors
     /// What could not be made durable, flushed or sealed ([`lsm::Group::close`]). Everything else is done all the same.
@@ -468,6 +469,10 @@ impl Database {
         // Nothing depends on what queries noted: what is forgotten is found again.
         self.shared.keep_obsolete();
         self.shared.keep_usage();
-        Ok(self.shared.group.close()?)
+        let closed = self.shared.group.close();
+        if closed.is_err() {
+            self.shared.group.give_up();
+        }
+        Ok(closed?)
     }
 }

@@ -83,6 +83,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(super) fn new(mut query: Query) -> Result<Answer> {
+        query.snapshot.snapshot.check_open()?;
         let condition = query.condition.take();
         let is_conditional = condition.is_some();
         let layout = &*query.snapshot.layout;

@@ -48,6 +48,7 @@ impl Handle {
     /// The same for the first of them, but for the keys in `skipped`; `None` where there is nothing.
     fn expire_some(&self, skipped: &HashSet<Vec<u8>>) -> Result<Option<u64>> {
         let now = self.now();
+        now.snapshot.check_open()?;
         let Some(tree) = now.layout.expiry.filter(|_| !now.is_dropped()) else {
             return Ok(None);
         };

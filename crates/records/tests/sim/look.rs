@@ -1,6 +1,6 @@
 //! The questions after a step, and those at the end of a run.
 
-use esker::{Database, Repair, RepairOptions};
+use esker::{Database, ErrorKind, Repair, RepairOptions};
 
 use crate::ask;
 use crate::runner::count;
@@ -36,11 +36,15 @@ impl World {
         }
     }
 
-    pub(crate) fn look_at_held(&mut self, at: usize, seed: u64) {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        for which in 0..self.held.len() {
-            if self.held[which].store == self.stores[at].born {
-                self.ask_held(which, &mut rng);
+    /// After a close, snapshots that are still held answer `Closed`.
+    pub(crate) fn held_is_closed(&mut self, at: usize) {
+        let born = self.stores[at].born;
+        for held in self.held.iter().filter(|held| held.store == born) {
+            let counted = held.snapshot.query().count();
+            let scanned = held.snapshot.scan(..).next();
+            let errors = [counted.err(), scanned.and_then(Result::err)];
+            for error in errors {
+                assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Closed));
             }
         }
     }

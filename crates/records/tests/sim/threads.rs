@@ -1,5 +1,6 @@
 //! The second mode: threads that write the same keys, ask, repair, change indexes and strategies, make and drop datasets,
-//! and back up one store, all at once, until it is closed under them; then it is opened again, some rounds long. It does not
+//! and back up one store, all at once, until it is closed under them; then it is opened again, some rounds long. Syncs of the
+//! log take time, so that writes are in the log and not visible yet while others update, insert, delete and expire. It does not
 //! repeat. What must hold: every way of asking a snapshot gives what a scan of it gives; backups are sound stores; what was
 //! acknowledged is there after a close.
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use esker::experimental::Tuning;
 use esker::experimental::{Compaction, Lookups};
+use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
@@ -27,6 +29,10 @@ use crate::model::{Entry, K, Records, Row, key, row};
 
 const KEYS: u8 = 25;
 const NAMES: [&str; 2] = ["d0", "d1"];
+/// A dataset of counters, one of records that expire, and what they hold.
+const COUNTS: &str = "counts";
+const PASSING: &str = "passing";
+const COUNTERS: u64 = 2;
 const TYPES: [Type; PATHS.len()] = [Type::Int, Type::Bool, Type::Float, Type::Int, Type::String];
 
 /// Every record that was ever made, by its number.
@@ -51,6 +57,21 @@ struct Shared {
     failed: AtomicBool,
 }
 
+/// The memory, with syncs of the log of which some take a moment.
+fn slow(memory: &Memory) -> Hooked {
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let calls = AtomicU64::new(0);
+    fs.set(move |call, path| {
+        let is_log = path.extension().is_some_and(|extension| extension == "log");
+        if call == Call::Sync && is_log {
+            let call = calls.fetch_add(1, SeqCst);
+            std::thread::sleep(Duration::from_micros([0, 50, 300, 1000][call as usize % 4]));
+        }
+        Ok(())
+    });
+    fs
+}
+
 fn options(memory: &Memory, rng: &mut fastrand::Rng) -> Options {
     Options {
         background: true,
@@ -63,7 +84,8 @@ fn options(memory: &Memory, rng: &mut fastrand::Rng) -> Options {
             piece_bytes: [None, Some(1 << 10), Some(8 << 10)][rng.usize(0..3)],
             ..Tuning::default()
         },
-        ..small(Arc::new(memory.clone()))
+        durability: [Durability::Os, Durability::Sync][rng.usize(0..2)],
+        ..small(Arc::new(slow(memory)))
     }
 }
 
@@ -360,14 +382,73 @@ impl Shared {
             let dropped = drops.then(|| self.decide(db.drop_snapshot(&kept), &[]));
             for name in NAMES {
                 let dataset = snapshot.dataset::<esker::Key>(name).unwrap();
-                self.agree(&dataset, &dataset.def(), &mut rng).unwrap();
-                let records = self.scanned(&dataset).unwrap();
+                self.decide(self.agree(&dataset, &dataset.def(), &mut rng), &[]);
+                let Some(records) = self.decide(self.scanned(&dataset), &[]) else {
+                    return;
+                };
                 let shown: Vec<u64> = records.rows().map(|(_, seq, _)| seq).collect();
                 let first = seen.entry((kept.clone(), name)).or_insert(shown.clone());
                 assert_eq!(*first, shown, "{kept}");
             }
             if let Some(Some(())) = dropped {
                 seen.retain(|(name, _), _| *name != kept);
+            }
+        }
+    }
+
+    /// Adds to counters that others add to: each addition that is acknowledged counts, and none is refused. A record with the
+    /// additions of this thread is inserted, found and deleted: exactly once.
+    fn count(&self, db: &Database, seed: u64, added: &AtomicU64) {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let Some(counts) = self.decide(db.dataset::<u64>(COUNTS), &[]) else {
+            return;
+        };
+        while self.goes_on() {
+            let id = rng.u64(0..COUNTERS);
+            let add = counts.update(id, |old| {
+                let n = old.map_or(0, |record| counted(record.json()));
+                format!("{{\"id\":{id},\"n\":{}}}", n + 1)
+            });
+            match self.decide(add, &[]) {
+                Some(_) => drop(added.fetch_add(1, SeqCst)),
+                None => return,
+            }
+            // Others insert and delete the same key.
+            let shared = format!("{{\"id\":{},\"n\":{seed}}}", COUNTERS);
+            let inserted = counts.insert_json(shared);
+            let deleted = match inserted {
+                Ok(()) => counts.delete(COUNTERS),
+                // Whoever refused the insert is visible, unless it was deleted since.
+                Err(error) if error.kind() == ErrorKind::Exists => counts.get(COUNTERS),
+                Err(error) => Err(error),
+            };
+            if self.decide(deleted, &[]).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Puts records that expire at once and again, and has them deleted; nobody but maintenance is beside it.
+    fn pass(&self, db: &Database, seed: u64) {
+        let _alarm = Alarm(self);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let Some(passing) = self.decide(db.dataset::<u64>(PASSING), &[]) else {
+            return;
+        };
+        while self.goes_on() {
+            for _ in 0..rng.usize(1..20) {
+                let record = format!("{{\"id\":{},\"n\":1}}", rng.u64(0..8));
+                if self.decide(passing.put_json(record), &[]).is_none() {
+                    return;
+                }
+            }
+            if self.decide(passing.expire_now(), &[]).is_none() {
+                return;
+            }
+            let stats = passing.stats();
+            if !self.closing.load(SeqCst) {
+                assert_eq!(stats.strategy.error, None, "maintenance in the background");
             }
         }
     }
@@ -506,6 +587,11 @@ impl Shared {
     }
 }
 
+fn counted(json: &[u8]) -> u64 {
+    let json: serde_json::Value = serde_json::from_slice(json).unwrap();
+    json["n"].as_u64().unwrap()
+}
+
 fn contend(seed: u64, batches: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let memory = Memory::new();
@@ -526,7 +612,12 @@ fn contend(seed: u64, batches: usize) {
         db.create_dataset::<esker::Key>(name, definition(&mut rng))
             .unwrap();
     }
+    let counts = DatasetDef::new(path("id"), KeyType::Int);
+    let passing = counts.clone().ttl(Duration::from_millis(1));
+    db.create_dataset::<u64>(COUNTS, counts).unwrap();
+    db.create_dataset::<u64>(PASSING, passing).unwrap();
     drop(db);
+    let added = AtomicU64::new(0);
     let mut before = BTreeMap::new();
     for round in 0..3 {
         let db = open(&mut rng);
@@ -554,6 +645,14 @@ fn contend(seed: u64, batches: usize) {
                 let db = db.clone();
                 scope.spawn(move || work(shared, &db, seed + number));
             }
+            for number in 60..64 {
+                let (db, added) = (db.clone(), &added);
+                scope.spawn(move || shared.count(&db, seed + number, added));
+            }
+            for number in 70..72 {
+                let db = db.clone();
+                scope.spawn(move || shared.pass(&db, seed + number));
+            }
             let closer = db.clone();
             scope.spawn(move || {
                 let _alarm = Alarm(shared);
@@ -572,6 +671,16 @@ fn contend(seed: u64, batches: usize) {
         let db = open(&mut rng);
         shared.closing.store(false, SeqCst);
         shared.holds(&db, &mut before, &lasts);
+        let counts = db.dataset::<u64>(COUNTS).unwrap();
+        let counters = (0..COUNTERS).filter_map(|id| counts.get(id).unwrap());
+        let sum: u64 = counters.map(|record| counted(record.json())).sum();
+        // Closing may have cut off one addition a thread that is in the log all the same.
+        let sure = added.load(SeqCst);
+        assert!(
+            (sure..=sure + 4).contains(&sum),
+            "{sum} additions, {sure} acknowledged"
+        );
+        added.store(sum, SeqCst);
         let report = db.check().unwrap();
         assert_eq!(report.errors, Vec::<String>::new());
         for name in db.dataset_names() {

@@ -624,8 +624,7 @@ impl World {
             let result = db.close();
             if self.decide(at, result, &[]).is_some() {
                 self.stores[at].is_durable();
-                // What is held can still be read.
-                self.look_at_held(at, 1);
+                self.held_is_closed(at);
             } else if !self.stores[at].failing {
                 // The log is synced before anything that a full disk can keep from being done.
                 self.stores[at].is_durable();
