@@ -122,8 +122,8 @@ impl Default for Options {
 /// The largest block: a reader holds several at once.
 const MAX_BLOCK: usize = 16 << 20;
 
-/// The most bits of a filter per value or key.
-pub(crate) const MAX_BITS: usize = 64;
+/// The most bits of a filter per value or key: the LevelDB++ paper measures up to 100 (its table 8).
+pub(crate) const MAX_BITS: usize = 128;
 
 /// The most compaction threads.
 const MOST_THREADS: usize = 64;

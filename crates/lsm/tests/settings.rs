@@ -80,6 +80,17 @@ fn options_at_their_ends_are_refused_or_right() {
     }
 }
 
+/// As many as the LevelDB++ paper measures (table 8).
+#[test]
+fn filters_of_a_hundred_bits_are_right() {
+    let options = Options {
+        background: false,
+        value_filter_bits: 100,
+        ..Options::default()
+    };
+    use_all(&options, Arc::new(PlainTrees)).unwrap();
+}
+
 struct With(TreeOptions);
 
 impl TreeProvider for With {
