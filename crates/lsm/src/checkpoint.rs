@@ -7,8 +7,12 @@
 //! So nothing in the copy refers to a write that it lacks, whatever the store does meanwhile; the copy waits for no
 //! one and changes nothing in the store. The sequence numbers of the copy continue from the snapshot's. Named
 //! snapshots are a part of the version and are copied with it.
+//!
+//! A read-only group beside the process that writes makes one in the same way. It keeps the files of its tables open: a
+//! file whose name the writer has removed meanwhile is copied from there.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +27,7 @@ impl Group {
     /// Creates an independent store in `dest` (which must not exist, or be empty) that holds everything written
     /// before the call: exactly what one snapshot sees, with its sequence numbers. Tables are immutable and are
     /// linked; the contents of the memtables are written to new tables. On failure everything made in `dest` is
-    /// removed.
+    /// removed. A read-only group copies what it sees: see [`Group::refresh`].
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
         self.checkpoint_until(dest, None)
     }
@@ -34,7 +38,6 @@ impl Group {
     /// # Errors
     /// Those of [`Group::checkpoint`], and [`Error::Cancelled`].
     pub fn checkpoint_until(&self, dest: &Path, stop: Option<&Stop>) -> Result<()> {
-        self.internals().check_writer()?;
         let fs = &*self.source().fs;
         let list = || fs.list(dest).map_err(|e| Error::io(dest, "list", e));
         if fs.exists(dest) && !list()?.is_empty() {
@@ -59,14 +62,21 @@ impl Group {
         // The snapshot keeps the tables from being removed during linking.
         let snapshot = self.snapshot();
         let version = snapshot.version();
-        let (next_file, next_tree) = self.internals().next_numbers();
+        let (mut next_file, next_tree) = self.internals().next_numbers();
+        for table in version.all_tables() {
+            next_file = next_file.max(table.meta().number.max(table.file().number()) + 1);
+        }
         let tables = version.all_tables();
         let files = tables.map(|table| (table.file().number(), table));
         for (number, table) in files.collect::<BTreeMap<_, _>>() {
             check()?;
             let to = table_path(dest, number);
-            fs.link(&table.path(), &to)
-                .map_err(|e| Error::io(&to, "link", e))?;
+            match fs.link(&table.path(), &to) {
+                Err(e) if e.kind() == ErrorKind::NotFound && self.is_reader() => {
+                    table.file().copy_to(&to, stop)?;
+                }
+                linked => linked.map_err(|e| Error::io(&to, "link", e))?,
+            }
         }
         check()?;
         let next = AtomicU64::new(next_file);

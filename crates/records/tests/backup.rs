@@ -216,7 +216,8 @@ fn a_build_that_was_broken_off_goes_on_in_the_backup() {
     copy.close().unwrap();
 }
 
-/// A writer, a reader whose queries note what is obsolete, flushes, repairs, the store's own maintenance, and backups.
+/// A writer, a reader whose queries note what is obsolete, flushes, repairs, the store's own maintenance, and backups: every second
+/// one by a handle that only reads, as another process has it, and that lags behind now and then.
 #[test]
 fn backups_under_load_are_sound() {
     const KEYS: u64 = 2000;
@@ -267,10 +268,21 @@ fn backups_under_load_are_sound() {
                 }
             });
             let stop = Stop(done);
+            let beside = Database::open_reader(FsPath::new(DIR), small(fs.clone())).unwrap();
             for n in backups {
                 let dest = format!("/copy{n}");
                 let dest = FsPath::new(&dest);
-                db.backup(dest).unwrap();
+                match n % 2 {
+                    0 => db.backup(dest).unwrap(),
+                    _ => {
+                        if n % 4 == 1 {
+                            beside.refresh().unwrap();
+                            let report = beside.check().unwrap();
+                            assert_eq!(report.errors, Vec::<String>::new(), "beside, {n}");
+                        }
+                        beside.backup(dest).unwrap();
+                    }
+                }
                 assert_eq!(prove(&fs, dest), KEYS, "backup {n}");
                 remove(&fs, dest);
             }

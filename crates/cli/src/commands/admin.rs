@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use super::{dataset, open, open_to_read};
+use super::{dataset, open, open_to_read, open_whole};
 use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, note, thousands};
 
 /// `esker check DIR`: all the damage, not only the first.
 pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open(&args.dir, memory)?;
+    let db = open_whole(&args.dir, memory)?;
     let report = db.check()?;
     for error in &report.errors {
         note(error);
@@ -56,7 +56,7 @@ pub(crate) fn backup(args: &BackupArgs, memory: usize) -> Result<Outcome, Failur
             args.dest.display()
         )));
     }
-    let db = open(&args.dir, memory)?;
+    let db = open_whole(&args.dir, memory)?;
     db.backup(&args.dest)?;
     note(format_args!("backed up to {}", args.dest.display()));
     Ok(Outcome::Done)

@@ -56,6 +56,15 @@ fn open_to_read(dir: &Path, memory: usize) -> Result<Database, Failure> {
     Ok(Database::open_reader(dir, options(memory))?)
 }
 
+/// Opens a store that exists to look at all of it: for writing, or if another process writes to it, beside that.
+fn open_whole(dir: &Path, memory: usize) -> Result<Database, Failure> {
+    refuse_file(dir)?;
+    match Database::open(dir, options(memory)) {
+        Err(Error::Locked { .. }) => open_to_read(dir, memory),
+        opened => Ok(opened?),
+    }
+}
+
 /// Arguments in another order than the command's often put a file in the store's place.
 fn refuse_file(dir: &Path) -> Result<(), Failure> {
     match dir.is_file() {

@@ -204,7 +204,15 @@ impl super::Internals<'_> {
     /// The next file and tree numbers: larger than in any version so far.
     pub(crate) fn next_numbers(&self) -> (u64, TreeId) {
         let next_tree = self.0.versions.manifest.lock().next_tree;
-        (self.0.versions.next_file(), next_tree)
+        let next_file = self.0.versions.next_file();
+        let Some(reader) = &self.0.reader else {
+            return (next_file, next_tree);
+        };
+        // The numbers of the process that writes, as of the last refresh.
+        let reader = reader.lock();
+        let found = reader.recovered();
+        let next_tree = next_tree.max(found.next_tree);
+        (next_file.max(found.next_file), next_tree)
     }
 
     /// Writes the memtable entries visible to `snapshot` to tables of another store, into `edit`.

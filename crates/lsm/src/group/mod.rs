@@ -521,14 +521,6 @@ impl Ticket {
 pub(crate) struct Internals<'a>(&'a Inner);
 
 impl Internals<'_> {
-    /// Refuses operations of the writer in a read-only group.
-    pub(crate) fn check_writer(&self) -> Result<()> {
-        match self.0.reader {
-            Some(_) => Err(Error::ReadOnly),
-            None => Ok(()),
-        }
-    }
-
     pub(crate) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.0.ingest_newest(tree, write)
     }

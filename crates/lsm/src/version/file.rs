@@ -17,6 +17,7 @@ use crate::cache::BlockCache;
 use crate::coding::head;
 use crate::error::{Error, Result};
 use crate::fs::{Extent, Fs, ReadFile};
+use crate::stop::Stop;
 use crate::table::{Table, TableMeta};
 
 /// What the tables of a group share: their location and the means to read them.
@@ -54,6 +55,9 @@ pub(crate) struct Place {
     /// Bytes of the whole file.
     pub(crate) len: u64,
 }
+
+/// Bytes that are copied at a time.
+const COPIED_AT_ONCE: u64 = 1 << 20;
 
 /// A file of tables. Removed from disk when no handle to its tables is left and no later version has one.
 pub(crate) struct DataFile {
@@ -95,6 +99,29 @@ impl DataFile {
     /// True when more than half of the file is tables that no later version has.
     pub(crate) fn is_sparse(&self) -> bool {
         self.live.load(Ordering::Relaxed) < self.len / 2
+    }
+
+    /// Copies the bytes to a new file, durably: also when the file has lost its name, if it is open.
+    pub(crate) fn copy_to(&self, to: &Path, stop: Option<&Stop>) -> Result<()> {
+        let from = self.source.path(self.number);
+        let file = self.open()?;
+        let copy = self.source.fs.create(to);
+        let copy = copy.map_err(|e| Error::io(to, "create", e))?;
+        let mut buffer = vec![0; (self.len.min(COPIED_AT_ONCE)) as usize];
+        let mut at = 0;
+        while at < self.len {
+            stop.map_or(Ok(()), Stop::check)?;
+            let some = (self.len - at).min(COPIED_AT_ONCE) as usize;
+            let Some(some) = buffer.get_mut(..some) else {
+                break;
+            };
+            let read = file.read_at(at, some);
+            read.map_err(|e| Error::io(&from, "read", e))?;
+            let written = copy.append(some);
+            written.map_err(|e| Error::io(to, "write", e))?;
+            at += some.len() as u64;
+        }
+        copy.sync().map_err(|e| Error::io(to, "sync", e))
     }
 
     fn open(&self) -> Result<Arc<dyn ReadFile>> {

@@ -425,6 +425,8 @@ impl Database {
 
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes
     /// continue: a store of its own with everything written before the call. To restore it, open it, or copy it back to where the store was.
+    /// A handle that only reads ([`Database::open_reader`]) makes a copy, too, beside the process that writes: of what it saw at its last
+    /// [`refresh`](Database::refresh).
     pub fn backup(&self, dest: impl AsRef<FsPath>) -> Result<()> {
         let stop = self.stop.as_ref();
         Ok(self.shared.group.checkpoint_until(dest.as_ref(), stop)?)
