@@ -71,7 +71,7 @@ use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
 use crate::cost::Cost;
 use crate::entry::{Seq, Time};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::Gate;
 use crate::generation::View;
 use crate::options::{Durability, Options};
