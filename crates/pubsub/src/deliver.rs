@@ -49,8 +49,8 @@ pub(crate) struct State {
     pub(crate) waiting: VecDeque<Arc<Notification>>,
     /// What its consumer has read from the lists: before what waits.
     pub(crate) page: VecDeque<Notification>,
-    /// The write that ended the subscription.
-    pub(crate) ended: Option<Seq>,
+    /// The subscription as it was changed last: its directory forgets it when it ends.
+    pub(crate) changed: Option<Arc<[u8]>>,
     /// Something was left out of the queue.
     pub(crate) is_behind: bool,
 }
@@ -141,12 +141,15 @@ impl Deliveries {
         self.retracted.load(Ordering::SeqCst)
     }
 
-    /// A subscription was ended by the write with the number `by`.
-    pub(crate) fn end(&self, subscription: Seq, by: Seq) {
+    /// A subscription was moved, renewed or ended: what the directory said of it then.
+    pub(crate) fn change(&self, subscription: Seq, entry: &[u8]) {
         let queues = self.queues.lock();
-        let of = queues.get(&subscription).into_iter().flatten();
-        for queue in of.filter_map(Weak::upgrade) {
-            queue.state.lock().ended = Some(by);
+        let Some(of) = queues.get(&subscription) else {
+            return;
+        };
+        let entry = Arc::<[u8]>::from(entry);
+        for queue in of.iter().filter_map(Weak::upgrade) {
+            queue.state.lock().changed = Some(entry.clone());
         }
     }
 

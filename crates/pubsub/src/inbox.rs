@@ -24,8 +24,8 @@ pub struct Inbox {
     inner: Arc<Inner>,
     subscription: Seq,
     queue: Arc<Queue>,
-    /// The subscription as it was found last: it may have ended, and what it was to get has not.
-    entry: Option<Vec<u8>>,
+    /// The subscription as it was known last: it may have ended, and what it was to get has not.
+    entry: Option<Arc<[u8]>>,
     /// There may be more in the lists.
     has_more: bool,
     /// Everything up to it was given.
@@ -46,7 +46,7 @@ impl Broker {
     /// What reading fails with. A subscription that is not there, or has ended before, gets nothing.
     pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
         let queue = Arc::<Queue>::default();
-        // Before the subscription is looked up: who ends it meanwhile tells the queue.
+        // Before the subscription is looked up: who changes it meanwhile tells the queue.
         self.inner.deliveries.add(subscription, &queue);
         let mut inbox = Inbox {
             inner: self.inner.clone(),
@@ -57,7 +57,7 @@ impl Broker {
             seen: after.unwrap_or(subscription),
         };
         let snapshot = self.inner.store.snapshot();
-        inbox.entry = self.inner.lookup(&snapshot, subscription)?;
+        inbox.entry = self.inner.lookup(&snapshot, subscription)?.map(Arc::from);
         Ok(inbox)
     }
 
@@ -203,13 +203,14 @@ impl Inbox {
         }
         let retracted = self.inner.deliveries.retracted();
         let view = self.inner.view(&self.everything_written()?)?;
-        let mut ended = None;
         match self.inner.lookup(&view.snapshot, self.subscription)? {
-            Some(entry) => self.entry = Some(entry),
-            // It has expired, or was ended: whoever does that says so before he is done.
+            Some(entry) => self.entry = Some(entry.into()),
+            // It has expired, or was ended, perhaps after other changes: whoever made them says so before he is done.
+            // What was changed since the snapshot does no harm, for the entry says for which publications it counts.
             None => {
-                let _ends = self.inner.changing.lock();
-                ended = self.queue.state.lock().ended;
+                let _changes = self.inner.changing.lock();
+                let changed = self.queue.state.lock().changed.clone();
+                self.entry = changed.or(self.entry.take());
             }
         }
         let Some(entry) = &self.entry else {
@@ -229,9 +230,6 @@ impl Inbox {
             if form.form != form.id {
                 // What was there before was told when it was renewed.
                 ready.begins = form.form;
-            }
-            if ready.ended == 0 {
-                ready.ended = ended.unwrap_or(0);
             }
             found.extend(self.inner.page(&view, &ready, form.form, page)?);
         }

@@ -431,28 +431,26 @@ impl Inner {
                 kept.insert(0, over.copy());
                 forget(&mut kept, &new);
             }
+            let newest = if ends { &over } else { &new };
+            let changed = directory_entry(&topics, newest, &kept);
             match ends {
                 true if is_remembered => {
-                    let entry = directory_entry(&topics, &over, &kept);
-                    batch.also_until(Kind::Put, directory, &id_key(id), &entry, useless)?;
+                    batch.also_until(Kind::Put, directory, &id_key(id), &changed, useless)?;
                 }
                 true => batch.also(Kind::Delete, directory, &id_key(id), &[])?,
                 false => {
-                    let entry = directory_entry(&topics, &new, &kept);
-                    batch.also_until(Kind::Put, directory, &id_key(id), &entry, new_useless)?;
+                    batch.also_until(Kind::Put, directory, &id_key(id), &changed, new_useless)?;
                     written = self.write_shapes(batch, &shapes, new_until)?;
                 }
             }
-            made = Some((self.view_before(before), new.form, first));
+            made = Some((self.view_before(before), new.form, changed));
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
         self.shapes.confirm(written);
-        let (before, form, by) = made.ok_or(Error::Closed)?;
-        if ends {
-            self.deliveries.end(id, by);
-        }
+        let (before, form, changed) = made.ok_or(Error::Closed)?;
+        self.deliveries.change(id, &changed);
         let mut ready = self.ready_from(&topics, &new)?;
         ready.made = now;
         Ok(Some(Changed {
