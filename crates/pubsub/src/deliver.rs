@@ -30,6 +30,17 @@ struct Slot {
     outcome: Option<Outcome>,
 }
 
+impl Slot {
+    /// What is to be done with it, once that is known. It may be withdrawn at any time before.
+    fn take(&mut self) -> Option<Outcome> {
+        let outcome = self.outcome.take()?;
+        Some(match self.is_retracted {
+            true => Outcome::Nobody,
+            false => outcome,
+        })
+    }
+}
+
 enum Outcome {
     For(Vec<Seq>, Arc<Notification>),
     Nobody,
@@ -93,13 +104,10 @@ impl Deliveries {
     fn settle(&self, seq: Seq, outcome: Outcome) {
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
-            slot.outcome = Some(match slot.is_retracted {
-                true => Outcome::Nobody,
-                false => outcome,
-            });
+            slot.outcome = Some(outcome);
         }
         // Under the lock, so that queues are filled in order; nothing in it waits.
-        while let Some(outcome) = order.front_mut().and_then(|slot| slot.outcome.take()) {
+        while let Some(outcome) = order.front_mut().and_then(Slot::take) {
             order.pop_front();
             let mut queues = self.queues.lock();
             match outcome {
