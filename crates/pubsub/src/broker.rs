@@ -363,6 +363,15 @@ impl Inner {
     }
 }
 
+/// A store that writes a batch has completed it before. It is not closed, and a retry does not help.
+pub(crate) fn not_completed() -> Error {
+    Error::Damaged {
+        path: None,
+        offset: None,
+        what: "publish/subscribe: a batch was written without what completes it".to_owned(),
+    }
+}
+
 /// Under which a subscription is in the directory.
 pub(crate) fn id_key(id: Seq) -> Vec<u8> {
     [b"i", id.to_be_bytes().as_slice()].concat()

@@ -61,7 +61,7 @@ fn what_is_withdrawn_while_it_waits_for_others_is_given_to_nobody() {
         body: Vec::new(),
     };
     let mut first = deliveries.begin(10).unwrap();
-    let mut found = |seq| {
+    let found = |seq| {
         let mut matching = deliveries.begin(seq).unwrap();
         matching.found([1].into_iter(), || notification(seq));
     };

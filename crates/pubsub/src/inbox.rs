@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use esker::extension::{Batch, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, read_entry};
+use crate::broker::{Broker, Inner, not_completed, read_entry};
 use crate::deliver::{QUEUE, Queue};
 use crate::message::Notification;
 use crate::past::Page;
@@ -258,7 +258,7 @@ impl Inbox {
                 Ok(())
             },
         )?;
-        written.ok_or(esker::Error::Closed)
+        written.ok_or_else(not_completed)
     }
 }
 

@@ -60,7 +60,9 @@ impl Past<'_> {
             return Ok(Next::On);
         };
         let is_waited_for = self.waiting.get(key).is_some_and(|seqs| !seqs.is_empty());
-        if publication.latest < self.ready.from && !is_waited_for {
+        // The newest come first.
+        let is_behind = publication.latest < self.ready.from || raw.seq <= self.page.after;
+        if is_behind && !is_waited_for {
             return Ok(Next::EndList);
         }
         if !publication.is_alive(self.ready.made) {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, LATEST, View};
+use crate::broker::{Broker, Inner, LATEST, View, not_completed};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::deliver::Matching;
@@ -32,7 +32,8 @@ impl Broker {
     /// Costs one write, and in each component of the tree a look at the lists that can have subscriptions to it.
     ///
     /// # Errors
-    /// [`Error::BadInput`](esker::Error::BadInput) for a place that is none; what reading and writing fail with.
+    /// [`Error::BadInput`](esker::Error::BadInput) for a place that is none; what writing fails with. What reading fails
+    /// with is in the [answer](Published::unread), for the publication is stored then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;
         let time = publication.time.unwrap_or_else(|| inner.now());
@@ -43,18 +44,24 @@ impl Broker {
         let (seq, before, mut matching) =
             inner.store_publication(publication, (&cells, &lists), time, expires)?;
         let is_matched = inner.config.architecture != Architecture::RepQueries && expires > time;
-        let matches = match is_matched {
+        let found = match is_matched {
             true => {
                 let subject = Subject {
                     time,
                     place: &shape,
                     body: &publication.body,
                 };
-                inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)?
+                inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)
             }
-            false => Vec::new(),
+            false => Ok(Vec::new()),
         };
-        if let Some(matching) = &mut matching {
+        // It is stored, whatever became of that.
+        let (matches, unread) = match found {
+            Ok(matches) => (matches, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        // Where it is not known whom it is for, consumers look for themselves.
+        if let Some(matching) = matching.as_mut().filter(|_| unread.is_none()) {
             let heard = matches.iter().map(|matched| matched.subscription);
             matching.found(heard, || Notification {
                 seq,
@@ -65,7 +72,11 @@ impl Broker {
                 body: publication.body.clone(),
             });
         }
-        Ok(Published { seq, matches })
+        Ok(Published {
+            seq,
+            matches,
+            unread,
+        })
     }
 
     /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and is far
@@ -166,7 +177,7 @@ impl Inner {
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
         self.kept_latest.fetch_max(kept_latest, Ordering::Relaxed);
         self.shapes.confirm(written);
-        stored.ok_or(esker::Error::Closed)
+        stored.ok_or_else(not_completed)
     }
 
     /// GetSubscribers: the subscriptions of a snapshot that a publication is for.

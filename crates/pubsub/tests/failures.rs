@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::{Memory, PowerCut};
-use esker::{Database, Durability, ErrorKind, Options};
+use esker::{Database, Durability, ErrorKind, Options, Seq};
 use esker_pubsub::{Broker, Config, Notifier, PubSub, Publication, Subscription};
 
 fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
@@ -103,4 +104,82 @@ fn a_callback_may_end_itself() {
     drop(held);
     assert_eq!(is_done.recv(), Ok(seq));
     assert!(is_done.recv().is_err(), "it is called again");
+}
+
+/// What is stored is said to be stored where what else was to be read cannot be: who calls again doubles nothing and
+/// misses nothing.
+#[test]
+fn what_is_stored_has_not_failed_where_reading_does() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let now = broker.now();
+    let asked = Subscription::to("a".parse().unwrap()).until(now + 100_000);
+    let id = broker.subscribe(&asked).unwrap().id;
+    let later = now + 200_000;
+    let ahead = Publication::new("a".parse().unwrap(), "{}").at_time(later);
+    let made: Vec<Seq> = (0..200)
+        .map(|_| broker.publish(&ahead).unwrap().seq)
+        .collect();
+    db.flush().unwrap();
+    drop(broker);
+    db.close().unwrap();
+    // All reads of tables but the first few.
+    let fail = |fs: &Hooked, but: usize| {
+        let left = AtomicUsize::new(but);
+        fs.set(move |call, path| {
+            let is_table = path.extension().is_none_or(|ext| ext != "log");
+            let is_read = is_table && matches!(call, Call::Open | Call::Read);
+            let may = |left: usize| left.checked_sub(1);
+            match is_read && left.fetch_update(SeqCst, SeqCst, may).is_err() {
+                true => Err(std::io::ErrorKind::Other.into()),
+                false => Ok(()),
+            }
+        });
+    };
+    // Nothing is in a cache.
+    let (db, broker) = open(Arc::new(fs.clone()));
+    fail(&fs, 0);
+    // A publication is stored once, and known by its number.
+    let new = Publication::new("a".parse().unwrap(), "{}");
+    let published = broker.publish(&new).unwrap();
+    assert_eq!(published.unread.unwrap().kind(), ErrorKind::Io);
+    assert!(published.matches.is_empty());
+    // So is a subscription.
+    let all = Subscription::to("a".parse().unwrap()).from(0);
+    let subscribed = broker.subscribe(&all).unwrap();
+    assert_eq!(subscribed.unread.unwrap().kind(), ErrorKind::Io);
+    assert!(subscribed.id > published.seq);
+    // Of one that is not stored nothing is known.
+    let over = Subscription::to("a".parse().unwrap()).from(0).until(later);
+    let over = over.at_time(later + 1);
+    assert_eq!(broker.subscribe(&over).unwrap_err().kind(), ErrorKind::Io);
+    // A renewal returns what was missed, or nothing was renewed: wherever it fails.
+    let missed = (0..100).find_map(|but| {
+        fail(&fs, but);
+        let renewed = broker.renew(id, later + 1);
+        assert!(but > 0 || renewed.is_err());
+        renewed.ok()
+    });
+    fs.clear();
+    let missed = missed.unwrap().unwrap();
+    assert_eq!(missed.iter().map(|one| one.seq).collect::<Vec<_>>(), made);
+    assert_eq!(broker.renew(id, later + 2).unwrap(), Some(Vec::new()));
+    let seqs = |found: &[esker_pubsub::Notification]| -> Vec<Seq> {
+        found.iter().map(|found| found.seq).collect()
+    };
+    let mut expected = made.clone();
+    expected.push(published.seq);
+    assert_eq!(seqs(&broker.query(&all).unwrap()), expected);
+    let mut inbox = broker.inbox(id, None).unwrap();
+    assert_eq!(inbox.next().unwrap().unwrap().seq, published.seq);
+    assert!(inbox.next().unwrap().is_none());
+    // What the subscription could not be told.
+    let mut inbox = broker.inbox(subscribed.id, Some(0)).unwrap();
+    let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap())
+        .map(|next| next.seq)
+        .collect();
+    assert_eq!(got, expected);
+    assert!(broker.unsubscribe(subscribed.id).unwrap());
+    db.close().unwrap();
 }
