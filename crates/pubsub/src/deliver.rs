@@ -1,7 +1,7 @@
 //! From publishers to consumers: a short queue for each, filled in the order of the publications' numbers.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use esker::Seq;
@@ -16,8 +16,6 @@ pub(crate) const QUEUE: usize = 1024;
 #[derive(Default)]
 pub(crate) struct Deliveries {
     consumers: AtomicUsize,
-    /// Publications that were withdrawn.
-    retracted: AtomicU64,
     queues: Mutex<HashMap<Seq, Vec<Weak<Queue>>>>,
     /// Publications that are at work, by their numbers: what is matched waits for those before it.
     order: Mutex<VecDeque<Slot>>,
@@ -60,6 +58,8 @@ pub(crate) struct State {
     pub(crate) waiting: VecDeque<Arc<Notification>>,
     /// What its consumer has read from the lists: before what waits.
     pub(crate) page: VecDeque<Notification>,
+    /// What is withdrawn while its consumer reads a page, which may have it.
+    pub(crate) withdrawn: Option<HashSet<Seq>>,
     /// The subscription as it was changed last: its directory forgets it when it ends.
     pub(crate) changed: Option<Arc<[u8]>>,
     /// Something was left out of the queue.
@@ -131,7 +131,6 @@ impl Deliveries {
 
     /// A publication is withdrawn, for whoever reads from now on: nobody else gets it.
     pub(crate) fn retract(&self, seq: Seq) {
-        self.retracted.fetch_add(1, Ordering::SeqCst);
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
             slot.is_retracted = true;
@@ -141,12 +140,10 @@ impl Deliveries {
             let mut state = queue.state.lock();
             state.waiting.retain(|waiting| waiting.seq != seq);
             state.page.retain(|read| read.seq != seq);
+            if let Some(withdrawn) = &mut state.withdrawn {
+                withdrawn.insert(seq);
+            }
         }
-    }
-
-    /// How many were withdrawn: what was read before the last of them may have it.
-    pub(crate) fn retracted(&self) -> u64 {
-        self.retracted.load(Ordering::SeqCst)
     }
 
     /// A subscription was moved, renewed or ended: what the directory said of it then.

@@ -4,6 +4,7 @@
 //! A queue that is full is left alone: its consumer reads what it has missed from the lists, in pages, until it has
 //! caught up. So a slow consumer holds up nobody and takes no memory, and one that was away goes on where it was.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub struct Inbox {
     has_more: bool,
     /// Everything up to it was given.
     seen: Seq,
+    /// The lists were read up to it.
+    read: Seq,
 }
 
 impl Broker {
@@ -55,6 +58,7 @@ impl Broker {
             entry: None,
             has_more: true,
             seen: after.unwrap_or(subscription),
+            read: 0,
         };
         let snapshot = self.inner.store.snapshot();
         inbox.entry = self.inner.lookup(&snapshot, subscription)?.map(Arc::from);
@@ -142,6 +146,7 @@ impl Inbox {
         // None is beyond what the clock can say: for ever.
         let until = Instant::now().checked_add(most);
         let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        let mut has_read = false;
         loop {
             let mut state = self.queue.state.lock();
             if let Some(next) = state.page.pop_front() {
@@ -154,7 +159,12 @@ impl Inbox {
             }
             if self.has_more {
                 drop(state);
+                // Nothing of a page may be left by now. The next call goes on behind it.
+                if has_read && !most.is_zero() && is_late() {
+                    return Ok(None);
+                }
                 self.read_page()?;
+                has_read = true;
                 continue;
             }
             if let Some(next) = state.waiting.pop_front() {
@@ -195,13 +205,28 @@ impl Inbox {
 
     /// Reads what the lists have behind the last notification.
     fn read_page(&mut self) -> Result<()> {
-        // From here on publishers fill the queue again; what they have put there before is in the lists.
+        // From here on publishers fill the queue again; what they have put there before is in the lists. What is
+        // withdrawn from here on is noted: the page may have it.
         {
             let mut state = self.queue.state.lock();
             state.waiting.clear();
             state.is_behind = false;
+            state.withdrawn = Some(HashSet::new());
         }
-        let retracted = self.inner.deliveries.retracted();
+        let found = self.read_lists();
+        let mut state = self.queue.state.lock();
+        let withdrawn = state.withdrawn.take().unwrap_or_default();
+        let mut found = found?;
+        self.has_more = found.len() == QUEUE;
+        self.read = found.last().map_or(self.read, |last| last.seq);
+        // What is withdrawn from here on is taken out of the page.
+        found.retain(|found| !withdrawn.contains(&found.seq));
+        state.page.extend(found);
+        Ok(())
+    }
+
+    /// What is next in the lists: so many or all.
+    fn read_lists(&mut self) -> Result<Vec<Notification>> {
         let view = self.inner.view(&self.everything_written()?)?;
         match self.inner.lookup(&view.snapshot, self.subscription)? {
             Some(entry) => self.entry = Some(entry.into()),
@@ -214,12 +239,11 @@ impl Inbox {
             }
         }
         let Some(entry) = &self.entry else {
-            self.has_more = false;
-            return Ok(());
+            return Ok(Vec::new());
         };
         let (topics, forms) = read_entry(entry)?;
         let page = Page {
-            after: self.seen,
+            after: self.seen.max(self.read),
             most: QUEUE,
             as_told: true,
         };
@@ -236,14 +260,7 @@ impl Inbox {
         found.sort_by_key(|notification| notification.seq);
         found.dedup_by_key(|notification| notification.seq);
         found.truncate(QUEUE);
-        let mut state = self.queue.state.lock();
-        // If something was withdrawn meanwhile, all is read again. What is from here on is taken out of the page.
-        let is_whole = self.inner.deliveries.retracted() == retracted;
-        self.has_more = found.len() == QUEUE || !is_whole;
-        if is_whole {
-            state.page.extend(found);
-        }
-        Ok(())
+        Ok(found)
     }
 
     /// A snapshot of everything up to now, what is not acknowledged yet included: publishers behind it know the queue.
@@ -267,3 +284,7 @@ impl Drop for Inbox {
         self.inner.deliveries.remove(self.subscription, &self.queue);
     }
 }
+
+#[cfg(test)]
+#[path = "inbox_tests.rs"]
+mod tests;
