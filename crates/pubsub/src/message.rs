@@ -81,7 +81,9 @@ impl Publication {
         self
     }
 
-    /// It is published at this time, and not at that of the clock: for replaying what has happened.
+    /// It is published at this time, and not at that of the clock when it is stored: for replaying what has happened. A
+    /// subscription that has ended by the clock is forgotten: it is not among the matches of what is published later with
+    /// a time that it asked for, which an inbox that was open before gives nevertheless.
     pub fn at_time(mut self, time: Time) -> Publication {
         self.time = Some(time);
         self
@@ -226,7 +228,7 @@ impl Subscription {
         self
     }
 
-    /// Is made at this time, and not at that of the clock: for replaying what has happened.
+    /// Is made at this time, and not at that of the clock when it is stored: for replaying what has happened.
     pub fn at_time(mut self, time: Time) -> Subscription {
         self.made = Some(time);
         self

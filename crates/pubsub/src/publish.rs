@@ -36,13 +36,12 @@ impl Broker {
     /// with is in the [answer](Published::unread), for the publication is stored then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;
-        let time = publication.time.unwrap_or_else(|| inner.now());
-        let expires = inner.end(publication.end, time);
         let shape = inner.compiled.shape(&publication.place)?;
         let cells = inner.cells(&shape);
         let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
-        let (seq, before, mut matching) =
-            inner.store_publication(publication, (&cells, &lists), time, expires)?;
+        let stored = inner.store_publication(publication, (&cells, &lists))?;
+        let (seq, before, mut matching) = (stored.seq, stored.before, stored.matching);
+        let (time, expires) = (stored.time, stored.expires);
         let is_matched = inner.config.architecture != Architecture::RepQueries && expires > time;
         let found = match is_matched {
             true => {
@@ -117,6 +116,16 @@ fn list_keys<'a>(topic: &'a Topic, cells: &'a [Cell]) -> impl Iterator<Item = Ve
     cells.iter().map(key)
 }
 
+/// A publication that is in the log.
+struct Stored<'d> {
+    seq: Seq,
+    /// What was there before it.
+    before: View,
+    matching: Option<Matching<'d>>,
+    time: Time,
+    expires: Time,
+}
+
 /// A subscription found for a publication.
 struct Found {
     matched: Match,
@@ -125,15 +134,13 @@ struct Found {
 }
 
 impl Inner {
-    /// Writes a publication. Returns its number, and what was there before it.
+    /// Writes a publication. Unless it has a time, that is the one of the write, by which the store decides what is
+    /// there before it: what had not ended by the publication's time is found, however long the write had to wait.
     fn store_publication(
         &self,
         publication: &Publication,
         (cells, keys): (&[Cell], &[Vec<u8>]),
-        time: Time,
-        expires: Time,
-    ) -> Result<(Seq, View, Option<Matching<'_>>)> {
-        let useless = self.useless_at(expires);
+    ) -> Result<Stored<'_>> {
         let levels = publication.topic.levels() as u8;
         let mut shapes: Vec<Shape> = cells
             .iter()
@@ -147,6 +154,9 @@ impl Inner {
         let (mut stored, mut written) = (None, Vec::new());
         let mut kept_latest = Time::MIN;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            let time = publication.time.unwrap_or_else(|| self.now());
+            let expires = self.end(publication.end, time);
+            let useless = self.useless_at(expires);
             let latest = self.latest.fetch_max(time, Ordering::AcqRel).max(time);
             let element = Element::Publication(StoredPublication {
                 time,
@@ -170,7 +180,13 @@ impl Inner {
                 kept_latest = kept;
             }
             let before = self.view_before(before);
-            stored = Some((first, before, self.deliveries.begin(first)));
+            stored = Some(Stored {
+                seq: first,
+                before,
+                matching: self.deliveries.begin(first),
+                time,
+                expires,
+            });
             Ok(())
         };
         self.store

@@ -75,8 +75,8 @@ impl Broker {
         if inner.config.architecture == Architecture::RepQueries {
             return bad_input("this broker stores no subscriptions: repeat a query instead");
         }
-        let ready = inner.ready(subscription)?;
-        let (id, before) = inner.store_subscription(&ready)?;
+        let mut ready = inner.ready(subscription)?;
+        let (id, before) = inner.store_subscription(subscription, &mut ready)?;
         let past = inner.past(&before, &ready, id);
         let is_stored = inner.remembered(ready.to, &ready.user) >= ready.made;
         let (past, unread) = match past {
@@ -303,18 +303,27 @@ impl Inner {
         Ok((lists, shapes))
     }
 
-    /// Writes a subscription. Returns its number, and what was there before it.
-    fn store_subscription(&self, ready: &Ready) -> Result<(Seq, View)> {
-        let until = self.remembered(ready.to, &ready.user);
-        let useless = self.useless_at(until);
-        let is_of_use = until >= ready.made;
+    /// Writes a subscription. Returns its number, and what was there before it. Unless it has a time, it is made at that
+    /// of the write, by which the store decides what is there before it.
+    fn store_subscription(
+        &self,
+        subscription: &Subscription,
+        ready: &mut Ready,
+    ) -> Result<(Seq, View)> {
         let (lists, shapes) = self.lists(&ready.topics, &ready.cells, &ready.stored(0))?;
         let (mut stored, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             stored = Some((first, self.view_before(before)));
-            if !is_of_use {
+            if subscription.made.is_none() {
+                ready.made = self.now();
+                ready.from = self.start(subscription.from, ready.made);
+                ready.to = self.end(subscription.end, ready.made);
+            }
+            let until = self.remembered(ready.to, &ready.user);
+            if until < ready.made {
                 return Ok(());
             }
+            let useless = self.useless_at(until);
             let subscription = ready.stored(first);
             let entry = directory_entry(&ready.topics, &subscription, &[]);
             let mut operand = Vec::new();

@@ -494,3 +494,32 @@ fn who_falls_behind_gets_what_was_for_each_place() {
     assert!(broker.unsubscribe(id).unwrap());
     assert!(all_of(&mut inbox) == expected);
 }
+
+/// Time passes while a publisher waits for its turn: what a subscription that ends meanwhile gets is the same for both.
+#[test]
+fn publishers_and_consumers_agree_on_what_ends_meanwhile() {
+    for step in [7, 60] {
+        let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+        let time = clock.clone();
+        // It goes on with each look at it.
+        let options = Options {
+            clock: Arc::new(move || time.fetch_add(step, Ordering::SeqCst)),
+            ..options(&memory, &clock)
+        };
+        let db = PubSub::create_or_open(Path::new("/inbox"), options).unwrap();
+        let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+        for ends_in in 1..60 {
+            let until = clock.load(Ordering::SeqCst) + step * ends_in / 2 + 40 * step;
+            let asked = Subscription::to("a".parse().unwrap()).until(until as i64);
+            let id = broker.subscribe(&asked).unwrap().id;
+            let mut inbox = broker.inbox(id, None).unwrap();
+            // So that it ends in the middle of the call.
+            clock.store(until - step * ends_in / 4, Ordering::SeqCst);
+            let new = Publication::new("a".parse().unwrap(), "{}");
+            let published = broker.publish(&new).unwrap();
+            let told: Vec<Seq> = published.matches.iter().map(|_| published.seq).collect();
+            assert_eq!(all_of(&mut inbox), told, "{step}, {ends_in}");
+            clock.fetch_add(step * 1_000, Ordering::SeqCst);
+        }
+    }
+}
