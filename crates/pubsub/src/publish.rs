@@ -14,7 +14,7 @@ use crate::broker::{Broker, Inner, LATEST, View, not_completed};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::deliver::Matching;
-use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time};
+use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time, lives_at};
 use crate::keys::{self, List, ListKey};
 use crate::matching::Subject;
 use crate::message::{Match, Notification, Publication, Published};
@@ -42,7 +42,8 @@ impl Broker {
         let stored = inner.store_publication(publication, (&cells, &lists))?;
         let (seq, before, mut matching) = (stored.seq, stored.before, stored.matching);
         let (time, expires) = (stored.time, stored.expires);
-        let is_matched = inner.config.architecture != Architecture::RepQueries && expires > time;
+        let is_matched =
+            inner.config.architecture != Architecture::RepQueries && lives_at(expires, time);
         let found = match is_matched {
             true => {
                 let subject = Subject {
