@@ -233,7 +233,7 @@ impl Inbox {
             // It has expired, or was ended, perhaps after other changes: whoever made them says so before he is done.
             // What was changed since the snapshot does no harm, for the entry says for which publications it counts.
             None => {
-                let _changes = self.inner.changing.lock();
+                let _turn = self.inner.changes.turn(self.subscription);
                 let changed = self.queue.state.lock().changed.clone();
                 self.entry = changed.or(self.entry.take());
             }

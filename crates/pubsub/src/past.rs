@@ -170,7 +170,18 @@ impl Page {
 impl Inner {
     /// What a snapshot has for this form of a subscription, oldest first.
     pub(crate) fn past(&self, view: &View, ready: &Ready, form: Seq) -> Result<Vec<Notification>> {
-        self.page(view, ready, form, Page::ALL)
+        self.past_behind(view, ready, form, 0)
+    }
+
+    /// What of it has a number behind this one.
+    pub(crate) fn past_behind(
+        &self,
+        view: &View,
+        ready: &Ready,
+        form: Seq,
+        after: Seq,
+    ) -> Result<Vec<Notification>> {
+        self.page(view, ready, form, Page { after, ..Page::ALL })
     }
 
     /// The part of it on one page.

@@ -13,7 +13,6 @@ use crate::config::Architecture;
 use crate::element::{Element, StoredChange, StoredSubscription, Time};
 use crate::keys;
 use crate::message::{Notification, Subscribed, Subscription, Threshold, bad_input};
-use crate::past::Page;
 use crate::place::Place;
 use crate::shape::Shape;
 use crate::topic::TopicFilter;
@@ -357,15 +356,14 @@ impl Inner {
             .first()
             .map_or(late.from, |last| last.to.saturating_add(1));
         late.from = late.from.max(met);
-        let page = Page { after, ..Page::ALL };
-        let mut found = self.page(view, &late, Seq::MAX, page)?;
+        let mut found = self.past_behind(view, &late, Seq::MAX, after)?;
         found.retain(|found| !forms.iter().any(|form| form.has_met(found.seq, found.time)));
         Ok(found)
     }
 
     /// Changes a subscription, and returns what it has missed where it is renewed; `None` when there is none of this number.
     fn change(&self, id: Seq, change: Change) -> Result<Option<Vec<Notification>>> {
-        let _guard = self.changing.lock();
+        let _turn = self.changes.turn(id);
         let snapshot = self.store.snapshot();
         let Some(entry) = self.lookup(&snapshot, id)? else {
             return Ok(None);

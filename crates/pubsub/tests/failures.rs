@@ -3,13 +3,13 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Durability, ErrorKind, Options, Seq};
-use esker_pubsub::{Broker, Config, Notifier, PubSub, Publication, Subscription};
+use esker_pubsub::{Broker, Config, Notifier, Place, PubSub, Publication, Subscription};
 
 fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
     let options = PubSub::with(Options {
@@ -182,4 +182,85 @@ fn what_is_stored_has_not_failed_where_reading_does() {
     assert_eq!(got, expected);
     assert!(broker.unsubscribe(subscribed.id).unwrap());
     db.close().unwrap();
+}
+
+/// What changes several subscriptions is synced together: while one change waits for its sync, others get into the log.
+#[test]
+fn changes_of_several_subscriptions_share_syncs() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (_db, broker) = open(Arc::new(fs.clone()));
+    let asked = Subscription::to("a".parse().unwrap()).until(i64::MAX - 1);
+    let ids: Vec<Seq> = (0..6)
+        .map(|_| broker.subscribe(&asked).unwrap().id)
+        .collect();
+    // A sync is not done before the changes of all are in the log.
+    let (appended, all) = (Arc::new(Mutex::new(0)), Arc::new(Condvar::new()));
+    let (count, more) = (appended.clone(), all.clone());
+    let expected = ids.len();
+    fs.set(move |call, path| {
+        let is_log = path.extension().is_some_and(|ext| ext == "log");
+        let mut count = count.lock().unwrap();
+        match call {
+            Call::Append if is_log => {
+                *count += 1;
+                more.notify_all();
+            }
+            Call::Sync if is_log => {
+                let wait = Duration::from_secs(20);
+                let is_less = |count: &mut usize| *count < expected;
+                let (_count, waited) = more.wait_timeout_while(count, wait, is_less).unwrap();
+                if waited.timed_out() {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        let changes: Vec<_> = ids
+            .iter()
+            .enumerate()
+            .map(|(n, id)| {
+                let (broker, id) = (&broker, *id);
+                scope.spawn(move || match n % 3 {
+                    0 => broker.unsubscribe(id),
+                    1 => broker.move_to(id, Place::Anywhere),
+                    _ => broker.renew(id, i64::MAX).map(|renewed| renewed.is_some()),
+                })
+            })
+            .collect();
+        for change in changes {
+            assert!(change.join().unwrap().unwrap());
+        }
+    });
+    fs.clear();
+    let new = Publication::new("a".parse().unwrap(), "{}");
+    assert_eq!(broker.publish(&new).unwrap().matches.len(), 4);
+}
+
+/// Those of one are made one after the other, and none is lost.
+#[test]
+fn changes_of_one_subscription_follow_each_other() {
+    let (_db, broker) = open(Arc::new(Memory::new()));
+    let asked = Subscription::to("a".parse().unwrap());
+    let id = broker.subscribe(&asked).unwrap().id;
+    let ended = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let (broker, ended) = (&broker, &ended);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let until = broker.now() + 100_000 + n;
+                    broker.renew(id, until).unwrap();
+                    broker.move_to(id, Place::Anywhere).unwrap();
+                }
+                let ends = broker.unsubscribe(id).unwrap();
+                ended.fetch_add(usize::from(ends), SeqCst);
+            });
+        }
+    });
+    assert_eq!(ended.load(SeqCst), 1);
+    let new = Publication::new("a".parse().unwrap(), "{}");
+    assert!(broker.publish(&new).unwrap().matches.is_empty());
 }
