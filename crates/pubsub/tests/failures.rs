@@ -264,3 +264,45 @@ fn changes_of_one_subscription_follow_each_other() {
     let new = Publication::new("a".parse().unwrap(), "{}");
     assert!(broker.publish(&new).unwrap().matches.is_empty());
 }
+
+/// A renewal reads what was missed before it is written: what comes in between is among it, too.
+#[test]
+fn a_renewal_gives_what_is_published_while_it_reads() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let now = broker.now();
+    let asked = Subscription::to("a".parse().unwrap()).until(now + 100_000);
+    let id = broker.subscribe(&asked).unwrap().id;
+    let later = now + 200_000;
+    let ahead = Publication::new("a".parse().unwrap(), "{}").at_time(later);
+    let mut expected: Vec<Seq> = (0..20)
+        .map(|_| broker.publish(&ahead).unwrap().seq)
+        .collect();
+    db.flush().unwrap();
+    drop(broker);
+    db.close().unwrap();
+    let (_db, broker) = open(Arc::new(fs.clone()));
+    let between = Arc::new(Mutex::new(Vec::new()));
+    let (publisher, told, is_first) = (broker.clone(), between.clone(), AtomicUsize::new(0));
+    fs.set(move |call, path| {
+        let is_table = path.extension().is_none_or(|ext| ext != "log");
+        if is_table && call == Call::Read && is_first.fetch_add(1, SeqCst) == 0 {
+            let published = publisher.publish(&ahead).unwrap();
+            told.lock().unwrap().push(published.seq);
+        }
+        Ok(())
+    });
+    let missed = broker.renew(id, later).unwrap().unwrap();
+    fs.clear();
+    expected.extend(between.lock().unwrap().iter());
+    assert_eq!(expected.len(), 21);
+    assert_eq!(
+        missed.iter().map(|one| one.seq).collect::<Vec<_>>(),
+        expected
+    );
+    let again = broker.renew(id, later + 1).unwrap();
+    assert_eq!(again, Some(Vec::new()));
+    let mut inbox = broker.inbox(id, None).unwrap();
+    assert!(inbox.next().unwrap().is_none());
+}
