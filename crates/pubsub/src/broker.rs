@@ -1,5 +1,6 @@
 //! The broker: what its handles share, opening, times, and the directory of subscriptions.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use esker::extension::{
     Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_TIME, Snapshot, TreeId,
 };
 use esker::{Database, Durability, Error, Result, Seq};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::cell::Cell;
 use crate::config::{Architecture, Config, Granularity};
@@ -52,10 +53,43 @@ pub(crate) struct Inner {
     pub(crate) latest: AtomicI64,
     /// What of it is written down.
     pub(crate) kept_latest: AtomicI64,
-    /// Held while a subscription that is there is changed.
-    pub(crate) changing: Mutex<()>,
+    /// Which subscriptions that are there are being changed.
+    pub(crate) changes: Changes,
     pub(crate) deliveries: Deliveries,
     reads: Reads,
+}
+
+/// The changes of subscriptions: of each one at a time, those of several beside each other, so that they share syncs.
+#[derive(Default)]
+pub(crate) struct Changes {
+    changing: Mutex<HashSet<Seq>>,
+    ended: Condvar,
+}
+
+/// The turn of one who changes a subscription, or waits until nobody does.
+pub(crate) struct Turn<'c> {
+    changes: &'c Changes,
+    subscription: Seq,
+}
+
+impl Changes {
+    pub(crate) fn turn(&self, subscription: Seq) -> Turn<'_> {
+        let mut changing = self.changing.lock();
+        while !changing.insert(subscription) {
+            self.ended.wait(&mut changing);
+        }
+        Turn {
+            changes: self,
+            subscription,
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.changes.changing.lock().remove(&self.subscription);
+        self.changes.ended.notify_all();
+    }
 }
 
 /// What is read: shapes may be forgotten while a read of an older snapshot is under way.
@@ -178,7 +212,7 @@ impl Inner {
             durability: store.durability(),
             latest: AtomicI64::new(latest),
             kept_latest: AtomicI64::new(latest),
-            changing: Mutex::new(()),
+            changes: Changes::default(),
             deliveries: Deliveries::default(),
             reads: Reads::default(),
             store,
@@ -360,6 +394,15 @@ impl Inner {
     pub(crate) fn lookup(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
         let found = snapshot.get(self.trees.directory, &id_key(id), &snapshot.cost())?;
         Ok(found.map(|found| found.value.to_vec()))
+    }
+}
+
+/// A store that writes a batch has completed it before. It is not closed, and a retry does not help.
+pub(crate) fn not_completed() -> Error {
+    Error::Damaged {
+        path: None,
+        offset: None,
+        what: "publish/subscribe: a batch was written without what completes it".to_owned(),
     }
 }
 

@@ -45,9 +45,13 @@ pub struct Config {
     /// asks for it gets nothing a second time ([`crate::Subscription::join`]). Such a subscription looks back no
     /// further. `None`: for ever. Default: a minute.
     pub remember: Option<Duration>,
-    /// Units of the broker's times in a millisecond of the store's clock. Default 1.
+    /// Units of the broker's times in a millisecond of the store's clock, from 1 to 1,000,000 (nanoseconds, which times
+    /// can say up to the year 2262). Default 1.
     pub resolution: u32,
 }
+
+/// With more units in a millisecond the clock of today is soon beyond the last time.
+const MAX_RESOLUTION: u32 = 1_000_000;
 
 impl Default for Config {
     fn default() -> Config {
@@ -97,7 +101,19 @@ impl Config {
         self
     }
 
+    /// Whether a broker can be made with it.
     pub(crate) fn check(&self) -> Result<(), String> {
+        match () {
+            () if self.resolution > MAX_RESOLUTION => Err(format!(
+                "a resolution is at most {MAX_RESOLUTION}, not {}",
+                self.resolution
+            )),
+            () => self.check_stored(),
+        }
+    }
+
+    /// Whether a broker can have been made with it: older versions knew no greatest resolution.
+    fn check_stored(&self) -> Result<(), String> {
         match () {
             () if self.depth > MAX_DEPTH => Err(format!(
                 "cells have at most {MAX_DEPTH} levels, not {}",
@@ -157,6 +173,6 @@ impl Config {
             remember,
             resolution,
         };
-        (config.check().is_ok() && input.is_empty()).then_some(config)
+        (config.check_stored().is_ok() && input.is_empty()).then_some(config)
     }
 }

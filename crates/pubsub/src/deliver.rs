@@ -1,7 +1,7 @@
 //! From publishers to consumers: a short queue for each, filled in the order of the publications' numbers.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use esker::Seq;
@@ -16,8 +16,6 @@ pub(crate) const QUEUE: usize = 1024;
 #[derive(Default)]
 pub(crate) struct Deliveries {
     consumers: AtomicUsize,
-    /// Publications that were withdrawn.
-    retracted: AtomicU64,
     queues: Mutex<HashMap<Seq, Vec<Weak<Queue>>>>,
     /// Publications that are at work, by their numbers: what is matched waits for those before it.
     order: Mutex<VecDeque<Slot>>,
@@ -28,6 +26,17 @@ struct Slot {
     is_retracted: bool,
     /// Whom it is for, once that is known.
     outcome: Option<Outcome>,
+}
+
+impl Slot {
+    /// What is to be done with it, once that is known. It may be withdrawn at any time before.
+    fn take(&mut self) -> Option<Outcome> {
+        let outcome = self.outcome.take()?;
+        Some(match self.is_retracted {
+            true => Outcome::Nobody,
+            false => outcome,
+        })
+    }
 }
 
 enum Outcome {
@@ -49,8 +58,10 @@ pub(crate) struct State {
     pub(crate) waiting: VecDeque<Arc<Notification>>,
     /// What its consumer has read from the lists: before what waits.
     pub(crate) page: VecDeque<Notification>,
-    /// The write that ended the subscription.
-    pub(crate) ended: Option<Seq>,
+    /// What is withdrawn while its consumer reads a page, which may have it.
+    pub(crate) withdrawn: Option<HashSet<Seq>>,
+    /// The subscription as it was changed last: its directory forgets it when it ends.
+    pub(crate) changed: Option<Arc<[u8]>>,
     /// Something was left out of the queue.
     pub(crate) is_behind: bool,
 }
@@ -93,13 +104,10 @@ impl Deliveries {
     fn settle(&self, seq: Seq, outcome: Outcome) {
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
-            slot.outcome = Some(match slot.is_retracted {
-                true => Outcome::Nobody,
-                false => outcome,
-            });
+            slot.outcome = Some(outcome);
         }
         // Under the lock, so that queues are filled in order; nothing in it waits.
-        while let Some(outcome) = order.front_mut().and_then(|slot| slot.outcome.take()) {
+        while let Some(outcome) = order.front_mut().and_then(Slot::take) {
             order.pop_front();
             let mut queues = self.queues.lock();
             match outcome {
@@ -123,7 +131,6 @@ impl Deliveries {
 
     /// A publication is withdrawn, for whoever reads from now on: nobody else gets it.
     pub(crate) fn retract(&self, seq: Seq) {
-        self.retracted.fetch_add(1, Ordering::SeqCst);
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
             slot.is_retracted = true;
@@ -133,20 +140,21 @@ impl Deliveries {
             let mut state = queue.state.lock();
             state.waiting.retain(|waiting| waiting.seq != seq);
             state.page.retain(|read| read.seq != seq);
+            if let Some(withdrawn) = &mut state.withdrawn {
+                withdrawn.insert(seq);
+            }
         }
     }
 
-    /// How many were withdrawn: what was read before the last of them may have it.
-    pub(crate) fn retracted(&self) -> u64 {
-        self.retracted.load(Ordering::SeqCst)
-    }
-
-    /// A subscription was ended by the write with the number `by`.
-    pub(crate) fn end(&self, subscription: Seq, by: Seq) {
+    /// A subscription was moved, renewed or ended: what the directory said of it then.
+    pub(crate) fn change(&self, subscription: Seq, entry: &[u8]) {
         let queues = self.queues.lock();
-        let of = queues.get(&subscription).into_iter().flatten();
-        for queue in of.filter_map(Weak::upgrade) {
-            queue.state.lock().ended = Some(by);
+        let Some(of) = queues.get(&subscription) else {
+            return;
+        };
+        let entry = Arc::<[u8]>::from(entry);
+        for queue in of.iter().filter_map(Weak::upgrade) {
+            queue.state.lock().changed = Some(entry.clone());
         }
     }
 

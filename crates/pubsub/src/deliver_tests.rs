@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker::Options;
 use esker::fs::memory::Memory;
+use esker::{Options, Seq};
 
+use super::{Deliveries, Queue};
+use crate::message::Notification;
 use crate::{Broker, Config, PubSub, Subscription};
 
 #[test]
@@ -42,4 +44,33 @@ fn nothing_is_left_of_consumers_that_are_gone() {
     drop(second);
     assert_eq!(known(), 0);
     assert!(deliveries.queues.lock().is_empty());
+}
+
+/// It waits behind one that is not matched yet, and is withdrawn meanwhile.
+#[test]
+fn what_is_withdrawn_while_it_waits_for_others_is_given_to_nobody() {
+    let deliveries = Deliveries::default();
+    let queue = Arc::<Queue>::default();
+    deliveries.add(1, &queue);
+    let notification = |seq| Notification {
+        seq,
+        topic: "a".parse().unwrap(),
+        time: 0,
+        expires: None,
+        place: crate::Place::Anywhere,
+        body: Vec::new(),
+    };
+    let mut first = deliveries.begin(10).unwrap();
+    let found = |seq| {
+        let mut matching = deliveries.begin(seq).unwrap();
+        matching.found([1].into_iter(), || notification(seq));
+    };
+    found(11);
+    found(12);
+    deliveries.retract(11);
+    first.found([1].into_iter(), || notification(10));
+    drop(first);
+    let waiting = &queue.state.lock().waiting;
+    let waiting: Vec<Seq> = waiting.iter().map(|waiting| waiting.seq).collect();
+    assert_eq!(waiting, [10, 12]);
 }

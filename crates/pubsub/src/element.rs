@@ -17,6 +17,11 @@ pub type Time = i64;
 /// The time of what never ends.
 pub(crate) const NEVER: Time = Time::MAX;
 
+/// True when what expires then is there at a time: what never does also is at the last of all times.
+pub(crate) fn lives_at(expires: Time, time: Time) -> bool {
+    expires == NEVER || expires > time
+}
+
 const PUBLICATION: u8 = 1;
 const RETRACTED: u8 = 2;
 const SUBSCRIPTION: u8 = 3;
@@ -300,7 +305,7 @@ pub(crate) fn subscription<'a>(input: &mut Reader<'a>) -> Option<StoredSubscript
 impl StoredPublication<'_> {
     /// True when it has not expired at a time of the broker's clock, nor at its own, which may be ahead of that.
     pub(crate) fn is_alive(&self, now: Time) -> bool {
-        self.expires > self.time.max(now)
+        lives_at(self.expires, self.time.max(now))
     }
 }
 
@@ -331,7 +336,7 @@ impl<'a> StoredSubscription<'a> {
         } else {
             time
         };
-        self.has_met(seq, time) && expires > was_there
+        self.has_met(seq, time) && lives_at(expires, was_there)
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

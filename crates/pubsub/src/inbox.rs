@@ -4,6 +4,7 @@
 //! A queue that is full is left alone: its consumer reads what it has missed from the lists, in pages, until it has
 //! caught up. So a slow consumer holds up nobody and takes no memory, and one that was away goes on where it was.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use esker::extension::{Batch, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, read_entry};
+use crate::broker::{Broker, Inner, not_completed, read_entry};
 use crate::deliver::{QUEUE, Queue};
 use crate::message::Notification;
 use crate::past::Page;
@@ -24,12 +25,14 @@ pub struct Inbox {
     inner: Arc<Inner>,
     subscription: Seq,
     queue: Arc<Queue>,
-    /// The subscription as it was found last: it may have ended, and what it was to get has not.
-    entry: Option<Vec<u8>>,
+    /// The subscription as it was known last: it may have ended, and what it was to get has not.
+    entry: Option<Arc<[u8]>>,
     /// There may be more in the lists.
     has_more: bool,
     /// Everything up to it was given.
     seen: Seq,
+    /// The lists were read up to it.
+    read: Seq,
 }
 
 impl Broker {
@@ -46,7 +49,7 @@ impl Broker {
     /// What reading fails with. A subscription that is not there, or has ended before, gets nothing.
     pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
         let queue = Arc::<Queue>::default();
-        // Before the subscription is looked up: who ends it meanwhile tells the queue.
+        // Before the subscription is looked up: who changes it meanwhile tells the queue.
         self.inner.deliveries.add(subscription, &queue);
         let mut inbox = Inbox {
             inner: self.inner.clone(),
@@ -55,9 +58,10 @@ impl Broker {
             entry: None,
             has_more: true,
             seen: after.unwrap_or(subscription),
+            read: 0,
         };
         let snapshot = self.inner.store.snapshot();
-        inbox.entry = self.inner.lookup(&snapshot, subscription)?;
+        inbox.entry = self.inner.lookup(&snapshot, subscription)?.map(Arc::from);
         Ok(inbox)
     }
 
@@ -142,6 +146,7 @@ impl Inbox {
         // None is beyond what the clock can say: for ever.
         let until = Instant::now().checked_add(most);
         let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        let mut has_read = false;
         loop {
             let mut state = self.queue.state.lock();
             if let Some(next) = state.page.pop_front() {
@@ -154,7 +159,12 @@ impl Inbox {
             }
             if self.has_more {
                 drop(state);
+                // Nothing of a page may be left by now. The next call goes on behind it.
+                if has_read && !most.is_zero() && is_late() {
+                    return Ok(None);
+                }
                 self.read_page()?;
+                has_read = true;
                 continue;
             }
             if let Some(next) = state.waiting.pop_front() {
@@ -195,30 +205,45 @@ impl Inbox {
 
     /// Reads what the lists have behind the last notification.
     fn read_page(&mut self) -> Result<()> {
-        // From here on publishers fill the queue again; what they have put there before is in the lists.
+        // From here on publishers fill the queue again; what they have put there before is in the lists. What is
+        // withdrawn from here on is noted: the page may have it.
         {
             let mut state = self.queue.state.lock();
             state.waiting.clear();
             state.is_behind = false;
+            state.withdrawn = Some(HashSet::new());
         }
-        let retracted = self.inner.deliveries.retracted();
+        let found = self.read_lists();
+        let mut state = self.queue.state.lock();
+        let withdrawn = state.withdrawn.take().unwrap_or_default();
+        let mut found = found?;
+        self.has_more = found.len() == QUEUE;
+        self.read = found.last().map_or(self.read, |last| last.seq);
+        // What is withdrawn from here on is taken out of the page.
+        found.retain(|found| !withdrawn.contains(&found.seq));
+        state.page.extend(found);
+        Ok(())
+    }
+
+    /// What is next in the lists: so many or all.
+    fn read_lists(&mut self) -> Result<Vec<Notification>> {
         let view = self.inner.view(&self.everything_written()?)?;
-        let mut ended = None;
         match self.inner.lookup(&view.snapshot, self.subscription)? {
-            Some(entry) => self.entry = Some(entry),
-            // It has expired, or was ended: whoever does that says so before he is done.
+            Some(entry) => self.entry = Some(entry.into()),
+            // It has expired, or was ended, perhaps after other changes: whoever made them says so before he is done.
+            // What was changed since the snapshot does no harm, for the entry says for which publications it counts.
             None => {
-                let _ends = self.inner.changing.lock();
-                ended = self.queue.state.lock().ended;
+                let _turn = self.inner.changes.turn(self.subscription);
+                let changed = self.queue.state.lock().changed.clone();
+                self.entry = changed.or(self.entry.take());
             }
         }
         let Some(entry) = &self.entry else {
-            self.has_more = false;
-            return Ok(());
+            return Ok(Vec::new());
         };
         let (topics, forms) = read_entry(entry)?;
         let page = Page {
-            after: self.seen,
+            after: self.seen.max(self.read),
             most: QUEUE,
             as_told: true,
         };
@@ -230,22 +255,12 @@ impl Inbox {
                 // What was there before was told when it was renewed.
                 ready.begins = form.form;
             }
-            if ready.ended == 0 {
-                ready.ended = ended.unwrap_or(0);
-            }
             found.extend(self.inner.page(&view, &ready, form.form, page)?);
         }
         found.sort_by_key(|notification| notification.seq);
         found.dedup_by_key(|notification| notification.seq);
         found.truncate(QUEUE);
-        let mut state = self.queue.state.lock();
-        // If something was withdrawn meanwhile, all is read again. What is from here on is taken out of the page.
-        let is_whole = self.inner.deliveries.retracted() == retracted;
-        self.has_more = found.len() == QUEUE || !is_whole;
-        if is_whole {
-            state.page.extend(found);
-        }
-        Ok(())
+        Ok(found)
     }
 
     /// A snapshot of everything up to now, what is not acknowledged yet included: publishers behind it know the queue.
@@ -260,7 +275,7 @@ impl Inbox {
                 Ok(())
             },
         )?;
-        written.ok_or(esker::Error::Closed)
+        written.ok_or_else(not_completed)
     }
 }
 
@@ -269,3 +284,7 @@ impl Drop for Inbox {
         self.inner.deliveries.remove(self.subscription, &self.queue);
     }
 }
+
+#[cfg(test)]
+#[path = "inbox_tests.rs"]
+mod tests;

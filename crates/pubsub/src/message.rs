@@ -81,7 +81,9 @@ impl Publication {
         self
     }
 
-    /// It is published at this time, and not at that of the clock: for replaying what has happened.
+    /// It is published at this time, and not at that of the clock when it is stored: for replaying what has happened. A
+    /// subscription that has ended by the clock is forgotten: it is not among the matches of what is published later with
+    /// a time that it asked for, which an inbox that was open before gives nevertheless.
     pub fn at_time(mut self, time: Time) -> Publication {
         self.time = Some(time);
         self
@@ -226,7 +228,7 @@ impl Subscription {
         self
     }
 
-    /// Is made at this time, and not at that of the clock: for replaying what has happened.
+    /// Is made at this time, and not at that of the clock when it is stored: for replaying what has happened.
     pub fn at_time(mut self, time: Time) -> Subscription {
         self.made = Some(time);
         self
@@ -234,13 +236,23 @@ impl Subscription {
 }
 
 /// A publication that was stored.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Published {
     /// Its number: publications of a topic are delivered in this order.
     pub seq: Seq,
-    /// Whom it is for, by the numbers of the subscriptions.
+    /// Whom it is for, by the numbers of the subscriptions. None where that could not be read.
     pub matches: Vec<Match>,
+    /// Why it is not known whom it is for: the publication is stored, and [inboxes](crate::Broker::inbox) get it, but
+    /// reading the subscriptions failed. To publish it again would store it twice.
+    pub unread: Option<esker::Error>,
+}
+
+impl PartialEq for Published {
+    fn eq(&self, other: &Published) -> bool {
+        let of = |all: &Published| (all.seq, all.unread.as_ref().map(esker::Error::kind));
+        of(self) == of(other) && self.matches == other.matches
+    }
 }
 
 /// A subscription that a publication is for.
@@ -256,13 +268,23 @@ pub struct Match {
 }
 
 /// A subscription that was made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Subscribed {
     /// Its number; 0 where it had ended before it was made, so that nothing is stored.
     pub id: Seq,
-    /// What was published before and is for it, oldest first.
+    /// What was published before and is for it, oldest first. Nothing where that could not be read.
     pub past: Vec<Notification>,
+    /// Why it is not known what was published before: the subscription is stored, under its number, but reading failed.
+    /// An [inbox](crate::Broker::inbox) from number 0 on gives that, too; to subscribe again would make another one.
+    pub unread: Option<esker::Error>,
+}
+
+impl PartialEq for Subscribed {
+    fn eq(&self, other: &Subscribed) -> bool {
+        let of = |all: &Subscribed| (all.id, all.unread.as_ref().map(esker::Error::kind));
+        of(self) == of(other) && self.past == other.past
+    }
 }
 
 /// A publication, as its subscribers get it.

@@ -60,7 +60,9 @@ impl Past<'_> {
             return Ok(Next::On);
         };
         let is_waited_for = self.waiting.get(key).is_some_and(|seqs| !seqs.is_empty());
-        if publication.latest < self.ready.from && !is_waited_for {
+        // The newest come first.
+        let is_behind = publication.latest < self.ready.from || raw.seq <= self.page.after;
+        if is_behind && !is_waited_for {
             return Ok(Next::EndList);
         }
         if !publication.is_alive(self.ready.made) {
@@ -168,7 +170,18 @@ impl Page {
 impl Inner {
     /// What a snapshot has for this form of a subscription, oldest first.
     pub(crate) fn past(&self, view: &View, ready: &Ready, form: Seq) -> Result<Vec<Notification>> {
-        self.page(view, ready, form, Page::ALL)
+        self.past_behind(view, ready, form, 0)
+    }
+
+    /// What of it has a number behind this one.
+    pub(crate) fn past_behind(
+        &self,
+        view: &View,
+        ready: &Ready,
+        form: Seq,
+        after: Seq,
+    ) -> Result<Vec<Notification>> {
+        self.page(view, ready, form, Page { after, ..Page::ALL })
     }
 
     /// The part of it on one page.

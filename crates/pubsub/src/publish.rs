@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, LATEST, View};
+use crate::broker::{Broker, Inner, LATEST, View, not_completed};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::deliver::Matching;
-use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time};
+use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time, lives_at};
 use crate::keys::{self, List, ListKey};
 use crate::matching::Subject;
 use crate::message::{Match, Notification, Publication, Published};
@@ -32,29 +32,36 @@ impl Broker {
     /// Costs one write, and in each component of the tree a look at the lists that can have subscriptions to it.
     ///
     /// # Errors
-    /// [`Error::BadInput`](esker::Error::BadInput) for a place that is none; what reading and writing fail with.
+    /// [`Error::BadInput`](esker::Error::BadInput) for a place that is none; what writing fails with. What reading fails
+    /// with is in the [answer](Published::unread), for the publication is stored then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;
-        let time = publication.time.unwrap_or_else(|| inner.now());
-        let expires = inner.end(publication.end, time);
         let shape = inner.compiled.shape(&publication.place)?;
         let cells = inner.cells(&shape);
         let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
-        let (seq, before, mut matching) =
-            inner.store_publication(publication, (&cells, &lists), time, expires)?;
-        let is_matched = inner.config.architecture != Architecture::RepQueries && expires > time;
-        let matches = match is_matched {
+        let stored = inner.store_publication(publication, (&cells, &lists))?;
+        let (seq, before, mut matching) = (stored.seq, stored.before, stored.matching);
+        let (time, expires) = (stored.time, stored.expires);
+        let is_matched =
+            inner.config.architecture != Architecture::RepQueries && lives_at(expires, time);
+        let found = match is_matched {
             true => {
                 let subject = Subject {
                     time,
                     place: &shape,
                     body: &publication.body,
                 };
-                inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)?
+                inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)
             }
-            false => Vec::new(),
+            false => Ok(Vec::new()),
         };
-        if let Some(matching) = &mut matching {
+        // It is stored, whatever became of that.
+        let (matches, unread) = match found {
+            Ok(matches) => (matches, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        // Where it is not known whom it is for, consumers look for themselves.
+        if let Some(matching) = matching.as_mut().filter(|_| unread.is_none()) {
             let heard = matches.iter().map(|matched| matched.subscription);
             matching.found(heard, || Notification {
                 seq,
@@ -65,7 +72,11 @@ impl Broker {
                 body: publication.body.clone(),
             });
         }
-        Ok(Published { seq, matches })
+        Ok(Published {
+            seq,
+            matches,
+            unread,
+        })
     }
 
     /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and is far
@@ -106,6 +117,16 @@ fn list_keys<'a>(topic: &'a Topic, cells: &'a [Cell]) -> impl Iterator<Item = Ve
     cells.iter().map(key)
 }
 
+/// A publication that is in the log.
+struct Stored<'d> {
+    seq: Seq,
+    /// What was there before it.
+    before: View,
+    matching: Option<Matching<'d>>,
+    time: Time,
+    expires: Time,
+}
+
 /// A subscription found for a publication.
 struct Found {
     matched: Match,
@@ -114,15 +135,13 @@ struct Found {
 }
 
 impl Inner {
-    /// Writes a publication. Returns its number, and what was there before it.
+    /// Writes a publication. Unless it has a time, that is the one of the write, by which the store decides what is
+    /// there before it: what had not ended by the publication's time is found, however long the write had to wait.
     fn store_publication(
         &self,
         publication: &Publication,
         (cells, keys): (&[Cell], &[Vec<u8>]),
-        time: Time,
-        expires: Time,
-    ) -> Result<(Seq, View, Option<Matching<'_>>)> {
-        let useless = self.useless_at(expires);
+    ) -> Result<Stored<'_>> {
         let levels = publication.topic.levels() as u8;
         let mut shapes: Vec<Shape> = cells
             .iter()
@@ -136,6 +155,9 @@ impl Inner {
         let (mut stored, mut written) = (None, Vec::new());
         let mut kept_latest = Time::MIN;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            let time = publication.time.unwrap_or_else(|| self.now());
+            let expires = self.end(publication.end, time);
+            let useless = self.useless_at(expires);
             let latest = self.latest.fetch_max(time, Ordering::AcqRel).max(time);
             let element = Element::Publication(StoredPublication {
                 time,
@@ -159,14 +181,20 @@ impl Inner {
                 kept_latest = kept;
             }
             let before = self.view_before(before);
-            stored = Some((first, before, self.deliveries.begin(first)));
+            stored = Some(Stored {
+                seq: first,
+                before,
+                matching: self.deliveries.begin(first),
+                time,
+                expires,
+            });
             Ok(())
         };
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
         self.kept_latest.fetch_max(kept_latest, Ordering::Relaxed);
         self.shapes.confirm(written);
-        stored.ok_or(esker::Error::Closed)
+        stored.ok_or_else(not_completed)
     }
 
     /// GetSubscribers: the subscriptions of a snapshot that a publication is for.

@@ -31,9 +31,10 @@ fn what_has_ended_since_a_publication_was_written_is_told() {
     let shape = inner.compiled.shape(&publication.place).unwrap();
     let cells = inner.cells(&shape);
     let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
-    let (_, before, _) = inner
-        .store_publication(&publication, (&cells, &lists), 1_000, 9_000)
+    let stored = inner
+        .store_publication(&publication, (&cells, &lists))
         .unwrap();
+    assert_eq!(stored.time, 1_000);
     // Meanwhile another one forgets what has ended.
     clock.store(5_000, Ordering::SeqCst);
     let other = Subscription::to("x/y/z".parse().unwrap());
@@ -44,7 +45,12 @@ fn what_has_ended_since_a_publication_was_written_is_told() {
         body: &publication.body,
     };
     let told = inner
-        .subscribers(&before, &publication.topic, (&cells, &lists), &subject)
+        .subscribers(
+            &stored.before,
+            &publication.topic,
+            (&cells, &lists),
+            &subject,
+        )
         .unwrap();
     let told: Vec<_> = told.iter().map(|told| told.subscription).collect();
     assert_eq!(told, [id]);

@@ -10,7 +10,8 @@ use crate::element::Time;
 use crate::message::{Notification, Start, Subscription};
 
 /// Subscriptions that are queries, repeated every so often and once more when they end. They live in memory, and are
-/// gone with it; what expires between two repetitions they miss.
+/// gone with it; what expires between two repetitions they miss. A user gets a publication by the one that is asked first:
+/// where that is a [self-join](Subscription::join), and an earlier one without is asked later, by both.
 pub struct RepeatedQueries {
     broker: Broker,
     every: Time,

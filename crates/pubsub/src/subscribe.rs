@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use esker::extension::{Batch, Kind, Snapshot};
+use esker::extension::{Batch, EngineError, Kind, Snapshot};
 use esker::{Error, Result, Seq};
 
 use crate::anchor::{Anchor, anchors};
-use crate::broker::{Broker, Inner, View, directory_entry, id_key, read_entry};
+use crate::broker::{Broker, Inner, View, directory_entry, id_key, not_completed, read_entry};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::element::{Element, StoredChange, StoredSubscription, Time};
@@ -67,18 +67,25 @@ impl Broker {
     /// # Errors
     /// [`Error::BadInput`] for places and paths that are none, for a self-join without user or that looks back further
     /// than users are remembered, and in a store of repeated queries; [`Error::Condition`] for a condition that cannot be
-    /// written as text; what reading and writing fail with.
+    /// written as text; what writing fails with. What reading fails with is in the [answer](Subscribed::unread), for the
+    /// subscription is stored then.
     pub fn subscribe(&self, subscription: &Subscription) -> Result<Subscribed> {
         let inner = &*self.inner;
         if inner.config.architecture == Architecture::RepQueries {
             return bad_input("this broker stores no subscriptions: repeat a query instead");
         }
-        let ready = inner.ready(subscription)?;
-        let (id, before) = inner.store_subscription(&ready)?;
-        let past = inner.past(&before, &ready, id)?;
+        let mut ready = inner.ready(subscription)?;
+        let (id, before) = inner.store_subscription(subscription, &mut ready)?;
+        let past = inner.past(&before, &ready, id);
         let is_stored = inner.remembered(ready.to, &ready.user) >= ready.made;
+        let (past, unread) = match past {
+            Ok(past) => (past, None),
+            // Nobody else knows its number.
+            Err(error) if is_stored => (Vec::new(), Some(error)),
+            Err(error) => return Err(error),
+        };
         let id = if is_stored { id } else { 0 };
-        Ok(Subscribed { id, past })
+        Ok(Subscribed { id, past, unread })
     }
 
     /// What was published and is for a subscription, oldest first; the subscription is not stored.
@@ -97,7 +104,7 @@ impl Broker {
     /// # Errors
     /// What reading and writing fail with.
     pub fn unsubscribe(&self, id: Seq) -> Result<bool> {
-        Ok(self.inner.change(id, &Change::End)?.is_some())
+        Ok(self.inner.change(id, Change::End)?.is_some())
     }
 
     /// Lets a subscription end at another time, itself included: now at the earliest. Returns what was published before
@@ -105,22 +112,9 @@ impl Broker {
     /// publication comes twice, however often the end is moved. `None` when there is none of this number any more.
     ///
     /// # Errors
-    /// What reading and writing fail with.
+    /// What reading and writing fail with: then the end is where it was, and the next call returns all of it.
     pub fn renew(&self, id: Seq, until: Time) -> Result<Option<Vec<Notification>>> {
-        let inner = &*self.inner;
-        let Some(changed) = inner.change(id, &Change::Until(until))? else {
-            return Ok(None);
-        };
-        let (_, forms) = read_entry(&changed.entry)?;
-        let mut late = changed.ready;
-        // The last form has met everything up to its end, and those before it something of what is behind that.
-        let met = forms
-            .first()
-            .map_or(late.from, |last| last.to.saturating_add(1));
-        late.from = late.from.max(met);
-        let mut found = inner.past(&changed.before, &late, changed.form)?;
-        found.retain(|found| !forms.iter().any(|form| form.has_met(found.seq, found.time)));
-        Ok(Some(found))
+        self.inner.change(id, Change::Until(until))
     }
 
     /// Lets a subscription ask for another place from now on: it gets what is published there after this call, and
@@ -131,7 +125,7 @@ impl Broker {
     pub fn move_to(&self, id: Seq, place: Place) -> Result<bool> {
         let inner = &*self.inner;
         inner.compiled.shape(&place)?;
-        Ok(inner.change(id, &Change::To(place))?.is_some())
+        Ok(inner.change(id, Change::To(place))?.is_some())
     }
 }
 
@@ -173,16 +167,6 @@ enum Change {
     End,
     Until(Time),
     To(Place),
-}
-
-/// A subscription that was changed.
-struct Changed {
-    /// Everything before the change.
-    before: View,
-    /// How it was in the directory.
-    entry: Vec<u8>,
-    ready: Ready,
-    form: Seq,
 }
 
 impl Inner {
@@ -318,18 +302,27 @@ impl Inner {
         Ok((lists, shapes))
     }
 
-    /// Writes a subscription. Returns its number, and what was there before it.
-    fn store_subscription(&self, ready: &Ready) -> Result<(Seq, View)> {
-        let until = self.remembered(ready.to, &ready.user);
-        let useless = self.useless_at(until);
-        let is_of_use = until >= ready.made;
+    /// Writes a subscription. Returns its number, and what was there before it. Unless it has a time, it is made at that
+    /// of the write, by which the store decides what is there before it.
+    fn store_subscription(
+        &self,
+        subscription: &Subscription,
+        ready: &mut Ready,
+    ) -> Result<(Seq, View)> {
         let (lists, shapes) = self.lists(&ready.topics, &ready.cells, &ready.stored(0))?;
         let (mut stored, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             stored = Some((first, self.view_before(before)));
-            if !is_of_use {
+            if subscription.made.is_none() {
+                ready.made = self.now();
+                ready.from = self.start(subscription.from, ready.made);
+                ready.to = self.end(subscription.end, ready.made);
+            }
+            let until = self.remembered(ready.to, &ready.user);
+            if until < ready.made {
                 return Ok(());
             }
+            let useless = self.useless_at(until);
             let subscription = ready.stored(first);
             let entry = directory_entry(&ready.topics, &subscription, &[]);
             let mut operand = Vec::new();
@@ -346,12 +339,31 @@ impl Inner {
         self.store
             .write_with(&mut Batch::new(), self.durability, &mut complete)?;
         self.shapes.confirm(written);
-        stored.ok_or(Error::Closed)
+        stored.ok_or_else(not_completed)
     }
 
-    /// Changes a subscription; `None` when there is none of this number.
-    fn change(&self, id: Seq, change: &Change) -> Result<Option<Changed>> {
-        let _guard = self.changing.lock();
+    /// What a renewal gives: what is behind a number in the log and has a time that none of the forms up to now asked for.
+    fn missed(
+        &self,
+        view: &View,
+        renewed: &Ready,
+        forms: &[StoredSubscription<'_>],
+        after: Seq,
+    ) -> Result<Vec<Notification>> {
+        let mut late = renewed.clone();
+        // The last form has met everything up to its end, and those before it something of what is behind that.
+        let met = forms
+            .first()
+            .map_or(late.from, |last| last.to.saturating_add(1));
+        late.from = late.from.max(met);
+        let mut found = self.past_behind(view, &late, Seq::MAX, after)?;
+        found.retain(|found| !forms.iter().any(|form| form.has_met(found.seq, found.time)));
+        Ok(found)
+    }
+
+    /// Changes a subscription, and returns what it has missed where it is renewed; `None` when there is none of this number.
+    fn change(&self, id: Seq, change: Change) -> Result<Option<Vec<Notification>>> {
+        let _turn = self.changes.turn(id);
         let snapshot = self.store.snapshot();
         let Some(entry) = self.lookup(&snapshot, id)? else {
             return Ok(None);
@@ -373,8 +385,8 @@ impl Inner {
         match change {
             Change::End => {}
             // What it got already is not to be missed later.
-            Change::Until(time) => new.to = now.max(*time),
-            Change::To(place) => new.place = place.clone(),
+            Change::Until(time) => new.to = now.max(time),
+            Change::To(ref place) => new.place = place.clone(),
         }
         let (moves, renews, ends) = match change {
             Change::To(_) => (true, false, false),
@@ -388,8 +400,29 @@ impl Inner {
         let is_remembered = !old.user.is_empty();
         let new_until = self.remembered(new.to, new.user);
         let (useless, new_useless) = (self.useless_at(until), self.useless_at(new_until));
+        // What is read is read before the change is written, so that it is not changed where that fails.
+        let mut renewed = self.ready_from(&topics, &new)?;
+        renewed.made = now;
+        let mut missed = match renews {
+            true => self.missed(&self.view(&snapshot)?, &renewed, &forms, 0)?,
+            false => Vec::new(),
+        };
+        let mut failed = None;
         let (mut made, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            if renews {
+                // The little that has come since: mostly in memory.
+                let view = self.view_before(before);
+                match self.missed(&view, &renewed, &forms, snapshot.seq()) {
+                    Ok(new) => missed.extend(new),
+                    Err(error) => {
+                        failed = Some(error);
+                        return Err(EngineError::Invalid(
+                            "it cannot be read what a renewal gives".to_owned(),
+                        ));
+                    }
+                }
+            }
             let (tree, directory) = (self.trees.subscriptions, self.trees.directory);
             let mut over = old.copy();
             over.ended = first;
@@ -431,35 +464,30 @@ impl Inner {
                 kept.insert(0, over.copy());
                 forget(&mut kept, &new);
             }
+            let newest = if ends { &over } else { &new };
+            let changed = directory_entry(&topics, newest, &kept);
             match ends {
                 true if is_remembered => {
-                    let entry = directory_entry(&topics, &over, &kept);
-                    batch.also_until(Kind::Put, directory, &id_key(id), &entry, useless)?;
+                    batch.also_until(Kind::Put, directory, &id_key(id), &changed, useless)?;
                 }
                 true => batch.also(Kind::Delete, directory, &id_key(id), &[])?,
                 false => {
-                    let entry = directory_entry(&topics, &new, &kept);
-                    batch.also_until(Kind::Put, directory, &id_key(id), &entry, new_useless)?;
+                    batch.also_until(Kind::Put, directory, &id_key(id), &changed, new_useless)?;
                     written = self.write_shapes(batch, &shapes, new_until)?;
                 }
             }
-            made = Some((self.view_before(before), new.form, first));
+            made = Some(changed);
             Ok(())
         };
-        self.store
-            .write_with(&mut Batch::new(), self.durability, &mut complete)?;
-        self.shapes.confirm(written);
-        let (before, form, by) = made.ok_or(Error::Closed)?;
-        if ends {
-            self.deliveries.end(id, by);
+        let stored = self
+            .store
+            .write_with(&mut Batch::new(), self.durability, &mut complete);
+        if let Some(error) = failed {
+            return Err(error);
         }
-        let mut ready = self.ready_from(&topics, &new)?;
-        ready.made = now;
-        Ok(Some(Changed {
-            before,
-            ready,
-            form,
-            entry,
-        }))
+        stored?;
+        self.shapes.confirm(written);
+        self.deliveries.change(id, &made.ok_or_else(not_completed)?);
+        Ok(Some(missed))
     }
 }

@@ -144,3 +144,47 @@ fn a_retracted_publication_is_not_found_any_more() {
             .is_none()
     );
 }
+
+/// What never ends has not ended at the end of times.
+#[test]
+fn what_lives_for_ever_is_there_at_the_last_time() {
+    let (_db, broker) = store(&Arc::new(AtomicU64::new(1_000)));
+    let asked = Subscription::to(topic().into()).from(0);
+    let id = broker.subscribe(&asked).unwrap().id;
+    let early = broker.publish(&Publication::new(topic(), "{}")).unwrap();
+    let last = Publication::new(topic(), "{}").at_time(i64::MAX);
+    let last = broker.publish(&last).unwrap();
+    assert_eq!(last.matches.len(), 1);
+    let expected = [early.seq, last.seq];
+    let all = broker.query(&asked.clone().at_time(i64::MAX)).unwrap();
+    assert_eq!(all.iter().map(|one| one.seq).collect::<Vec<_>>(), expected);
+    let mut inbox = broker.inbox(id, None).unwrap();
+    let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap().map(|next| next.seq)).collect();
+    assert_eq!(got, expected);
+    // Also for a user that got them already.
+    let user = Subscription::to(topic().into()).from(1_000).user("ann");
+    let first = broker.subscribe(&user).unwrap();
+    assert_eq!(first.past.len(), 2);
+    let again = broker.subscribe(&user.join().at_time(1_000)).unwrap();
+    assert!(again.past.is_empty(), "{:?}", again.past);
+}
+
+/// Units so small that the clock of today is beyond the last time.
+#[test]
+fn units_beyond_what_times_can_say_are_refused() {
+    let memory = Memory::new();
+    let options = PubSub::with(Options {
+        fs: Arc::new(memory),
+        ..Options::default()
+    });
+    let db = PubSub::create_or_open(Path::new("/units"), options).unwrap();
+    for units in [0, 1_000_001, 5_300_000, u32::MAX] {
+        let made = Broker::create_or_open(&db, Config::new().resolution(units));
+        let refused = made.map(|_| ()).unwrap_err();
+        assert_eq!(refused.kind(), esker::ErrorKind::BadInput, "{units}");
+    }
+    let broker = Broker::create_or_open(&db, Config::new().resolution(1_000_000)).unwrap();
+    broker.subscribe(&Subscription::to(topic().into())).unwrap();
+    let new = Publication::new(topic(), "{}");
+    assert_eq!(broker.publish(&new).unwrap().matches.len(), 1);
+}

@@ -401,3 +401,125 @@ fn what_was_withdrawn_is_given_to_no_follower() {
         assert!(follow.seen() >= last);
     }
 }
+
+/// A consumer that reads the lists after its subscription has ended, or expired, goes by what the subscription was in the end:
+/// where it was when, and until when it asked.
+#[test]
+fn who_is_behind_knows_how_a_subscription_was_changed_before_it_was_gone() {
+    let place = |longitude: f64| {
+        Place::Region(Region::Circle {
+            longitude,
+            latitude: 50.0,
+            metres: 100_000.0,
+        })
+    };
+    for user in ["", "ann"] {
+        for expires in [false, true] {
+            for change in ["moves", "is renewed", "is cut short"] {
+                let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+                let db =
+                    PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+                let config = Config::new().remember(Some(Duration::from_millis(50)));
+                let broker = Broker::create_or_open(&db, config).unwrap();
+                let publish = |longitude: f64| {
+                    let new = Publication::new("a".parse().unwrap(), "{}");
+                    let published = broker.publish(&new.at_point(longitude, 50.0)).unwrap();
+                    (published.seq, published.matches.len())
+                };
+                let asked = Subscription::to("a".parse().unwrap())
+                    .at_place(place(0.0))
+                    .until(1_100)
+                    .user(user);
+                let id = broker.subscribe(&asked).unwrap().id;
+                let mut inbox = broker.inbox(id, None).unwrap();
+                let mut expected = Vec::new();
+                let mut note = |(seq, matches): (Seq, usize)| {
+                    expected.extend((matches == 1).then_some(seq));
+                };
+                note(publish(0.0));
+                match change {
+                    "moves" => assert!(broker.move_to(id, place(9.0)).unwrap()),
+                    "is renewed" => assert!(broker.renew(id, 1_300).unwrap().is_some()),
+                    _ => assert!(broker.renew(id, 1_010).unwrap().is_some()),
+                }
+                clock.fetch_add(20, Ordering::SeqCst);
+                note(publish(0.0));
+                note(publish(9.0));
+                clock.fetch_add(100, Ordering::SeqCst);
+                note(publish(0.0));
+                note(publish(9.0));
+                match expires {
+                    true => clock.store(20_000, Ordering::SeqCst),
+                    // Some have expired already.
+                    false => _ = broker.unsubscribe(id).unwrap(),
+                }
+                let got = all_of(&mut inbox);
+                assert_eq!(got, expected, "{user}, {expires}, it {change}");
+            }
+        }
+    }
+}
+
+/// One that is moved and ended at once, while its consumer is behind.
+#[test]
+fn who_falls_behind_gets_what_was_for_each_place() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    let place = |longitude: f64| {
+        Place::Region(Region::Circle {
+            longitude,
+            latitude: 50.0,
+            metres: 100_000.0,
+        })
+    };
+    let asked = Subscription::to("a".parse().unwrap()).at_place(place(0.0));
+    let id = broker.subscribe(&asked).unwrap().id;
+    let mut inbox = broker.inbox(id, None).unwrap();
+    assert!(inbox.next().unwrap().is_none());
+    let mut expected = Vec::new();
+    for n in 0..1_600 {
+        if n == 500 {
+            assert!(broker.move_to(id, place(9.0)).unwrap());
+        }
+        let at = [0.0, 9.0][n % 2];
+        let new = Publication::new("a".parse().unwrap(), "{}").at_point(at, 50.0);
+        let published = broker.publish(&new).unwrap();
+        expected.extend(published.matches.iter().map(|_| published.seq));
+    }
+    for _ in 0..1_000 {
+        let new = Publication::new("a".parse().unwrap(), "{}").at_point(9.0, 50.0);
+        expected.push(broker.publish(&new).unwrap().seq);
+    }
+    assert!(broker.unsubscribe(id).unwrap());
+    assert!(all_of(&mut inbox) == expected);
+}
+
+/// Time passes while a publisher waits for its turn: what a subscription that ends meanwhile gets is the same for both.
+#[test]
+fn publishers_and_consumers_agree_on_what_ends_meanwhile() {
+    for step in [7, 60] {
+        let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+        let time = clock.clone();
+        // It goes on with each look at it.
+        let options = Options {
+            clock: Arc::new(move || time.fetch_add(step, Ordering::SeqCst)),
+            ..options(&memory, &clock)
+        };
+        let db = PubSub::create_or_open(Path::new("/inbox"), options).unwrap();
+        let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+        for ends_in in 1..60 {
+            let until = clock.load(Ordering::SeqCst) + step * ends_in / 2 + 40 * step;
+            let asked = Subscription::to("a".parse().unwrap()).until(until as i64);
+            let id = broker.subscribe(&asked).unwrap().id;
+            let mut inbox = broker.inbox(id, None).unwrap();
+            // So that it ends in the middle of the call.
+            clock.store(until - step * ends_in / 4, Ordering::SeqCst);
+            let new = Publication::new("a".parse().unwrap(), "{}");
+            let published = broker.publish(&new).unwrap();
+            let told: Vec<Seq> = published.matches.iter().map(|_| published.seq).collect();
+            assert_eq!(all_of(&mut inbox), told, "{step}, {ends_in}");
+            clock.fetch_add(step * 1_000, Ordering::SeqCst);
+        }
+    }
+}

@@ -123,6 +123,7 @@ fn second(
             })
             .join();
         let made = broker.subscribe(&subscription)?;
+        made.unread.map_or(Ok(()), Err)?;
         notified.subscriptions += 1;
         notified.past += made.past.len() as u64;
         for past in made.past {
@@ -143,6 +144,7 @@ fn second(
             .at_point(longitude, latitude)
             .lives(Duration::from_secs(120));
         let published = broker.publish(&incident)?;
+        published.unread.map_or(Ok(()), Err)?;
         notified.at_once += published.matches.len() as u64;
         let users = published.matches.iter().map(|matched| &matched.tag);
         let names: Vec<String> = users

@@ -23,7 +23,8 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
     options.durability = Durability::Periodic(Duration::from_millis(100));
     let db = Database::create_or_open(&args.dir, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
-    let (mut published, mut matched) = (0_u64, 0_u64);
+    let (mut published, mut matched, mut unread) = (0_u64, 0_u64, 0_u64);
+    let mut why = None;
     let mut text = String::new();
     let mut input = std::io::stdin().lock();
     let mut line = 0_u64;
@@ -65,12 +66,21 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
         })?;
         published += 1;
         matched += answer.matches.len() as u64;
+        if let Some(error) = answer.unread {
+            unread += 1;
+            why.get_or_insert(error);
+        }
     }
     db.close()?;
     note(format_args!(
         "published {published} to {}, for {matched} subscriptions",
         args.topic
     ));
+    if let Some(error) = why {
+        note(format_args!(
+            "for whom else {unread} of them are is not known, for subscriptions could not be read: {error}"
+        ));
+    }
     Ok(Outcome::Done)
 }
 

@@ -176,6 +176,8 @@ impl Replay {
             publication = publication.at_point(longitude, latitude);
         }
         let published = self.broker.publish(&publication)?;
+        // The answers would lack some.
+        published.unread.map_or(Ok(()), Err)?;
         for matched in published.matches {
             self.print(&matched.tag, news.body.as_bytes())?;
         }
@@ -209,6 +211,7 @@ impl Replay {
         let id = wish.id.get().as_bytes();
         let Some(mut repeated) = self.repeated.take() else {
             let subscribed = self.broker.subscribe(&subscription).map_err(located)?;
+            subscribed.unread.map_or(Ok(()), Err).map_err(located)?;
             for notification in &subscribed.past {
                 self.print(id, &notification.body)?;
             }
