@@ -138,7 +138,8 @@ impl Inbox {
         self.wait(Duration::ZERO)
     }
 
-    /// The next notification, waiting so long for one.
+    /// The next notification, waiting so long for one. None when the time is over: where much of what it read is gone by
+    /// then, there can be more.
     ///
     /// # Errors
     /// What reading fails with; [`Error::Closed`](esker::Error::Closed) when the store was closed meanwhile.

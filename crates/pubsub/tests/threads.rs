@@ -3,7 +3,7 @@
 //! restart go on where they were.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -195,6 +195,115 @@ fn consumers_get_once_what_publishers_found_whatever_else_goes_on() {
             assert!(
                 is_gone,
                 "seed {seed}: {id} missed {missed:?} of {withdrawn:?}"
+            );
+        }
+    }
+}
+
+/// Consumers that read nothing before their subscriptions are gone, or lag behind, get what publishers found: moves, renewals
+/// and ends among it. Nothing that was withdrawn before they asked is given.
+#[test]
+fn who_reads_late_gets_what_publishers_found_and_nothing_that_was_withdrawn() {
+    for seed in 0..12 {
+        let memory = Memory::new();
+        let db = PubSub::create_or_open(Path::new("/late"), options(&memory)).unwrap();
+        let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+        let near = |n: u8| {
+            esker_pubsub::Place::Region(esker_pubsub::Region::Circle {
+                longitude: f64::from(n),
+                latitude: 50.0,
+                metres: 100_000.0,
+            })
+        };
+        let ids: Vec<Seq> = (0..8)
+            .map(|n| {
+                let asked = Subscription::to("a".parse().unwrap())
+                    .at_place(near(n % 3))
+                    .lasting(Duration::from_secs(3600))
+                    .user(["", "ann", "bob"][usize::from(n % 3)]);
+                broker.subscribe(&asked).unwrap().id
+            })
+            .collect();
+        let mut late: Vec<_> = ids
+            .iter()
+            .map(|id| broker.inbox(*id, None).unwrap())
+            .collect();
+        // Some have read the lists once, and have a queue.
+        for inbox in late.iter_mut().step_by(2) {
+            assert!(inbox.next().unwrap().is_none());
+        }
+        let told = Mutex::new(BTreeSet::new());
+        let withdrawn = Mutex::new(BTreeMap::<Seq, usize>::new());
+        let (left, steps) = (AtomicUsize::new(3), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let (broker, ids, db) = (&broker, &ids, &db);
+            let (told, withdrawn, left, steps) = (&told, &withdrawn, &left, &steps);
+            for thread in 0..3 {
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed << 4 | thread);
+                    let mut own = broker.inbox(ids[thread as usize], None).unwrap();
+                    for _ in 0..600 {
+                        let new = Publication::new("a/b".parse().unwrap(), "{}");
+                        let new = new.at_point(f64::from(rng.u8(0..3)), 50.0);
+                        let made = broker.publish(&new).unwrap();
+                        let pairs = made.matches.iter().map(|m| (m.subscription, made.seq));
+                        told.lock().unwrap().extend(pairs);
+                        let begun = steps.fetch_add(1, Ordering::SeqCst);
+                        let Some(next) = own.next().unwrap() else {
+                            continue;
+                        };
+                        let gone = withdrawn.lock().unwrap().get(&next.seq).copied();
+                        assert!(
+                            gone.is_none_or(|gone| gone > begun),
+                            "seed {seed}: {} is given, which was withdrawn",
+                            next.seq
+                        );
+                        if rng.u8(0..6) == 0 {
+                            assert!(broker.retract(&next).unwrap());
+                            let done = steps.fetch_add(1, Ordering::SeqCst);
+                            withdrawn.lock().unwrap().entry(next.seq).or_insert(done);
+                        }
+                    }
+                    left.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                let mut moves = BTreeMap::<Seq, usize>::new();
+                while left.load(Ordering::SeqCst) > 0 {
+                    let id = ids[rng.usize(..ids.len())];
+                    let moved = moves.entry(id).or_default();
+                    match rng.u8(0..40) {
+                        // So often its places are remembered.
+                        0..8 if *moved < 10 => {
+                            *moved += usize::from(broker.move_to(id, near(rng.u8(0..3))).unwrap());
+                        }
+                        8..12 if *moved < 10 => {
+                            let until = broker.now() + rng.i64(100_000..1_000_000);
+                            *moved += usize::from(broker.renew(id, until).unwrap().is_some());
+                        }
+                        12 => _ = broker.unsubscribe(id).unwrap(),
+                        13 => db.flush().unwrap(),
+                        _ => std::thread::yield_now(),
+                    }
+                }
+                for id in ids {
+                    broker.unsubscribe(*id).unwrap();
+                }
+            });
+        });
+        let (told, withdrawn) = (told.into_inner().unwrap(), withdrawn.into_inner().unwrap());
+        for (id, inbox) in ids.iter().zip(&mut late) {
+            let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap())
+                .map(|next| next.seq)
+                .collect();
+            let of_it = told.iter().filter(|(of, _)| of == id).map(|(_, seq)| *seq);
+            let expected: Vec<Seq> = of_it.filter(|seq| !withdrawn.contains_key(seq)).collect();
+            assert!(
+                got == expected,
+                "seed {seed}: {id} got {} of {}",
+                got.len(),
+                expected.len()
             );
         }
     }
