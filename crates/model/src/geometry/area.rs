@@ -129,15 +129,21 @@ impl Area {
 
     /// True when the point is in the area or on its border.
     pub fn contains(&self, point: Point) -> bool {
-        match &self.shape {
-            Shape::Rect => self.boxes.iter().any(|part| part.contains(point)),
+        let is_in_box = || self.boxes.iter().any(|part| part.contains(point));
+        let contains = match &self.shape {
+            Shape::Rect => is_in_box(),
             Shape::Circle { centre, radius } => {
                 // Most points near a circle are outside of its boxes, too, which is quicker to see.
-                self.boxes.iter().any(|part| part.contains(point))
-                    && distance(self.space, *centre, point) <= *radius
+                is_in_box() && distance(self.space, *centre, point) <= *radius
             }
             Shape::Polygon(polygon) => polygon.contains(point),
-        }
+        };
+        // Indexes look only where a box is.
+        debug_assert!(
+            !contains || is_in_box(),
+            "{point} is in the area, and in none of its boxes"
+        );
+        contains
     }
 
     /// Boxes that together cover the area, and perhaps more.

@@ -27,6 +27,8 @@
 //! ```
 
 mod area;
+#[cfg(test)]
+mod border_tests;
 mod bounds;
 mod distance;
 mod point;

@@ -1,6 +1,8 @@
 //! Polygons with holes. The side of an edge on which a point lies is decided without rounding errors (Shewchuk's
 //! adaptive predicate).
 
+use std::ops::RangeInclusive;
+
 use robust::{Coord, orient2d};
 
 use super::area::{Relation, on_sphere};
@@ -38,23 +40,33 @@ enum Place {
 const EDGES_PER_SLAB: usize = 8;
 const MAX_SLABS: usize = 4096;
 
-/// A closed line. Longitudes continue beyond 180 degrees where it crosses that meridian, so that its edges are
-/// straight lines.
+/// A closed line. Its corners stay as they were given: a longitude beyond 180 degrees would have to be rounded, and what
+/// lies on a border would not be there any more.
 #[derive(Debug, Clone, PartialEq)]
 struct Ring {
     space: Space,
     edges: Vec<Edge>,
-    bounds: Bounds,
+    /// Its least and greatest latitude, or second coordinate.
+    min_y: f64,
+    max_y: f64,
+    /// Its westernmost and easternmost corner. The first is greater where it crosses the meridian of 180 degrees; a ring
+    /// around the earth, or over all longitudes, is from -180 to 180.
+    west: f64,
+    east: f64,
     /// The latitude of the pole that it encircles.
     pole: Option<f64>,
-    /// For each slab of the range of x, the edges that reach into it.
+    /// For each slab of the range of x, from the west, the edges that reach into it.
     slabs: Vec<Vec<u32>>,
 }
 
+/// A straight line, from its western end to its eastern one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Edge {
-    a: Coord<f64>,
-    b: Coord<f64>,
+    west: Coord<f64>,
+    east: Coord<f64>,
+    /// It crosses the meridian of 180 degrees: in the plane of its western end, its eastern end is a turn further than its
+    /// longitude says.
+    over: bool,
 }
 
 impl Polygon {
@@ -148,98 +160,140 @@ impl Ring {
                 "it is not closed: it begins at {first} and ends at {last}"
             ));
         }
-        let mut line = Vec::with_capacity(points.len());
-        let (mut turns, mut before) = (0.0, first.x());
+        // Each corner with the turns around the earth before it.
+        let mut line: Vec<Corner> = Vec::with_capacity(points.len());
+        let (mut turn, mut before) = (0, first.x());
         for point in points {
-            let step = point.x() - before;
-            if space == Space::Sphere && step.abs() > 180.0 && step.abs() < 360.0 {
-                turns -= step.signum();
+            if space == Space::Sphere {
+                turn -= short_way(before, point.x());
             }
             before = point.x();
-            if f64::abs(turns) > MOST_TURNS {
+            if turn.abs() > MOST_TURNS {
                 return Err("it goes around the earth more than once".to_owned());
             }
-            line.push(Coord {
-                x: point.x() + 360.0 * turns,
-                y: point.y(),
+            line.push(Corner {
+                turn,
+                at: Coord {
+                    x: point.x(),
+                    y: point.y(),
+                },
             });
         }
         let mean = points.iter().map(|p| p.y()).sum::<f64>();
-        let pole = (turns != 0.0).then_some(if mean < 0.0 { -90.0 } else { 90.0 });
-        if turns.abs() > 1.0 {
+        let pole = (turn != 0).then_some(if mean < 0.0 { -90.0 } else { 90.0 });
+        if turn.abs() > 1 {
             return Err("it goes around the earth more than once".to_owned());
         }
         let edges: Vec<Edge> = line.windows(2).filter_map(Edge::of).collect();
-        let boxes = edges.iter().map(Edge::bounds);
-        let Some(bounds) = boxes.reduce(Bounds::union) else {
+        if edges.is_empty() {
             return Err("it has no edge".to_owned());
-        };
+        }
+        let (west, east) = extent(&line, pole.is_some());
+        let ys = || points.iter().map(|point| point.y());
         let mut ring = Ring {
             space,
-            bounds,
+            min_y: ys().fold(f64::INFINITY, f64::min),
+            max_y: ys().fold(f64::NEG_INFINITY, f64::max),
+            west,
+            east,
             pole,
             slabs: vec![Vec::new(); (edges.len() / EDGES_PER_SLAB).clamp(1, MAX_SLABS)],
             edges,
         };
         for (at, edge) in ring.edges.iter().enumerate() {
-            let bounds = edge.bounds();
-            let (from, to) = (ring.slab(bounds.min_x), ring.slab(bounds.max_x));
-            for slab in ring.slabs.iter_mut().take(to + 1).skip(from) {
-                slab.push(at as u32);
+            let at = at as u32;
+            let parts = match edge.over {
+                true => [Some((edge.west.x, 180.0)), Some((-180.0, edge.east.x))],
+                false => [Some((edge.west.x, edge.east.x)), None],
+            };
+            for (from, to) in parts.into_iter().flatten() {
+                let slabs = ring.slabs_between(from, to);
+                for slab in slabs.into_iter().flatten().flatten() {
+                    // Once, since a crossing is counted once.
+                    if let Some(slab) = ring.slabs.get_mut(slab)
+                        && slab.last() != Some(&at)
+                    {
+                        slab.push(at);
+                    }
+                }
             }
         }
         Ok(ring)
     }
 
-    /// The slab of a coordinate, ascending with it.
+    /// How far a coordinate is from the west of the ring, going east. Rounded, but never so that one that is further
+    /// has a smaller value: both ends of a line are rounded alike.
+    fn from_west(&self, x: f64) -> f64 {
+        match self.space == Space::Sphere && x < self.west {
+            true => (x + 360.0) - self.west,
+            false => x - self.west,
+        }
+    }
+
+    /// The slab of a coordinate, ascending from the west.
     fn slab(&self, x: f64) -> usize {
-        let share = (x - self.bounds.min_x) / (self.bounds.max_x - self.bounds.min_x);
+        let share = self.from_west(x) / self.width();
         // NaN where the ring has no width: the first.
         ((share * self.slabs.len() as f64) as usize).min(self.slabs.len() - 1)
     }
 
-    fn near(&self, x: f64) -> impl Iterator<Item = &Edge> {
-        let slab = self.slabs.get(self.slab(x)).map_or(&[][..], Vec::as_slice);
-        slab.iter().filter_map(|at| self.edges.get(*at as usize))
+    fn width(&self) -> f64 {
+        self.from_west(self.east)
     }
 
-    /// All longitudes that a point may have in the ring.
-    fn names(&self, x: f64) -> impl Iterator<Item = f64> + use<> {
-        let turns = if self.space == Space::Sphere {
-            MOST_TURNS as i32 + 1
-        } else {
-            0
+    /// The slabs of a range of coordinates: those up to the last and those from the first on, where it begins before the
+    /// west of the ring and ends after it.
+    fn slabs_between(&self, min_x: f64, max_x: f64) -> [Option<RangeInclusive<usize>>; 2] {
+        let (from, to) = (self.slab(min_x), self.slab(max_x));
+        match min_x < self.west && self.west <= max_x {
+            true if self.space == Space::Plane => [Some(0..=to), None],
+            true => [Some(0..=to), Some(from..=self.slabs.len() - 1)],
+            false => [Some(from..=to), None],
+        }
+    }
+
+    /// The edges above, below and at a coordinate.
+    fn near(&self, x: f64) -> impl Iterator<Item = &Edge> {
+        let share = self.from_west(x);
+        let slab = match share < 0.0 || share > self.width() {
+            true => None,
+            false => self.slabs.get(self.slab(x)),
         };
-        (-turns..=turns).map(move |turn| x + 360.0 * f64::from(turn))
+        let slab = slab.map_or(&[][..], Vec::as_slice);
+        slab.iter().filter_map(|at| self.edges.get(*at as usize))
     }
 
     fn place(&self, point: Point) -> Place {
         if self.space == Space::Sphere && point.at_pole() {
             return match self.pole == Some(point.y()) {
                 true => Place::Inside,
-                false if self.bounds.min_y <= point.y() && point.y() <= self.bounds.max_y => {
-                    Place::Border
-                }
+                false if self.min_y <= point.y() && point.y() <= self.max_y => Place::Border,
                 false => Place::Outside,
             };
         }
-        let beside = point.y() < self.bounds.min_y || point.y() > self.bounds.max_y;
+        let beside = point.y() < self.min_y || point.y() > self.max_y;
         if beside && self.pole.is_none() {
             return Place::Outside;
         }
+        let mut point = Coord {
+            x: point.x(),
+            y: point.y(),
+        };
+        if self.space == Space::Sphere && point.x.abs() == 180.0 {
+            // Both names of the meridian: edges end at either. Crossings are counted in the west.
+            point.x = 180.0;
+            if self.near(point.x).any(|edge| edge.holds(point)) {
+                return Place::Border;
+            }
+            point.x = -180.0;
+        }
         // Going north from the point, each edge crossed changes the side.
         let mut crossed = false;
-        for x in self.names(point.x()) {
-            if x < self.bounds.min_x || x > self.bounds.max_x {
-                continue;
+        for edge in self.near(point.x) {
+            if edge.holds(point) {
+                return Place::Border;
             }
-            let point = Coord { x, y: point.y() };
-            for edge in self.near(x) {
-                if edge.holds(point) {
-                    return Place::Border;
-                }
-                crossed ^= edge.is_above(point);
-            }
+            crossed ^= edge.is_above(point);
         }
         match crossed ^ (self.pole == Some(90.0)) {
             true => Place::Inside,
@@ -249,92 +303,230 @@ impl Ring {
 
     /// True when the line itself may share a point with the box.
     fn meets(&self, bounds: &Bounds) -> bool {
-        self.names(0.0).any(|turn| {
-            let moved = Bounds {
-                min_x: bounds.min_x + turn,
-                max_x: bounds.max_x + turn,
-                ..*bounds
-            };
-            moved.meets(&self.bounds) && {
-                let slabs = self.slab(moved.min_x)..=self.slab(moved.max_x);
-                let edges = self.slabs.get(slabs).unwrap_or_default().iter().flatten();
-                edges
-                    .filter_map(|at| self.edges.get(*at as usize))
-                    .any(|edge| edge.meets(&moved))
-            }
+        if bounds.max_y < self.min_y || bounds.min_y > self.max_y {
+            return false;
+        }
+        // A side on the meridian of 180 degrees has another name, which edges may have.
+        let side = |x: f64| Bounds {
+            min_x: x,
+            max_x: x,
+            ..*bounds
+        };
+        let is_sphere = self.space == Space::Sphere;
+        let names = [
+            Some(*bounds),
+            (is_sphere && bounds.max_x >= 180.0).then(|| side(-180.0)),
+            (is_sphere && bounds.min_x <= -180.0).then(|| side(180.0)),
+        ];
+        names.into_iter().flatten().any(|bounds| {
+            let slabs = self.slabs_between(bounds.min_x, bounds.max_x);
+            let mut edges = (slabs.into_iter().flatten())
+                .flat_map(|slabs| self.slabs.get(slabs).unwrap_or_default())
+                .flatten()
+                .filter_map(|at| self.edges.get(*at as usize));
+            edges.any(|edge| edge.meets(&bounds))
         })
     }
 
+    /// Boxes that together cover it. Their sides are coordinates of corners.
     fn boxes(&self) -> Vec<Bounds> {
-        let Bounds {
-            min_x,
-            min_y,
-            max_x,
-            max_y,
-        } = self.bounds;
+        let (min_y, max_y) = (self.min_y, self.max_y);
         if self.space == Space::Plane {
-            return vec![self.bounds];
+            return vec![Bounds {
+                min_x: self.west,
+                min_y,
+                max_x: self.east,
+                max_y,
+            }];
         }
         let (south, north) = match self.pole {
             Some(pole) => (min_y.min(pole), max_y.max(pole)),
             None => (min_y, max_y),
         };
-        if max_x - min_x >= 360.0 || self.pole.is_some() {
-            return on_sphere(-180.0, 180.0, south, north);
-        }
-        // Shifted by whole turns until the western longitude is in its usual range.
-        let mut turn = 360.0 * ((min_x + 180.0) / 360.0).floor();
-        if min_x - turn < -180.0 {
-            // The sum was rounded up to a whole turn.
-            turn -= 360.0;
-        }
-        let (west, east) = (min_x - turn, max_x - turn);
-        match east > 180.0 {
-            true => on_sphere(west, east - 360.0, south, north),
-            false => on_sphere(west, east, south, north),
-        }
+        on_sphere(self.west, self.east, south, north)
     }
 }
 
 /// The most turns of a ring around the earth, in either direction, before it closes.
-const MOST_TURNS: f64 = 2.0;
+const MOST_TURNS: i32 = 2;
+
+/// A corner, and the turns around the earth before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Corner {
+    turn: i32,
+    at: Coord<f64>,
+}
+
+/// -1 or 1 where the way from one longitude to another is over more than 180 degrees to the west or to the east, and thus
+/// goes the other way; 0 for a whole turn.
+fn short_way(from: f64, to: f64) -> i32 {
+    if from.abs() == 180.0 && to.abs() == 180.0 {
+        return 0;
+    }
+    let (step, rounded) = difference(to, from);
+    let is_over = |step: f64, rounded: f64| step > 180.0 || step == 180.0 && rounded > 0.0;
+    i32::from(is_over(step, rounded)) - i32::from(is_over(-step, -rounded))
+}
+
+/// The westernmost and the easternmost longitude (or least and greatest coordinate) of a line: turns count first. From -180
+/// to 180 where these are a turn apart or more.
+fn extent(line: &[Corner], all_around: bool) -> (f64, f64) {
+    let whole = (-180.0, 180.0);
+    let order = |a: &&Corner, b: &&Corner| a.turn.cmp(&b.turn).then(a.at.x.total_cmp(&b.at.x));
+    let ends = line.iter().min_by(order).zip(line.iter().max_by(order));
+    match ends {
+        _ if all_around => whole,
+        Some((west, east)) => match east.turn - west.turn {
+            0 => (west.at.x, east.at.x),
+            1 if east.at.x < west.at.x => (west.at.x, east.at.x),
+            _ => whole,
+        },
+        None => whole,
+    }
+}
 
 impl Edge {
     /// None where a point equals its predecessor.
-    fn of(points: &[Coord<f64>]) -> Option<Edge> {
-        match points {
-            [a, b] if (a.x, a.y) != (b.x, b.y) => Some(Edge { a: *a, b: *b }),
-            _ => None,
+    fn of(corners: &[Corner]) -> Option<Edge> {
+        let [a, b] = corners else {
+            return None;
+        };
+        if a == b {
+            return None;
+        }
+        let (west, east) = match (a.turn, a.at.x) <= (b.turn, b.at.x) {
+            true => (a, b),
+            false => (b, a),
+        };
+        Some(Edge {
+            west: west.at,
+            east: east.at,
+            over: west.turn != east.turn,
+        })
+    }
+
+    fn min_y(&self) -> f64 {
+        self.west.y.min(self.east.y)
+    }
+
+    fn max_y(&self) -> f64 {
+        self.west.y.max(self.east.y)
+    }
+
+    /// What is to be added to a longitude so that it is in the plane of the western end; `None` where the edge does not
+    /// reach it.
+    fn turn_to(&self, x: f64) -> Option<f64> {
+        match self.over {
+            false => (self.west.x <= x && x <= self.east.x).then_some(0.0),
+            true if self.west.x <= x => Some(0.0),
+            true => (x <= self.east.x).then_some(360.0),
         }
     }
 
-    fn bounds(&self) -> Bounds {
-        Bounds::of(Point::raw(self.a.x, self.a.y)).union(Bounds::of(Point::raw(self.b.x, self.b.y)))
+    /// On which side of the line a point lies: positive in the north, zero on it. Never wrong by rounding.
+    fn side(&self, x: f64, y: f64, turn: f64) -> f64 {
+        let point = Coord { x, y };
+        match self.over {
+            false => orient2d(self.west, self.east, point),
+            true => side_over(self.west, self.east, point, turn),
+        }
     }
 
     /// True when the point is on the edge.
     fn holds(&self, point: Coord<f64>) -> bool {
-        self.bounds().has(point.x, point.y) && orient2d(self.a, self.b, point) == 0.0
+        let between = self.min_y() <= point.y && point.y <= self.max_y();
+        let turn = if between { self.turn_to(point.x) } else { None };
+        turn.is_some_and(|turn| self.side(point.x, point.y, turn) == 0.0)
     }
 
     /// True when the ray north from the point crosses the edge. Of two edges that meet above the point exactly one is
-    /// crossed, where the line continues.
+    /// crossed, where the line continues. The meridian of 180 degrees is asked for as -180.
     fn is_above(&self, point: Coord<f64>) -> bool {
-        let (west, east) = if self.a.x <= self.b.x {
-            (self.a, self.b)
-        } else {
-            (self.b, self.a)
+        // The eastern end belongs to the next edge: it is at 180 degrees where it has the name -180 beyond.
+        let ends = match self.over {
+            true => point.x < self.west.x && point.x >= self.east.x,
+            false => point.x >= self.east.x,
         };
-        west.x <= point.x && point.x < east.x && orient2d(west, east, point) < 0.0
+        if ends || point.y > self.max_y() {
+            return false;
+        }
+        let turn = self.turn_to(point.x);
+        turn.is_some_and(|turn| self.side(point.x, point.y, turn) < 0.0)
     }
 
     /// True when a box may share a point with the edge: not where it lies on one side of its line.
     fn meets(&self, bounds: &Bounds) -> bool {
-        if !self.bounds().meets(bounds) {
+        if bounds.max_y < self.min_y() || bounds.min_y > self.max_y() {
             return false;
         }
-        let side = |(x, y)| orient2d(self.a, self.b, Coord { x, y });
-        let sides = bounds.corners().map(side);
-        !(sides.iter().all(|side| *side > 0.0) || sides.iter().all(|side| *side < 0.0))
+        // In the plane of the western end, and in that of the eastern one.
+        let (west, east) = match self.over {
+            true => (bounds.max_x >= self.west.x, bounds.min_x <= self.east.x),
+            false => (
+                bounds.max_x >= self.west.x && bounds.min_x <= self.east.x,
+                false,
+            ),
+        };
+        let crosses = |turn: f64| {
+            let sides = bounds.corners().map(|(x, y)| self.side(x, y, turn));
+            !(sides.iter().all(|side| *side > 0.0) || sides.iter().all(|side| *side < 0.0))
+        };
+        west && crosses(0.0) || east && crosses(360.0)
     }
+}
+
+/// [`Edge::side`] of the line from `a` to `b` moved east by 360 degrees, of a point moved east by `turn`. The sums are not
+/// rounded: what floats cannot tell is computed without.
+fn side_over(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>, turn: f64) -> f64 {
+    let to_b = (b.x - point.x) + (360.0 - turn);
+    let to_a = (a.x - point.x) - turn;
+    let near = to_a * (b.y - point.y) - (a.y - point.y) * to_b;
+    // More than the rounding errors of longitudes and latitudes, which are of some 1e-11.
+    if near.abs() > 1e-8 {
+        return near;
+    }
+    let products = [
+        (a.x, b.y),
+        (-a.x, point.y),
+        (-point.x, b.y),
+        (-a.y, b.x),
+        (a.y, point.x),
+        (point.y, b.x),
+        (turn, a.y),
+        (-turn, b.y),
+        (360.0, point.y),
+        (-360.0, a.y),
+    ];
+    sign_of_sum(&products)
+}
+
+/// A number of the sign of the sum of products: exact, unless one is below the least floats.
+fn sign_of_sum(products: &[(f64, f64)]) -> f64 {
+    // Parts that do not overlap, in ascending order of their size (Shewchuk's expansions).
+    let mut parts: Vec<f64> = Vec::with_capacity(2 * products.len());
+    for (a, b) in products {
+        let high = a * b;
+        for part in [a.mul_add(*b, -high), high] {
+            let mut sum = part;
+            for known in &mut parts {
+                let (rounded, rest) = total(sum, *known);
+                (sum, *known) = (rounded, rest);
+            }
+            parts.push(sum);
+        }
+    }
+    let greatest = parts.into_iter().rev().find(|part| *part != 0.0);
+    greatest.unwrap_or(0.0)
+}
+
+/// The sum of two numbers, rounded, and what rounding took away.
+fn total(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let of_b = sum - a;
+    (sum, (a - (sum - of_b)) + (b - of_b))
+}
+
+/// The difference of two numbers, rounded, and what rounding took away.
+fn difference(a: f64, b: f64) -> (f64, f64) {
+    total(a, -b)
 }
