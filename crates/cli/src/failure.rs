@@ -11,6 +11,8 @@ pub(crate) enum Outcome {
     Done,
     /// There is no such record.
     NotFound,
+    /// Ended by a signal of this number, in good order.
+    Interrupted(u8),
 }
 
 impl Outcome {
@@ -19,6 +21,7 @@ impl Outcome {
         match self {
             Self::Done => 0,
             Self::NotFound => 1,
+            Self::Interrupted(signal) => 128 + signal,
         }
     }
 

@@ -84,6 +84,7 @@ fn events(path: &Path, strings: &[&str]) -> Vec<(u64, Result<String, String>)> {
     let mut events = Vec::new();
     while let Some(event) = feed.next() {
         events.push(match event {
+            Event::Pause => {}
             Event::Record { line, text, .. } => {
                 (line, Ok(String::from_utf8_lossy(text).into_owned()))
             }
@@ -223,7 +224,7 @@ fn a_sample_takes_nothing_away() {
     let path = dir.path().join("in");
     std::fs::write(&path, "{\"a\":1}\nnonsense\n[]\n{\"a\":2}\n").unwrap();
     let mut feed = Feed::start(prepare(&[path], Some(Format::Ndjson)).unwrap());
-    let sample = feed.sample(10, 1 << 20);
+    let sample = feed.sample(10, 1 << 20, |_| false);
     assert_eq!((sample.records.len(), sample.others), (2, 2));
     let mut lines = 0;
     while let Some(event) = feed.next() {

@@ -148,7 +148,14 @@ impl Wanted {
                 .iter()
                 .any(|index| index.known_type().is_none());
         let sample = match open {
-            true => feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES),
+            true => feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, |records| {
+                !records.is_empty()
+                    && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
+                    && self.indexes.iter().all(|index| {
+                        index.known_type().is_some()
+                            || esker::infer_type(records, &index.path).is_some()
+                    })
+            }),
             false => Default::default(),
         };
         if open && sample.records.is_empty() {

@@ -14,6 +14,7 @@ use super::{options, promise, refuse_file};
 use crate::args::LoadArgs;
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, Place, Source, prepare};
+use crate::interrupt::Interrupt;
 use crate::output::{counted, note, thousands};
 use crate::progress::Progress;
 use crate::rejects::Rejects;
@@ -89,7 +90,8 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         resume,
     };
     loading.resume(&dataset, &mut feed, args.restart)?;
-    let ended = loading.run(&dataset, &mut feed);
+    let interrupt = Interrupt::watch()?;
+    let ended = loading.run(&dataset, &mut feed, &interrupt);
     // Also after a failure: what was loaded before stays.
     let synced = dataset.sync();
     loading.report()?;
@@ -99,6 +101,9 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     let trouble = ended?;
     synced?;
     db.close()?;
+    if let Some(signal) = interrupt.signal() {
+        return Ok(Outcome::Interrupted(signal));
+    }
     match trouble {
         Some(reason) => Err(Failure::Usage(reason)),
         None if loading.loaded == 0 && loading.rejected > 0 => {
@@ -187,12 +192,17 @@ impl Loading {
         Ok(())
     }
 
-    /// Commits a batch, and notes with it how far the load is.
-    fn commit(&mut self, batch: &mut WriteBatch, place: Place) -> Result<(), Failure> {
-        // The lines that were rejected before it are not read again.
+    fn flush_rejects(&mut self) -> Result<(), Failure> {
         for rejects in &mut self.rejects {
             rejects.flush().map_err(unwritten)?;
         }
+        Ok(())
+    }
+
+    /// Commits a batch, and notes with it how far the load is.
+    fn commit(&mut self, batch: &mut WriteBatch, place: Place) -> Result<(), Failure> {
+        // The lines that were rejected before it are not read again.
+        self.flush_rejects()?;
         let records = batch.len() as u64;
         self.resume.note(batch, place, self.loaded + records)?;
         batch.durability(self.durability).commit()?;
@@ -202,13 +212,31 @@ impl Loading {
 
     /// Loads everything. A reason is returned where the load had to stop early; what came before it
     /// is committed.
-    fn run(&mut self, dataset: &Dataset, feed: &mut Feed) -> Result<Option<String>, Failure> {
+    fn run(
+        &mut self,
+        dataset: &Dataset,
+        feed: &mut Feed,
+        interrupt: &Interrupt,
+    ) -> Result<Option<String>, Failure> {
         let mut batch = dataset.batch();
         let mut stopped = None;
         // The last line that is in a batch or rejected.
         let mut done = Place { source: 0, line: 0 };
         while stopped.is_none() {
+            if interrupt.signal().is_some() {
+                stopped = Some(String::new());
+                break;
+            }
             let (source, line, reason, text) = match feed.next() {
+                Some(Event::Pause) => {
+                    // The other side may be a slow stream: what has come is stored meanwhile.
+                    match batch.is_empty() {
+                        false => self.commit(&mut batch, done)?,
+                        true => self.flush_rejects()?,
+                    }
+                    self.progress.update(feed.bytes_read(), self.loaded);
+                    continue;
+                }
                 Some(Event::Record { source, line, text }) => match batch.put_json(text) {
                     Ok(()) => {
                         done = Place { source, line };
@@ -260,7 +288,22 @@ impl Loading {
             self.loaded += rest;
         }
         self.progress.update(feed.bytes_read(), self.loaded);
+        if interrupt.signal().is_some() {
+            self.progress.clear();
+            note(self.interrupted(done));
+        }
         Ok(stopped)
+    }
+
+    /// How far an interrupted load is, and how to continue it.
+    fn interrupted(&self, done: Place) -> String {
+        let records = counted(self.loaded, "record");
+        let (line, name) = (thousands(done.line), self.name(done.source));
+        let next = match self.resume.can_continue() {
+            true => "give the same command again to continue there".to_string(),
+            false => format!("continue with line {}", thousands(done.line + 1)),
+        };
+        format!("interrupted after line {line} of {name}: {records} are stored; {next}")
     }
 
     fn name(&self, source: usize) -> &str {

@@ -36,6 +36,11 @@ pub(super) struct Interrupted {
 }
 
 impl Resume {
+    /// True when the same command continues where this load ends early.
+    pub(super) fn can_continue(&self) -> bool {
+        self.name.is_some()
+    }
+
     /// The progress of a load of these files.
     pub(super) fn new(sources: &[Source]) -> Self {
         let inputs: Option<Vec<Json>> = sources.iter().map(identity).collect();

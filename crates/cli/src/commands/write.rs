@@ -1,7 +1,6 @@
 //! `put` and `delete`.
 
 use std::collections::HashSet;
-use std::io::{self, BufRead, Read};
 
 use esker::{Dataset, Durability, Key};
 
@@ -10,30 +9,38 @@ use super::{dataset, open};
 use crate::args::{DeleteArgs, Format, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, prepare};
+use crate::interrupt::Interrupt;
 use crate::output::{counted, note};
-
-/// The longest key, in bytes.
-const KEY_MAX: usize = 64 << 10;
 
 /// `esker put DIR DATASET`: good records are put, bad ones are reported.
 pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let mut feed = Feed::start(prepare(&["-".into()], Some(Format::Ndjson))?);
-    let (mut put, mut bad) = (0u64, 0u64);
+    let interrupt = Interrupt::watch()?;
+    let (mut put, mut bad, mut last) = (0u64, 0u64, 0u64);
     let mut batch = dataset.batch();
-    loop {
+    let mut paused = false;
+    while interrupt.signal().is_none() {
         // What came is committed before more is waited for: the other side may be a slow stream.
         let full = batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES;
-        if !batch.is_empty() && (full || feed.idle()) {
+        if !batch.is_empty() && (full || paused) {
             put += batch.len() as u64;
             batch.durability(args.durability).commit()?;
         }
+        paused = false;
         let (line, reason) = match feed.next() {
-            Some(Event::Record { line, text, .. }) => match batch.put_json(text) {
-                Ok(()) => continue,
-                Err(error) => (line, error.to_string()),
-            },
+            Some(Event::Pause) => {
+                paused = true;
+                continue;
+            }
+            Some(Event::Record { line, text, .. }) => {
+                last = line;
+                match batch.put_json(text) {
+                    Ok(()) => continue,
+                    Err(error) => (line, error.to_string()),
+                }
+            }
             Some(Event::Bad { line, reason, .. }) => (line, reason),
             Some(Event::Failed { line, reason, .. }) => (line + 1, reason),
             None => break,
@@ -48,6 +55,12 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     dataset.sync()?;
     db.close()?;
     note(format_args!("put {}", counted(put, "record")));
+    if let Some(signal) = interrupt.signal() {
+        note(format_args!(
+            "interrupted: everything up to line {last} is put or was reported; continue with the line after it"
+        ));
+        return Ok(Outcome::Interrupted(signal));
+    }
     match bad {
         0 => Ok(Outcome::Done),
         1 => Err(Failure::Usage("1 line was not put".to_string())),
@@ -78,14 +91,19 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
         deletions.add(key)?;
     }
     let mut bad = 0;
+    let interrupt = Interrupt::watch()?;
     if args.keys.iter().any(|key| key == "-") {
-        bad = deletions.add_lines(&mut io::stdin().lock())?;
+        bad = deletions.add_lines(&interrupt)?;
     }
     deletions.commit()?;
     let (deleted, missing) = (deletions.deleted, deletions.missing);
     drop(deletions);
     db.close()?;
     note(format_args!("deleted {}", counted(deleted, "record")));
+    if let Some(signal) = interrupt.signal() {
+        note("interrupted: the keys that were read are deleted or were reported");
+        return Ok(Outcome::Interrupted(signal));
+    }
     match (bad, missing) {
         (0, 0) => Ok(Outcome::Done),
         (0, _) => Ok(Outcome::NotFound),
@@ -117,41 +135,44 @@ impl Deletions {
         }
     }
 
-    /// Adds the keys on the lines of a stream; how many are no keys.
-    fn add_lines(&mut self, input: &mut dyn BufRead) -> Result<u64, Failure> {
-        let (mut bad, mut number, mut line) = (0, 0, Vec::new());
-        loop {
-            line.clear();
-            // No key is longer: what is left of such a line is read as the next, and is no key either, or is reported as missing.
-            let most = (2 * KEY_MAX) as u64;
-            let read = input.take(most).read_until(b'\n', &mut line);
-            let read = read.map_err(|error| {
-                Failure::Usage(format!("standard input cannot be read: {error}"))
-            })?;
-            if read == 0 {
-                return Ok(bad);
-            }
-            number += 1;
-            let text = line.strip_suffix(b"\n").unwrap_or(&line);
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
-            if text.is_empty() {
-                continue;
-            }
-            let key = match str::from_utf8(text) {
-                Ok(text) => self
-                    .dataset
-                    .parse_key(text)
-                    .map_err(|error| error.to_string()),
-                Err(_) => Err("a key must be UTF-8".to_string()),
-            };
-            match key {
-                Ok(key) => self.add(key)?,
-                Err(reason) => {
-                    bad += 1;
-                    note(format_args!("line {number}: {reason}"));
+    /// Adds the keys on the lines of standard input, and deletes what has come whenever the stream pauses; how many lines are no
+    /// keys.
+    fn add_lines(&mut self, interrupt: &Interrupt) -> Result<u64, Failure> {
+        let mut feed = Feed::start(prepare(&["-".into()], Some(Format::Ndjson))?);
+        let mut bad = 0;
+        while interrupt.signal().is_none() {
+            let (line, reason) = match feed.next() {
+                Some(Event::Pause) => {
+                    self.commit()?;
+                    continue;
                 }
-            }
+                Some(Event::Record { line, text, .. }) => {
+                    let key = match str::from_utf8(text) {
+                        Ok(text) => self
+                            .dataset
+                            .parse_key(text)
+                            .map_err(|error| error.to_string()),
+                        Err(_) => Err("a key must be UTF-8".to_string()),
+                    };
+                    match key {
+                        Ok(key) => {
+                            self.add(key)?;
+                            continue;
+                        }
+                        Err(reason) => (line, reason),
+                    }
+                }
+                Some(Event::Bad { line, reason, .. }) => (line, reason),
+                Some(Event::Failed { reason, .. }) => {
+                    let text = format!("standard input cannot be read: {reason}");
+                    return Err(Failure::Usage(text));
+                }
+                None => break,
+            };
+            bad += 1;
+            note(format_args!("line {line}: {reason}"));
         }
+        Ok(bad)
     }
 
     /// Deletes what waits. Nobody else writes the store meanwhile, so what is there now is what is deleted.

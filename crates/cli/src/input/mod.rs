@@ -9,8 +9,9 @@ use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -55,9 +56,17 @@ pub(crate) struct Place {
     pub(crate) line: u64,
 }
 
+/// So long nothing comes before [`Event::Pause`] is given.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// When standard input has given nothing for so long, what has come is the sample if it is enough: more would tell more.
+const SAMPLE_PAUSE: Duration = Duration::from_millis(500);
+
 /// Something that a source holds.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
+    /// Nothing came for a moment: what was given so far can be committed. Given again and again until something comes.
+    Pause,
     /// A line that may be a record.
     Record {
         source: usize,
@@ -106,6 +115,8 @@ pub(crate) struct Feed {
     /// CSV columns that hold strings only, whatever a cell looks like.
     strings: HashSet<String>,
     json: Vec<u8>,
+    /// Standard input is among the sources.
+    is_stream: bool,
 }
 
 impl Feed {
@@ -114,6 +125,7 @@ impl Feed {
         let (sender, receiver) = mpsc::sync_channel(QUEUE);
         let read = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&read);
+        let is_stream = sources.iter().any(|source| source.path.is_none());
         // Not joined: it ends with its input, or with its first message after the feed is dropped.
         thread::spawn(move || read_all(&sources, &sender, &counter));
         Self {
@@ -127,6 +139,7 @@ impl Feed {
             skipped: None,
             strings: HashSet::new(),
             json: Vec::new(),
+            is_stream,
         }
     }
 
@@ -153,13 +166,24 @@ impl Feed {
         self.strings = columns;
     }
 
-    /// Looks ahead, until `records` records or `bytes` bytes were seen.
-    pub(crate) fn sample(&mut self, records: usize, bytes: usize) -> Sample {
+    /// Looks ahead, until `records` records or `bytes` bytes were seen. When standard input pauses, what has come is the
+    /// sample if it is `enough`.
+    pub(crate) fn sample(
+        &mut self,
+        records: usize,
+        bytes: usize,
+        enough: impl Fn(&[Vec<u8>]) -> bool,
+    ) -> Sample {
         let mut sample = Sample::default();
         let (mut seen, mut source) = (0, 0);
         while sample.records.len() < records && seen < bytes {
-            let Ok(message) = self.receiver.recv() else {
-                break;
+            let message = match self.receiver.recv_timeout(SAMPLE_PAUSE) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) if self.is_stream && enough(&sample.records) => {
+                    break;
+                }
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
             };
             let mut look = |text: &[u8]| {
                 seen += text.len();
@@ -186,20 +210,6 @@ impl Feed {
         }
         sample.records.truncate(records);
         sample
-    }
-
-    /// True when `next` would have to wait for input.
-    pub(crate) fn idle(&mut self) -> bool {
-        if self.current.is_some() || !self.queue.is_empty() {
-            return false;
-        }
-        match self.receiver.try_recv() {
-            Ok(message) => {
-                self.queue.push_back(message);
-                false
-            }
-            Err(_) => true,
-        }
     }
 
     /// True when the line that was just read is to be skipped.
@@ -234,7 +244,11 @@ impl Feed {
                     self.current = None;
                     let message = match self.queue.pop_front() {
                         Some(message) => message,
-                        None => self.receiver.recv().ok()?,
+                        None => match self.receiver.recv_timeout(PAUSE) {
+                            Ok(message) => message,
+                            Err(RecvTimeoutError::Timeout) => return Some(Event::Pause),
+                            Err(RecvTimeoutError::Disconnected) => return None,
+                        },
                     };
                     match message {
                         Message::Begin(source) => {
