@@ -500,3 +500,32 @@ fn a_number_beyond_64_bits_is_found_by_its_text() {
     let filter = Filter::new(&read("n = 18446744073709551615"));
     assert!(!filter.matches_json(br#"{"n":18446744073709551616}"#));
 }
+
+/// The middle of polygons lies among them, on either side of the meridian of 180 degrees, too.
+#[test]
+fn the_middle_of_a_polygon_is_that_of_the_box_around_it() {
+    for (ring, x, y) in [
+        (
+            "[[170,-20],[-170,-20],[-170,-10],[170,-10],[170,-20]]",
+            180.0,
+            -15.0,
+        ),
+        (
+            "[[176,-20],[-170,-20],[-170,-10],[176,-10],[176,-20]]",
+            -177.0,
+            -15.0,
+        ),
+        (
+            "[[-180,0],[-160,0],[-160,10],[-180,10],[-180,0]]",
+            -170.0,
+            5.0,
+        ),
+        ("[[160,0],[180,0],[180,10],[160,10],[160,0]]", 170.0, 5.0),
+        ("[[10,80],[20,80],[20,90],[10,80]]", 15.0, 85.0),
+        ("[[0,0],[10,0],[10,10],[0,10],[0,0]]", 5.0, 5.0),
+        ("[[500,0],[700,0],[700,10],[500,10],[500,0]]", 600.0, 5.0),
+    ] {
+        let area = AreaExpr::parse("polygon", &format!("[{ring}]")).unwrap();
+        assert_eq!(area.middle().unwrap(), (x, y), "{ring}");
+    }
+}
