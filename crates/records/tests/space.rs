@@ -724,3 +724,120 @@ fn an_index_over_place_and_time_needs_both_declared() {
     let asked = dataset.find(field("at@time").eq(3)).run().err().unwrap();
     assert!(asked.to_string().contains("two fields"), "{asked}");
 }
+
+/// All datasets of points at a time that there are: without an index, with each layout of each kind, stored by place, and by
+/// place and time.
+fn datasets_of_every_layout(db: &Database) -> Vec<(String, Dataset<u64>)> {
+    let def = || {
+        DatasetDef::new("id", KeyType::Int)
+            .index("time", Index::none().int())
+            .index("at", Index::none().of_type(Type::Point))
+    };
+    let with = |at: &str, kind: IndexKind| {
+        let mut def = def();
+        def.indexes.retain(|index| index.path != path(at));
+        def.index(at, Index::new(kind).of_type(Type::Point))
+    };
+    let mut defs = vec![("none".to_owned(), def())];
+    for layout in Layout::ALL {
+        let kinds = [
+            ("at", IndexKind::Spatial(layout)),
+            ("at@time", IndexKind::SpaceTime(layout)),
+        ];
+        defs.extend(kinds.map(|(at, kind)| (kind.to_string(), with(at, kind))));
+    }
+    defs.push(("by place".to_owned(), def().cluster("at")));
+    let by_both = def().index("at@time", Index::none().of_type(Type::PointTime));
+    defs.push(("by place and time".to_owned(), by_both.cluster("at@time")));
+    let made = defs.into_iter().enumerate().map(|(number, (name, def))| {
+        let dataset = db.create_dataset(&format!("d{number}"), def);
+        (name, dataset.unwrap())
+    });
+    made.collect()
+}
+
+/// What lies on the border of an area is in it, whatever finds it: also where the area crosses the meridian of 180 degrees or
+/// goes around a pole, and where nothing else is in a block and in a table.
+#[test]
+fn points_on_borders_are_found_in_every_layout() {
+    let ring = |corners: &[(f64, f64)]| {
+        let all = corners.iter().chain(corners.first());
+        let all: Vec<String> = all.map(|(x, y)| format!("[{x},{y}]")).collect();
+        let text = format!(
+            r#"{{"type":"Polygon","coordinates":[[{}]]}}"#,
+            all.join(",")
+        );
+        AreaExpr::geojson(text)
+    };
+    let mut cases = Vec::new();
+    // Sides whose sums with 360 are rounded, in the east and in the west; the ring begins at either.
+    for side in [78.3_f64, 103.3, 33.3] {
+        for (west, east) in [(179.9, -side), (side, -179.9)] {
+            if west - east <= 180.0 {
+                continue;
+            }
+            let corners = [(west, -20.0), (east, -20.0), (east, -10.0), (west, -10.0)];
+            for first in [0, 1] {
+                let mut turned = corners;
+                turned.rotate_left(first);
+                for x in [west, east] {
+                    let on = [-20.0, -17.0, -15.5, -10.0].map(|y| (x, y)).to_vec();
+                    let out = if x == west {
+                        x.next_down()
+                    } else {
+                        x.next_up()
+                    };
+                    cases.push((ring(&turned), on, vec![(out, -15.0), (x, -20.1)]));
+                }
+            }
+        }
+    }
+    // Around a pole: what is beside its seam is as what is anywhere else.
+    cases.push((
+        ring(&[(180.0, 6.0), (-80.0, 10.0), (34.0, 3.0)]),
+        vec![(180.0, 6.0), (-180.0, 50.0), (34.0, 3.0), (7.0, 90.0)],
+        vec![(180_f64.next_down(), -50.0), (180.0, 5.9)],
+    ));
+    cases.push((
+        ring(&[
+            (1e-14, -70.0),
+            (90.0, -70.0),
+            (180.0, -70.0),
+            (-90.0, -70.0),
+        ]),
+        vec![(0.0, -80.0), (0.0, -70.1), (1e-14, -70.0), (-90.0, -70.0)],
+        vec![(0.0, -69.9)],
+    ));
+    let mut made = 0;
+    for (area, on, out) in cases {
+        // Each is asked in tables of its own: with records only on the border, and with those beside it.
+        for with_others in [false, true] {
+            let db = open(Arc::new(Memory::new())).unwrap();
+            let others = if with_others { &out[..] } else { &[] };
+            for (name, dataset) in datasets_of_every_layout(&db) {
+                for (id, (x, y)) in on.iter().chain(others).enumerate() {
+                    let record = json!({"id": id, "at": [x, y], "time": 1000 + id});
+                    dataset.put(&record).unwrap();
+                }
+                for is_flushed in [false, true] {
+                    if is_flushed {
+                        db.flush().unwrap();
+                    }
+                    let within = || field("at").within(area.clone());
+                    for condition in [within(), within() & field("time").range(0..=5000)] {
+                        let query = || dataset.find(condition.clone());
+                        let wanted: Vec<u64> = (0..on.len() as u64).collect();
+                        let found = query().run().unwrap().map(|r| *r.unwrap().key());
+                        let mut found: Vec<u64> = found.collect();
+                        found.sort_unstable();
+                        assert_eq!(found, wanted, "{name}, {is_flushed}: {condition}");
+                        let count = query().count().unwrap();
+                        assert_eq!(count, wanted.len() as u64, "{name}: {condition}");
+                        made += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(made > 1000, "{made}");
+}

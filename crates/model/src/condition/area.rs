@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::geometry::{Area, Point, Space};
+use crate::geometry::{Area, Bounds, Point, Space};
 
 /// An area in a condition: `within(PATH, AREA)`. Its coordinates are degrees or numbers of the plane, as the field's
 /// declaration says; degrees where it has none.
@@ -88,8 +88,11 @@ impl AreaExpr {
                 let boxes = area.boxes().iter().copied();
                 let around = boxes.reduce(|a, b| a.union(b));
                 let around = around.ok_or_else(|| Error::bad_input("there is no polygon"))?;
-                let (x, y) = (around.min_x + around.max_x, around.min_y + around.max_y);
-                Ok((x / 2.0, y / 2.0))
+                let x = match area.space() {
+                    Space::Sphere => middle_longitude(area.boxes()),
+                    Space::Plane => (around.min_x + around.max_x) / 2.0,
+                };
+                Ok((x, (around.min_y + around.max_y) / 2.0))
             }
         }
     }
@@ -136,6 +139,35 @@ impl AreaExpr {
                 }
             },
         }
+    }
+}
+
+/// The middle of the longitudes of boxes: opposite of the widest gap between them, which may be anywhere on the earth.
+fn middle_longitude(boxes: &[Bounds]) -> f64 {
+    // At a pole there are all longitudes, whatever the area.
+    let is_pole = |part: &Bounds| part.min_y == part.max_y && part.min_y.abs() == 90.0;
+    let mut parts: Vec<(f64, f64)> = (boxes.iter().filter(|part| !is_pole(part)))
+        .map(|part| (part.min_x, part.max_x))
+        .collect();
+    parts.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let (Some(first), last) = (parts.first(), parts.iter().map(|part| part.1)) else {
+        return 0.0;
+    };
+    let last = last.fold(f64::NEG_INFINITY, f64::max);
+    // That across the meridian of 180 degrees, then those between two parts.
+    let mut widest = (first.0 + 360.0 - last, first.0, last);
+    let mut reached = first.1;
+    for (min_x, max_x) in &parts {
+        if min_x - reached > widest.0 {
+            widest = (min_x - reached, *min_x, reached + 360.0);
+        }
+        reached = reached.max(*max_x);
+    }
+    let middle = (widest.1 + widest.2) / 2.0;
+    if middle > 180.0 {
+        middle - 360.0
+    } else {
+        middle
     }
 }
 

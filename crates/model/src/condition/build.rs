@@ -175,7 +175,9 @@ impl Not for Expr {
 
     fn not(self) -> Expr {
         match self.node {
-            Node::Not(inner) => *inner,
+            // Not where that would let bounds join those beside it, which must hold for one value together: twice negated
+            // they are a condition of their own.
+            Node::Not(inner) if !inner.joins() => *inner,
             Node::Invalid(_) => self,
             _ => Expr::above(self.depth, Node::Not(Box::new(self))),
         }

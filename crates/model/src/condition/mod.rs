@@ -34,7 +34,8 @@
 //!   where there is an array of several, there is none.
 //! - Bounds (`<`, `<=`, `>`, `>=`) on one path in one chain of `and`, grouped by brackets or not, form one range:
 //!   they must hold for one value together. `n > 3 and n < 5` does not find `[1, 9]`.
-//! - `not` negates the result: `not a = 1` finds the records without `a`, `a != 1` does not.
+//! - `not` negates the result: `not a = 1` finds the records without `a`, `a != 1` does not. Bounds that are negated, twice
+//!   too, are no part of a range: `n > 3 and not (not n < 5)` finds `[1, 9]`.
 //!
 //! # Types in comparisons
 //!
@@ -50,6 +51,8 @@
 //! | int, float | exactly, across the two types | never | never | never |
 //! | bool | never | never | yes | never |
 //! | time | as seconds since 1970 | if it is an RFC 3339 time | never | never |
+//!
+//! A number that is written with more than 64 bits, in a record or as text without quotes, is the nearest float.
 //!
 //! "Never" means that `=`, the bounds and `^=` are false. `!=` holds for each value for which `=` does not, of any
 //! type. Text is ordered by code points. `^=` is for text only.
@@ -175,7 +178,7 @@ enum Node {
     And(Vec<Expr>),
     /// Two or more, none of them an `Or`.
     Or(Vec<Expr>),
-    /// Never of a `Not`.
+    /// Of a `Not` only where what that negates would join a chain ([`Expr::joins`]).
     Not(Box<Expr>),
     /// A part that could not be built, and the reason.
     Invalid(String),
@@ -217,6 +220,15 @@ impl Expr {
             Node::Test(path, _) => vec![path],
             Node::And(all) | Node::Or(all) => all.iter().flat_map(Expr::paths).collect(),
             Node::Not(inner) => inner.paths(),
+        }
+    }
+
+    /// True where bounds in it form one range with those beside it in a chain of `and`.
+    fn joins(&self) -> bool {
+        match &self.node {
+            Node::Test(_, Predicate::Compare(op, _)) => op.bounds_a_range(),
+            Node::And(parts) => parts.iter().any(Expr::joins),
+            _ => false,
         }
     }
 

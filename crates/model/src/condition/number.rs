@@ -9,8 +9,10 @@ pub(super) enum Number {
 }
 
 impl Number {
+    /// The number of a text: the one that this text is in a record, so an integer of 64 bits, or the nearest float.
     pub(super) fn parse(text: &str) -> Option<Number> {
-        if let Ok(v) = text.parse() {
+        let is_held = |v: &i128| (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(v);
+        if let Some(v) = text.parse().ok().filter(is_held) {
             return Some(Number::Int(v));
         }
         text.parse()

@@ -450,3 +450,82 @@ fn areas_are_read_printed_and_evaluated() {
         assert!(error.contains(why), "{text}: {error}");
     }
 }
+
+/// Bounds that are negated twice are no part of the range of those beside them; what is not a bound loses both.
+#[test]
+fn bounds_that_are_negated_twice_are_a_condition_of_their_own() {
+    for (text, expected) in [
+        ("a > 3 and a < 5", false),
+        ("a > 3 and (a < 5)", false),
+        ("a > 3 and not (not a < 5)", true),
+        ("a > 3 and not not (a < 5 and b = 1)", true),
+        ("a > 3 and not not not not a < 5", true),
+        ("a > 3 and not not not a < 5", false),
+        ("not not (a > 3 and a < 5)", false),
+        ("not not a = 9 and not not (a = 1 or b = 2)", true),
+    ] {
+        let expr = read(text);
+        assert_eq!(read(&expr.to_string()), expr, "{text}");
+        let found = Filter::new(&expr).matches_json(br#"{"a":[1,9],"b":1}"#);
+        assert_eq!(found, expected, "{text}");
+    }
+    let many = (0..1000).fold(field("a").lt(5), |expr, _| !expr);
+    assert!(many.check().is_ok());
+}
+
+/// A number is found by the text that it has in the record, whatever its length.
+#[test]
+fn a_number_beyond_64_bits_is_found_by_its_text() {
+    for text in [
+        "18446744073709551617",
+        "-9223372036854775809",
+        "170141183460469231731687303715884105727",
+        "999999999999999999999999999999999999999999999",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "9007199254740993",
+        "-0",
+    ] {
+        let record = format!("{{\"n\":{text}}}");
+        for condition in [format!("n = {text}"), format!("n in (7, {text})")] {
+            let filter = Filter::new(&read(&condition));
+            assert!(filter.matches_json(record.as_bytes()), "{condition}");
+        }
+        for condition in [format!("n < {text}"), format!("n != {text}")] {
+            let filter = Filter::new(&read(&condition));
+            assert!(!filter.matches_json(record.as_bytes()), "{condition}");
+        }
+    }
+    // Those of 64 bits are told apart to the last bit.
+    let filter = Filter::new(&read("n = 18446744073709551615"));
+    assert!(!filter.matches_json(br#"{"n":18446744073709551616}"#));
+}
+
+/// The middle of polygons lies among them, on either side of the meridian of 180 degrees, too.
+#[test]
+fn the_middle_of_a_polygon_is_that_of_the_box_around_it() {
+    for (ring, x, y) in [
+        (
+            "[[170,-20],[-170,-20],[-170,-10],[170,-10],[170,-20]]",
+            180.0,
+            -15.0,
+        ),
+        (
+            "[[176,-20],[-170,-20],[-170,-10],[176,-10],[176,-20]]",
+            -177.0,
+            -15.0,
+        ),
+        (
+            "[[-180,0],[-160,0],[-160,10],[-180,10],[-180,0]]",
+            -170.0,
+            5.0,
+        ),
+        ("[[160,0],[180,0],[180,10],[160,10],[160,0]]", 170.0, 5.0),
+        ("[[10,80],[20,80],[20,90],[10,80]]", 15.0, 85.0),
+        ("[[0,0],[10,0],[10,10],[0,10],[0,0]]", 5.0, 5.0),
+        ("[[500,0],[700,0],[700,10],[500,10],[500,0]]", 600.0, 5.0),
+    ] {
+        let area = AreaExpr::parse("polygon", &format!("[{ring}]")).unwrap();
+        assert_eq!(area.middle().unwrap(), (x, y), "{ring}");
+    }
+}

@@ -128,10 +128,12 @@ impl Index {
 
     /// The attribute's type, where it is said or follows from the kind.
     pub fn type_of(&self) -> Option<Type> {
-        match self.kind {
-            IndexKind::SpaceTime(_) => self.kind.type_for(self.ty),
-            _ => self.ty,
-        }
+        self.kind.type_for(self.ty)
+    }
+
+    /// The attribute's type, where it is said: an attribute that is declared already keeps its own where it is not.
+    pub fn said_type(&self) -> Option<Type> {
+        self.ty.and_then(|ty| self.kind.type_for(Some(ty)))
     }
 
     /// What it holds of the values.
@@ -143,5 +145,30 @@ impl Index {
 impl From<IndexKind> for Index {
     fn from(kind: IndexKind) -> Index {
         Index::new(kind)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::definition::DatasetDef;
+    use crate::schema::KeyType;
+
+    #[test]
+    fn a_type_follows_from_the_kinds_for_points() {
+        for layout in Layout::ALL {
+            let (points, timed) = (IndexKind::Spatial(layout), IndexKind::SpaceTime(layout));
+            for (kind, ty) in [(points, Type::Point), (timed, Type::PointTime)] {
+                let index = Index::new(kind);
+                assert_eq!((index.type_of(), index.said_type()), (Some(ty), None));
+                assert_eq!(index.of_type(ty).said_type(), Some(ty));
+            }
+            let def = DatasetDef::new("id", KeyType::Int).index("at", Index::new(points));
+            def.validate().unwrap();
+            let plane = Index::new(points).plane();
+            assert_eq!(plane.type_of(), Some(Type::PlanePoint));
+        }
+        assert_eq!(Index::lazy().type_of(), None);
     }
 }

@@ -223,7 +223,7 @@ impl Ring {
 
     /// How far a coordinate is from the west of the ring, going east. Rounded, but never so that one that is further
     /// has a smaller value: both ends of a line are rounded alike.
-    fn from_west(&self, x: f64) -> f64 {
+    fn way_east(&self, x: f64) -> f64 {
         match self.space == Space::Sphere && x < self.west {
             true => (x + 360.0) - self.west,
             false => x - self.west,
@@ -232,13 +232,13 @@ impl Ring {
 
     /// The slab of a coordinate, ascending from the west.
     fn slab(&self, x: f64) -> usize {
-        let share = self.from_west(x) / self.width();
+        let share = self.way_east(x) / self.width();
         // NaN where the ring has no width: the first.
         ((share * self.slabs.len() as f64) as usize).min(self.slabs.len() - 1)
     }
 
     fn width(&self) -> f64 {
-        self.from_west(self.east)
+        self.way_east(self.east)
     }
 
     /// The slabs of a range of coordinates: those up to the last and those from the first on, where it begins before the
@@ -254,7 +254,7 @@ impl Ring {
 
     /// The edges above, below and at a coordinate.
     fn near(&self, x: f64) -> impl Iterator<Item = &Edge> {
-        let share = self.from_west(x);
+        let share = self.way_east(x);
         let slab = match share < 0.0 || share > self.width() {
             true => None,
             false => self.slabs.get(self.slab(x)),

@@ -83,7 +83,7 @@ impl Handle {
         index: Index,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
-        let (kind, ty, tokenizer) = (index.kind(), index.type_of(), index.tokens());
+        let (kind, ty, tokenizer) = (index.kind(), index.said_type(), index.tokens());
         let _claim = self.current.claim()?;
         let layout = self.layout();
         if goes_on(&layout, path, kind, ty, Some(tokenizer))? {
