@@ -202,7 +202,10 @@ impl Subject for Esker {
             let publication = Publication::new(topic, operation.body.as_slice())
                 .at_place(place)
                 .lives(Duration::from_millis(2 * reach as u64));
-            for matched in self.broker.publish(&publication)?.matches {
+            let published = self.broker.publish(&publication)?;
+            // What is not known is not to be counted as none.
+            published.unread.map_or(Ok(()), Err)?;
+            for matched in published.matches {
                 told.add(tagged(&matched.tag), operation.number);
             }
             return Ok(());
@@ -225,7 +228,9 @@ impl Subject for Esker {
                 })?;
             }
             None => {
-                for notification in self.broker.subscribe(&subscription)?.past {
+                let subscribed = self.broker.subscribe(&subscription)?;
+                subscribed.unread.map_or(Ok(()), Err)?;
+                for notification in subscribed.past {
                     told.add(operation.number, number_of(&notification.body));
                 }
             }

@@ -205,7 +205,9 @@ impl Subject for Dual {
         let mut told = 0;
         for topic in topics {
             let new = Publication::new(Topic::dewey(&[*topic])?, body);
-            told += self.broker.publish(&new)?.matches.len();
+            let published = self.broker.publish(&new)?;
+            published.unread.map_or(Ok(()), Err)?;
+            told += published.matches.len();
         }
         Ok(told)
     }

@@ -64,6 +64,7 @@ impl Shared {
             let new = Publication::new(self.topic(&mut rng)?, body).lives(self.lives);
             let start = Instant::now();
             let made = self.broker.publish(&new)?;
+            made.unread.map_or(Ok(()), Err)?;
             if is_measured {
                 share.latency.add(start.elapsed());
                 share.matches += made.matches.len() as u64;
