@@ -149,3 +149,73 @@ fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     );
     assert!(other.stderr.contains("--old-records"), "{}", other.stderr);
 }
+
+/// One name in two datasets are two consumers, and what did not reach the reader was not read.
+#[test]
+fn a_consumer_belongs_to_a_dataset_and_has_read_what_was_put_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = dir.path().join("db").display().to_string();
+    for name in ["orders", "users"] {
+        esker(&["create", &s, name, "--key", "id:int"]).expect(0);
+        let made = esker(&["changes", &s, name, "--consumer", "mailer"]).expect(0);
+        assert!(made.stderr.contains("`mailer` is new"), "{}", made.stderr);
+    }
+    for name in ["users", "orders"] {
+        esker_fed(&["put", "db", name], dir.path(), |input| {
+            input.write_all(b"{\"id\":1}\n").unwrap();
+        })
+        .expect(0);
+    }
+    let read = |name: &str| esker(&["changes", &s, name, "--consumer", "mailer"]);
+    assert_eq!(read("orders").expect(0).stdout.lines().count(), 1);
+    #[cfg(target_os = "linux")]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let status = Command::new(env!("CARGO_BIN_EXE_esker"))
+            .args(["changes", &s, "users", "--consumer", "mailer"])
+            .stdout(full.unwrap())
+            .stderr(Stdio::null())
+            .status();
+        assert!(!status.unwrap().success());
+    }
+    let stat = esker(&["stat", &s, "--json"]).expect(0);
+    for part in ["\"dataset\":\"users\"", "\"lag_bytes\":"] {
+        let dense: String = stat.stdout.split_whitespace().collect();
+        assert!(dense.contains(part), "{}", stat.stdout);
+    }
+    assert_eq!(read("users").expect(0).stdout.lines().count(), 1);
+    assert!(read("users").expect(1).stdout.is_empty());
+    assert!(read("orders").expect(1).stdout.is_empty());
+
+    esker(&["changes", &s, "users", "--consumer", ""]).expect(2);
+    let args = ["changes", &s, "users", "--consumer", "mailer", "--forget"];
+    esker(&args).expect(0);
+    esker(&args).expect(2);
+    assert!(read("orders").expect(1).stdout.is_empty());
+}
+
+/// A consumer whose changes are gone is told how to go on, and can.
+#[test]
+fn a_consumer_that_is_too_late_is_told_what_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = dir.path().join("db").display().to_string();
+    esker(&["create", &s, "d", "--key", "id:int"]).expect(0);
+    let call = ["changes", &s, "d", "--consumer", "slow", "--keep", "1"];
+    esker(&call).expect(0);
+    for _ in 0..2 {
+        let db = Database::open(&s, Options::default()).unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
+        dataset.put_json(br#"{"id":1}"#).unwrap();
+        db.flush().unwrap();
+        drop(dataset);
+        db.close().unwrap();
+    }
+    let late = esker(&call).expect(3).stderr;
+    assert!(late.contains("--forget"), "{late}");
+    let oldest = late.split("--from ").nth(1).unwrap();
+    let oldest = oldest.split([',', ' ']).next().unwrap();
+    let mut on = call.to_vec();
+    on.extend(["--from", oldest]);
+    esker(&on).expect(1);
+    esker(&call).expect(1);
+}

@@ -1,7 +1,7 @@
 //! The change feed: each committed change of a dataset, in order, from a place on, and then those to come.
 //!
 //! It reads the log, so writers pay nothing for it, and goes back as far as the log is kept: what is in no table yet, and behind
-//! that what [`crate::Options::keep_log`] or a named consumer ([`crate::Database::keep_changes_for`]) keeps.
+//! that what [`crate::Options::keep_log`] or a named consumer ([`crate::Dataset::keep_changes_for`]) keeps.
 //! Where the dataset was made to ([`crate::DatasetDef::keep_old_records`]), each commit has in the log, in a tree that is nowhere else, what it replaced,
 //! so a change can be given with that.
 //!

@@ -53,6 +53,7 @@ mod api;
 mod background;
 mod catalog;
 mod check;
+mod consumer;
 mod ddl;
 mod error;
 pub mod extension;
@@ -76,6 +77,7 @@ pub use api::{
     Options, Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
 };
 pub use check::CheckReport;
+pub use consumer::ChangeConsumer;
 pub use ddl::{IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lsm::version::{Run, TreeVersion};
-use lsm::{
-    Job, JobDescription, JobFailure, NamedSnapshot, Position, Retry, Seq, Snapshot, Time, Why,
-};
+use lsm::{Job, JobDescription, JobFailure, NamedSnapshot, Retry, Seq, Snapshot, Time, Why};
 use model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
 use model::schema::{Path, Type};
 use serde::Serialize;
 
 use crate::catalog::{Coverage, Layout};
+use crate::consumer::ChangeConsumer;
 use crate::store::{Handle, Store};
 use crate::telemetry::{LastRepair, StrategyChoice};
 
@@ -73,10 +72,14 @@ pub struct MemoryStats {
 pub struct ConsumerStats {
     /// Its name.
     pub name: String,
+    /// The dataset that it belongs to; none of one that an earlier version kept for the whole store, until a dataset uses it.
+    pub dataset: Option<String>,
     /// The place behind which changes are kept.
     pub position: String,
     /// The most bytes of log that are kept.
     pub keeps_bytes: u64,
+    /// Bytes of log that it has not read, of all datasets.
+    pub lag_bytes: u64,
 }
 
 /// A named snapshot.
@@ -282,7 +285,7 @@ impl Store {
                 memtable_bytes: group.memtable_bytes(),
             },
             counters: group.stats().each().into_iter().collect(),
-            consumers: group.log_consumers().into_iter().map(consumer).collect(),
+            consumers: self.consumers().into_iter().map(consumer).collect(),
             snapshots: group.snapshots().into_iter().map(snapshot).collect(),
             snapshot_bytes: group.snapshot_bytes(),
             unconfirmed_time: group.unconfirmed_time(),
@@ -307,11 +310,13 @@ impl Store {
     }
 }
 
-fn consumer((name, position, keeps_bytes): (String, Position, u64)) -> ConsumerStats {
+fn consumer(kept: ChangeConsumer) -> ConsumerStats {
     ConsumerStats {
-        name,
-        position: position.to_string(),
-        keeps_bytes,
+        name: kept.name,
+        dataset: kept.dataset,
+        position: kept.position.to_string(),
+        keeps_bytes: kept.keeps_bytes,
+        lag_bytes: kept.lag_bytes,
     }
 }
 

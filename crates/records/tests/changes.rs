@@ -159,20 +159,24 @@ fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
     );
 
     let here = db.position();
-    db.keep_changes_for("audit", here, 1 << 20).unwrap();
+    dataset.keep_changes_for("audit", here, 1 << 20).unwrap();
     let third = put(&dataset, 3, 1);
     db.flush().unwrap();
     drop(dataset);
     db.close().unwrap();
     let db = open(&memory, 0);
     let dataset = db.dataset::<esker::Key>("d").unwrap();
-    let (name, at, bytes) = db.change_consumers().pop().unwrap();
-    assert_eq!((name.as_str(), at, bytes), ("audit", here, 1 << 20));
+    let kept = db.change_consumers().pop().unwrap();
+    let at = kept.position;
+    assert_eq!((kept.name.as_str(), at), ("audit", here));
+    assert_eq!(kept.dataset.as_deref(), Some("d"));
+    assert_eq!(kept.keeps_bytes, 1 << 20);
+    assert!(kept.lag_bytes > 0);
     let seen = read(&mut dataset.changes(at).unwrap());
     assert_eq!(seen.len(), 1);
     assert_eq!((seen[0].1.clone(), seen[0].2.clone()), third);
-    assert!(db.release_changes("audit").unwrap());
-    assert!(!db.release_changes("audit").unwrap());
+    assert!(dataset.release_changes("audit").unwrap());
+    assert!(!dataset.release_changes("audit").unwrap());
     put(&dataset, 4, 1);
     db.flush().unwrap();
     assert_eq!(
@@ -259,4 +263,85 @@ fn a_reader_beside_follows_the_writer() {
         assert_eq!(change.key().to_string(), key);
         assert_eq!(change.record().map(|record| record.json().to_vec()), body);
     }
+}
+
+/// One name in two datasets are two consumers, each with its place, until its dataset is dropped.
+#[test]
+fn a_consumer_belongs_to_a_dataset() {
+    let memory = Memory::new();
+    let db = open(&memory, 0);
+    let one = db.create_dataset::<esker::Key>("one", def()).unwrap();
+    let two = db.create_dataset::<esker::Key>("two", def()).unwrap();
+    let begin = db.position();
+    let keep = 1 << 20;
+    one.keep_changes_for("mirror", begin, keep).unwrap();
+    two.keep_changes_for("mirror", begin, keep).unwrap();
+    put(&two, 1, 1);
+    put(&one, 2, 1);
+    one.keep_changes_for("mirror", db.position(), keep).unwrap();
+    db.flush().unwrap();
+    drop((one, two));
+    db.close().unwrap();
+    let db = open(&memory, 0);
+    let one = db.dataset::<esker::Key>("one").unwrap();
+    let two = db.dataset::<esker::Key>("two").unwrap();
+    let of_one = one.change_consumer("mirror").unwrap();
+    let of_two = two.change_consumer("mirror").unwrap();
+    assert_eq!((of_one.lag_bytes, of_two.position), (0, begin));
+    assert!(of_two.lag_bytes > 0);
+    assert_eq!(read(&mut two.changes(of_two.position).unwrap()).len(), 1);
+    assert_eq!(db.change_consumers().len(), 2);
+
+    // Names that no two consumers may share, and those that are none.
+    for name in ["", "a\0b", &"x".repeat(256)] {
+        let refused = one.keep_changes_for(name, begin, keep).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::BadInput, "{name:?}");
+    }
+    let long = "x".repeat(255);
+    one.keep_changes_for(&long, begin, keep).unwrap();
+    assert!(one.release_changes(&long).unwrap());
+
+    // A dataset's consumers end with it; one of the same name begins without.
+    db.drop_dataset("two").unwrap();
+    assert_eq!(db.change_consumers(), [of_one]);
+    let dropped = two.keep_changes_for("mirror", db.position(), keep);
+    assert_eq!(dropped.unwrap_err().kind(), ErrorKind::UnknownDataset);
+    let again = db.create_dataset::<esker::Key>("two", def()).unwrap();
+    assert!(again.change_consumer("mirror").is_none());
+}
+
+/// The first dataset that uses a consumer of the whole store, as earlier versions kept them, gets it with its place.
+#[test]
+fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
+    let memory = Memory::new();
+    let db = open(&memory, 0);
+    let dataset = db.create_dataset::<esker::Key>("one", def()).unwrap();
+    db.create_dataset::<esker::Key>("two", def()).unwrap();
+    let begin = db.position();
+    put(&dataset, 1, 1);
+    drop(dataset);
+    db.close().unwrap();
+    {
+        let options = lsm::Options {
+            fs: Arc::new(memory.clone()),
+            ..lsm::Options::default()
+        };
+        let plain = Arc::new(lsm::PlainTrees::default());
+        let group = lsm::Group::open(FsPath::new(DIR), options, plain, false).unwrap();
+        group.keep_log_for("old", begin, 1 << 20).unwrap();
+        group.close().unwrap();
+    }
+    let db = open(&memory, 0);
+    let one = db.dataset::<esker::Key>("one").unwrap();
+    let two = db.dataset::<esker::Key>("two").unwrap();
+    let known = one.change_consumer("old").unwrap();
+    assert_eq!((known.dataset, known.position), (None, begin));
+    one.keep_changes_for("old", begin, 1 << 20).unwrap();
+    let all = db.change_consumers();
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].dataset.as_deref(), Some("one"));
+    assert!(two.change_consumer("old").is_none());
+    two.keep_changes_for("old", db.position(), 1 << 20).unwrap();
+    assert_eq!(one.change_consumer("old").unwrap().position, begin);
+    assert!(!two.release_changes("none").unwrap());
 }

@@ -27,21 +27,20 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         );
     };
     let db = open(&args.dir, memory)?;
-    let known = db.change_consumers().into_iter();
-    let known = known
-        .filter(|(other, _, _)| other == name)
-        .map(|(_, at, _)| at)
-        .next();
+    // Before anything is printed, so that a typo in the dataset's name keeps no log.
+    let target = dataset(&db, &args.dataset)?;
     if args.forget {
-        if !db.release_changes(name)? {
-            return Err(Failure::Usage(format!("no consumer `{name}`")));
+        if !target.release_changes(name)? {
+            return Err(Failure::Usage(format!(
+                "no consumer `{name}` of dataset `{}`",
+                args.dataset
+            )));
         }
         db.close()?;
         note(format_args!("forgot consumer {name}"));
         return Ok(Outcome::Done);
     }
-    // Before anything is printed, so that a typo in the dataset's name keeps no log.
-    let target = dataset(&db, &args.dataset)?;
+    let known = target.change_consumer(name).map(|known| known.position);
     let begin = match (known, args.from) {
         (_, Some(from)) => feed(&target, from)?.position(),
         (Some(known), None) => known,
@@ -52,14 +51,22 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         target.changes(ChangesFrom::Now)?.with_old()?;
     }
     let keep = args.keep as u64;
-    db.keep_changes_for(name, begin, keep)?;
+    let late = |error: Error| match error {
+        // The changes in between are gone: only the reader can say whether it goes on without them.
+        Error::PositionExpired { oldest } if args.from.is_none() => Failure::Store(format!(
+            "consumer `{name}` has not read changes that are not kept any more (--keep): go on with the oldest that is left, \
+             --from {oldest}, or --forget the consumer"
+        )),
+        other => other.into(),
+    };
+    target.keep_changes_for(name, begin, keep).map_err(late)?;
     if known.is_none() {
         note(format_args!(
             "`{name}` is new: changes are kept for it from here on"
         ));
     }
     let outcome = print(&db, args, begin.into(), &mut |position| {
-        Ok(db.keep_changes_for(name, position, keep)?)
+        Ok(target.keep_changes_for(name, position, keep)?)
     })?;
     db.close()?;
     // A consumer that was made is something done, whether or not there was a change yet.
@@ -112,6 +119,8 @@ fn print(
             done(changes.position())?;
         }
     }
+    // What a reader did not get is not read.
+    output.flush()?;
     done(changes.position())?;
     output.finish()?;
     Ok(Outcome::found(printed))

@@ -24,8 +24,9 @@ use crate::version::{ClosedSegment, Edit, Hold, Order, log_path};
 /// How many numbers are reserved at a time.
 const RESERVE: u64 = 1 << 20;
 
-/// The longest name of a consumer of the log, in bytes.
-const MAX_NAME: usize = 255;
+/// The longest name of a consumer of the log, in bytes. Longer than 255, the limit of earlier versions, by what a layer above
+/// puts before the names that it is given.
+const MAX_NAME: usize = 288;
 
 /// The most named consumers of a log.
 const MAX_CONSUMERS: usize = 1024;
@@ -49,8 +50,22 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Group::tail`]; [`Error::Limit`] for a name over
-    /// 255 bytes and for more than 1024 consumers; errors of writes.
+    /// 288 bytes and for more than 1024 consumers; errors of writes.
     pub fn keep_log_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
+        self.keep_log_in_place_of(None, name, position, bytes)
+    }
+
+    /// [`Group::keep_log_for`], and removes the consumer `replaced` in the same edit of the manifest.
+    ///
+    /// # Errors
+    /// As [`Group::keep_log_for`].
+    pub fn keep_log_in_place_of(
+        &self,
+        replaced: Option<&str>,
+        name: &str,
+        position: Position,
+        bytes: u64,
+    ) -> Result<()> {
         self.inner.check_position(position)?;
         check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
         self.inner.change_order(|order| {
@@ -58,6 +73,9 @@ impl Group {
                 position: position.seq,
                 bytes,
             };
+            if let Some(replaced) = replaced {
+                order.holds.remove(replaced);
+            }
             order.holds.insert(name.to_string(), hold);
             check_limit("the number of consumers", MAX_CONSUMERS, order.holds.len())
         })?;
@@ -70,13 +88,41 @@ impl Group {
     /// # Errors
     /// Errors of writes.
     pub fn release_log(&self, name: &str) -> Result<bool> {
-        let mut found = false;
+        Ok(self.release_logs(&mut |other| other == name)? > 0)
+    }
+
+    /// Removes the consumers whose name `gone` accepts, in one edit, and returns how many they were.
+    ///
+    /// # Errors
+    /// Errors of writes.
+    pub fn release_logs(&self, gone: &mut dyn FnMut(&str) -> bool) -> Result<usize> {
+        let mut found = 0;
         self.inner.change_order(|order| {
-            found = order.holds.remove(name).is_some();
+            let before = order.holds.len();
+            order.holds.retain(|name, _| !gone(name));
+            found = before - order.holds.len();
             Ok(())
         })?;
         self.inner.drop_segments();
         Ok(found)
+    }
+
+    /// Bytes of log from `position` on: those of the segments that have a write behind it, each as a whole.
+    pub fn log_bytes_behind(&self, position: Position) -> u64 {
+        if position.seq >= self.inner.sequencer.visible() {
+            return 0;
+        }
+        let log = &self.inner.sequencer.log;
+        let closed = log.closed.lock();
+        let segments = log.segments.lock();
+        let closed_bytes = closed.iter().filter(|one| one.last > position.seq);
+        // A segment is in both lists while its generation is not in tables.
+        let open = segments.iter().filter(|one| {
+            let last = one.last.load(Ordering::Acquire);
+            last > position.seq && closed.iter().all(|closed| closed.number != one.number)
+        });
+        let open_bytes: u64 = open.map(|one| one.log.len()).sum();
+        closed_bytes.map(|one| one.len).sum::<u64>() + open_bytes
     }
 
     /// The named consumers of the log: name, position, and the most bytes retained for it.

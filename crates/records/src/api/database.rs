@@ -13,6 +13,7 @@ use super::dataset::{Dataset, check_key_type};
 use crate::background::MaintenanceThread;
 use crate::catalog::{Layout, Step, is_of_extension};
 use crate::check::{self, CheckReport};
+use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
 use crate::extension::{Extension, ExtensionStore, Extensions};
 use crate::stats::StoreStats;
@@ -334,6 +335,8 @@ impl Database {
         group.drop_trees(&layout.trees())?;
         self.shared.datasets.lock().remove(name);
         self.shared.replace_usage();
+        // Where the process ends before this, the consumers belong to no dataset; the next drop removes them.
+        self.shared.release_orphans()?;
         Ok(())
     }
 
@@ -399,28 +402,9 @@ impl Database {
         self.shared.group.position()
     }
 
-    /// Keeps the changes behind `position` for the consumer `name`, through restarts, until this is called again with a later place:
-    /// at most `bytes` of log, the newest, counted over all datasets. Durable when it returns. A consumer that calls this with what it has
-    /// dealt with misses nothing, whenever it or the store ends; after a failure it may see changes twice.
-    ///
-    /// # Errors
-    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Dataset::changes`]; [`Error::BadInput`] for a name over 255
-    /// bytes and for more than 1024 consumers; what a write fails with.
-    pub fn keep_changes_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
-        Ok(self.shared.group.keep_log_for(name, position, bytes)?)
-    }
-
-    /// Forgets the consumer `name`: nothing is kept for it any more. False when there is none.
-    ///
-    /// # Errors
-    /// What a write fails with.
-    pub fn release_changes(&self, name: &str) -> Result<bool> {
-        Ok(self.shared.group.release_log(name)?)
-    }
-
-    /// The consumers that changes are kept for: name, place, and how many bytes at most.
-    pub fn change_consumers(&self) -> Vec<(String, Position, u64)> {
-        self.shared.group.log_consumers()
+    /// The consumers that changes are kept for, of all datasets ([`Dataset::keep_changes_for`]).
+    pub fn change_consumers(&self) -> Vec<ChangeConsumer> {
+        self.shared.consumers()
     }
 
     /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes

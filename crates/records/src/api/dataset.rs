@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use lsm::{Seq, Stop};
+use lsm::{Position, Seq, Stop};
 use model::condition::Expr;
 use model::definition::DatasetDef;
 use model::schema::{IntoPath, KeyType, Path, Type, Value};
@@ -14,6 +14,7 @@ use super::batch::WriteBatch;
 use super::query::{Query, Scan};
 use super::versions::{KeyVersions, ValueVersions};
 use crate::catalog::Layout;
+use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
 use crate::query;
@@ -291,7 +292,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// The committed changes of the dataset from a place on, in order, and then those to come.
     ///
     /// The log has what is in no table yet; what is older is there where it is kept ([`crate::Options::keep_log`],
-    /// [`crate::Database::keep_changes_for`]). Costs writers nothing. To follow from a known state on, take a snapshot, read it, and ask
+    /// [`Dataset::keep_changes_for`]). Costs writers nothing. To follow from a known state on, take a snapshot, read it, and ask
     /// for the changes behind [`DatasetSnapshot::seq`]:
     ///
     /// ```
@@ -322,6 +323,34 @@ impl<K: PrimaryKey> Dataset<K> {
     /// store, of a copy that went its own way, or behind writes that a power cut took.
     pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes<K>> {
         Changes::new(self.handle.clone(), from.into())
+    }
+
+    /// Keeps the changes behind `position` for the consumer `name` of this dataset, through restarts, until this is called again with a
+    /// later place: at most `bytes` of log, the newest, counted over all datasets. Durable when it returns. A consumer that calls this
+    /// with what it has dealt with misses nothing, whenever it or the store ends; after a failure it may see changes twice.
+    ///
+    /// The same name in another dataset is another consumer. Dropping the dataset ends its consumers. A consumer that an earlier version
+    /// kept for the whole store becomes one of the dataset that first calls this with its name.
+    ///
+    /// # Errors
+    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Dataset::changes`]; [`Error::BadInput`] for a name that is
+    /// empty, over 255 bytes or has a 0 byte, and for more than 1024 consumers; [`Error::UnknownDataset`] when the dataset was dropped;
+    /// what a write fails with.
+    pub fn keep_changes_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
+        self.handle.keep_changes_for(name, position, bytes)
+    }
+
+    /// Forgets the consumer `name` of this dataset: nothing is kept for it any more. False when there is none.
+    ///
+    /// # Errors
+    /// What a write fails with.
+    pub fn release_changes(&self, name: &str) -> Result<bool> {
+        self.handle.release_changes(name)
+    }
+
+    /// The consumer `name` of this dataset, or the one of an earlier version, kept for the whole store, which it would continue.
+    pub fn change_consumer(&self, name: &str) -> Option<ChangeConsumer> {
+        self.handle.change_consumer(name)
     }
 
     /// What programs noted beside the records, by name ([`WriteBatch::note`]).
