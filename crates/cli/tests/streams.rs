@@ -4,7 +4,8 @@
     missing_docs,
     unreachable_pub,
     clippy::unwrap_used,
-    clippy::expect_used
+    clippy::expect_used,
+    clippy::panic
 )]
 
 mod common;

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::vec;
 
 use lsm::{Cost, Cursor, Seq, Slice, Snapshot, TreeCursor, TreeId};
-use model::condition::{Op, Operand, Predicate as Asked, Test};
+use model::condition::{Formula, Op, Operand, Predicate as Asked, Test};
 use model::schema::{KeyType, Type};
 
 use super::scan::READAHEAD;
@@ -32,6 +32,49 @@ impl KeySpans {
         asked
             .filter_map(|asked| spans(ty, asked))
             .fold(KeySpans::default(), KeySpans::and)
+    }
+
+    /// The keys that a formula leaves, of whose tests `of_test` says what keys they leave.
+    pub(super) fn of_formula(formula: &Formula, of_test: &dyn Fn(usize) -> KeySpans) -> KeySpans {
+        match formula {
+            Formula::Test(test) => of_test(*test),
+            // Spans may hold more keys than meet a test, so what is not in them says nothing: any key will do.
+            Formula::Not(_) => KeySpans::default(),
+            Formula::And(parts) => parts
+                .iter()
+                .map(|part| KeySpans::of_formula(part, of_test))
+                .fold(KeySpans::default(), KeySpans::and),
+            Formula::Or(parts) => parts
+                .iter()
+                .map(|part| KeySpans::of_formula(part, of_test))
+                .reduce(KeySpans::or)
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The keys of either.
+    fn or(self, other: KeySpans) -> KeySpans {
+        let (Some(mut all), Some(more)) = (self.spans, other.spans) else {
+            return KeySpans::default();
+        };
+        all.extend(more);
+        all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut spans: Vec<Span> = Vec::with_capacity(all.len());
+        for (lo, hi) in all {
+            match spans.last_mut() {
+                // Spans that only touch stay apart, as those of neighbouring keys are.
+                Some((_, end)) if end.as_ref().is_none_or(|end| lo < *end) => {
+                    if hi.is_none() || end.as_ref().is_some_and(|end| hi.as_ref() > Some(end)) {
+                        *end = hi;
+                    }
+                }
+                _ => spans.push((lo, hi)),
+            }
+        }
+        KeySpans {
+            spans: Some(spans),
+            are_points: self.are_points && other.are_points,
+        }
     }
 
     fn and(self, other: KeySpans) -> KeySpans {

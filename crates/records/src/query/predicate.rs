@@ -188,9 +188,14 @@ impl Predicates {
         if is_other || tests.iter().all(|test| test.path != *path) {
             return KeySpans::default();
         }
-        let conjuncts = self.conjunct_tests();
-        let conjuncts = conjuncts.iter().filter_map(|test| tests.get(*test));
-        KeySpans::of(ty, conjuncts.filter(|test| test.path == *path))
+        let of_test = |test: usize| {
+            let test = tests.get(test).filter(|test| test.path == *path);
+            KeySpans::of(ty, test.into_iter())
+        };
+        let formula = self.formula();
+        formula.map_or_else(KeySpans::default, |formula| {
+            KeySpans::of_formula(formula, &of_test)
+        })
     }
 
     /// The tests that every match meets.
