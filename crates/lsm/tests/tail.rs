@@ -220,7 +220,7 @@ fn the_log_is_kept_by_bytes_by_age_and_for_consumers_each_up_to_its_bound() {
     assert!(group.release_log("feed").unwrap() && !group.release_log("feed").unwrap());
     segment(&group, 30);
     assert_eq!(group.oldest_position(), group.position());
-    let long = "x".repeat(256);
+    let long = "x".repeat(289);
     let refused = group.keep_log_for(&long, group.position(), 1);
     assert!(matches!(refused, Err(Error::Limit { .. })));
 }
