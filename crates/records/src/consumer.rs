@@ -102,6 +102,7 @@ impl Handle {
         if self.now().is_dropped() {
             return Err(Error::unknown_dataset(self.name()));
         }
+        self.shared.release_orphans()?;
         let group = &self.shared.group;
         let own = scoped(self.current.data, name);
         let replaced = (!self.shared.is_kept(&own)).then_some(name);
