@@ -10,6 +10,7 @@ use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokeni
 use lsm::{BitmapMerges, KeepLog};
 
 use crate::common::path;
+use crate::space::{LAYOUTS, POINT};
 
 /// The paths of every record's values. The first three have any type where a dataset declares them from the start; the
 /// others are never declared then, and may be later.
@@ -164,6 +165,8 @@ pub(crate) struct Def {
     pub(crate) expiry: u8,
     /// The feed has what changes replaced.
     pub(crate) old_records: bool,
+    /// 0: points are not declared; else one more than the place among [`LAYOUTS`].
+    pub(crate) point: u8,
 }
 
 /// An item, by a number of any size.
@@ -227,6 +230,10 @@ impl Def {
             auto if auto == strategies => def.auto(),
             number => def.maintenance(pick(&Maintenance::ALL, number)),
         };
+        if self.point != 0 {
+            let kind = IndexKind::Spatial(pick(&LAYOUTS, self.point - 1));
+            def = def.index(path(POINT), esker::Index::new(kind).of_type(Type::Point));
+        }
         if self.old_records {
             def = def.keep_old_records();
         }

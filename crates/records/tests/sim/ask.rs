@@ -15,6 +15,8 @@ use crate::action::PATHS;
 use crate::common::tree::Tree;
 use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
 use crate::model::{KEYS, Records, key};
+use crate::runner::count;
+use crate::space::{Area, POINT};
 
 /// What a dataset looks like to who asks.
 #[derive(Clone)]
@@ -210,6 +212,29 @@ impl Asker<'_> {
         Tree::random(self.rng, 1, &mut some, &mut value)
     }
 
+    /// An area, where points have an index, or chance wants one; not one where a record may be in or out.
+    fn area(&mut self) -> Option<Area> {
+        let indexes = &self.view.def.indexes;
+        let declared = indexes.iter().any(|index| index.path == path(POINT));
+        if !declared || self.rng.usize(0..3) == 0 {
+            return None;
+        }
+        let area = Area::random(self.rng);
+        let mut keys = self.records.keys.keys();
+        let is_clear = keys.all(|key| self.is_in(&area, key).is_some());
+        count(if is_clear {
+            "area: asked"
+        } else {
+            "area: unclear"
+        });
+        is_clear.then_some(area)
+    }
+
+    fn is_in(&self, area: &Area, key: &crate::model::K) -> Option<bool> {
+        let point = self.records.current(key).and_then(|(_, row)| row.point);
+        point.map_or(Some(false), |point| area.has(point))
+    }
+
     fn rows(&self, query: Query) -> Result<Vec<Row>> {
         query.run()?.map(row).collect()
     }
@@ -235,7 +260,15 @@ impl Asker<'_> {
         if let Some(condition) = wanted.expr() {
             query = query.filter(condition);
         }
-        let by_key = self.records.meeting(wanted);
+        let mut by_key = self.records.meeting(wanted);
+        let area = self.area();
+        if let Some(area) = &area {
+            query = query.filter(match wanted.expr() {
+                Some(condition) => condition & area.condition(),
+                None => area.condition(),
+            });
+            by_key.retain(|(key, ..)| self.is_in(area, key) == Some(true));
+        }
         let mut right = by_key.clone();
         right.sort_by_key(|(_, seq, _)| *seq);
         if order == Order::Newest {
@@ -249,7 +282,9 @@ impl Asker<'_> {
         let (all, by_key) = (own(&right), own(&by_key));
         let few = &all[..all.len().min(limit.unwrap_or(usize::MAX))];
         let what = |way: &str| {
-            format!("{way}: {wanted:?} {order:?} limit {limit:?} {validation:?} {lookup:?}")
+            format!(
+                "{way}: {wanted:?} {area:?} {order:?} limit {limit:?} {validation:?} {lookup:?}"
+            )
         };
         let limited = || query.clone().limit(limit);
         if self.takes() {

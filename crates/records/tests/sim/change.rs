@@ -12,6 +12,7 @@ use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick, toke
 use crate::common::path;
 use crate::obsolete::Known;
 use crate::runner::count;
+use crate::space::{LAYOUTS, POINT, POINT_NUMBER};
 use crate::world::{Set, Within, World};
 
 /// What may be said of a call that does not fit what else is under way.
@@ -164,14 +165,21 @@ impl World {
     ) -> bool {
         let set = self.stores[at].sets.iter().find(|s| s.uid == uid).unwrap();
         let number = usize::from(path_number) % (PATHS.len() + 1);
-        if number == PATHS.len() {
+        let is_point = path_number == POINT_NUMBER;
+        if number == PATHS.len() && !is_point {
             self.refused_index(at, uid, dataset, kind);
             return false;
         }
-        let (name, ty) = (path(PATHS[number]), set.types[number]);
+        let (name, ty) = match is_point {
+            true => (path(POINT), Type::Point),
+            false => (path(PATHS[number]), set.types[number]),
+        };
         let (def, unfinished) = (set.def.clone(), set.unfinished.clone());
         let known = def.indexes.iter().find(|index| index.path == name);
-        let kind = pick(&IndexKind::ALL, kind);
+        let kind = match is_point {
+            true => IndexKind::Spatial(pick(&LAYOUTS, kind)),
+            false => pick(&IndexKind::ALL, kind),
+        };
         let tokenizer = tokenizer(tokens, kind, ty);
         let allowed = self.allowed_change(&unfinished, known, (&name, kind, ty), change);
         let mut within = Within::new(inside);

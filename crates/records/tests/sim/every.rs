@@ -65,6 +65,7 @@ fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
         versions: 0,
         expiry: 0,
         old_records: false,
+        point: 0,
     };
     Step(
         0,

@@ -137,6 +137,7 @@ impl Swarm {
             versions: [0, 0, 1, 2][rng.usize(0..4)],
             expiry: 0,
             old_records: false,
+            point: 0,
         };
         for at in 0..rng.usize(0..=DECLARED).max(rng.usize(0..2)) {
             def.kinds[at] = self.kind(rng) + 1;

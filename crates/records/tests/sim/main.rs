@@ -26,6 +26,7 @@ mod regressions;
 mod runner;
 mod shrink;
 mod snapshots;
+mod space;
 mod tail;
 mod threads;
 mod time;

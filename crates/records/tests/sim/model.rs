@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::action::{ABSENT, ARRAY, Cell, KEEP, NULL, ONE, PATHS};
 use crate::common::tree::Tree;
 use crate::common::{Put, domain, place, to_json};
+use crate::space::{self, Tenths};
 
 /// A key, in the order of its dataset.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +48,8 @@ pub(crate) struct Row {
     pub(crate) put: Put,
     /// When it expires.
     pub(crate) expires: Option<u64>,
+    /// Its point.
+    pub(crate) point: Option<Tenths>,
     fields: [Option<Json>; PATHS.len()],
 }
 
@@ -203,6 +206,11 @@ pub(crate) fn row(
         *nested = json!([{}, nested.take(), 7]);
     }
     object.insert("o".to_string(), json!(number));
+    let point = (style & space::STYLE != 0).then(|| space::point(number));
+    if let Some((x, y)) = point {
+        let point = [x, y].map(space::degrees);
+        object.insert(space::POINT.to_string(), json!(point));
+    }
     if let Some(until) = until {
         object.insert("until".to_string(), json!(until as f64 / 1000.0));
     }
@@ -220,6 +228,7 @@ pub(crate) fn row(
     Row {
         put,
         expires: None,
+        point,
         fields,
     }
 }

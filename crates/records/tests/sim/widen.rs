@@ -5,6 +5,7 @@
 use fastrand::Rng;
 
 use crate::action::{Action, List, Step, UNTIL_SHIFT, Write};
+use crate::space::{POINT_NUMBER, STYLE};
 
 /// What a run is widened by.
 struct Widening {
@@ -12,6 +13,8 @@ struct Widening {
     over: bool,
     notes: bool,
     old_records: bool,
+    /// Records have points.
+    points: bool,
     /// Writes that batches over several datasets can have.
     writes: Vec<List<Write>>,
 }
@@ -24,8 +27,10 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         notes: rng.usize(0..4) == 0,
         writes: Vec::new(),
         old_records: false,
+        points: false,
     };
     widening.old_records = rng.usize(0..4) == 0;
+    widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| List(writes.clone())).collect();
@@ -64,6 +69,15 @@ impl Widening {
         }
         if let Action::Create { def, .. } = action {
             def.old_records = self.old_records;
+            if self.points {
+                def.point = rng.u8(0..5);
+            }
+        }
+        if let Action::Index { path, .. } = action
+            && self.points
+            && rng.usize(0..3) == 0
+        {
+            *path = POINT_NUMBER;
         }
         if let Some(writes) = action.writes_mut() {
             self.writes(rng, writes);
@@ -76,6 +90,12 @@ impl Widening {
 
     fn writes(&self, rng: &mut Rng, writes: &mut Vec<Write>) {
         for write in writes.iter_mut() {
+            if let Write::Put { style, .. } | Write::Insert { style, .. } = write
+                && self.points
+                && rng.usize(0..5) > 0
+            {
+                *style |= STYLE;
+            }
             if let Write::Put { style, .. } | Write::Insert { style, .. } = write
                 && self.expires
                 && rng.bool()
