@@ -84,7 +84,7 @@ fn events(path: &Path, strings: &[&str]) -> Vec<(u64, Result<String, String>)> {
     let mut events = Vec::new();
     while let Some(event) = feed.next() {
         events.push(match event {
-            Event::Pause => {}
+            Event::Pause => continue,
             Event::Record { line, text, .. } => {
                 (line, Ok(String::from_utf8_lossy(text).into_owned()))
             }

@@ -326,7 +326,7 @@ fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
             fs: Arc::new(memory.clone()),
             ..lsm::Options::default()
         };
-        let plain = Arc::new(lsm::PlainTrees::default());
+        let plain = Arc::new(lsm::PlainTrees);
         let group = lsm::Group::open(FsPath::new(DIR), options, plain, false).unwrap();
         group.keep_log_for("old", begin, 1 << 20).unwrap();
         group.close().unwrap();
