@@ -12,8 +12,8 @@ One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}; of
 \"change\":\"delete\" or \"expire\", without a record. With --old what was replaced, too: \"old\":{...}.
 
 Changes are read from the store's log, which is kept only until its records are in tables. With --consumer it is
-kept for that name, through restarts: each call continues where the last one stopped, and sees every change at least once. Such a call
-needs the store for itself; without --consumer a process that writes may have it open.
+kept for that name of this dataset, through restarts: each call continues where the last one stopped, and sees every change at least
+once. Such a call needs the store for itself; without --consumer a process that writes may have it open.
 
 Exit codes: 0 changes were printed (or the consumer is new), 1 there was none, 2 --from is a place that the store does not have, or
 --old is asked of a dataset without, 3 the changes from there on are not kept any more.
