@@ -109,7 +109,7 @@ struct Inner {
 
 impl Group {
     /// Opens the group in `dir`. With `create`, creates an empty one where there is none; otherwise that is
-    /// [`Error::NoStore`]. Writes nothing before the first write. Replays the log: costs time in proportion to the
+    /// [`Error::NoStore`](crate::Error::NoStore). Writes nothing before the first write. Replays the log: costs time in proportion to the
     /// unflushed writes.
     pub fn open(
         dir: &Path,
@@ -152,7 +152,7 @@ impl Group {
     /// Writes a batch atomically, and returns the last of its sequence numbers. The batch can be cleared and reused
     /// afterwards.
     ///
-    /// Errors: a full disk (nothing was written; try again when there is room); [`Error::Poisoned`] after a failure
+    /// Errors: a full disk (nothing was written; try again when there is room); [`Error::Poisoned`](crate::Error::Poisoned) after a failure
     /// that left the log in an unknown state.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
         let ticket = self.append(batch, durability)?;
@@ -419,9 +419,9 @@ impl Group {
     }
 
     /// Makes all writes durable, flushes large memtables, and seals the store, so that the next opening can verify
-    /// the length of every file. From here on writes are refused ([`Error::Closed`]); reads still work. Running jobs
-    /// of other threads either end before the seal, or fail with [`Error::Closed`]. Dropping the group does the same
-    /// but cannot report errors.
+    /// the length of every file. From here on writes are refused with [`Error::Closed`](crate::Error::Closed), and when
+    /// the seal is written, reads that begin, too; then others can open the folder. Running jobs of other threads either
+    /// end before the seal, or fail with the same error. Dropping the group does the same but cannot report errors.
     ///
     /// # Errors
     /// The log could not be synced, a memtable not flushed, or the seal not written. All other steps are done anyway,
