@@ -71,6 +71,8 @@ impl Fed {
     /// The exit code, or `None` of a process that a signal ended, and standard error.
     fn end(mut self) -> (Option<i32>, String) {
         let mut text = String::new();
+        // Waiting would close it, and the stream would have an end.
+        let _open = self.child.stdin.take();
         let mut errors = self.child.stderr.take().unwrap();
         let status = self.child.wait().unwrap();
         errors.read_to_string(&mut text).unwrap();

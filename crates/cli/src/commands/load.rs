@@ -101,7 +101,10 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     let trouble = ended?;
     synced?;
     db.close()?;
-    if let Some(signal) = interrupt.signal() {
+    // A signal that came when everything was loaded has interrupted nothing.
+    if let Some(signal) = interrupt.signal()
+        && trouble.is_some()
+    {
         return Ok(Outcome::Interrupted(signal));
     }
     match trouble {
@@ -288,7 +291,7 @@ impl Loading {
             self.loaded += rest;
         }
         self.progress.update(feed.bytes_read(), self.loaded);
-        if interrupt.signal().is_some() {
+        if interrupt.signal().is_some() && stopped.is_some() {
             self.progress.clear();
             note(self.interrupted(done));
         }
