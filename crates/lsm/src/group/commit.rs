@@ -194,7 +194,8 @@ impl Inner {
         let log = oldest.unwrap_or(segment.number);
         versions.log = log;
         // Replayed segments that only have writes of dropped trees need no flush.
-        versions.order.kept = self.sequencer.keep(&versions.order, log);
+        // Held until readers see what the manifest keeps.
+        let held = self.sequencer.keep(&mut versions.order, log);
         versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
         let number = self.versions.new_file();
         let (manifest, order) = self.begin_manifest(number, &view.version, &mut versions)?;
@@ -204,6 +205,7 @@ impl Inner {
         }
         .write(fs, dir)?;
         segment.named.store(true, Ordering::Release);
+        drop(held);
         self.sequencer.note_order(&mut versions, order);
         versions.manifest = Some(manifest);
         let kept: Vec<u64> = versions.order.kept.iter().map(|kept| kept.number).collect();
