@@ -308,6 +308,13 @@ fn consumers_miss_nothing() {
                     writer = write_to(Arc::new(fs.clone()));
                 }
                 14 => beside = reader(&fs),
+                16 => {
+                    let group = if rng.bool() { &writer } else { &beside };
+                    let to = format!("/copy{step}");
+                    let seen = group.position().seq;
+                    group.checkpoint(Path::new(&to)).unwrap();
+                    goes_on(&fs, Path::new(&to), &model, seen, &places, &name);
+                }
                 15 if rng.bool() => {
                     let mode = [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered];
                     let left = fs.power_cut(rng.u64(..), mode[rng.usize(..3)]);
@@ -337,8 +344,7 @@ fn consumers_miss_nothing() {
                         for (at, place) in places.iter().enumerate() {
                             assert_eq!(place_of(group, &name(at)), *place);
                             let Some(place) = place else { continue };
-                            let rest = model.iter().filter(|(seq, _)| *seq > place.seq);
-                            let rest: Vec<u32> = rest.map(|(_, number)| *number).collect();
+                            let rest = rest(&model, *place, u64::MAX);
                             assert_eq!(behind(group, *place).unwrap(), rest);
                         }
                     }
@@ -346,4 +352,51 @@ fn consumers_miss_nothing() {
             }
         }
     }
+}
+
+/// The numbers of the model behind a place, up to a write.
+fn rest(model: &[(u64, u32)], place: Position, last: u64) -> Vec<u32> {
+    let is_behind = |seq: u64| place.seq < seq && seq <= last;
+    let rest = model.iter().filter(|(seq, _)| is_behind(*seq));
+    rest.map(|(_, number)| *number).collect()
+}
+
+/// In a copy each consumer is where it was, and gets what it has not read of that, then what is written there.
+fn goes_on(
+    fs: &Memory,
+    copy: &Path,
+    model: &[(u64, u32)],
+    seen: u64,
+    places: &[Option<Position>],
+    name: &dyn Fn(usize) -> String,
+) {
+    let open = || {
+        Group::open(
+            copy,
+            small(Arc::new(fs.clone())),
+            Arc::new(PlainTrees),
+            false,
+        )
+    };
+    let group = open().unwrap();
+    let check = |group: &Group, new: &[u32]| {
+        for (at, place) in places.iter().enumerate() {
+            let there = place_of(group, &name(at));
+            assert_eq!(there.is_some(), place.is_some());
+            if let (Some(there), Some(place)) = (there, place) {
+                assert_ne!(there.history, place.history);
+                let rest = [&rest(model, *place, seen)[..], new].concat();
+                assert_eq!(behind(group, there).unwrap(), rest);
+            }
+        }
+    };
+    check(&group, &[]);
+    put(&group, 1000, Durability::Os);
+    group.flush().unwrap();
+    check(&group, &[1000]);
+    drop(group);
+    let group = open().unwrap();
+    put(&group, 1001, Durability::Os);
+    check(&group, &[1000, 1001]);
+    assert!(group.check().errors.is_empty());
 }

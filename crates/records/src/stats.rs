@@ -25,7 +25,7 @@ pub struct StoreStats {
     pub memory: MemoryStats,
     /// What the engine counted since the store was opened, by name: blocks read, files made, syncs and so on.
     pub counters: BTreeMap<&'static str, u64>,
-    /// The consumers that changes are kept for.
+    /// The consumers that changes are kept for; none where their files cannot be read.
     pub consumers: Vec<ConsumerStats>,
     /// The named snapshots.
     pub snapshots: Vec<SnapshotStats>,
@@ -285,7 +285,9 @@ impl Store {
                 memtable_bytes: group.memtable_bytes(),
             },
             counters: group.stats().each().into_iter().collect(),
-            consumers: self.consumers().into_iter().map(consumer).collect(),
+            consumers: (self.consumers().unwrap_or_default().into_iter())
+                .map(consumer)
+                .collect(),
             snapshots: group.snapshots().into_iter().map(snapshot).collect(),
             snapshot_bytes: group.snapshot_bytes(),
             unconfirmed_time: group.unconfirmed_time(),

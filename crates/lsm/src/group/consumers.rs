@@ -5,13 +5,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::tail::Tail;
 use super::version_set::Versions;
 use super::{Group, Inner, Internals};
 use crate::batch::check_limit;
 use crate::entry::{Position, Seq};
 use crate::error::{Error, Result};
 use crate::fs::Lock;
-use crate::version::{ConsumerPlace, ConsumerPlaces, Order, log_path};
+use crate::read::Snapshot;
+use crate::stop::Stop;
+use crate::version::{ClosedSegment, ConsumerPlace, ConsumerPlaces, Order, TableSource, log_path};
+use crate::wal::{LogKind, LogWriter};
 
 /// The longest name of a consumer of the log, in bytes. Longer than 255, the limit of earlier versions, by what a layer above
 /// puts before the names that it is given.
@@ -122,6 +126,27 @@ impl Group {
             .collect();
         all.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         Ok(all)
+    }
+
+    /// The order of commits of a copy that has what `snapshot` sees: with the places of the consumers, and with what
+    /// they have not read of that in log segment `number` of the copy.
+    pub(crate) fn copy_consumers(
+        &self,
+        snapshot: &Snapshot,
+        copy: &TableSource,
+        number: u64,
+        stop: Option<&Stop>,
+    ) -> Result<Order> {
+        let inner = &self.inner;
+        let tried = inner.copy_consumers(snapshot, copy, number, stop);
+        match tried {
+            // A consumer went on, and a writer let go of what it had read.
+            Err(Error::PositionExpired { .. }) => {
+                let _still = inner.places().lock()?;
+                inner.copy_consumers(snapshot, copy, number, stop)
+            }
+            tried => tried,
+        }
     }
 
     /// Bytes of log from `position` on: those of the segments that have a write behind it, each as a whole.
@@ -262,6 +287,89 @@ impl Internals<'_> {
 impl Inner {
     pub(super) fn places(&self) -> ConsumerPlaces<'_> {
         self.sequencer.places()
+    }
+
+    fn copy_consumers(
+        self: &Arc<Inner>,
+        snapshot: &Snapshot,
+        copy: &TableSource,
+        number: u64,
+        stop: Option<&Stop>,
+    ) -> Result<Order> {
+        self.refresh()?;
+        let (mut places, _) = self.places().list()?;
+        let mut order = self.versions.manifest.lock().order.clone();
+        supersede(&mut order, &places);
+        let history = order.history;
+        let own = places.iter().map(|place| place.position);
+        let own = own.filter(|position| position.history == history);
+        let own = own.map(|position| position.seq);
+        let noted = order.holds.values().map(|hold| hold.position);
+        let first = own.chain(noted).min();
+        // Who is late already is so in the copy.
+        let first = first.map(|first| first.max(self.sequencer.oldest()));
+        let kept = match first.filter(|first| *first < snapshot.seq()) {
+            Some(first) => self.copy_log((first, snapshot.seq()), copy, number, stop)?,
+            None => None,
+        };
+        let order = Order {
+            history: copy.fs.unique(),
+            reserved: 0,
+            kept: kept.into_iter().collect(),
+            ..order
+        };
+        if !places.is_empty() {
+            let of_copy = ConsumerPlaces::new(&*copy.fs, &copy.dir);
+            of_copy.make_folder()?;
+            for place in &mut places {
+                if place.position.history == history {
+                    place.position.history = order.history;
+                    // Not what the copy does not have.
+                    place.position.seq = place.position.seq.min(snapshot.seq());
+                }
+                of_copy.write(place)?;
+            }
+        }
+        Ok(order)
+    }
+
+    /// Copies the writes behind `first` up to `last` to segment `number` of a copy.
+    fn copy_log(
+        self: &Arc<Inner>,
+        (first, last): (Seq, Seq),
+        copy: &TableSource,
+        number: u64,
+        stop: Option<&Stop>,
+    ) -> Result<Option<ClosedSegment>> {
+        let mut tail = Tail::new(self.clone(), self.sequencer.position_of(first))?;
+        // Against flushes of this process.
+        tail.hold(u64::MAX);
+        let path = log_path(&copy.dir, number);
+        let log = LogWriter::create(&*copy.fs, &path, LogKind::Wal, number, None)?;
+        let mut end = first;
+        while let Some(commit) = tail.next()? {
+            stop.map_or(Ok(()), Stop::check)?;
+            if commit.position().seq > last {
+                break;
+            }
+            end = commit.position().seq;
+            log.append(&[commit.payload()])?;
+        }
+        if end == first {
+            drop(log);
+            let removed = copy.fs.remove(&path);
+            return removed
+                .map(|()| None)
+                .map_err(|e| Error::io(&path, "remove", e));
+        }
+        log.sync()?;
+        Ok(Some(ClosedSegment {
+            number,
+            after: first,
+            last: end,
+            len: log.len(),
+            ended: self.core.options.log_time(),
+        }))
     }
 
     fn check_consumers_open(&self) -> Result<()> {

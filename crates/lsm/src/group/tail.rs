@@ -45,6 +45,11 @@ impl Commit {
         self.position
     }
 
+    /// The batch as the log has it.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
     /// Visits each operation, in the order of addition to the batch. Values of deletes are empty.
     pub fn each(&self, visit: &mut ShowOperation<'_>) {
         decode(&self.payload, |operation| {
@@ -115,13 +120,7 @@ impl Group {
     /// another store, or of writes lost in a power cut.
     pub fn tail(&self, position: Position) -> Result<Tail> {
         self.inner.refresh()?;
-        self.inner.check_position(position)?;
-        Ok(Tail {
-            inner: self.inner.clone(),
-            position: position.seq,
-            reader: None,
-            held: None,
-        })
+        Tail::new(self.inner.clone(), position)
     }
 
     /// Calls `observe` with every later commit, in order, after it is visible, on a separate thread: a slow observer
@@ -234,6 +233,16 @@ impl Inner {
 }
 
 impl Tail {
+    pub(super) fn new(inner: Arc<Inner>, position: Position) -> Result<Tail> {
+        inner.check_position(position)?;
+        Ok(Tail {
+            inner,
+            position: position.seq,
+            reader: None,
+            held: None,
+        })
+    }
+
     /// Everything up to this position was returned.
     pub fn position(&self) -> Position {
         self.inner.sequencer.position_of(self.position)

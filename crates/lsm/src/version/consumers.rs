@@ -68,7 +68,7 @@ impl ConsumerPlaces<'_> {
         self.path(name).with_extension("lock")
     }
 
-    fn make_folder(&self) -> Result<()> {
+    pub(crate) fn make_folder(&self) -> Result<()> {
         if self.fs.exists(&self.folder) {
             return Ok(());
         }
@@ -198,6 +198,13 @@ impl ConsumerPlaces<'_> {
     pub(crate) fn remove_lock(&self, name: &str) {
         // An empty file that stays does no harm.
         let _ = self.fs.remove(&self.lock_path(name));
+    }
+
+    /// Removes all files, of a copy that failed.
+    pub(crate) fn clear(&self) {
+        for name in self.fs.list(&self.folder).unwrap_or_default() {
+            let _ = self.fs.remove(&self.folder.join(name));
+        }
     }
 
     fn sync(&self) -> Result<()> {
