@@ -30,6 +30,9 @@ pub struct ChangeConsumer {
     pub keeps_bytes: u64,
     /// Bytes of log that it has not read, of all datasets: those of the log files that have a write behind its place, each as a whole.
     pub lag_bytes: u64,
+    /// How long ago, to the second, the oldest change of its dataset was written that it has not read; `None` where it has read all, and
+    /// where that is not known: of a change that is not kept any more, or that was written while there was no consumer.
+    pub unread_for: Option<Duration>,
 }
 
 fn scoped(data: TreeId, name: &str) -> String {
@@ -178,9 +181,40 @@ impl Store {
                 position,
                 keeps_bytes,
                 lag_bytes: self.group.log_bytes_behind(position),
+                unread_for: None,
             })
         });
-        Ok(all.collect())
+        let mut all: Vec<_> = all.collect();
+        for consumer in &mut all {
+            let dataset = consumer.dataset.as_deref();
+            let data = datasets.iter().find(|one| Some(&*one.name) == dataset);
+            consumer.unread_for = match self
+                .unread_since(consumer.position, data.map(|one| one.data))
+            {
+                Ok(since) => since.map(|since| {
+                    let now = (self.group.options().clock)();
+                    Duration::from_millis(now.saturating_sub(since))
+                }),
+                Err(lsm::Error::PositionExpired { .. } | lsm::Error::OtherHistory { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(all)
+    }
+
+    /// When the first change behind a place was written: in the tree, or in any. Reads the log up to it.
+    fn unread_since(&self, place: Position, data: Option<TreeId>) -> lsm::Result<Option<u64>> {
+        let mut tail = self.group.tail(place)?;
+        while let Some(commit) = tail.next()? {
+            let mut is_it = false;
+            commit.each(&mut |tree, _, _, _, _| {
+                is_it |= data.is_none_or(|data| data == tree);
+            });
+            if is_it {
+                return Ok(tail.time());
+            }
+        }
+        Ok(None)
     }
 
     /// Ends the consumers of datasets that do not exist.

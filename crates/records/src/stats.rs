@@ -80,6 +80,8 @@ pub struct ConsumerStats {
     pub keeps_bytes: u64,
     /// Bytes of log that it has not read, of all datasets.
     pub lag_bytes: u64,
+    /// How many seconds ago the oldest change was written that it has not read; none where it has read all, or that is not known.
+    pub unread_seconds: Option<u64>,
 }
 
 /// A named snapshot.
@@ -319,6 +321,7 @@ fn consumer(kept: ChangeConsumer) -> ConsumerStats {
         position: kept.position.to_string(),
         keeps_bytes: kept.keeps_bytes,
         lag_bytes: kept.lag_bytes,
+        unread_seconds: kept.unread_for.map(|age| age.as_secs()),
     }
 }
 

@@ -5,6 +5,7 @@ mod common;
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{DIR, small};
@@ -417,4 +418,52 @@ fn a_consumer_beside_a_writer_misses_nothing() {
     let gone = again.done().unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::UnknownDataset);
     assert!(db.change_consumers().unwrap().is_empty());
+}
+
+/// For how long changes have been waiting is known to the second, in a copy, too.
+#[test]
+fn the_age_of_the_oldest_unread_change_is_told() {
+    let memory = Memory::new();
+    let now = Arc::new(AtomicU64::new(1_700_000_000_000));
+    let of_test = now.clone();
+    let options = || Options {
+        clock: {
+            let now = of_test.clone();
+            Arc::new(move || now.load(Ordering::SeqCst))
+        },
+        ..options(&memory)
+    };
+    let db = Database::create_or_open(FsPath::new(DIR), options()).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
+    let other = db.create_dataset::<esker::Key>("other", def()).unwrap();
+    let reader = Database::open_reader(FsPath::new(DIR), options()).unwrap();
+    let beside = reader.dataset::<esker::Key>("d").unwrap();
+    let mut consumer = beside.consume("me", None, 1 << 20).unwrap();
+    let age = |db: &Database| db.change_consumers().unwrap()[0].unread_for;
+    assert_eq!(age(&db), None);
+    for id in 0..5 {
+        now.fetch_add(10_000, Ordering::SeqCst);
+        // A change of another dataset is none of its.
+        put(&other, id, 1);
+        now.fetch_add(10_000, Ordering::SeqCst);
+        put(&dataset, id, 1);
+        if id == 2 {
+            db.flush().unwrap();
+        }
+    }
+    for left in (0..5).rev() {
+        now.fetch_add(500, Ordering::SeqCst);
+        let seconds = age(&db).unwrap().as_secs();
+        let wanted = left * 20 + (5 - left) / 2;
+        assert!(seconds.abs_diff(wanted) <= 1, "{seconds}, {wanted}");
+        assert_eq!(age(&reader), age(&db));
+        if left == 2 {
+            db.backup("/copy").unwrap();
+            let copy = Database::open(FsPath::new("/copy"), options()).unwrap();
+            assert_eq!(age(&copy), age(&db));
+        }
+        consumer.next().unwrap().unwrap();
+        consumer.done().unwrap();
+    }
+    assert_eq!(age(&db), None);
 }

@@ -15,7 +15,7 @@ use crate::fs::Lock;
 use crate::read::Snapshot;
 use crate::stop::Stop;
 use crate::version::{ClosedSegment, ConsumerPlace, ConsumerPlaces, Order, TableSource, log_path};
-use crate::wal::{LogKind, LogWriter};
+use crate::wal::{LogKind, LogWriter, rest_hash};
 
 /// The longest name of a consumer of the log, in bytes. Longer than 255, the limit of earlier versions, by what a layer above
 /// puts before the names that it is given.
@@ -346,14 +346,17 @@ impl Inner {
         tail.hold(u64::MAX);
         let path = log_path(&copy.dir, number);
         let log = LogWriter::create(&*copy.fs, &path, LogKind::Wal, number, None)?;
-        let mut end = first;
+        let (mut end, mut time) = (first, None);
         while let Some(commit) = tail.next()? {
             stop.map_or(Ok(()), Stop::check)?;
             if commit.position().seq > last {
                 break;
             }
             end = commit.position().seq;
-            log.append(&[commit.payload()])?;
+            let changed = (tail.time() != time).then_some(tail.time()).flatten();
+            time = tail.time();
+            let payload = commit.payload();
+            log.append_hashed(payload, rest_hash(payload), false, changed)?;
         }
         if end == first {
             drop(log);

@@ -105,6 +105,8 @@ pub struct Tail {
     /// Everything up to it was returned.
     position: Seq,
     reader: Option<(u64, Follower)>,
+    /// What the segment says last of when its records were appended.
+    time: Option<u64>,
     held: Option<Arc<Held>>,
 }
 
@@ -239,6 +241,7 @@ impl Tail {
             inner,
             position: position.seq,
             reader: None,
+            time: None,
             held: None,
         })
     }
@@ -246,6 +249,12 @@ impl Tail {
     /// Everything up to this position was returned.
     pub fn position(&self) -> Position {
         self.inner.sequencer.position_of(self.position)
+    }
+
+    /// When the last commit that was returned was written, in milliseconds since 1970, to the second; `None` where the log
+    /// does not say: it does for what was written while there were [consumers](Group::keep_log_for).
+    pub fn time(&self) -> Option<u64> {
+        self.time
     }
 
     /// Retains the log for this tail while it lives, up to `bytes`.
@@ -297,6 +306,7 @@ impl Tail {
             let mut reader = match self.reader.take() {
                 Some((segment, reader)) if segment == place.segment => reader,
                 _ => {
+                    self.time = None;
                     let path = log_path(&self.inner.core.source.dir, place.segment);
                     let fs = &*self.inner.core.source.fs;
                     match Follower::open(fs, &path, LogKind::Wal, place.segment, 0) {
@@ -312,9 +322,15 @@ impl Tail {
                 }
             };
             let (mut last, offset) = (0, reader.offset());
+            let time = &mut self.time;
             let read = reader.next(place.end, |record| {
-                let Record::Data { payload, .. } = record else {
-                    return Ok(Some(None));
+                let payload = match record {
+                    Record::Data { payload, .. } => payload,
+                    Record::Time { millis } => {
+                        *time = Some(millis);
+                        return Ok(Some(None));
+                    }
+                    _ => return Ok(Some(None)),
                 };
                 last = decode(payload, |_| ()).ok_or_else(|| {
                     let path = log_path(&self.inner.core.source.dir, place.segment);
