@@ -222,7 +222,7 @@ fn try_lock(fs: &dyn Fs, path: &Path) -> Result<Option<Box<dyn Lock>>> {
 }
 
 impl ConsumerPlace {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT.to_le_bytes());
         out.extend_from_slice(&self.position.history.to_le_bytes());
@@ -238,7 +238,7 @@ impl ConsumerPlace {
         out
     }
 
-    fn decode(bytes: &[u8], path: &Path) -> Result<ConsumerPlace> {
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<ConsumerPlace> {
         let damaged = |what: &str| Error::corruption(path, 0, what);
         let (body, checksum) = bytes
             .split_last_chunk::<8>()
