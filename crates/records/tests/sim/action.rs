@@ -421,6 +421,17 @@ pub(crate) enum Action {
         name: u8,
         drops: bool,
     },
+    /// A consumer reads changes of a dataset, at most so many, and notes in the store how far it is; one that is not known begins here. Or
+    /// it is forgotten.
+    Consume {
+        store: u8,
+        set: u8,
+        name: u8,
+        /// Among [`crate::consumers::BOUNDS`]: the bytes of log that are kept for it.
+        bytes: u8,
+        most: Option<u8>,
+        forget: bool,
+    },
     /// Closed, or without `close` just dropped.
     Reopen {
         store: u8,
@@ -501,6 +512,7 @@ impl Action {
             | Backup { store, .. }
             | BackupDuring { store, .. }
             | Snapshot { store, .. }
+            | Consume { store, .. }
             | Reopen { store, .. }
             | Cut { store, .. }
             | CutInstalled { store, .. }
@@ -540,6 +552,7 @@ impl Action {
             Backup { .. } => "backup",
             BackupDuring { .. } => "backup: with writes",
             Snapshot { .. } => "snapshot",
+            Consume { .. } => "consume",
             Reopen { .. } => "reopen",
             Cut { .. } => "cut",
             CutInstalled { .. } => "cut: installed",

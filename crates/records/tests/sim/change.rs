@@ -76,6 +76,7 @@ impl World {
         match store_result {
             Some(()) => {
                 store.sets.remove(set);
+                store.consumers.end(uid);
             }
             None if refused => {}
             None => {

@@ -163,6 +163,7 @@ impl World {
             }
             self.look_at_tails(at, &mut rng);
             self.ask_all_kept(at, &mut rng);
+            self.all_consume(at);
             self.check(at);
         }
         for which in 0..self.held.len() {
