@@ -4,9 +4,9 @@
 
 use fastrand::Rng;
 
-use crate::action::{Action, List, Step, UNTIL_SHIFT, Write};
+use crate::action::{Action, List, MOST_POINT, Step, UNTIL_SHIFT, Write};
 use crate::consumers::BOUNDS;
-use crate::space::{POINT_NUMBER, STYLE};
+use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
 
 /// What a run is widened by.
 struct Widening {
@@ -14,7 +14,7 @@ struct Widening {
     over: bool,
     notes: bool,
     old_records: bool,
-    /// Records have points.
+    /// Records have points, and times.
     points: bool,
     consumers: bool,
     /// Writes that batches over several datasets can have.
@@ -77,14 +77,14 @@ impl Widening {
         if let Action::Create { def, .. } = action {
             def.old_records = self.old_records;
             if self.points {
-                def.point = rng.u8(0..5);
+                def.point = rng.u8(0..MOST_POINT);
             }
         }
         if let Action::Index { path, .. } = action
             && self.points
             && rng.usize(0..3) == 0
         {
-            *path = POINT_NUMBER;
+            *path = [POINT_NUMBER, TIMED_NUMBER][rng.usize(0..2)];
         }
         if let Some(writes) = action.writes_mut() {
             self.writes(rng, writes);
