@@ -299,6 +299,8 @@ pub(crate) enum Change {
     Switch,
     DropIndex,
     Resume,
+    /// The index is made again.
+    Rebuild,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Every way of asking, compared with the model. Wrong answers panic; what the store says it could not do is returned.
 
+mod cancelled;
 mod places;
 
 use std::collections::BTreeSet;
@@ -71,6 +72,9 @@ pub(crate) fn some(
     }
     if asker.rng.bool() {
         asker.scan()?;
+    }
+    if asker.rng.usize(0..6) == 0 {
+        asker.cancelled()?;
     }
     if asker.rng.bool() {
         asker.versions()?;

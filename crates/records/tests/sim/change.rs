@@ -199,6 +199,10 @@ impl World {
                 let task = dataset.switch_index(&name, kind);
                 task.on_progress(|_| within.go_on(self)).run().map(Some)
             }
+            Change::Rebuild => {
+                let task = dataset.rebuild_index(&name);
+                task.on_progress(|_| within.go_on(self)).run().map(Some)
+            }
             Change::DropIndex => dataset.drop_index(&name).map(Some),
             Change::Resume => {
                 let task = dataset.resume_index();
@@ -280,6 +284,8 @@ impl World {
                 Change::Resume => vec![],
                 Change::DropIndex if same => vec![],
                 Change::Switch if same && left.kind == kind => vec![],
+                // Where it is the kind that is there, the change goes on.
+                Change::Rebuild => REFUSED.to_vec(),
                 _ => REFUSED.to_vec(),
             };
         }
@@ -299,7 +305,7 @@ impl World {
                     || kind == IndexKind::None;
                 known.kind != kind && known.kind != IndexKind::None && fits
             }
-            (Change::DropIndex, Some(known)) => known.kind != IndexKind::None,
+            (Change::DropIndex | Change::Rebuild, Some(known)) => known.kind != IndexKind::None,
             (_, None) => false,
         };
         match legal {

@@ -90,6 +90,7 @@ impl Store {
 
 impl World {
     pub(crate) fn fault(&mut self, action: &Action) {
+        self.has_faults |= !matches!(action, Action::Room { .. } | Action::Damage { .. });
         match action {
             Action::Cut {
                 store,

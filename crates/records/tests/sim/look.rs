@@ -215,6 +215,10 @@ impl World {
             };
             assert!(dataset.repair(&options).run().unwrap().complete);
             db.compact(Some(&set.name)).unwrap();
+            if !self.has_faults {
+                let stats = dataset.stats();
+                assert_eq!((stats.strategy.error, stats.failures), (None, Vec::new()));
+            }
             let records = store.records(set.uid).rows().count() as u64;
             for tree in dataset.stats().trees {
                 let name = &tree.name;

@@ -34,7 +34,7 @@ use crate::common::{DIR, number, path, seeds, small};
 use crate::model::{Entry, K, Records, Row, key};
 use clock::{Clock, LASTING, LIVES};
 use counters::counted;
-use pairs::{Copies, FOLLOWED};
+use pairs::{Copies, FOLLOWED, PAIR};
 
 const KEYS: u8 = 25;
 const NAMES: [&str; 2] = ["d0", "d1"];
@@ -172,6 +172,15 @@ impl Shared {
         ask::some(snapshot, &view, &records, rng, 2)
     }
 
+    /// Nothing failed in the background.
+    fn no_errors(&self, db: &Database) {
+        for name in [&NAMES[..], &PAIR, &[COUNTS, PASSING, LASTING]].concat() {
+            let stats = db.dataset::<esker::Key>(name).unwrap().stats();
+            let failed = (stats.strategy.error, stats.failures);
+            assert_eq!(failed, (None, Vec::new()), "{name} in the background");
+        }
+    }
+
     /// Each key has what somebody wrote there last, or nobody knows to have written.
     fn holds(
         &self,
@@ -286,6 +295,7 @@ fn contend(seed: u64, batches: usize) {
                 while shared.goes_on() && shared.number.load(SeqCst) < first + close_after {
                     std::thread::yield_now();
                 }
+                shared.no_errors(&closer);
                 shared.closing.store(true, SeqCst);
                 closer.close().unwrap();
             });

@@ -4,7 +4,7 @@
 
 use fastrand::Rng;
 
-use crate::action::{Action, List, MOST_POINT, Step, UNTIL_SHIFT, Write};
+use crate::action::{Action, Change, List, MOST_POINT, Step, UNTIL_SHIFT, Write};
 use crate::consumers::BOUNDS;
 use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
 
@@ -17,6 +17,8 @@ struct Widening {
     /// Records have points, and times.
     points: bool,
     consumers: bool,
+    /// Indexes are made again.
+    rebuilds: bool,
     /// Writes that batches over several datasets can have.
     writes: Vec<List<Write>>,
 }
@@ -31,10 +33,12 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         old_records: false,
         points: false,
         consumers: false,
+        rebuilds: false,
     };
     widening.old_records = rng.usize(0..4) == 0;
     widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
     widening.consumers = Rng::with_seed(seed ^ 0x636f_6e73_756d).usize(0..4) == 0;
+    widening.rebuilds = Rng::with_seed(seed ^ 0x7265_6275_696c).usize(0..4) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| List(writes.clone())).collect();
@@ -85,6 +89,12 @@ impl Widening {
             && rng.usize(0..3) == 0
         {
             *path = [POINT_NUMBER, TIMED_NUMBER][rng.usize(0..2)];
+        }
+        if let Action::Index { change, .. } = action
+            && self.rebuilds
+            && rng.usize(0..3) == 0
+        {
+            *change = Change::Rebuild;
         }
         if let Some(writes) = action.writes_mut() {
             self.writes(rng, writes);

@@ -232,6 +232,8 @@ pub(crate) struct World {
     pub(crate) born: u64,
     pub(crate) settings: Settings,
     pub(crate) hand: Hand,
+    /// Calls were made to fail, or power was cut: what went wrong in the background then is remembered.
+    pub(crate) has_faults: bool,
     /// What was done, for people; only of a run that is told.
     pub(crate) story: Option<Vec<String>>,
 }
@@ -277,6 +279,7 @@ impl World {
             born: 0,
             settings,
             hand: Hand::new(),
+            has_faults: false,
             story: None,
         };
         let mut store = Store::new(DIR.as_ref(), Memory::new(), settings, 0, &world.hand);
