@@ -10,7 +10,7 @@ use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokeni
 use lsm::{BitmapMerges, KeepLog};
 
 use crate::common::path;
-use crate::space::{LAYOUTS, POINT};
+use crate::space::{LAYOUTS, POINT, TIME, TIMED};
 
 /// The paths of every record's values. The first three have any type where a dataset declares them from the start; the
 /// others are never declared then, and may be later.
@@ -106,6 +106,9 @@ pub(crate) const ARRAY: Cell = 100;
 /// What the record that is replaced has there.
 pub(crate) const KEEP: Cell = 255;
 
+/// One more than what a definition's `point` may be.
+pub(crate) const MOST_POINT: u8 = 15;
+
 /// From now on, in milliseconds: when a record expires that says so by its `style`.
 pub(crate) const UNTIL: [i64; 8] = [-2_000, 0, 1, 200, 1_500, 6_000, 60_000, 100_000_000];
 /// The place of that in a `style`.
@@ -165,7 +168,7 @@ pub(crate) struct Def {
     pub(crate) expiry: u8,
     /// The feed has what changes replaced.
     pub(crate) old_records: bool,
-    /// 0: points are not declared; else one more than the place among [`LAYOUTS`].
+    /// 0: points are not declared; else what [`Def::place`] makes of it.
     pub(crate) point: u8,
 }
 
@@ -209,6 +212,32 @@ impl Def {
         types
     }
 
+    /// Declares points: with an index of theirs (up to 4), of them at their times (up to 8), both, or stored by place.
+    fn place(&self, def: DatasetDef) -> DatasetDef {
+        let number = self.point.wrapping_sub(1);
+        let layout = pick(&LAYOUTS, number);
+        let points = || esker::Index::new(IndexKind::Spatial(layout)).of_type(Type::Point);
+        let timed = || esker::Index::new(IndexKind::SpaceTime(layout)).of_type(Type::PointTime);
+        let with_times =
+            |def: DatasetDef| def.index(path(TIME), esker::Index::none().of_type(Type::Int));
+        match self.point % MOST_POINT {
+            0 => def,
+            1..=4 => def.index(path(POINT), points()),
+            5..=8 => with_times(def).index(path(TIMED), timed()),
+            9 => with_times(def)
+                .index(path(POINT), points())
+                .index(path(TIMED), timed()),
+            10 | 11 => def.cluster(path(POINT)),
+            12 => with_times(def).cluster(path(TIMED)),
+            13 => with_times(def)
+                .cluster(path(POINT))
+                .index(path(TIMED), timed()),
+            _ => with_times(def)
+                .index(path(POINT), points())
+                .cluster(path(TIMED)),
+        }
+    }
+
     pub(crate) fn build(&self) -> DatasetDef {
         let types = self.types();
         let mut def = DatasetDef::new(path("id"), self.key_type());
@@ -230,10 +259,7 @@ impl Def {
             auto if auto == strategies => def.auto(),
             number => def.maintenance(pick(&Maintenance::ALL, number)),
         };
-        if self.point != 0 {
-            let kind = IndexKind::Spatial(pick(&LAYOUTS, self.point - 1));
-            def = def.index(path(POINT), esker::Index::new(kind).of_type(Type::Point));
-        }
+        def = self.place(def);
         if self.old_records {
             def = def.keep_old_records();
         }
@@ -249,7 +275,8 @@ impl Def {
             Repair::Staged if !deferred => Repair::Merge,
             repair => repair,
         };
-        let versions = match deferred {
+        let is_clustered = def.indexes.iter().any(|index| index.kind.is_clustered());
+        let versions = match deferred && !is_clustered {
             true => u32::from(self.versions % 3) + 1,
             false => 1,
         };
@@ -272,6 +299,8 @@ pub(crate) enum Change {
     Switch,
     DropIndex,
     Resume,
+    /// The index is made again.
+    Rebuild,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -421,6 +450,17 @@ pub(crate) enum Action {
         name: u8,
         drops: bool,
     },
+    /// A consumer reads changes of a dataset, at most so many, and notes in the store how far it is; one that is not known begins here. Or
+    /// it is forgotten.
+    Consume {
+        store: u8,
+        set: u8,
+        name: u8,
+        /// Among [`crate::consumers::BOUNDS`]: the bytes of log that are kept for it.
+        bytes: u8,
+        most: Option<u8>,
+        forget: bool,
+    },
     /// Closed, or without `close` just dropped.
     Reopen {
         store: u8,
@@ -501,6 +541,7 @@ impl Action {
             | Backup { store, .. }
             | BackupDuring { store, .. }
             | Snapshot { store, .. }
+            | Consume { store, .. }
             | Reopen { store, .. }
             | Cut { store, .. }
             | CutInstalled { store, .. }
@@ -540,6 +581,7 @@ impl Action {
             Backup { .. } => "backup",
             BackupDuring { .. } => "backup: with writes",
             Snapshot { .. } => "snapshot",
+            Consume { .. } => "consume",
             Reopen { .. } => "reopen",
             Cut { .. } => "cut",
             CutInstalled { .. } => "cut: installed",

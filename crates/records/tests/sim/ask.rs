@@ -1,5 +1,8 @@
 //! Every way of asking, compared with the model. Wrong answers panic; what the store says it could not do is returned.
 
+mod cancelled;
+mod places;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -15,8 +18,6 @@ use crate::action::PATHS;
 use crate::common::tree::Tree;
 use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
 use crate::model::{KEYS, Records, key};
-use crate::runner::count;
-use crate::space::{Area, POINT};
 
 /// What a dataset looks like to who asks.
 #[derive(Clone)]
@@ -66,8 +67,14 @@ pub(crate) fn some(
         asker.question(&tree, limit)?;
     }
     asker.get()?;
+    if asker.has_places() {
+        asker.nearest()?;
+    }
     if asker.rng.bool() {
         asker.scan()?;
+    }
+    if asker.rng.usize(0..6) == 0 {
+        asker.cancelled()?;
     }
     if asker.rng.bool() {
         asker.versions()?;
@@ -116,6 +123,10 @@ pub(crate) fn everything(
         }
     }
     asker.question(&Tree::All(Vec::new(), Vec::new()), None)?;
+    if asker.has_places() {
+        asker.nearest()?;
+        asker.nearest()?;
+    }
     asker.scan()?;
     for number in 0..KEYS {
         asker.read_key(number)?;
@@ -212,29 +223,6 @@ impl Asker<'_> {
         Tree::random(self.rng, 1, &mut some, &mut value)
     }
 
-    /// An area, where points have an index, or chance wants one; not one where a record may be in or out.
-    fn area(&mut self) -> Option<Area> {
-        let indexes = &self.view.def.indexes;
-        let declared = indexes.iter().any(|index| index.path == path(POINT));
-        if !declared || self.rng.usize(0..3) == 0 {
-            return None;
-        }
-        let area = Area::random(self.rng);
-        let mut keys = self.records.keys.keys();
-        let is_clear = keys.all(|key| self.is_in(&area, key).is_some());
-        count(if is_clear {
-            "area: asked"
-        } else {
-            "area: unclear"
-        });
-        is_clear.then_some(area)
-    }
-
-    fn is_in(&self, area: &Area, key: &crate::model::K) -> Option<bool> {
-        let point = self.records.current(key).and_then(|(_, row)| row.point);
-        point.map_or(Some(false), |point| area.has(point))
-    }
-
     fn rows(&self, query: Query) -> Result<Vec<Row>> {
         query.run()?.map(row).collect()
     }
@@ -261,13 +249,13 @@ impl Asker<'_> {
             query = query.filter(condition);
         }
         let mut by_key = self.records.meeting(wanted);
-        let area = self.area();
-        if let Some(area) = &area {
+        let place = self.place();
+        if let Some(condition) = place.condition() {
             query = query.filter(match wanted.expr() {
-                Some(condition) => condition & area.condition(),
-                None => area.condition(),
+                Some(other) => other & condition,
+                None => condition,
             });
-            by_key.retain(|(key, ..)| self.is_in(area, key) == Some(true));
+            by_key.retain(|(key, ..)| self.is_at(&place, key) == Some(true));
         }
         let mut right = by_key.clone();
         right.sort_by_key(|(_, seq, _)| *seq);
@@ -283,7 +271,7 @@ impl Asker<'_> {
         let few = &all[..all.len().min(limit.unwrap_or(usize::MAX))];
         let what = |way: &str| {
             format!(
-                "{way}: {wanted:?} {area:?} {order:?} limit {limit:?} {validation:?} {lookup:?}"
+                "{way}: {wanted:?} {place:?} {order:?} limit {limit:?} {validation:?} {lookup:?}"
             )
         };
         let limited = || query.clone().limit(limit);

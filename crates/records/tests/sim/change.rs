@@ -5,14 +5,15 @@ use std::rc::Rc;
 
 use esker::experimental::{Compaction, Lookups};
 use esker::{
-    Dataset, ErrorKind, IndexDef, IndexKind, Maintenance, Repair, RepairMethod, RepairOptions, Type,
+    Dataset, DatasetDef, ErrorKind, IndexDef, IndexKind, Maintenance, Repair, RepairMethod,
+    RepairOptions, Type,
 };
 
 use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick, tokenizer};
 use crate::common::path;
 use crate::obsolete::Known;
 use crate::runner::count;
-use crate::space::{LAYOUTS, POINT, POINT_NUMBER};
+use crate::space::{LAYOUTS, POINT, POINT_NUMBER, TIME, TIMED, TIMED_NUMBER};
 use crate::world::{Set, Within, World};
 
 /// What may be said of a call that does not fit what else is under way.
@@ -76,6 +77,7 @@ impl World {
         match store_result {
             Some(()) => {
                 store.sets.remove(set);
+                store.consumers.end(uid);
             }
             None if refused => {}
             None => {
@@ -165,23 +167,27 @@ impl World {
     ) -> bool {
         let set = self.stores[at].sets.iter().find(|s| s.uid == uid).unwrap();
         let number = usize::from(path_number) % (PATHS.len() + 1);
-        let is_point = path_number == POINT_NUMBER;
-        if number == PATHS.len() && !is_point {
-            self.refused_index(at, uid, dataset, kind);
-            return false;
-        }
-        let (name, ty) = match is_point {
-            true => (path(POINT), Type::Point),
-            false => (path(PATHS[number]), set.types[number]),
+        let (name, ty, kind) = match path_number {
+            POINT_NUMBER => {
+                let kind = IndexKind::Spatial(pick(&LAYOUTS, kind));
+                (path(POINT), Type::Point, kind)
+            }
+            TIMED_NUMBER => {
+                let kind = IndexKind::SpaceTime(pick(&LAYOUTS, kind));
+                (path(TIMED), Type::PointTime, kind)
+            }
+            _ if number == PATHS.len() => {
+                self.refused_index(at, uid, dataset, kind);
+                return false;
+            }
+            _ => {
+                let kind = pick(&IndexKind::ALL, kind);
+                (path(PATHS[number]), set.types[number], kind)
+            }
         };
         let (def, unfinished) = (set.def.clone(), set.unfinished.clone());
-        let known = def.indexes.iter().find(|index| index.path == name);
-        let kind = match is_point {
-            true => IndexKind::Spatial(pick(&LAYOUTS, kind)),
-            false => pick(&IndexKind::ALL, kind),
-        };
         let tokenizer = tokenizer(tokens, kind, ty);
-        let allowed = self.allowed_change(&unfinished, known, (&name, kind, ty), change);
+        let allowed = self.allowed_change(&unfinished, &def, (&name, kind, ty), change);
         let mut within = Within::new(inside);
         let result = match change {
             Change::Add => {
@@ -191,6 +197,10 @@ impl World {
             }
             Change::Switch => {
                 let task = dataset.switch_index(&name, kind);
+                task.on_progress(|_| within.go_on(self)).run().map(Some)
+            }
+            Change::Rebuild => {
+                let task = dataset.rebuild_index(&name);
                 task.on_progress(|_| within.go_on(self)).run().map(Some)
             }
             Change::DropIndex => dataset.drop_index(&name).map(Some),
@@ -244,6 +254,9 @@ impl World {
             return;
         }
         let kind = pick(&IndexKind::ALL, kind);
+        if is_by_place(&set.def, &path("pad"), kind) {
+            return;
+        }
         let result = dataset
             .add_index(path("pad"), esker::Index::new(kind).of_type(Type::Int))
             .run();
@@ -258,7 +271,7 @@ impl World {
     fn allowed_change(
         &self,
         unfinished: &Option<IndexDef>,
-        known: Option<&IndexDef>,
+        def: &DatasetDef,
         (name, kind, ty): (&esker::Path, IndexKind, Type),
         change: Change,
     ) -> Vec<ErrorKind> {
@@ -271,8 +284,15 @@ impl World {
                 Change::Resume => vec![],
                 Change::DropIndex if same => vec![],
                 Change::Switch if same && left.kind == kind => vec![],
+                // Where it is the kind that is there, the change goes on.
+                Change::Rebuild => REFUSED.to_vec(),
                 _ => REFUSED.to_vec(),
             };
+        }
+        let known = def.indexes.iter().find(|index| index.path == *name);
+        let lacks_time = *name == path(TIMED) && !def.indexes.iter().any(|i| i.path == path(TIME));
+        if change != Change::Resume && (is_by_place(def, name, kind) || lacks_time) {
+            return REFUSED.to_vec();
         }
         let legal = match (change, known) {
             (Change::Resume, _) | (Change::Add, None) => true,
@@ -285,7 +305,7 @@ impl World {
                     || kind == IndexKind::None;
                 known.kind != kind && known.kind != IndexKind::None && fits
             }
-            (Change::DropIndex, Some(known)) => known.kind != IndexKind::None,
+            (Change::DropIndex | Change::Rebuild, Some(known)) => known.kind != IndexKind::None,
             (_, None) => false,
         };
         match legal {
@@ -427,6 +447,13 @@ impl World {
             });
         }
     }
+}
+
+/// True where records are stored by place, and such an index may be refused for it: that of the place itself, and those without a tree of
+/// what was not declared at first, which stubs do not have.
+fn is_by_place(def: &DatasetDef, name: &esker::Path, kind: IndexKind) -> bool {
+    let clustered = def.indexes.iter().find(|index| index.kind.is_clustered());
+    clustered.is_some_and(|by| by.path == *name || !kind.is_standalone())
 }
 
 fn method_of(method: Method) -> RepairMethod {

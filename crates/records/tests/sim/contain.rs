@@ -10,7 +10,7 @@ use esker::{Database, DatasetDef, KeyType, RepairOptions};
 use crate::ask;
 use crate::common::path;
 use crate::runner::count;
-use crate::world::{State, Store};
+use crate::world::{Set, State, Store};
 
 /// The tree whose table is damaged, if it is one: others may have tables in the same file.
 fn owner(db: &Database, file: &FsPath, damaged: &Range<u64>) -> Option<String> {
@@ -54,6 +54,14 @@ pub(crate) fn live_on(
     let (name, role) = owner.split_once('/').unwrap();
     let is_derived = role.starts_with("index/") || role == "superseded";
     let set = store.sets.iter().find(|set| set.name == name);
+    // The tree by place has the records themselves.
+    let is_clustered = |set: &&Set| {
+        set.def
+            .indexes
+            .iter()
+            .any(|index| index.kind.is_clustered())
+    };
+    let set = set.filter(|set| role == "superseded" || !is_clustered(set));
     let mended = set.filter(|set| is_derived && set.unfinished.is_none() && rng.bool());
     if let (Some(set), None) = (set, mended) {
         // Writes that have to read what is damaged fail; the others pile up runs that cannot be merged.

@@ -90,6 +90,7 @@ impl Store {
 
 impl World {
     pub(crate) fn fault(&mut self, action: &Action) {
+        self.has_faults |= !matches!(action, Action::Room { .. } | Action::Damage { .. });
         match action {
             Action::Cut {
                 store,
@@ -210,6 +211,7 @@ impl World {
         let store = &mut self.stores[at];
         let db = store.db.clone().unwrap();
         store.kept.adopt(&db, mode.is_some());
+        store.adopt_consumers(&db, mode.is_some());
         store.attempts.clear();
         let last = store.now().seq;
         store.acted.retain(|_, by| by.is_none_or(|by| by <= last));

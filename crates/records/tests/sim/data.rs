@@ -364,6 +364,7 @@ impl World {
         let dest = PathBuf::from(format!("/copy-{born}"));
         let (state, sets) = (self.stores[at].now().clone(), self.stores[at].sets.clone());
         let kept_snapshots = self.stores[at].kept.copied();
+        let consumers = self.stores[at].consumers.copied();
         // The first write of a handle, and those after a failure, have more to do than goes into another call.
         let began = db.group().stats().batches > 0 && !self.stores[at].excused;
         let result = match during.filter(|_| began) {
@@ -395,9 +396,12 @@ impl World {
         }
         copy.states = vec![state];
         copy.kept = kept_snapshots;
+        copy.consumers = consumers;
         copy.commits = self.stores[at].commits.of_a_copy();
         // The numbers stay, and so does everything that was known.
-        copy.db = Some(copy.try_open(None).unwrap());
+        let db = copy.try_open(None).unwrap();
+        copy.adopt_consumers(&db, true);
+        copy.db = Some(db);
         copy.adopt_time(false);
         if self.stores.len() < MOST_STORES {
             self.stores.push(copy);

@@ -269,6 +269,45 @@ fn snapshots() -> Vec<Step> {
     ]
 }
 
+/// Consumers that begin, read on, and are forgotten, while the log is flushed.
+fn consumers() -> Vec<Step> {
+    let consume = |most, forget| {
+        let consume = Action::Consume {
+            store: 0,
+            set: 0,
+            name: 0,
+            bytes: 0,
+            most,
+            forget,
+        };
+        Step(5, consume)
+    };
+    let flush = Step(0, Action::Flush { store: 0 });
+    vec![
+        create(1, [5, 0, 0]),
+        puts(0, 6, 2, 2),
+        consume(None, false),
+        puts(3, 4, 3, 0),
+        flush.clone(),
+        deletes(1, 4),
+        consume(Some(2), false),
+        flush,
+        Step(
+            0,
+            Action::Reopen {
+                store: 0,
+                close: true,
+            },
+        ),
+        puts(0, 2, 4, 2),
+        consume(Some(3), false),
+        consume(None, false),
+        puts(5, 2, 3, 2),
+        consume(None, true),
+        consume(None, false),
+    ]
+}
+
 /// The lists that are cut in each test, by name, and more that seeds make.
 fn lists() -> Vec<(String, Settings, Vec<Step>)> {
     let settings = |table_size, memory| Settings {
@@ -308,6 +347,7 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
     lists.push(("backups".to_string(), settings(2 << 10, 64 << 10), backup()));
     let kept = settings(300, 16 << 10);
     lists.push(("snapshots".to_string(), kept, snapshots()));
+    lists.push(("consumers".to_string(), kept, consumers()));
     for seed in seeds(0).start..seeds(0).start + number("ESKER_SIM_LISTS", 2) as u64 {
         let (settings, steps) = generate::run(seed);
         let quiet = |step: &Step| {

@@ -12,12 +12,13 @@ use crate::time::Acted;
 use crate::world::{Uid, World};
 
 /// By key: number of the write, and body.
-type Rows = BTreeMap<String, (u64, Vec<u8>)>;
+pub(crate) type Rows = BTreeMap<String, (u64, Vec<u8>)>;
 
 /// What a dataset held, and since when changes are to be applied.
+#[derive(Clone)]
 pub(crate) struct Copy {
     pub(crate) from: Place,
-    rows: Rows,
+    pub(crate) rows: Rows,
 }
 
 fn rows(dataset: &Dataset) -> esker::Result<(u64, Rows)> {
@@ -31,9 +32,9 @@ fn rows(dataset: &Dataset) -> esker::Result<(u64, Rows)> {
 }
 
 /// What was acted on: by key and write the deletion, where it is known.
-type Expired = BTreeMap<(String, u64), Option<u64>>;
+pub(crate) type Expired = BTreeMap<(String, u64), Option<u64>>;
 
-fn expired(acted: &Acted, of: Uid) -> Expired {
+pub(crate) fn expired(acted: &Acted, of: Uid) -> Expired {
     let mine = acted.iter().filter(|((uid, ..), _)| *uid == of);
     mine.map(|((_, key, seq), by)| ((key.to_string(), *seq), *by))
         .collect()
@@ -48,9 +49,14 @@ fn stored(records: &Records) -> Rows {
 }
 
 impl Copy {
-    /// Applies all changes that there are; how many. Those that are said to be expiry are what was acted on, by the key and the write of
-    /// the record.
-    fn follow(&mut self, dataset: &Dataset, acted: &Expired) -> esker::Result<u64> {
+    /// Applies the changes that there are, so many at most; how many. Those that are said to be expiry are what was acted on, by the key
+    /// and the write of the record. What is gone on from is then the place behind them.
+    pub(crate) fn follow(
+        &mut self,
+        dataset: &Dataset,
+        acted: &Expired,
+        most: u64,
+    ) -> esker::Result<u64> {
         let mut changes = dataset.changes(self.from.position)?;
         let has_old = dataset.def().old_records;
         match dataset.changes(self.from.position)?.with_old() {
@@ -60,7 +66,9 @@ impl Copy {
             Err(error) => return Err(error),
         }
         let (mut applied, mut before) = (0, self.from.position.seq);
-        while let Some(change) = changes.next()? {
+        while applied < most
+            && let Some(change) = changes.next()?
+        {
             assert!(
                 change.seq() > before,
                 "{} is given behind {before}",
@@ -98,11 +106,25 @@ impl Copy {
             }
             applied += 1;
         }
+        self.from.position = changes.position();
         Ok(applied)
     }
 }
 
 impl World {
+    /// What a dataset holds now, whether or not it has expired: what whoever applied all changes has. `None` where it cannot be read.
+    pub(crate) fn present(&mut self, at: usize, set: usize, dataset: &Dataset) -> Option<Rows> {
+        let here = self.stores[at].here()?.position;
+        let now = rows(dataset);
+        let (seq, now) = self.decide(at, now, &[])?;
+        assert_eq!(Position { seq, ..here }, here);
+        let store = &self.stores[at];
+        Some(match store.sets[set].is_timed {
+            true => stored(&store.records(store.sets[set].uid)),
+            false => now,
+        })
+    }
+
     /// Brings the copies up to date by the feeds of `db`, and compares them.
     pub(crate) fn look_at_feeds(&mut self, at: usize, db: &Database, rng: &mut fastrand::Rng) {
         let refreshed = db.refresh();
@@ -115,23 +137,13 @@ impl World {
             let (uid, name) = (store.sets[set].uid, store.sets[set].name.clone());
             let dataset = db.dataset::<esker::Key>(&name).unwrap();
             let copy = store.commits.copies.remove(&uid);
-            let now = rows(&dataset);
-            let Some((seq, now)) = self.decide(at, now, &[]) else {
+            let Some(now) = self.present(at, set, &dataset) else {
                 return;
             };
-            let position = Position {
-                seq,
-                ..here.position
-            };
-            assert_eq!(position, here.position);
             let store = &self.stores[at];
             if store.is_unsure {
                 continue;
             }
-            let now = match store.sets[set].is_timed {
-                true => stored(&store.records(uid)),
-                false => now,
-            };
             let acted = expired(&store.acted, uid);
             let Some(mut copy) = copy else {
                 if rng.usize(0..3) == 0 {
@@ -143,7 +155,7 @@ impl World {
                 }
                 continue;
             };
-            match copy.follow(&dataset, &acted) {
+            match copy.follow(&dataset, &acted, u64::MAX) {
                 Err(error) if error.kind() == ErrorKind::PositionExpired => {
                     assert!(self.stores[at].may_expire(&copy.from), "{error}");
                     count("feed: expired");
@@ -152,6 +164,7 @@ impl World {
                     let Some(applied) = self.decide(at, followed, &[]) else {
                         return;
                     };
+                    let seq = here.position.seq;
                     assert_eq!(copy.rows, now, "{applied} changes of {name} to {seq}");
                     count(match applied {
                         0 => "feed: nothing",

@@ -163,6 +163,7 @@ impl World {
             }
             self.look_at_tails(at, &mut rng);
             self.ask_all_kept(at, &mut rng);
+            self.all_consume(at);
             self.check(at);
         }
         for which in 0..self.held.len() {
@@ -214,6 +215,10 @@ impl World {
             };
             assert!(dataset.repair(&options).run().unwrap().complete);
             db.compact(Some(&set.name)).unwrap();
+            if !self.has_faults {
+                let stats = dataset.stats();
+                assert_eq!((stats.strategy.error, stats.failures), (None, Vec::new()));
+            }
             let records = store.records(set.uid).rows().count() as u64;
             for tree in dataset.stats().trees {
                 let name = &tree.name;

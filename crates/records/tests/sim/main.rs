@@ -6,11 +6,13 @@
 //! and printed as a test, for `regressions.rs`. `ESKER_SIM_LOG=FILE` keeps what is done, and passes over it the next time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod act;
 mod action;
 mod ask;
 mod change;
 #[path = "../common/mod.rs"]
 mod common;
+mod consumers;
 mod contain;
 mod crash;
 mod data;

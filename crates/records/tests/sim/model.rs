@@ -50,6 +50,7 @@ pub(crate) struct Row {
     pub(crate) expires: Option<u64>,
     /// Its point.
     pub(crate) point: Option<Tenths>,
+    pub(crate) times: Vec<i64>,
     fields: [Option<Json>; PATHS.len()],
 }
 
@@ -211,6 +212,15 @@ pub(crate) fn row(
         let point = [x, y].map(space::degrees);
         object.insert(space::POINT.to_string(), json!(point));
     }
+    let times = match point {
+        Some(_) => space::times(number),
+        None => Vec::new(),
+    };
+    match times.as_slice() {
+        [] => {}
+        [time] => drop(object.insert(space::TIME.to_string(), json!(time))),
+        times => drop(object.insert(space::TIME.to_string(), json!(times))),
+    }
     if let Some(until) = until {
         object.insert("until".to_string(), json!(until as f64 / 1000.0));
     }
@@ -229,6 +239,7 @@ pub(crate) fn row(
         put,
         expires: None,
         point,
+        times,
         fields,
     }
 }

@@ -9,10 +9,15 @@ use serde_json::json;
 /// The path of points. A dataset may have a spatial index there.
 pub(crate) const POINT: &str = "p";
 
-/// In the place of a path's number: [`POINT`].
-pub(crate) const POINT_NUMBER: u8 = 200;
+/// The path of times, and that of points at their times.
+pub(crate) const TIME: &str = "t";
+pub(crate) const TIMED: &str = "p@t";
 
-/// The bit of a write's `style` with which the record has a point.
+/// In the place of a path's number: [`POINT`] and [`TIMED`].
+pub(crate) const POINT_NUMBER: u8 = 200;
+pub(crate) const TIMED_NUMBER: u8 = 201;
+
+/// The bit of a write's `style` with which the record has a point, and mostly times.
 pub(crate) const STYLE: u8 = 4;
 
 pub(crate) const LAYOUTS: [Layout; 4] = [Layout::Z, Layout::Mbr, Layout::Stacked, Layout::Embedded];
@@ -25,6 +30,11 @@ const LONGITUDES: [i64; 18] = [
 const LATITUDES: [i64; 9] = [-900, 900, 0, 1, -1, 101, 450, -450, 899];
 const WIDTHS: [i64; 8] = [1, 2, 3, 5, 7, 99, 900, 1700];
 
+/// In metres.
+const RADII: [f64; 4] = [20_000.0, 1.5e6, 9.9e6, 1.97e7];
+/// In seconds since 1970.
+const TIMES: [i64; 7] = [-1, 0, 1, 59, 60, 86_400, 1_700_000_000];
+
 /// A point in tenths of a degree.
 pub(crate) type Tenths = (i64, i64);
 
@@ -32,6 +42,23 @@ pub(crate) type Tenths = (i64, i64);
 pub(crate) fn point(number: u64) -> Tenths {
     let rng = &mut Rng::with_seed(number ^ 0x7074);
     (one(rng, &LONGITUDES), one(rng, &LATITUDES))
+}
+
+/// The times of the record with this number: mostly one.
+pub(crate) fn times(number: u64) -> Vec<i64> {
+    let rng = &mut Rng::with_seed(number ^ 0x7469);
+    let count = [0, 1, 1, 1, 1, 2, 3][rng.usize(0..7)];
+    (0..count).map(|_| one(rng, &TIMES)).collect()
+}
+
+/// From when to when.
+pub(crate) fn window(rng: &mut Rng) -> (i64, i64) {
+    let (a, b) = (one(rng, &TIMES), one(rng, &TIMES));
+    (a.min(b), a.max(b))
+}
+
+pub(crate) fn radius(rng: &mut Rng) -> f64 {
+    RADII[rng.usize(0..RADII.len())]
 }
 
 pub(crate) fn degrees(tenths: i64) -> f64 {
@@ -59,10 +86,7 @@ impl Area {
         let west = one(rng, &LONGITUDES);
         match rng.usize(0..4) {
             0 => Area::Rect([west, south, one(rng, &LONGITUDES), north]),
-            1 => Area::Circle(
-                (west, south),
-                [20_000.0, 1.5e6, 9.9e6, 1.97e7][rng.usize(0..4)],
-            ),
+            1 => Area::Circle((west, south), radius(rng)),
             _ => {
                 let mut east = west + one(rng, &WIDTHS);
                 // Mostly to where points are.
@@ -137,7 +161,8 @@ fn names(x: i64) -> impl Iterator<Item = i64> {
     (-2..=2).map(move |turn| x + 3600 * turn)
 }
 
-fn distance(a: Tenths, b: Tenths) -> f64 {
+/// In metres.
+pub(crate) fn distance(a: Tenths, b: Tenths) -> f64 {
     let radians = |tenths: i64| degrees(tenths) * PI / 180.0;
     let half = |a: i64, b: i64| (radians(b - a) / 2.0).sin().powi(2);
     let across = half(a.1, b.1) + radians(a.1).cos() * radians(b.1).cos() * half(a.0, b.0);

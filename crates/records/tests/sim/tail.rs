@@ -31,8 +31,15 @@ pub(crate) struct Commits {
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) position: Position,
-    life: u64,
+    pub(crate) life: u64,
     flushes: u64,
+}
+
+impl Place {
+    /// Whether it is of what a store that was opened and is at `now` has: a power cut takes the last writes.
+    pub(crate) fn is_there(&self, now: Position) -> bool {
+        self.position.history == now.history && self.position.seq <= now.seq
+    }
 }
 
 struct Follow {
@@ -56,10 +63,7 @@ impl Commits {
     pub(crate) fn opened(&mut self, now: Position) {
         self.life += 1;
         self.made.retain(|last, _| *last <= now.seq);
-        let is_there = |place: &Place| {
-            let position = place.position;
-            position.history == now.history && position.seq <= now.seq
-        };
+        let is_there = |place: &Place| place.is_there(now);
         self.copies.retain(|_, copy| is_there(&copy.from));
         let (there, lost) = std::mem::take(&mut self.places)
             .into_iter()
@@ -67,6 +71,11 @@ impl Commits {
         self.places = there;
         self.others
             .extend(lost.into_iter().map(|place: Place| place.position));
+    }
+
+    /// The log is kept for whoever reads it.
+    pub(crate) fn holds_log(&self) -> bool {
+        self.follows.iter().flatten().any(|follow| follow.held)
     }
 
     /// The writer is to be closed.

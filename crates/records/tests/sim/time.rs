@@ -88,7 +88,7 @@ impl Times {
 pub(crate) type Acted = BTreeMap<(Uid, K, u64), Option<u64>>;
 
 /// By the encoded key: the write, and when the record expires.
-type Raw = BTreeMap<Vec<u8>, (u64, Option<u64>, Vec<u8>)>;
+type Raw = BTreeMap<Vec<u8>, (u64, Option<u64>, Option<Vec<u8>>)>;
 
 /// When a record of these expires that is written now.
 pub(crate) fn expires(def: &DatasetDef, until: Option<u64>, now: u64) -> Option<u64> {
@@ -123,7 +123,9 @@ impl Store {
         let mut raw = Raw::new();
         while cursor.valid() {
             let value = cursor.value();
-            let body = RecordRef::body_of(value).unwrap_or_default().to_vec();
+            // None of a stub: its record is elsewhere.
+            let body = RecordRef::body_of(value).filter(|body| !body.is_empty());
+            let body = body.map(<[u8]>::to_vec);
             let entry = (cursor.seq(), RecordRef::expiry_of(value), body);
             raw.insert(cursor.key().to_vec(), entry);
             cursor.next()?;
@@ -150,7 +152,7 @@ impl Store {
             let is = match raw.remove(key.as_bytes()) {
                 Some((found, expires, body)) => {
                     let same = (found, expires) == (seq, row.expires);
-                    same && body == row.put.body.as_bytes()
+                    same && body.is_none_or(|body| body == row.put.body.as_bytes())
                 }
                 None => times.may_be_gone(row.expires),
             };

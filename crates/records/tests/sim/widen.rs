@@ -1,11 +1,12 @@
 //! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes,
-//! feeds with old records. It is
+//! feeds with old records, consumers. It is
 //! put into some runs from a chance of its own, so that the others stay what they were.
 
 use fastrand::Rng;
 
-use crate::action::{Action, List, Step, UNTIL_SHIFT, Write};
-use crate::space::{POINT_NUMBER, STYLE};
+use crate::action::{Action, Change, List, MOST_POINT, Step, UNTIL_SHIFT, Write};
+use crate::consumers::BOUNDS;
+use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
 
 /// What a run is widened by.
 struct Widening {
@@ -13,8 +14,11 @@ struct Widening {
     over: bool,
     notes: bool,
     old_records: bool,
-    /// Records have points.
+    /// Records have points, and times.
     points: bool,
+    consumers: bool,
+    /// Indexes are made again.
+    rebuilds: bool,
     /// Writes that batches over several datasets can have.
     writes: Vec<List<Write>>,
 }
@@ -28,9 +32,13 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         writes: Vec::new(),
         old_records: false,
         points: false,
+        consumers: false,
+        rebuilds: false,
     };
     widening.old_records = rng.usize(0..4) == 0;
     widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
+    widening.consumers = Rng::with_seed(seed ^ 0x636f_6e73_756d).usize(0..4) == 0;
+    widening.rebuilds = Rng::with_seed(seed ^ 0x7265_6275_696c).usize(0..4) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| List(writes.clone())).collect();
@@ -56,6 +64,9 @@ impl Widening {
             if self.over && rng.usize(0..3) == 0 {
                 list.push(self.over(rng));
             }
+            if self.consumers && rng.usize(0..3) == 0 {
+                list.push(consume(rng));
+            }
         }
         list
     }
@@ -70,14 +81,20 @@ impl Widening {
         if let Action::Create { def, .. } = action {
             def.old_records = self.old_records;
             if self.points {
-                def.point = rng.u8(0..5);
+                def.point = rng.u8(0..MOST_POINT);
             }
         }
         if let Action::Index { path, .. } = action
             && self.points
             && rng.usize(0..3) == 0
         {
-            *path = POINT_NUMBER;
+            *path = [POINT_NUMBER, TIMED_NUMBER][rng.usize(0..2)];
+        }
+        if let Action::Index { change, .. } = action
+            && self.rebuilds
+            && rng.usize(0..3) == 0
+        {
+            *change = Change::Rebuild;
         }
         if let Some(writes) = action.writes_mut() {
             self.writes(rng, writes);
@@ -153,4 +170,24 @@ impl Widening {
         };
         Step(rng.u16(..), action)
     }
+}
+
+fn consume(rng: &mut Rng) -> Step {
+    let action = Action::Consume {
+        store: rng.u8(0..3),
+        set: rng.u8(0..3),
+        // Mostly one program for all datasets.
+        name: [0, 0, 1][rng.usize(0..3)],
+        bytes: rng.u8(0..BOUNDS.len() as u8),
+        most: match rng.usize(0..3) {
+            0 => Some(rng.u8(0..6)),
+            _ => None,
+        },
+        forget: rng.usize(0..12) == 0,
+    };
+    let seed = match rng.usize(0..4) {
+        0 => rng.u16(1..),
+        _ => 0,
+    };
+    Step(seed, action)
 }

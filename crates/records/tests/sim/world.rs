@@ -15,12 +15,13 @@ use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options, Type,
 };
 
-use crate::action::{Action, Inside, PATHS, Settings, Step, Write};
+use crate::action::{Inside, PATHS, Settings, Step};
 use crate::ask::View;
 use crate::common::{DIR, small};
+use crate::consumers::Consumers;
 use crate::crash::Armed;
-use crate::data::{During, Prepared};
-use crate::model::{KEYS, Records};
+use crate::data::Prepared;
+use crate::model::Records;
 use crate::obsolete::Known;
 use crate::runner::count;
 use crate::snapshots::Kept;
@@ -28,7 +29,7 @@ use crate::tail::Commits;
 use crate::time::{Acted, Hand, Times};
 
 pub(crate) const MOST_STORES: usize = 3;
-const MOST_SETS: usize = 3;
+pub(crate) const MOST_SETS: usize = 3;
 const MOST_HELD: usize = 4;
 
 /// What names a dataset of a run for ever; names are used again.
@@ -99,6 +100,7 @@ pub(crate) struct Store {
     pub(crate) commits: Commits,
     /// The snapshots that are kept under names.
     pub(crate) kept: Kept,
+    pub(crate) consumers: Consumers,
     /// Told apart from all stores that were in its place.
     pub(crate) born: u64,
     pub(crate) hand: Hand,
@@ -136,6 +138,7 @@ impl Store {
             failing: false,
             commits: Commits::default(),
             kept: Kept::default(),
+            consumers: Consumers::default(),
             born,
             hand: hand.clone(),
             times: Times::default(),
@@ -191,6 +194,7 @@ impl Store {
         self.lost_sets.clear();
         self.made_sets.clear();
         self.kept.is_durable();
+        self.consumers.is_durable();
         for set in &mut self.sets {
             set.doubt = false;
         }
@@ -228,6 +232,8 @@ pub(crate) struct World {
     pub(crate) born: u64,
     pub(crate) settings: Settings,
     pub(crate) hand: Hand,
+    /// Calls were made to fail, or power was cut: what went wrong in the background then is remembered.
+    pub(crate) has_faults: bool,
     /// What was done, for people; only of a run that is told.
     pub(crate) story: Option<Vec<String>>,
 }
@@ -273,6 +279,7 @@ impl World {
             born: 0,
             settings,
             hand: Hand::new(),
+            has_faults: false,
             story: None,
         };
         let mut store = Store::new(DIR.as_ref(), Memory::new(), settings, 0, &world.hand);
@@ -391,169 +398,6 @@ impl World {
         }
     }
 
-    fn act(&mut self, action: &Action) {
-        match action {
-            Action::Create { store, name, def } => {
-                let at = self.store_at(*store);
-                if self.stores[at].sets.len() < MOST_SETS {
-                    self.create(at, &format!("d{}", name % 4), def);
-                }
-            }
-            Action::DropSet { store, set } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set) {
-                    self.drop_set(at, set);
-                }
-            }
-            Action::Batch {
-                store,
-                set,
-                writes,
-                durability,
-            } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set) {
-                    let (mut batch, effects) = self.fill(at, set, &writes.0);
-                    self.commit(at, &mut batch, &[effects], *durability);
-                }
-            }
-            Action::Over {
-                store,
-                sets,
-                writes,
-                durability,
-            } => self.over(self.store_at(*store), &sets.0, &writes.0, *durability),
-            Action::Tick {
-                store,
-                millis,
-                confirm,
-            } => self.tick(self.store_at(*store), *millis, *confirm),
-            Action::Expire { store, set } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set) {
-                    self.expire(at, set);
-                }
-            }
-            Action::Ttl { store, set, ttl } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set) {
-                    self.set_ttl(at, set, *ttl);
-                }
-            }
-            Action::Clear {
-                store,
-                set,
-                durability,
-            } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set) {
-                    let deletes: Vec<Write> = (0..KEYS).map(|key| Write::Delete { key }).collect();
-                    let (mut batch, effects) = self.fill(at, set, &deletes);
-                    self.commit(at, &mut batch, &[effects], *durability);
-                }
-            }
-            Action::Prepare { store, set, writes } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set)
-                    && self.prepared.len() < 2
-                {
-                    let (batch, effects) = self.fill(at, set, &writes.0);
-                    self.prepared.push(Prepared {
-                        store: self.stores[at].born,
-                        batch,
-                        effects,
-                    });
-                }
-            }
-            Action::Commit { which, durability } => {
-                if !self.prepared.is_empty() {
-                    let which = usize::from(*which) % self.prepared.len();
-                    let mut prepared = self.prepared.remove(which);
-                    let at = self.stores.iter().position(|s| s.born == prepared.store);
-                    if let Some(at) = at
-                        && self.stores[at].db.is_some()
-                        && self.stores[at].is_as_prepared(&prepared.effects)
-                    {
-                        let (batch, effects) = (&mut prepared.batch, prepared.effects);
-                        self.commit(at, batch, &[effects], *durability);
-                    }
-                }
-            }
-            Action::Flush { store } => {
-                let at = self.store_at(*store);
-                self.on_store(at, true, &[], |db| db.flush());
-            }
-            Action::Settle { store } => {
-                let at = self.store_at(*store);
-                self.on_store(at, true, &[], |db| {
-                    db.flush()?;
-                    Ok(db.group().run_compactions()?)
-                });
-            }
-            Action::Compact { store, set } => {
-                let at = self.store_at(*store);
-                let name = set.and_then(|set| self.set_at(at, set));
-                let name = name.map(|set| self.stores[at].sets[set].name.clone());
-                self.on_store(at, false, &[], |db| db.compact(name.as_deref()));
-            }
-            Action::SyncLog { store } => {
-                let at = self.store_at(*store);
-                self.on_store(at, true, &[], |db| db.sync());
-            }
-            Action::Check { store } => self.check(self.store_at(*store)),
-            Action::Hold { store, set } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set) {
-                    self.hold(at, set);
-                }
-            }
-            Action::Release { which } => {
-                if !self.held.is_empty() {
-                    let which = usize::from(*which) % self.held.len();
-                    self.held.remove(which);
-                }
-            }
-            Action::Look { .. } => {}
-            Action::Index { .. } | Action::Strategy { .. } | Action::RepairSet { .. } => {
-                self.change(action);
-            }
-            Action::Backup { store, kept } => self.backup(self.store_at(*store), *kept, None),
-            Action::BackupDuring {
-                store,
-                set,
-                kept,
-                call,
-                writes,
-                known,
-                flush,
-            } => {
-                let at = self.store_at(*store);
-                if let Some(set) = self.set_at(at, *set) {
-                    let (batch, effects) = self.fill(at, set, &writes.0);
-                    let during = During {
-                        call: u64::from(*call),
-                        batch,
-                        effects,
-                        known: *known,
-                        flush: *flush,
-                    };
-                    self.backup(at, *kept, Some(during));
-                }
-            }
-            Action::Snapshot { store, name, drops } => {
-                let at = self.store_at(*store);
-                self.snapshot(at, &format!("s{}", name % 3), *drops);
-            }
-            Action::Reopen { store, close } => self.reopen(self.store_at(*store), *close),
-            Action::Cut { .. }
-            | Action::CutInstalled { .. }
-            | Action::Fail { .. }
-            | Action::Full { .. }
-            | Action::Room { .. }
-            | Action::Damage { .. } => self.fault(action),
-        }
-    }
-
     /// Calls something of an open store; with `durable`, everything is when it returns.
     pub(crate) fn on_store(
         &mut self,
@@ -586,7 +430,7 @@ impl World {
         }
     }
 
-    fn hold(&mut self, at: usize, set: usize) {
+    pub(crate) fn hold(&mut self, at: usize, set: usize) {
         if self.held.len() == MOST_HELD {
             self.held.remove(0);
         }

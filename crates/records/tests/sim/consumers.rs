@@ -1,0 +1,316 @@
+//! Consumers, beside the model: programs that follow datasets by their feeds and note in the store how far they are. Each has what its
+//! dataset held at the place that is noted, and goes on from what the store says: so it has each change at least once, in order, across
+//! restarts and power cuts, or is told that it has not. The same name in two datasets is two consumers.
+
+use std::collections::BTreeMap;
+
+use esker::{Database, ErrorKind, Position};
+
+use crate::feed::{Copy, expired};
+use crate::runner::count;
+use crate::world::{Store, Uid, World};
+
+/// The bytes of log that are kept for a consumer.
+pub(crate) const BOUNDS: [u64; 5] = [u64::MAX, u64::MAX, 0, 4 << 10, 64 << 10];
+
+/// What a segment of the log has beside what was appended.
+const SEGMENT: u64 = 200;
+
+const NAMES: [&str; 2] = ["mirror", "mailer"];
+
+pub(crate) fn name(number: u8) -> &'static str {
+    NAMES[usize::from(number) % NAMES.len()]
+}
+
+/// What is noted of a consumer, and what it has.
+#[derive(Clone)]
+struct Noted {
+    copy: Copy,
+    bytes: u64,
+    /// A power cut took the writes that it has read, or it is of the store that this is a copy of.
+    lost: bool,
+}
+
+impl Noted {
+    fn position(&self) -> Position {
+        self.copy.from.position
+    }
+}
+
+/// The consumers of a store.
+#[derive(Clone, Default)]
+pub(crate) struct Consumers {
+    /// By dataset and name: what is noted, or since a call failed may be; the last is what the store says.
+    all: BTreeMap<(Uid, &'static str), Vec<Option<Noted>>>,
+}
+
+impl Consumers {
+    /// Those that a copy may have. Places of the store itself mean nothing there.
+    pub(crate) fn copied(&self) -> Consumers {
+        let mut copied = self.clone();
+        for may in copied.all.values_mut() {
+            let now = may.last().cloned().flatten();
+            *may = vec![None, now];
+        }
+        copied
+    }
+
+    /// What is noted now survives a power cut.
+    pub(crate) fn is_durable(&mut self) {
+        for may in self.all.values_mut() {
+            may.drain(..may.len() - 1);
+        }
+    }
+
+    /// Of a dataset that is dropped.
+    pub(crate) fn end(&mut self, of: Uid) {
+        self.all.retain(|(uid, _), _| *uid != of);
+    }
+
+    fn get(&self, of: (Uid, &'static str)) -> Option<&Noted> {
+        self.all.get(&of)?.last()?.as_ref()
+    }
+
+    /// It is so for sure.
+    fn set(&mut self, of: (Uid, &'static str), noted: Option<Noted>) {
+        self.all.insert(of, vec![noted]);
+    }
+
+    /// A call failed that would have made it so.
+    fn may_be(&mut self, of: (Uid, &'static str), noted: Option<Noted>) {
+        let may = self.all.entry(of).or_insert_with(|| vec![None]);
+        may.insert(may.len() - 1, noted);
+    }
+}
+
+/// Dataset, name, number of the write, bytes.
+type Listed = Vec<(Option<String>, String, u64, u64)>;
+
+fn listed(db: &Database) -> Listed {
+    let all = db.change_consumers().into_iter();
+    let mut all: Listed = all
+        .map(|one| (one.dataset, one.name, one.position.seq, one.keeps_bytes))
+        .collect();
+    all.sort();
+    all
+}
+
+impl Store {
+    /// Of what may be noted, takes over what the store that was opened says. After a power cut it stays so.
+    pub(crate) fn adopt_consumers(&mut self, db: &Database, cut: bool) {
+        let now = db.group().position();
+        let listed = listed(db);
+        for ((uid, name), may) in &mut self.consumers.all {
+            let Some(set) = self.sets.iter().find(|set| set.uid == *uid) else {
+                continue;
+            };
+            let mine = |(dataset, other, ..): &&(Option<String>, String, u64, u64)| {
+                dataset.as_ref() == Some(&set.name) && other == name
+            };
+            let found = listed.iter().find(mine);
+            let found = found.map(|(.., seq, bytes)| (*seq, *bytes));
+            let fits = |noted: &Option<Noted>| {
+                let noted = noted.as_ref();
+                noted.map(|noted| (noted.position().seq, noted.bytes)) == found
+            };
+            let is = may.iter().rposition(fits);
+            let is = is.unwrap_or_else(|| panic!("consumer {name} of {} at {found:?}", set.name));
+            let is = may.remove(is);
+            if cut {
+                may.clear();
+            }
+            may.push(is);
+            for noted in may.iter_mut().flatten() {
+                noted.lost |= !noted.copy.from.is_there(now);
+            }
+        }
+    }
+
+    /// The store says of each consumer what is noted.
+    fn compare_consumers(&self, db: &Database) {
+        let mut right = Listed::new();
+        for ((uid, name), may) in &self.consumers.all {
+            if let Some(set) = self.sets.iter().find(|set| set.uid == *uid)
+                && let Some(Some(noted)) = may.last()
+            {
+                let (dataset, name) = (Some(set.name.clone()), (*name).to_string());
+                right.push((dataset, name, noted.position().seq, noted.bytes));
+            }
+        }
+        right.sort();
+        assert_eq!(listed(db), right, "the consumers");
+    }
+
+    /// After a flush, so many bytes of log may be there at most; none where all may.
+    fn most_log(&self) -> Option<u64> {
+        let all = self.consumers.all.values().flatten().flatten();
+        let bounds = all.map(|noted| noted.bytes);
+        let most = bounds.chain([self.settings.keep_log().bytes]).max()?;
+        let bounded = most < u64::MAX && !self.commits.holds_log() && !self.excused;
+        bounded.then(|| most + SEGMENT)
+    }
+
+    /// Whether changes that were kept for a consumer need not be there any more.
+    fn may_have_expired(&self, noted: &Noted) -> bool {
+        let Some(db) = &self.db else { return false };
+        let stats = db.group().stats();
+        let (from, appended) = (&noted.copy.from, stats.log_bytes);
+        // Of a life of the store in which it has not written as much as is kept, everything is there.
+        let all = appended + SEGMENT * (stats.flushes + 2);
+        let same_life = self.here().is_some_and(|here| here.life == from.life);
+        let is_kept = noted.bytes == u64::MAX || same_life && all <= noted.bytes;
+        !is_kept && self.may_expire(from)
+    }
+}
+
+impl World {
+    /// A consumer reads what is kept for it, at most so much, and notes how far it is.
+    pub(crate) fn consume(
+        &mut self,
+        at: usize,
+        set: usize,
+        name: &'static str,
+        bytes: u8,
+        most: Option<u64>,
+    ) {
+        let store = &self.stores[at];
+        let (Some(db), Some(here)) = (store.db.clone(), store.here()) else {
+            return;
+        };
+        if store.is_unsure {
+            return;
+        }
+        store.compare_consumers(&db);
+        let known = &store.sets[set];
+        let of = (known.uid, name);
+        let dataset = db.dataset::<esker::Key>(&known.name).unwrap();
+        let acted = expired(&store.acted, of.0);
+        let bytes = BOUNDS[usize::from(bytes) % BOUNDS.len()];
+        let noted = store.consumers.get(of).cloned();
+        let Some(now) = self.present(at, set, &dataset) else {
+            return;
+        };
+        let new = Noted {
+            copy: Copy {
+                from: here,
+                rows: now.clone(),
+            },
+            bytes,
+            lost: false,
+        };
+        let Some(mut noted) = noted else {
+            count("consumer: new");
+            return self.note_consumer(at, of, new);
+        };
+        let said = dataset.change_consumer(name).unwrap().position;
+        assert_eq!(said.seq, noted.position().seq, "the place of {name}");
+        let read = match noted.lost {
+            true => dataset.changes(said).map(|_| 0),
+            false => {
+                noted.copy.from.position = said;
+                let most = most.unwrap_or(u64::MAX);
+                noted.copy.follow(&dataset, &acted, most)
+            }
+        };
+        let store = &self.stores[at];
+        match read {
+            Err(error) if error.kind() == ErrorKind::PositionExpired => {
+                let may = store.may_have_expired(&noted);
+                assert!(may, "{name}, of {} bytes: {error}", noted.bytes);
+                let again = dataset.keep_changes_for(name, said, bytes);
+                let kind = again.map_err(|error| error.kind());
+                assert!(kind == Err(ErrorKind::PositionExpired) || store.excused);
+                count("consumer: came too late");
+                self.note_consumer(at, of, new);
+            }
+            Err(error) if error.kind() == ErrorKind::OtherHistory => {
+                assert!(noted.lost, "{name}: {error}");
+                count("consumer: read what is lost");
+                self.note_consumer(at, of, new);
+            }
+            read => {
+                let Some(read) = self.decide(at, read, &[]) else {
+                    return;
+                };
+                assert!(!noted.lost, "{name} goes on behind what is lost");
+                if most.is_none_or(|most| read < most) {
+                    assert_eq!(noted.copy.rows, now, "what {name} has after {read}");
+                    noted.copy.from = here;
+                }
+                count(match read {
+                    0 => "consumer: read nothing",
+                    _ => "consumer: read changes",
+                });
+                noted.bytes = bytes;
+                self.note_consumer(at, of, noted);
+            }
+        }
+    }
+
+    fn note_consumer(&mut self, at: usize, of: (Uid, &'static str), noted: Noted) {
+        let store = &self.stores[at];
+        let set = store.sets.iter().find(|set| set.uid == of.0).unwrap();
+        let dataset = store.handle(&set.name).unwrap();
+        let result = dataset.keep_changes_for(of.1, noted.position(), noted.bytes);
+        let done = self.decide(at, result, &[]).is_some();
+        let consumers = &mut self.stores[at].consumers;
+        match done {
+            true => consumers.set(of, Some(noted)),
+            false => consumers.may_be(of, Some(noted)),
+        }
+    }
+
+    /// A flush, behind which no more of the log is kept than somebody wants.
+    pub(crate) fn flush(&mut self, at: usize) {
+        let flushes = |world: &World| {
+            let db = world.stores[at].db.as_ref();
+            db.map(|db| db.group().stats().flushes)
+        };
+        let before = flushes(self);
+        self.on_store(at, true, &[], |db| db.flush());
+        let store = &self.stores[at];
+        if flushes(self) != before
+            && let Some(most) = store.most_log()
+        {
+            let group = store.db.as_ref().unwrap().group();
+            let there = group.log_bytes_behind(group.oldest_position());
+            assert!(there <= most, "{there} bytes of log, and {most} are kept");
+            count("log: bounded");
+        }
+    }
+
+    /// A consumer is forgotten.
+    pub(crate) fn forget(&mut self, at: usize, set: usize, name: &'static str) {
+        let store = &self.stores[at];
+        let Some(db) = store.db.clone() else { return };
+        store.compare_consumers(&db);
+        let of = (store.sets[set].uid, name);
+        let was = store.consumers.get(of).is_some();
+        let result = store
+            .handle(&store.sets[set].name)
+            .unwrap()
+            .release_changes(name);
+        let released = self.decide(at, result, &[]);
+        let store = &mut self.stores[at];
+        let Some(released) = released else {
+            return store.consumers.may_be(of, None);
+        };
+        assert_eq!(released, was, "{name} was known");
+        store.consumers.set(of, None);
+        if released {
+            count("consumer: forgotten");
+        }
+    }
+
+    /// Each consumer reads all that is kept for it.
+    pub(crate) fn all_consume(&mut self, at: usize) {
+        for set in 0..self.stores[at].sets.len() {
+            for name in NAMES {
+                let of = (self.stores[at].sets[set].uid, name);
+                if self.stores[at].consumers.get(of).is_some() {
+                    self.consume(at, set, name, 0, None);
+                }
+            }
+        }
+    }
+}
