@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     reads: Reads,
 }
 
-/// The changes of subscriptions: of each one at a time, those of several beside each other, so that they share syncs.
+/// The changes of subscriptions: of each one at a time until it is in the log. So all share syncs, those of one as well.
 #[derive(Default)]
 pub(crate) struct Changes {
     changing: Mutex<HashSet<Seq>>,
@@ -388,6 +388,19 @@ impl Inner {
     pub(crate) fn view(&self, snapshot: &Snapshot) -> Result<View> {
         self.catch_up(snapshot)?;
         Ok(self.view_before(snapshot))
+    }
+
+    /// A snapshot of everything up to now, what is not acknowledged yet included: it waits for that. Publishers behind it
+    /// know the queues that are there now.
+    pub(crate) fn everything_written(&self) -> Result<Snapshot> {
+        let mut written = None;
+        let mut look = |_: &mut Batch, _, before: &Snapshot| {
+            written = Some(before.clone());
+            Ok(())
+        };
+        self.store
+            .write_with(&mut Batch::new(), Durability::Os, &mut look)?;
+        written.ok_or_else(not_completed)
     }
 
     /// The subscription with this number, if it is there.

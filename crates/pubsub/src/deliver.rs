@@ -146,7 +146,8 @@ impl Deliveries {
         }
     }
 
-    /// A subscription was moved, renewed or ended: what the directory said of it then.
+    /// A subscription is moved, renewed or ended: what the directory says of it then. Called in the order of its changes,
+    /// before anybody sees them there.
     pub(crate) fn change(&self, subscription: Seq, entry: &[u8]) {
         let queues = self.queues.lock();
         let Some(of) = queues.get(&subscription) else {

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::extension::{Batch, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, not_completed, read_entry};
+use crate::broker::{Broker, Inner, read_entry};
 use crate::deliver::{QUEUE, Queue};
 use crate::message::Notification;
 use crate::past::Page;
@@ -60,8 +59,9 @@ impl Broker {
             seen: after.unwrap_or(subscription),
             read: 0,
         };
-        let snapshot = self.inner.store.snapshot();
-        inbox.entry = self.inner.lookup(&snapshot, subscription)?.map(Arc::from);
+        // Changes that are not acknowledged yet were told before the queue was there.
+        let latest = self.inner.store.latest();
+        inbox.entry = self.inner.lookup(&latest, subscription)?.map(Arc::from);
         Ok(inbox)
     }
 
@@ -190,7 +190,7 @@ impl Inbox {
                 if self.queue.filled.wait_until(&mut state, until).timed_out() {
                     drop(state);
                     // Nobody publishes to a store that is closed.
-                    self.everything_written()?;
+                    self.inner.everything_written()?;
                     if is_late() {
                         return Ok(None);
                     }
@@ -228,10 +228,10 @@ impl Inbox {
 
     /// What is next in the lists: so many or all.
     fn read_lists(&mut self) -> Result<Vec<Notification>> {
-        let view = self.inner.view(&self.everything_written()?)?;
+        let view = self.inner.view(&self.inner.everything_written()?)?;
         match self.inner.lookup(&view.snapshot, self.subscription)? {
             Some(entry) => self.entry = Some(entry.into()),
-            // It has expired, or was ended, perhaps after other changes: whoever made them says so before he is done.
+            // It has expired, or was ended, perhaps after other changes: whoever makes one tells the queue in his turn.
             // What was changed since the snapshot does no harm, for the entry says for which publications it counts.
             None => {
                 let _turn = self.inner.changes.turn(self.subscription);
@@ -262,21 +262,6 @@ impl Inbox {
         found.dedup_by_key(|notification| notification.seq);
         found.truncate(QUEUE);
         Ok(found)
-    }
-
-    /// A snapshot of everything up to now, what is not acknowledged yet included: publishers behind it know the queue.
-    fn everything_written(&self) -> Result<Snapshot> {
-        let mut written = None;
-        let store = &self.inner.store;
-        store.write_with(
-            &mut Batch::new(),
-            esker::Durability::Os,
-            &mut |_, _, before| {
-                written = Some(before.clone());
-                Ok(())
-            },
-        )?;
-        written.ok_or_else(not_completed)
     }
 }
 
