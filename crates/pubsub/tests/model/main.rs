@@ -68,3 +68,25 @@ fn threads_meet_exactly_once() {
     println!("{given} given, {cuts} cuts");
     assert!(given > 100, "{given}");
 }
+
+/// The deliberate faults (`run-faults`) fit the sources, where there is git to ask.
+#[test]
+fn deliberate_faults_still_apply() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for file in std::fs::read_dir(folder.join("tests/model/faults")).unwrap() {
+        let path = file.unwrap().path();
+        let mut git = std::process::Command::new("git");
+        let run = git
+            .args(["apply", "--check"])
+            .arg(&path)
+            .current_dir(folder.join("../.."))
+            .output();
+        // Without git nothing is known.
+        let Ok(output) = run else { return };
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {text}", path.display());
+        count += 1;
+    }
+    assert!(count >= 10, "{count} faults");
+}

@@ -15,7 +15,7 @@ use fastrand::Rng;
 
 use crate::kills::{Op, text};
 use crate::mail::Open;
-use crate::meaning::{Body, Condition, DEPTH, DIR, FILTERS, TOPICS, place};
+use crate::meaning::{Body, Condition, DEPTH, DIR, FILTERS, TOPICS, place, takes};
 use crate::world::{Forgotten, Pub, Sub, World};
 
 pub(crate) struct Run {
@@ -200,14 +200,26 @@ impl Run {
     }
 
     pub(crate) fn publish(&mut self, rng: &mut Rng) {
-        let topic = TOPICS[rng.usize(0..TOPICS.len())];
+        // Often what somebody with an inbox asks for.
+        let asked = self.any_mail(rng).filter(|_| rng.bool());
+        let topic = match &asked {
+            Some(sub) => {
+                let takes = |topic: &&&str| takes(sub.filter, sub.exact, topic);
+                let all: Vec<&str> = TOPICS.iter().filter(takes).copied().collect();
+                rng.choice(all).unwrap_or_default()
+            }
+            None => TOPICS[rng.usize(0..TOPICS.len())],
+        };
         let body = Body {
             n: rng.bool().then(|| rng.i64(-3..9)),
             s: rng.bool().then(|| ["x", "y", "7"][rng.usize(0..3)]),
             p: rng.bool().then(|| f64::from(rng.u8(1..9))),
         };
         let place = loop {
-            let place = place(rng, true);
+            let place = match &asked {
+                Some(sub) if rng.u8(0..4) > 0 => sub.place.clone(),
+                _ => place(rng, true),
+            };
             if !self.has_changes || matches!(place, Place::Anywhere | Place::Point { .. }) {
                 break place;
             }
@@ -365,7 +377,16 @@ impl Run {
         }
     }
 
+    /// A subscription that has an inbox.
+    fn any_mail(&self, rng: &mut Rng) -> Option<Sub> {
+        let open = rng.choice(&self.mail)?;
+        self.world.subscriptions.get(&open.id).cloned()
+    }
+
     pub(crate) fn any_sub(&self, rng: &mut Rng) -> Option<Sub> {
+        if let Some(sub) = self.any_mail(rng).filter(|_| rng.bool()) {
+            return Some(sub);
+        }
         let subs: Vec<&Sub> = self.world.subscriptions.values().collect();
         (!subs.is_empty()).then(|| subs[rng.usize(0..subs.len())].clone())
     }

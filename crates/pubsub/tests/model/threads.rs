@@ -9,7 +9,7 @@ use esker::fs::hooked::Hooked;
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Durability, Options, Seq};
 use esker_pubsub::{
-    Architecture, Broker, Config, Place, PubSub, Publication, Region, Subscription, Time,
+    Architecture, Broker, Config, Inbox, Place, PubSub, Publication, Region, Subscription, Time,
 };
 use fastrand::Rng;
 use parking_lot::Mutex;
@@ -60,6 +60,9 @@ struct Made {
     past: Vec<Seq>,
 }
 
+/// The subscription of an inbox, what that gave, and when it was asked.
+type Given = (Seq, Vec<(Seq, usize)>);
+
 /// What the power left, and when it was cut: after all calls that had ended, before all that had not begun.
 struct Cut {
     span: Span,
@@ -72,8 +75,8 @@ struct Log {
     published: Mutex<Vec<Published>>,
     retracted: Mutex<BTreeMap<Seq, Span>>,
     made: Mutex<Vec<Made>>,
-    /// By subscription, what its inbox gave, and when it was asked.
-    given: Mutex<BTreeMap<Seq, Vec<(Seq, usize)>>>,
+    /// What inboxes gave.
+    given: Mutex<Vec<Given>>,
     cut: Mutex<Option<Cut>>,
 }
 
@@ -272,11 +275,11 @@ impl Life<'_> {
         }
         for (id, mut inbox, mut got) in brief {
             self.read(&mut inbox, &mut got);
-            self.log.given.lock().insert(id, got);
+            self.log.given.lock().push((id, got));
         }
     }
 
-    fn read(&self, inbox: &mut esker_pubsub::Inbox, got: &mut Vec<(Seq, usize)>) {
+    fn read(&self, inbox: &mut Inbox, got: &mut Vec<(Seq, usize)>) {
         loop {
             let asked = self.log.step();
             match inbox.next().unwrap() {
@@ -301,7 +304,7 @@ impl Life<'_> {
             }
             std::thread::yield_now();
         }
-        self.log.given.lock().insert(id, got);
+        self.log.given.lock().push((id, got));
     }
 
     /// Lets go what is held, and cuts the power once.
@@ -366,6 +369,12 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
             })
         })
         .collect();
+    // They read nothing before all is over.
+    let late: Vec<(Seq, Inbox)> = changing
+        .iter()
+        .map(|of| of.lock().id)
+        .map(|id| (id, broker.inbox(id, None).unwrap()))
+        .collect();
     let held = Held::of(&fs, seed);
     let left = AtomicUsize::new(5);
     let life = Life {
@@ -389,6 +398,11 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
         }
     });
     fs.clear();
+    for (id, mut inbox) in late {
+        let mut got = Vec::new();
+        life.read(&mut inbox, &mut got);
+        log.given.lock().push((id, got));
+    }
     let mut changing: Vec<Changing> = changing.into_iter().map(Mutex::into_inner).collect();
     for renewed in changing.iter_mut().skip(1).step_by(2) {
         let (missed, span) = log.timed(|| broker.renew(renewed.id, FAR).unwrap().unwrap());
@@ -424,7 +438,7 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
         let report = db.check().unwrap();
         assert_eq!(report.errors, Vec::<String>::new(), "seed {seed}");
     }
-    (given.values().map(Vec::len).sum(), cut.is_some())
+    (given.iter().map(|(_, got)| got.len()).sum(), cut.is_some())
 }
 
 /// What was done, when all of it is.
@@ -502,7 +516,7 @@ impl Past {
         of_it.map(|one| one.seq).collect()
     }
 
-    fn check_inboxes(&self, given: &BTreeMap<Seq, Vec<(Seq, usize)>>) {
+    fn check_inboxes(&self, given: &[Given]) {
         let seed = self.seed;
         for (id, given) in given {
             let once: BTreeSet<Seq> = given.iter().map(|(seq, _)| *seq).collect();
