@@ -1,4 +1,4 @@
-//! Syncs of the log and reads of tables that take as long as the run wants.
+//! Syncs of the log, appends to it and reads of tables that take as long as the run wants.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
 struct State {
-    waiting: usize,
-    /// So many may go on.
-    let_go: usize,
-    /// All may, from here on.
+    /// Who waits, each by a number of its own.
+    waiting: Vec<u64>,
+    next: u64,
+    /// Nobody is to wait any more.
     is_over: bool,
 }
 
@@ -21,18 +21,18 @@ struct State {
 pub(crate) struct Held(Arc<(Mutex<State>, Condvar)>);
 
 impl Held {
-    /// Holds each sync of the log, and some of the reads of tables.
+    /// Holds each sync of the log, and some of the appends to it and of the reads of tables.
     pub(crate) fn of(fs: &Hooked, seed: u64) -> Held {
         let held = Held::default();
-        let (own, reads) = (held.clone(), AtomicU64::new(0));
+        let (own, calls) = (held.clone(), AtomicU64::new(0));
         fs.set(move |call, path| {
             let is_log = path.extension().is_some_and(|ext| ext == "log");
+            let mut rng = Rng::with_seed(seed ^ calls.fetch_add(1, Ordering::SeqCst) << 20);
             let is_held = match call {
                 Call::Sync => is_log,
-                Call::Read if !is_log => {
-                    let nth = reads.fetch_add(1, Ordering::SeqCst);
-                    Rng::with_seed(seed ^ nth << 20).u8(0..3) == 0
-                }
+                // Other writers wait for this one.
+                Call::Append => is_log && rng.u8(0..6) == 0,
+                Call::Read => !is_log && rng.u8(0..3) > 0,
                 _ => false,
             };
             if is_held {
@@ -46,21 +46,22 @@ impl Held {
     fn wait(&self) {
         let (state, changed) = &*self.0;
         let mut state = state.lock();
-        state.waiting += 1;
-        while state.let_go == 0 && !state.is_over {
+        let own = state.next;
+        state.next += 1;
+        state.waiting.push(own);
+        while state.waiting.contains(&own) && !state.is_over {
             changed.wait(&mut state);
         }
-        state.waiting -= 1;
-        state.let_go = state.let_go.saturating_sub(1);
     }
 
-    /// Lets one go on, if one waits.
-    pub(crate) fn let_one_go(&self) {
+    /// Lets one go on, if any waits: whoever, so that some wait long.
+    pub(crate) fn let_one_go(&self, rng: &mut Rng) {
         let (state, changed) = &*self.0;
         let mut state = state.lock();
-        if state.waiting > state.let_go {
-            state.let_go += 1;
-            changed.notify_one();
+        if !state.waiting.is_empty() {
+            let at = rng.usize(0..state.waiting.len());
+            state.waiting.swap_remove(at);
+            changed.notify_all();
         }
     }
 

@@ -36,7 +36,7 @@ struct Published {
     span: Span,
     x: u8,
     n: u8,
-    /// Ahead of the clock; none is that of the clock.
+    /// Ahead of the clock; none is that of the clock, or past.
     time: Option<Time>,
     told: Vec<Seq>,
 }
@@ -168,7 +168,9 @@ impl Life<'_> {
         for _ in 0..60 {
             let (x, n) = (rng.u8(0..3), rng.u8(0..4));
             let ahead = rng.bool().then(|| BEGIN + LONG * rng.i64(0..8) + LONG / 2);
-            let new = publication(x, n, ahead);
+            // Some of the others have a time that is past, for which those that ended soon had asked.
+            let past = rng.bool().then(|| self.broker.now() - rng.i64(0..300));
+            let new = publication(x, n, ahead.or(past));
             let (made, span) = self.log.timed(|| self.broker.publish(&new).unwrap());
             assert!(made.unread.is_none());
             let told = made.matches.iter().map(|m| m.subscription).collect();
@@ -307,8 +309,8 @@ impl Life<'_> {
         self.log.given.lock().push((id, got));
     }
 
-    /// Lets go what is held, and cuts the power once.
-    fn control(&self, held: &Held, memory: &Memory) {
+    /// Lets go what is held, lets time pass, and cuts the power once.
+    fn control(&self, held: &Held, memory: &Memory, clock: &AtomicU64) {
         let mut rng = Rng::with_seed(self.seed << 8 | 255);
         let at = rng.usize(0..200);
         let mut turns = 0;
@@ -316,7 +318,8 @@ impl Life<'_> {
             for _ in 0..rng.usize(0..40) {
                 std::thread::yield_now();
             }
-            held.let_one_go();
+            clock.fetch_add(rng.u64(0..20), SeqCst);
+            held.let_one_go(&mut rng);
             turns += 1;
             if turns == at {
                 let modes = [PowerCut::Lost, PowerCut::Reordered, PowerCut::Kept];
@@ -354,6 +357,7 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
                 _ => (None, BEGIN + LONG * n),
             };
             let asked = Subscription::to("a".parse().unwrap())
+                .from(0)
                 .until(to)
                 .at_place(place(x))
                 .user(["", "ann"][n as usize / 3]);
@@ -385,8 +389,8 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
         left: &left,
     };
     std::thread::scope(|scope| {
-        let (life, db, held, memory) = (&life, &db, &held, &memory);
-        scope.spawn(move || life.control(held, memory));
+        let (life, db, held, memory, clock) = (&life, &db, &held, &memory, &*clock);
+        scope.spawn(move || life.control(held, memory, clock));
         for thread in 0..2 {
             scope.spawn(move || life.publish(thread));
             scope.spawn(move || life.change(2 + thread, db));
