@@ -159,3 +159,69 @@ fn a_signal_ends_in_good_order_and_says_how_to_continue() {
         assert!(errors.contains("up to line 2"), "{errors}");
     }
 }
+
+/// Waits until a subscriber beside sees so many.
+fn wait_for_publications(store: &str, count: usize) {
+    let begin = Instant::now();
+    let mut seen = 0;
+    while begin.elapsed() < LONG {
+        let found = esker(&["subscribe", store, "a"]);
+        seen = found.stdout.lines().count();
+        if seen == count {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{seen} publications, not {count}");
+}
+
+#[test]
+fn a_publisher_stores_what_has_come_and_ends_in_good_order() {
+    for (signal, code) in [("-INT", Some(130)), ("-TERM", Some(143)), ("-KILL", None)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let s = store.display().to_string();
+        let mut fed = Fed::start(&store, &["publish", &s, "a/b"]);
+        fed.feed(&lines(0..3));
+        wait_for_publications(&s, 3);
+        // What is wrong is said, and holds up nothing.
+        fed.feed("\nnot JSON\n{\"id\":");
+        fed.feed("3}\n");
+        wait_for_publications(&s, 4);
+        fed.signal(signal);
+        let (ended, errors) = fed.end();
+        assert_eq!(ended, code, "{errors}");
+        assert!(errors.contains("line 5: not valid JSON"), "{errors}");
+        let said = [
+            "published 4 to a/b, for 0 subscriptions",
+            "interrupted: everything up to line 6 is published or was reported; continue with the line after it",
+        ];
+        for said in said.iter().filter(|_| code.is_some()) {
+            assert!(errors.contains(said), "{errors}");
+        }
+        wait_for_publications(&s, 4);
+        esker(&["check", &s]).expect(0);
+    }
+}
+
+#[test]
+fn lines_that_cannot_be_published_are_reported_and_the_others_are_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = dir.path().join("store").display().to_string();
+    let lines = "{\"lon\":10,\"lat\":53}\n{\"lon\":10}\n{\"lon\":1000,\"lat\":0}\n{}x\n{\"lon\":11,\"lat\":53}";
+    let args = ["publish", &s, "a", "--position", "lon,lat"];
+    let run = common::esker_fed(&args, dir.path(), |stdin| {
+        stdin.write_all(lines.as_bytes()).unwrap();
+    });
+    let errors = run.expect(2).stderr;
+    for said in [
+        "line 2: there is no number at `lat`",
+        "line 3: ",
+        "line 4: not valid JSON",
+        "published 2 to a, for 0 subscriptions",
+        "3 lines were not published",
+    ] {
+        assert!(errors.contains(said), "{errors}");
+    }
+    wait_for_publications(&s, 2);
+}
