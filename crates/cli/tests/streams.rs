@@ -72,6 +72,18 @@ impl Fed {
         panic!("{counted} records, not {records}");
     }
 
+    /// Waits for a line on standard error.
+    fn wait_for_line(&mut self) -> String {
+        let errors = self.child.stderr.as_mut().unwrap();
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            let mut byte = [0];
+            assert_eq!(errors.read(&mut byte).unwrap(), 1);
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([name, &pid]).status().unwrap();
@@ -286,5 +298,25 @@ fn a_signal_ends_in_good_order_and_says_how_to_continue() {
         let (ended, errors) = fed.end();
         assert_eq!(ended, Some(code), "{errors}");
         assert!(errors.contains("up to line 2"), "{errors}");
+    }
+}
+
+#[test]
+fn a_signal_before_the_types_are_known_ends_in_good_order_too() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let s = store.display().to_string();
+        let args = ["load", &s, "d", "-", "--key", "id", "--index", "later:lazy"];
+        let mut fed = Fed::start(&store, &args);
+        let line = fed.wait_for_line();
+        assert!(line.contains("cannot be read again"), "{line}");
+        // No record says of which type `later` is.
+        fed.feed(&lines(0..3));
+        fed.signal(signal);
+        let (ended, errors) = fed.end();
+        assert_eq!(ended, Some(code), "{errors}");
+        assert!(errors.contains("nothing is stored"), "{errors}");
+        assert!(!store.exists());
     }
 }

@@ -24,6 +24,7 @@ pub(crate) use open::{Source, sources};
 
 use crate::args::Format;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
 pub(crate) const LINE_MAX: usize = 256 << 20;
@@ -172,17 +173,18 @@ impl Feed {
     }
 
     /// Looks ahead, until `records` records or `bytes` bytes were seen. When standard input has no more for a while, what has come
-    /// is the sample if it is `enough`.
+    /// is the sample if it is `enough`. When the process is to end it is the sample in any case.
     pub(crate) fn sample(
         &mut self,
         records: usize,
         bytes: usize,
         enough: impl Fn(&[Vec<u8>]) -> bool,
+        interrupt: &Interrupt,
     ) -> Sample {
         let mut sample = Sample::default();
         let (mut seen, mut source) = (0, 0);
         let mut since = None;
-        while sample.records.len() < records && seen < bytes {
+        while sample.records.len() < records && seen < bytes && interrupt.signal().is_none() {
             let message = match self.receiver.recv_timeout(left(since, SAMPLE_PAUSE)) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) if self.is_stream && enough(&sample.records) => {
