@@ -26,7 +26,7 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         if args.old {
             feed = feed.with_old()?;
         }
-        return print(Source::Plain(feed), args);
+        return print(Source::Plain(Box::new(feed)), args);
     };
     if args.forget {
         return forget(args, &target, name, memory);
@@ -101,7 +101,7 @@ fn feed(dataset: &Dataset, from: ChangesFrom) -> Result<Changes, Failure> {
 
 /// Where the changes come from: a consumer notes how far it is.
 enum Source {
-    Plain(Changes),
+    Plain(Box<Changes>),
     Consumer(Box<Consumer>),
 }
 
