@@ -6,6 +6,7 @@ mod failure;
 mod measure;
 mod meter;
 mod model;
+mod nightly;
 mod only;
 mod report;
 mod run;
@@ -35,18 +36,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Esker with each kind of index, beside RocksDB, fjall, SQLite, LMDB and redb
-    Peers(suites::Options),
-    /// The experiments of the LevelDB++ paper, on synthetic and on real records
-    Leveldbpp(leveldbpp::Options),
-    /// The experiments of Luo & Carey: lookups and ways to maintain indexes
-    LuoCarey(upkeep::Options),
-    /// The experiments of DELI: indexes that are repaired when data is merged
-    Deli(upkeep::Options),
-    /// The experiments of Spatial-LSM: layouts of an index of points, beside other stores
-    Spatial(spatial::Options),
-    /// The experiments of Qader & Hristidis: publish/subscribe in one tree, in two, with repeated queries
-    Pubsub(upkeep::Options),
+    #[command(flatten)]
+    Suite(Suite),
+    /// The experiments of all papers in small; fails where something was not measured, or held and does not any more
+    Nightly(nightly::Options),
+    /// Makes the lists that `nightly` goes by, of its results: what held in all of them has to hold
+    Expect {
+        /// Folders of runs; several of a suite, so that what holds by chance is told from what holds
+        #[arg(value_name = "DIR", required = true)]
+        runs: Vec<PathBuf>,
+    },
     /// Makes the table, the charts and the page of a run again
     Report {
         /// The folder of the run
@@ -73,6 +72,23 @@ enum Command {
     },
 }
 
+/// What measures.
+#[derive(Debug, Subcommand)]
+enum Suite {
+    /// Esker with each kind of index, beside RocksDB, fjall, SQLite, LMDB and redb
+    Peers(suites::Options),
+    /// The experiments of the LevelDB++ paper, on synthetic and on real records
+    Leveldbpp(leveldbpp::Options),
+    /// The experiments of Luo & Carey: lookups and ways to maintain indexes
+    LuoCarey(upkeep::Options),
+    /// The experiments of DELI: indexes that are repaired when data is merged
+    Deli(upkeep::Options),
+    /// The experiments of Spatial-LSM: layouts of an index of points, beside other stores
+    Spatial(spatial::Options),
+    /// The experiments of Qader & Hristidis: publish/subscribe in one tree, in two, with repeated queries
+    Pubsub(upkeep::Options),
+}
+
 fn main() -> ExitCode {
     match act(&Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,39 +99,51 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a suite and makes its report; what could not be measured.
+fn run_suite(suite: &Suite) -> Result<Vec<String>> {
+    let (failures, out) = match suite {
+        Suite::Peers(options) => (peers::run(options)?, options.out.as_path()),
+        Suite::Leveldbpp(options) => (leveldbpp::run(options)?, options.out.as_path()),
+        Suite::LuoCarey(options) => (luo_carey::run(options)?, options.out.as_path()),
+        Suite::Deli(options) => (deli::run(options)?, options.out.as_path()),
+        Suite::Spatial(options) => (spatial::run(options)?, options.out()),
+        Suite::Pubsub(options) => (pubsub::run(options)?, options.out.as_path()),
+    };
+    make_report(out)?;
+    Ok(failures)
+}
+
+/// Runs the suite that these arguments name.
+fn run_named(arguments: &[String]) -> Result<Vec<String>> {
+    println!("\nbench {}", arguments.join(" "));
+    let program = std::iter::once("bench").chain(arguments.iter().map(String::as_str));
+    let parsed = Arguments::try_parse_from(program).map_err(|e| Failure::new(e.to_string()))?;
+    match parsed.command {
+        Command::Suite(suite) => run_suite(&suite),
+        _ => Err(Failure::new("no suite")),
+    }
+}
+
 fn act(command: &Command) -> Result<()> {
-    let failures = match command {
-        Command::Peers(options) => {
-            let failures = peers::run(options)?;
-            make_report(&options.out)?;
-            failures
+    match command {
+        Command::Suite(suite) => {
+            let failures = run_suite(suite)?;
+            match failures.is_empty() {
+                true => Ok(()),
+                false => Err(Failure::new(format!(
+                    "not measured: {}",
+                    failures.join("; ")
+                ))),
+            }
         }
-        Command::Leveldbpp(options) => {
-            let failures = leveldbpp::run(options)?;
-            make_report(&options.out)?;
-            failures
+        Command::Nightly(options) => nightly::run(options, run_named),
+        Command::Expect { runs } => {
+            for path in nightly::write(runs)? {
+                println!("{}", path.display());
+            }
+            Ok(())
         }
-        Command::LuoCarey(options) => {
-            let failures = luo_carey::run(options)?;
-            make_report(&options.out)?;
-            failures
-        }
-        Command::Deli(options) => {
-            let failures = deli::run(options)?;
-            make_report(&options.out)?;
-            failures
-        }
-        Command::Spatial(options) => {
-            let failures = spatial::run(options)?;
-            make_report(options.out())?;
-            failures
-        }
-        Command::Pubsub(options) => {
-            let failures = pubsub::run(options)?;
-            make_report(&options.out)?;
-            failures
-        }
-        Command::Report { out } => return make_report(out),
+        Command::Report { out } => make_report(out),
         Command::Diff {
             before,
             after,
@@ -123,16 +151,16 @@ fn act(command: &Command) -> Result<()> {
         } => {
             let (text, worst) = diff::diff(before, after)?;
             print!("{text}");
-            return match fail_on {
+            match fail_on {
                 Some(limit) if worst > *limit => Err(Failure::new(format!(
                     "slower by {worst:.2}, beyond {limit}"
                 ))),
                 _ => Ok(()),
-            };
+            }
         }
         Command::Child { job } => {
             let job: run::Job = serde_json::from_str(job)?;
-            return match job.suite.as_str() {
+            match job.suite.as_str() {
                 peers::SUITE => peers::child(&job),
                 leveldbpp::SUITE => leveldbpp::child(&job),
                 luo_carey::SUITE => luo_carey::child(&job),
@@ -140,16 +168,9 @@ fn act(command: &Command) -> Result<()> {
                 spatial::SUITE => spatial::child(&job),
                 pubsub::SUITE => pubsub::child(&job),
                 other => Err(Failure::new(format!("there is no suite `{other}`"))),
-            };
+            }
         }
-    };
-    if failures.is_empty() {
-        return Ok(());
     }
-    Err(Failure::new(format!(
-        "not measured: {}",
-        failures.join("; ")
-    )))
 }
 
 fn make_report(out: &Path) -> Result<()> {

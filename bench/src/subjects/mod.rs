@@ -9,6 +9,7 @@ mod fjall;
 mod keyed;
 mod lmdb;
 mod redb;
+#[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod sqlite;
 
@@ -99,6 +100,11 @@ pub fn has_indexes(name: &str) -> bool {
     !name.ends_with(" none")
 }
 
+/// Tells whether the subject with this name was compiled in.
+pub fn is_built(name: &str) -> bool {
+    cfg!(feature = "rocksdb") || !name.starts_with("rocksdb ")
+}
+
 /// Opens the subject with this name: `esker KIND`, `esker KIND+KIND` (of `user_id` and of
 /// `created_at`), `rocksdb|fjall none|blind|eager`, `lmdb eager`, `redb eager`, `sqlite off|normal`.
 pub fn open(name: &str, setup: &Setup) -> Result<Box<dyn Subject>> {
@@ -111,7 +117,9 @@ pub fn open(name: &str, setup: &Setup) -> Result<Box<dyn Subject>> {
     };
     Ok(match (store, indexes) {
         ("esker", _) => Box::new(esker::Esker::open(how, setup)?),
+        #[cfg(feature = "rocksdb")]
         ("rocksdb", Some(indexes)) => Box::new(rocksdb::Rocks::open(indexes, setup)?),
+        _ if !is_built(name) => return Err(Failure::new("built without RocksDB")),
         ("fjall", Some(indexes)) => Box::new(fjall::Fjall::open(indexes, setup)?),
         ("lmdb", Some(Indexes::Eager)) => Box::new(lmdb::Lmdb::open(setup)?),
         ("redb", Some(Indexes::Eager)) => Box::new(redb::Redb::open(setup)?),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::args::{Cli, Format, durability, size};
 use crate::input::{Event, Feed, Message, cell, prepare};
+use crate::interrupt::Interrupt;
 use crate::rejects::{Rejects, TEXT_MAX, cut};
 use crate::tweets::{EPOCH, Tweets};
 
@@ -224,7 +225,7 @@ fn a_sample_takes_nothing_away() {
     let path = dir.path().join("in");
     std::fs::write(&path, "{\"a\":1}\nnonsense\n[]\n{\"a\":2}\n").unwrap();
     let mut feed = Feed::start(prepare(&[path], Some(Format::Ndjson)).unwrap());
-    let sample = feed.sample(10, 1 << 20, |_| false);
+    let sample = feed.sample(10, 1 << 20, |_| false, &Interrupt::watch().unwrap());
     assert_eq!((sample.records.len(), sample.others), (2, 2));
     let mut lines = 0;
     while let Some(event) = feed.next() {

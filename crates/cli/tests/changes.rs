@@ -81,7 +81,6 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
         future.stderr
     );
     esker(&["changes", &s, "nothing"]).expect(2);
-    esker(&["changes", &s, "d", "--consumer", "audit", "--follow"]).expect(2);
 
     // Beside one who writes.
     let db = Database::open(&store, Options::default()).unwrap();

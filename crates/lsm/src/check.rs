@@ -25,7 +25,7 @@ pub struct CheckReport {
 
 impl Group {
     /// Reads every table of the current version and of named snapshots from its file, and verifies checksums, order,
-    /// filters, synopses and counts. `CURRENT`, the manifest and the log were verified at opening.
+    /// filters, synopses and counts, and the places of consumers. `CURRENT`, the manifest and the log were verified at opening.
     pub fn check(&self) -> CheckReport {
         let mut report = CheckReport::default();
         // Without a `stop` the check runs to its end.
@@ -44,6 +44,10 @@ impl Group {
     }
 
     fn check_into(&self, report: &mut CheckReport, stop: Option<&Stop>) -> Result<()> {
+        match self.internals().damaged_places() {
+            Ok(damaged) => report.errors.extend(damaged),
+            Err(error) => report.errors.push(error),
+        }
         let snapshot = self.snapshot();
         let version = snapshot.version();
         let kept = version.kept().values();

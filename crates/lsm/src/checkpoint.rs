@@ -6,7 +6,8 @@
 //! definitions, tables) refers to writes that were visible when it was installed, and the snapshot sees all of those.
 //! So nothing in the copy refers to a write that it lacks, whatever the store does meanwhile; the copy waits for no
 //! one and changes nothing in the store. The sequence numbers of the copy continue from the snapshot's. Named
-//! snapshots are a part of the version and are copied with it.
+//! snapshots are a part of the version and are copied with it. The consumers of the log are copied with their places, and with the
+//! writes that they have not read, as a retained segment of the copy.
 //!
 //! A read-only group beside the process that writes makes one in the same way. It keeps the files of its tables open: a
 //! file whose name the writer has removed meanwhile is copied from there.
@@ -20,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::group::Group;
 use crate::stop::Stop;
-use crate::version::{Current, Manifest, Order, Seal, TableSource, log_path, table_path};
+use crate::version::{ConsumerPlaces, Current, Manifest, Seal, TableSource, log_path, table_path};
 use crate::wal::{LogKind, LogWriter};
 
 impl Group {
@@ -52,6 +53,7 @@ impl Group {
             for name in list().unwrap_or_default() {
                 let _ = fs.remove(&dest.join(name));
             }
+            ConsumerPlaces::new(fs, dest).clear();
         }
         result
     }
@@ -88,6 +90,8 @@ impl Group {
         };
         self.internals()
             .copy_memtables(&snapshot, &copy, &new_file, &mut edit)?;
+        // The copy's history diverges here.
+        let order = self.copy_consumers(&snapshot, &copy, new_file(), stop)?;
         let number = new_file();
         let log = LogWriter::create(fs, &log_path(dest, number), LogKind::Wal, number, None)?;
         log.sync()?;
@@ -97,11 +101,7 @@ impl Group {
         edit.next_tree = Some(next_tree);
         edit.last_seq = Some(snapshot.seq());
         edit.time = (snapshot.time() > 0).then(|| self.internals().kept_time());
-        // The copy's history diverges here.
-        edit.order = Some(Order {
-            history: fs.unique(),
-            ..Order::default()
-        });
+        edit.order = Some(order);
         let manifest = Manifest::create(fs, dest, manifest, &edit)?;
         manifest.sync()?;
         let seal = Seal {

@@ -50,6 +50,11 @@ pub enum Error {
         /// The store's folder.
         path: PathBuf,
     },
+    /// The consumer of the log is in use: by another process, or another handle of this one.
+    ConsumerInUse {
+        /// Its name.
+        name: String,
+    },
     /// There is no store here.
     NoStore {
         /// The folder.
@@ -169,6 +174,12 @@ impl fmt::Display for Error {
                 "{}: written by a newer version (format {found}; this build reads up to {supported})",
                 path.display()
             ),
+            Error::ConsumerInUse { name } => {
+                write!(
+                    f,
+                    "the consumer {name:?} is in use, by another process or another handle"
+                )
+            }
             Error::Locked { path } => {
                 write!(
                     f,

@@ -90,8 +90,8 @@ pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};
 pub use error::{Error, Result};
 pub use expiry::{Clock, LARGEST_JUMP};
 pub use group::{
-    Commit, Complete, EndedJob, Group, Job, JobDescription, JobFailure, JobKind, NamedSnapshot,
-    Observer, Retry, RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
+    Commit, Complete, EndedJob, Group, Job, JobDescription, JobFailure, JobKind, LogConsumer,
+    NamedSnapshot, Observer, Retry, RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
 };
 pub use obsolete::{SeqSet, Superseded};
 pub use options::{BitmapMerges, Durability, KeepLog, Options};

@@ -54,7 +54,7 @@ fn put(group: &Group, tree: TreeId, key: &[u8], value: &[u8], how: Durability) {
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A reader, its tail, and the numbers and keys that it returned.
-type Reader = (Group, Tail, Vec<(u64, Vec<u8>)>);
+type Reader = (Arc<Group>, Tail, Vec<(u64, Vec<u8>)>);
 
 /// Everything visible in a snapshot, by the names of its trees.
 fn contents(snapshot: &Snapshot) -> BTreeMap<String, Entries> {
@@ -109,8 +109,6 @@ fn a_reader_sees_what_is_acknowledged_and_writes_nothing() {
         reader.compact(None),
         reader.create_trees(&[("u".into(), vec![])]).map(|_| ()),
         reader.drop_trees(&[tree]),
-        reader.checkpoint(Path::new("/copy")),
-        reader.keep_log_for("me", reader.position(), 100),
     ];
     for (at, refused) in refused.iter().enumerate() {
         assert!(matches!(refused, Err(Error::ReadOnly)), "{at}: {refused:?}");
@@ -401,7 +399,7 @@ fn readers_agree_with_the_writer_whatever_it_does() {
                     drop(writer);
                     (readers, fs) = (Vec::new(), left);
                     if rng.bool() {
-                        let reader = reader(&fs);
+                        let reader = Arc::new(reader(&fs));
                         let tail = reader.tail(reader.position()).unwrap();
                         readers.push((reader, tail, Vec::new()));
                     }
@@ -410,7 +408,7 @@ fn readers_agree_with_the_writer_whatever_it_does() {
                     written.retain(|(seq, _)| *seq <= now);
                 }
                 18 => {
-                    let reader = reader(&fs);
+                    let reader = Arc::new(reader(&fs));
                     let tail = reader.tail(reader.position()).unwrap();
                     readers.push((reader, tail, Vec::new()));
                 }
@@ -418,7 +416,7 @@ fn readers_agree_with_the_writer_whatever_it_does() {
                 20 => {
                     if let Some((reader, ..)) = readers.first() {
                         let snapshot = reader.snapshot();
-                        held.push((contents(&snapshot), snapshot));
+                        held.push((contents(&snapshot), snapshot, Arc::downgrade(reader)));
                     }
                 }
                 _ => {
@@ -437,9 +435,15 @@ fn readers_agree_with_the_writer_whatever_it_does() {
         for (reader, ..) in &readers {
             see_the_same(reader, &writer);
         }
-        // Held snapshots do not change, though the files are long removed.
-        for (seen, snapshot) in &held {
-            assert_eq!(&contents(snapshot), seen);
+        // Held snapshots do not change, though the files are long removed, until their reader is closed.
+        for (seen, snapshot, reader) in &held {
+            match reader.strong_count() {
+                0 => {
+                    let gone = snapshot.get(1, b"", &Cost::default());
+                    assert!(matches!(gone, Err(Error::Closed)), "{gone:?}");
+                }
+                _ => assert_eq!(&contents(snapshot), seen),
+            }
         }
     }
 }

@@ -205,7 +205,10 @@ fn the_log_is_kept_by_bytes_by_age_and_for_consumers_each_up_to_its_bound() {
     group.close().unwrap();
     drop(group);
     let group = with(KeepLog::default());
-    assert_eq!(group.log_consumers(), [("feed".to_string(), place, 3500)]);
+    assert_eq!(
+        group.log_consumers().unwrap(),
+        [("feed".to_string(), place, 3500)]
+    );
     segment(&group, 22);
     assert_eq!(all(&mut group.tail(place).unwrap()), [[21; 900], [22; 900]]);
     group.keep_log_for("feed", place2, 3500).unwrap();

@@ -1,13 +1,13 @@
 //! The broker: what its handles share, opening, times, and the directory of subscriptions.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coding::{Reader, put_bytes};
 use esker::extension::{
-    Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_TIME, Snapshot, TreeId,
+    Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_SEQ, MAX_TIME, Snapshot, TreeId,
 };
 use esker::{Database, Durability, Error, Result, Seq};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     reads: Reads,
 }
 
-/// The changes of subscriptions: of each one at a time, those of several beside each other, so that they share syncs.
+/// The changes of subscriptions: of each one at a time until it is in the log. So all share syncs, those of one as well.
 #[derive(Default)]
 pub(crate) struct Changes {
     changing: Mutex<HashSet<Seq>>,
@@ -390,6 +390,19 @@ impl Inner {
         Ok(self.view_before(snapshot))
     }
 
+    /// A snapshot of everything up to now, what is not acknowledged yet included: it waits for that. Publishers behind it
+    /// know the queues that are there now.
+    pub(crate) fn everything_written(&self) -> Result<Snapshot> {
+        let mut written = None;
+        let mut look = |_: &mut Batch, _, before: &Snapshot| {
+            written = Some(before.clone());
+            Ok(())
+        };
+        self.store
+            .write_with(&mut Batch::new(), Durability::Os, &mut look)?;
+        written.ok_or_else(not_completed)
+    }
+
     /// The subscription with this number, if it is there.
     pub(crate) fn lookup(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
         let found = snapshot.get(self.trees.directory, &id_key(id), &snapshot.cost())?;
@@ -409,6 +422,38 @@ pub(crate) fn not_completed() -> Error {
 /// Under which a subscription is in the directory.
 pub(crate) fn id_key(id: Seq) -> Vec<u8> {
     [b"i", id.to_be_bytes().as_slice()].concat()
+}
+
+/// Under which the directory has the time of the store's clock when a publication was written with a time long past.
+pub(crate) fn late_key(seq: Seq) -> Vec<u8> {
+    [b"l", seq.to_be_bytes().as_slice()].concat()
+}
+
+/// The publications from one number to another that were late, and the times of the store's clock then.
+pub(crate) fn read_late(
+    snapshot: &Snapshot,
+    directory: TreeId,
+    (first, last): (Seq, Seq),
+) -> Result<HashMap<Seq, u64>> {
+    let mut cursor = snapshot.cursor(directory, 0);
+    let mut found = HashMap::new();
+    cursor.within(b"l", Some(b"m"));
+    cursor.seek(&late_key(first), MAX_SEQ)?;
+    while cursor.valid() {
+        let seq = cursor.key().strip_prefix(b"l");
+        let seq = seq.and_then(|seq| <[u8; 8]>::try_from(seq).ok());
+        let clock = <[u8; 8]>::try_from(cursor.value()).ok();
+        let (Some(seq), Some(clock)) = (seq, clock) else {
+            return Err(damaged("when a publication was written is malformed"));
+        };
+        let seq = Seq::from_be_bytes(seq);
+        if seq > last {
+            break;
+        }
+        found.insert(seq, u64::from_le_bytes(clock));
+        cursor.next()?;
+    }
+    Ok(found)
 }
 
 /// A subscription as it is in the directory: its topics, then its forms, the newest first.

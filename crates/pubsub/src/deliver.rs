@@ -84,9 +84,14 @@ impl Queue {
 }
 
 impl Deliveries {
+    /// False when nobody has an inbox: who makes one meanwhile knows what was appended by then.
+    pub(crate) fn has_consumers(&self) -> bool {
+        self.consumers.load(Ordering::SeqCst) != 0
+    }
+
     /// Called in the order of commits: this publication is going to be matched. The guard settles it.
     pub(crate) fn begin(&self, seq: Seq) -> Option<Matching<'_>> {
-        if self.consumers.load(Ordering::SeqCst) == 0 {
+        if !self.has_consumers() {
             return None;
         }
         self.order.lock().push_back(Slot {
@@ -146,7 +151,8 @@ impl Deliveries {
         }
     }
 
-    /// A subscription was moved, renewed or ended: what the directory said of it then.
+    /// A subscription is moved, renewed or ended: what the directory says of it then. Called in the order of its changes,
+    /// before anybody sees them there.
     pub(crate) fn change(&self, subscription: Seq, entry: &[u8]) {
         let queues = self.queues.lock();
         let Some(of) = queues.get(&subscription) else {

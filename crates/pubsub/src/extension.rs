@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `lists` (DualDB) | lists of publications and of subscriptions ([`crate::keys`]) | operands: elements ([`crate::element`]) |
 //! | `publications`, `subscriptions` (TwoDB) | the same, apart | the same |
-//! | `directory` | `s` and a shape; `i` and the number of a subscription | the time until which it is needed; the subscription |
+//! | `directory` | `s` and a shape; `i` and the number of a subscription; `l` and that of a late publication | the time until which it is needed; the subscription; when it was written |
 //!
 //! The configuration of `directory` is that of the broker ([`Config`]).
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::extension::{Batch, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, not_completed, read_entry};
+use crate::broker::{Broker, Inner, View, read_entry, read_late};
 use crate::deliver::{QUEUE, Queue};
+use crate::element::StoredSubscription;
 use crate::message::Notification;
 use crate::past::Page;
 
@@ -60,8 +60,9 @@ impl Broker {
             seen: after.unwrap_or(subscription),
             read: 0,
         };
-        let snapshot = self.inner.store.snapshot();
-        inbox.entry = self.inner.lookup(&snapshot, subscription)?.map(Arc::from);
+        // Changes that are not acknowledged yet were told before the queue was there.
+        let latest = self.inner.store.latest();
+        inbox.entry = self.inner.lookup(&latest, subscription)?.map(Arc::from);
         Ok(inbox)
     }
 
@@ -190,7 +191,7 @@ impl Inbox {
                 if self.queue.filled.wait_until(&mut state, until).timed_out() {
                     drop(state);
                     // Nobody publishes to a store that is closed.
-                    self.everything_written()?;
+                    self.inner.everything_written()?;
                     if is_late() {
                         return Ok(None);
                     }
@@ -217,21 +218,21 @@ impl Inbox {
         let found = self.read_lists();
         let mut state = self.queue.state.lock();
         let withdrawn = state.withdrawn.take().unwrap_or_default();
-        let mut found = found?;
+        let (mut found, too_late) = found?;
         self.has_more = found.len() == QUEUE;
         self.read = found.last().map_or(self.read, |last| last.seq);
         // What is withdrawn from here on is taken out of the page.
-        found.retain(|found| !withdrawn.contains(&found.seq));
+        found.retain(|found| !withdrawn.contains(&found.seq) && !too_late.contains(&found.seq));
         state.page.extend(found);
         Ok(())
     }
 
-    /// What is next in the lists: so many or all.
-    fn read_lists(&mut self) -> Result<Vec<Notification>> {
-        let view = self.inner.view(&self.everything_written()?)?;
+    /// What is next in the lists: so many or all, and which of it came too late.
+    fn read_lists(&mut self) -> Result<(Vec<Notification>, HashSet<Seq>)> {
+        let view = self.inner.view(&self.inner.everything_written()?)?;
         match self.inner.lookup(&view.snapshot, self.subscription)? {
             Some(entry) => self.entry = Some(entry.into()),
-            // It has expired, or was ended, perhaps after other changes: whoever made them says so before he is done.
+            // It has expired, or was ended, perhaps after other changes: whoever makes one tells the queue in his turn.
             // What was changed since the snapshot does no harm, for the entry says for which publications it counts.
             None => {
                 let _turn = self.inner.changes.turn(self.subscription);
@@ -240,7 +241,7 @@ impl Inbox {
             }
         }
         let Some(entry) = &self.entry else {
-            return Ok(Vec::new());
+            return Ok(Default::default());
         };
         let (topics, forms) = read_entry(entry)?;
         let page = Page {
@@ -261,22 +262,34 @@ impl Inbox {
         found.sort_by_key(|notification| notification.seq);
         found.dedup_by_key(|notification| notification.seq);
         found.truncate(QUEUE);
-        Ok(found)
+        let too_late = self.too_late(&view, &forms, &found)?;
+        Ok((found, too_late))
     }
 
-    /// A snapshot of everything up to now, what is not acknowledged yet included: publishers behind it know the queue.
-    fn everything_written(&self) -> Result<Snapshot> {
-        let mut written = None;
-        let store = &self.inner.store;
-        store.write_with(
-            &mut Batch::new(),
-            esker::Durability::Os,
-            &mut |_, _, before| {
-                written = Some(before.clone());
-                Ok(())
-            },
-        )?;
-        written.ok_or_else(not_completed)
+    /// Of these publications those with times long past that were written when the store had forgotten the subscription:
+    /// publishers did not find it.
+    fn too_late(
+        &self,
+        view: &View,
+        forms: &[StoredSubscription<'_>],
+        found: &[Notification],
+    ) -> Result<HashSet<Seq>> {
+        let (Some(first), Some(last)) = (found.first(), found.last()) else {
+            return Ok(HashSet::new());
+        };
+        let inner = &self.inner;
+        let interval = (first.seq, last.seq);
+        let late = read_late(&view.snapshot, inner.trees.directory, interval)?;
+        let is_too_late = |found: &&Notification| {
+            let was_there = |form: &StoredSubscription<'_>, clock: u64| {
+                let until = inner.remembered(form.to, form.user);
+                form.has_met(found.seq, found.time) && inner.useless_at(until) > clock
+            };
+            let clock = late.get(&found.seq);
+            clock.is_some_and(|clock| !forms.iter().any(|form| was_there(form, *clock)))
+        };
+        let too_late = found.iter().filter(is_too_late);
+        Ok(too_late.map(|found| found.seq).collect())
     }
 }
 

@@ -82,8 +82,8 @@ impl Publication {
     }
 
     /// It is published at this time, and not at that of the clock when it is stored: for replaying what has happened. A
-    /// subscription that has ended by the clock is forgotten: it is not among the matches of what is published later with
-    /// a time that it asked for, which an inbox that was open before gives nevertheless.
+    /// subscription that has ended by the clock is forgotten: what is published later with a time that it asked for is not
+    /// for it, neither among the matches nor in an inbox that was open before.
     pub fn at_time(mut self, time: Time) -> Publication {
         self.time = Some(time);
         self

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, LATEST, View, not_completed};
+use crate::broker::{Broker, Inner, LATEST, View, late_key, not_completed};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::deliver::Matching;
@@ -179,6 +179,12 @@ impl Inner {
                 let kept = latest.saturating_add(ahead);
                 batch.also(Kind::Put, directory, LATEST, &kept.to_le_bytes())?;
                 kept_latest = kept;
+            }
+            // Subscriptions that ask for its time can be forgotten: it is for none of them, and their inboxes are to know.
+            let clock = before.time();
+            if self.useless_at(time) <= clock && self.deliveries.has_consumers() {
+                let (key, value) = (late_key(first), clock.to_le_bytes());
+                batch.also_until(Kind::Put, directory, &key, &value, useless)?;
             }
             let before = self.view_before(before);
             stored = Some(Stored {

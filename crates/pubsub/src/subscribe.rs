@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use esker::extension::{Batch, EngineError, Kind, Snapshot};
+use esker::extension::{Batch, EngineError, Kind, Snapshot, Ticket};
 use esker::{Error, Result, Seq};
 
 use crate::anchor::{Anchor, anchors};
@@ -160,6 +160,15 @@ fn forget(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscription<'
             None => return,
         };
     }
+}
+
+/// A change that is in the log, and not acknowledged yet.
+struct Appended {
+    ticket: Ticket,
+    /// What a renewal gives.
+    missed: Vec<Notification>,
+    /// To be confirmed.
+    written: Vec<(Shape, Time)>,
 }
 
 /// What a stored subscription is to become.
@@ -363,9 +372,33 @@ impl Inner {
 
     /// Changes a subscription, and returns what it has missed where it is renewed; `None` when there is none of this number.
     fn change(&self, id: Seq, change: Change) -> Result<Option<Vec<Notification>>> {
-        let _turn = self.changes.turn(id);
-        let snapshot = self.store.snapshot();
-        let Some(entry) = self.lookup(&snapshot, id)? else {
+        // Its turn ends when it is in the log: the next one goes by what is there, and both share a sync. So no change is
+        // acknowledged where one before it fails.
+        let turn = self.changes.turn(id);
+        let latest = self.store.latest();
+        let appended = self.append_change(&latest, id, change)?;
+        drop(turn);
+        let Some(appended) = appended else {
+            // That it has ended is not said before it is certain.
+            if self.store.snapshot().seq() < latest.seq() {
+                self.everything_written()?;
+            }
+            return Ok(None);
+        };
+        self.store.acknowledge(appended.ticket)?;
+        self.shapes.confirm(appended.written);
+        Ok(Some(appended.missed))
+    }
+
+    /// The first half of a change: it has its place in the log, behind everything that a snapshot of the latest has, and of
+    /// other changes of the subscription nothing is behind that. The queues know it.
+    fn append_change(
+        &self,
+        snapshot: &Snapshot,
+        id: Seq,
+        change: Change,
+    ) -> Result<Option<Appended>> {
+        let Some(entry) = self.lookup(snapshot, id)? else {
             return Ok(None);
         };
         let (topics, forms) = read_entry(&entry)?;
@@ -375,7 +408,7 @@ impl Inner {
         };
         let until = self.remembered(old.to, old.user);
         if until < now {
-            self.note_ended(&snapshot, until.saturating_add(1));
+            self.note_ended(snapshot, until.saturating_add(1));
         }
         if until < now || old.ended != 0 {
             return Ok(None);
@@ -404,7 +437,7 @@ impl Inner {
         let mut renewed = self.ready_from(&topics, &new)?;
         renewed.made = now;
         let mut missed = match renews {
-            true => self.missed(&self.view(&snapshot)?, &renewed, &forms, 0)?,
+            true => self.missed(&self.view(snapshot)?, &renewed, &forms, 0)?,
             false => Vec::new(),
         };
         let mut failed = None;
@@ -479,15 +512,21 @@ impl Inner {
             made = Some(changed);
             Ok(())
         };
-        let stored = self
+        let appended = self
             .store
-            .write_with(&mut Batch::new(), self.durability, &mut complete);
+            .append_with(&mut Batch::new(), self.durability, &mut complete);
         if let Some(error) = failed {
             return Err(error);
         }
-        stored?;
-        self.shapes.confirm(written);
-        self.deliveries.change(id, &made.ok_or_else(not_completed)?);
-        Ok(Some(missed))
+        let ticket = appended?;
+        // Before anybody sees it, and in the order of the changes. Where it fails, nobody reads here any more.
+        if let Some(made) = &made {
+            self.deliveries.change(id, made);
+        }
+        Ok(Some(Appended {
+            ticket,
+            missed,
+            written,
+        }))
     }
 }

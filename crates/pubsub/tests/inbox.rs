@@ -523,3 +523,66 @@ fn publishers_and_consumers_agree_on_what_ends_meanwhile() {
         }
     }
 }
+
+/// Publications with times of their own, long past or to come, are for an inbox that was open before exactly when publishers
+/// found its subscription, whether that has ended, is forgotten, or is remembered for its user.
+#[test]
+fn inboxes_and_publishers_agree_on_times_of_their_own() {
+    let mut late = 0;
+    for seed in 0..40 {
+        let mut rng = Rng::with_seed(seed);
+        let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+        let db = PubSub::create_or_open(Path::new("/late"), options(&memory, &clock)).unwrap();
+        let config = Config::new()
+            .remember(Some(Duration::from_millis(40)))
+            .resolution([1, 10][seed as usize % 2]);
+        let broker = Broker::create_or_open(&db, config).unwrap();
+        let unit = [1, 10][seed as usize % 2];
+        let begin = broker.now();
+        let mut open: Vec<(Seq, Inbox, Vec<Seq>)> = (0..12)
+            .map(|n| {
+                let asked = Subscription::to("a".parse().unwrap())
+                    .from(begin)
+                    .until(begin + unit * rng.i64(0..120))
+                    .user(["", "", "ann"][n % 3]);
+                let id = broker.subscribe(&asked).unwrap().id;
+                let inbox = broker.inbox(id, None).unwrap();
+                (id, inbox, Vec::new())
+            })
+            .collect();
+        let mut told = BTreeMap::<Seq, Vec<Seq>>::new();
+        for _ in 0..120 {
+            clock.fetch_add(rng.u64(0..3), Ordering::SeqCst);
+            let new = Publication::new("a".parse().unwrap(), "{}");
+            let now = broker.now();
+            let time = now - unit * [0, 0, 1, 2, 3, 5, 30, 100, -20][rng.usize(0..9)];
+            let new = match rng.u8(0..4) {
+                0 => new,
+                _ => new.at_time(time),
+            };
+            let made = broker.publish(&new).unwrap();
+            for one in made.matches {
+                told.entry(one.subscription).or_default().push(made.seq);
+            }
+            let (id, inbox, got) = &mut open[rng.usize(0..12)];
+            match rng.u8(0..12) {
+                0..3 => got.extend(all_of(inbox)),
+                3 => db.flush().unwrap(),
+                4 => {
+                    let until = broker.now() + unit * rng.i64(0..60);
+                    _ = broker.renew(*id, until).unwrap();
+                }
+                5 => _ = broker.move_to(*id, Place::Anywhere).unwrap(),
+                6 if rng.u8(0..8) == 0 => _ = broker.unsubscribe(*id).unwrap(),
+                _ => {}
+            }
+            late += usize::from(time < now);
+        }
+        for (id, inbox, got) in &mut open {
+            got.extend(all_of(inbox));
+            let expected = told.remove(id).unwrap_or_default();
+            assert_eq!(*got, expected, "seed {seed}: {id}");
+        }
+    }
+    assert!(late > 1_000);
+}

@@ -4,9 +4,13 @@
 //! as it lives and no other one gets, and the consumer's name: `\0` NUMBER `\0` NAME. A name has no 0 byte, so this is never a name that an
 //! earlier version, which knew consumers of the whole store only, gave to the engine; such a one is bound by the first dataset that uses it.
 
-use lsm::{Position, TreeId};
+use std::time::Duration;
+
+use lsm::{LogConsumer, Position, TreeId};
+use model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
+use crate::feed::{Change, Changes, ChangesFrom};
 use crate::store::{Handle, Store};
 
 /// The longest name of a consumer in bytes.
@@ -26,6 +30,9 @@ pub struct ChangeConsumer {
     pub keeps_bytes: u64,
     /// Bytes of log that it has not read, of all datasets: those of the log files that have a write behind its place, each as a whole.
     pub lag_bytes: u64,
+    /// How long ago, to the second, the oldest change of its dataset was written that it has not read; `None` where it has read all, and
+    /// where that is not known: of a change that is not kept any more, or that was written while there was no consumer.
+    pub unread_for: Option<Duration>,
 }
 
 fn scoped(data: TreeId, name: &str) -> String {
@@ -50,11 +57,116 @@ fn check_name(name: &str) -> Result<()> {
     )))
 }
 
+/// Says of which dataset the consumer is that is in use.
+fn in_use(error: lsm::Error, name: &str, dataset: &str) -> Error {
+    match error {
+        lsm::Error::ConsumerInUse { .. } => Error::Busy(format!(
+            "the consumer `{name}` of dataset `{dataset}` is in use already, by another process or another handle"
+        )),
+        other => other.into(),
+    }
+}
+
+/// A consumer of the changes of a dataset, held by this handle alone ([`crate::Dataset::consume`]): a feed that continues where the
+/// consumer stopped, and keeps what it has not dealt with.
+pub struct Consumer<K = Key> {
+    changes: Changes<K>,
+    dataset: Handle,
+    name: String,
+    log: LogConsumer,
+    bytes: u64,
+    /// Its place as it is stored.
+    noted: Position,
+    is_new: bool,
+}
+
+impl<K: PrimaryKey> Consumer<K> {
+    pub(crate) fn new(
+        dataset: Handle,
+        name: &str,
+        from: Option<ChangesFrom>,
+        bytes: u64,
+    ) -> Result<Consumer<K>> {
+        let (log, known) = dataset.take_consumer(name)?;
+        let begin = match (from, known) {
+            (Some(from), _) => Changes::<K>::new(dataset.clone(), from)?.position(),
+            (None, Some(known)) => known,
+            (None, None) => dataset.shared.group.position(),
+        };
+        dataset.keep(&log, name, begin, bytes)?;
+        Ok(Consumer {
+            changes: Changes::new(dataset.clone(), begin.into())?,
+            dataset,
+            name: name.to_string(),
+            log,
+            bytes,
+            noted: begin,
+            is_new: known.is_none(),
+        })
+    }
+
+    /// The same, whose changes say which record they replaced.
+    ///
+    /// # Errors
+    /// As [`Changes::with_old`].
+    pub fn with_old(self) -> Result<Consumer<K>> {
+        Ok(Consumer {
+            changes: self.changes.with_old()?,
+            ..self
+        })
+    }
+
+    /// True when nothing was kept for it before.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The next change, if it is there already; can be called again after `None`.
+    ///
+    /// # Errors
+    /// As [`Changes::next`].
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "it can be called again after `None`"
+    )]
+    pub fn next(&mut self) -> Result<Option<Change<K>>> {
+        self.changes.next()
+    }
+
+    /// The next change; waits for it so long at most.
+    ///
+    /// # Errors
+    /// As [`Changes::wait`].
+    pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
+        self.changes.wait(most)
+    }
+
+    /// Everything up to there was given.
+    pub fn position(&self) -> Position {
+        self.changes.position()
+    }
+
+    /// Notes that all changes that were given are dealt with, durably: the next who is this consumer gets those behind. Costs nothing
+    /// when none was given since the last call.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`] when the dataset was dropped; what a write fails with. What was given comes again then.
+    pub fn done(&mut self) -> Result<()> {
+        let here = self.changes.position();
+        if here == self.noted {
+            return Ok(());
+        }
+        self.dataset.keep(&self.log, &self.name, here, self.bytes)?;
+        self.noted = here;
+        Ok(())
+    }
+}
+
 impl Store {
     /// See [`crate::Database::change_consumers`]. Consumers of dropped datasets are left out.
-    pub(crate) fn consumers(&self) -> Vec<ChangeConsumer> {
+    pub(crate) fn consumers(&self) -> Result<Vec<ChangeConsumer>> {
         let datasets = self.currents();
-        let kept = self.group.log_consumers().into_iter();
+        let kept = self.group.log_consumers()?.into_iter();
         let all = kept.filter_map(|(kept, position, keeps_bytes)| {
             let (name, dataset) = match parts(&kept) {
                 None => (kept.as_str(), None),
@@ -69,9 +181,40 @@ impl Store {
                 position,
                 keeps_bytes,
                 lag_bytes: self.group.log_bytes_behind(position),
+                unread_for: None,
             })
         });
-        all.collect()
+        let mut all: Vec<_> = all.collect();
+        for consumer in &mut all {
+            let dataset = consumer.dataset.as_deref();
+            let data = datasets.iter().find(|one| Some(&*one.name) == dataset);
+            consumer.unread_for = match self
+                .unread_since(consumer.position, data.map(|one| one.data))
+            {
+                Ok(since) => since.map(|since| {
+                    let now = (self.group.options().clock)();
+                    Duration::from_millis(now.saturating_sub(since))
+                }),
+                Err(lsm::Error::PositionExpired { .. } | lsm::Error::OtherHistory { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+        }
+        Ok(all)
+    }
+
+    /// When the first change behind a place was written: in the tree, or in any. Reads the log up to it.
+    fn unread_since(&self, place: Position, data: Option<TreeId>) -> lsm::Result<Option<u64>> {
+        let mut tail = self.group.tail(place)?;
+        while let Some(commit) = tail.next()? {
+            let mut is_it = false;
+            commit.each(&mut |tree, _, _, _, _| {
+                is_it |= data.is_none_or(|data| data == tree);
+            });
+            if is_it {
+                return Ok(tail.time());
+            }
+        }
+        Ok(None)
     }
 
     /// Ends the consumers of datasets that do not exist.
@@ -80,39 +223,62 @@ impl Store {
         let trees = &version.version().trees;
         let is_orphan =
             |kept: &str| parts(kept).is_some_and(|(data, _)| !trees.contains_key(&data));
-        let kept = self.group.log_consumers();
+        let kept = self.group.log_consumers()?;
         if kept.iter().any(|(kept, _, _)| is_orphan(kept)) {
             self.group.release_logs(&mut |kept| is_orphan(kept))?;
         }
         Ok(())
     }
-
-    fn is_kept(&self, kept: &str) -> bool {
-        let all = self.group.log_consumers();
-        all.iter().any(|(other, _, _)| other == kept)
-    }
 }
 
 impl Handle {
-    /// See [`crate::Dataset::keep_changes_for`].
-    pub(crate) fn keep_changes_for(&self, name: &str, at: Position, bytes: u64) -> Result<()> {
+    /// The consumer `name`, and its place if it has one, be it that of an earlier version for the whole store.
+    fn take_consumer(&self, name: &str) -> Result<(LogConsumer, Option<Position>)> {
         check_name(name)?;
+        let group = &self.shared.group;
+        group.refresh()?;
+        let log = group.consume_log(&scoped(self.current.data, name));
+        let log = log.map_err(|error| in_use(error, name, self.name()))?;
+        let known = match log.place()? {
+            Some((place, _)) => Some(place),
+            None => {
+                let all = group.log_consumers()?.into_iter();
+                let mut of_store = all.filter(|(other, ..)| other == name);
+                of_store.next().map(|(_, place, _)| place)
+            }
+        };
+        Ok((log, known))
+    }
+
+    fn keep(&self, log: &LogConsumer, name: &str, at: Position, bytes: u64) -> Result<()> {
+        let is_dropped = || match self.now().is_dropped() {
+            true => Err(Error::unknown_dataset(self.name())),
+            false => Ok(()),
+        };
+        let group = &self.shared.group;
+        if group.is_reader() {
+            group.refresh()?;
+            is_dropped()?;
+            return Ok(log.keep(Some(name), at, bytes)?);
+        }
         // A drop has it, too, until the dataset's consumers are gone.
         let _reserved = self.shared.names.reserve(self.name());
-        if self.now().is_dropped() {
-            return Err(Error::unknown_dataset(self.name()));
-        }
+        is_dropped()?;
         self.shared.release_orphans()?;
-        let group = &self.shared.group;
-        let own = scoped(self.current.data, name);
-        let replaced = (!self.shared.is_kept(&own)).then_some(name);
-        Ok(group.keep_log_in_place_of(replaced, &own, at, bytes)?)
+        Ok(log.keep(Some(name), at, bytes)?)
+    }
+
+    /// See [`crate::Dataset::keep_changes_for`].
+    pub(crate) fn keep_changes_for(&self, name: &str, at: Position, bytes: u64) -> Result<()> {
+        let (log, _) = self.take_consumer(name)?;
+        self.keep(&log, name, at, bytes)
     }
 
     /// See [`crate::Dataset::release_changes`].
     pub(crate) fn release_changes(&self, name: &str) -> Result<bool> {
         let group = &self.shared.group;
-        if group.release_log(&scoped(self.current.data, name))? {
+        let released = group.release_log(&scoped(self.current.data, name));
+        if released.map_err(|error| in_use(error, name, self.name()))? {
             return Ok(true);
         }
         // Of an earlier version: with any name that it accepted.
@@ -120,13 +286,13 @@ impl Handle {
     }
 
     /// See [`crate::Dataset::change_consumer`].
-    pub(crate) fn change_consumer(&self, name: &str) -> Option<ChangeConsumer> {
-        let mut all = self.shared.consumers();
+    pub(crate) fn change_consumer(&self, name: &str) -> Result<Option<ChangeConsumer>> {
+        let mut all = self.shared.consumers()?;
         all.retain(|one| one.name == name);
         let own = |one: &&ChangeConsumer| one.dataset.as_deref() == Some(self.name());
         let found = all.iter().find(own);
-        found
+        Ok(found
             .or_else(|| all.iter().find(|one| one.dataset.is_none()))
-            .cloned()
+            .cloned())
     }
 }

@@ -229,16 +229,29 @@ impl ExtensionStore {
         durability: Durability,
         complete: &mut Complete<'_>,
     ) -> Result<Seq> {
+        let ticket = self.append_with(batch, durability, complete)?;
+        self.acknowledge(ticket)?;
+        Ok(ticket.last())
+    }
+
+    /// The first half of [`ExtensionStore::write_with`], as [`ExtensionStore::append`] is of a write.
+    ///
+    /// # Errors
+    /// As [`ExtensionStore::write_with`].
+    pub fn append_with(
+        &self,
+        batch: &mut Batch,
+        durability: Durability,
+        complete: &mut Complete<'_>,
+    ) -> Result<Ticket> {
         self.check_own(batch.trees())?;
-        let group = &self.store.group;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             complete(batch, first, before)?;
             let own = self.check_own_in(before, batch.trees());
             own.map_err(|error| lsm::Error::Invalid(error.to_string()))
         };
-        let ticket = group.append_with(batch, durability, &mut complete)?;
-        group.acknowledge(ticket)?;
-        Ok(ticket.last())
+        let group = &self.store.group;
+        Ok(group.append_with(batch, durability, &mut complete)?)
     }
 
     /// The first half of a [`write`](ExtensionStore::write): the batch has its place in the log, and is neither acknowledged nor visible until
@@ -262,6 +275,12 @@ impl ExtensionStore {
     /// Everything that is visible now, in all trees.
     pub fn snapshot(&self) -> Snapshot {
         self.store.group.snapshot()
+    }
+
+    /// Everything that was appended, in all trees, what is not acknowledged among it: for whoever writes on the ground of it. What he
+    /// writes is acknowledged after it, or fails with it; whoever writes nothing waits for it before he says what he saw.
+    pub fn latest(&self) -> Snapshot {
+        self.store.group.latest()
     }
 
     /// The time of the store's clock in milliseconds since 1970; never before a time by which anything has expired, even when the clock is set back.

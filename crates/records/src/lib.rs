@@ -77,7 +77,7 @@ pub use api::{
     Options, Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
 };
 pub use check::CheckReport;
-pub use consumer::ChangeConsumer;
+pub use consumer::{ChangeConsumer, Consumer};
 pub use ddl::{IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};

@@ -25,7 +25,7 @@ pub struct StoreStats {
     pub memory: MemoryStats,
     /// What the engine counted since the store was opened, by name: blocks read, files made, syncs and so on.
     pub counters: BTreeMap<&'static str, u64>,
-    /// The consumers that changes are kept for.
+    /// The consumers that changes are kept for; none where their files cannot be read.
     pub consumers: Vec<ConsumerStats>,
     /// The named snapshots.
     pub snapshots: Vec<SnapshotStats>,
@@ -80,6 +80,8 @@ pub struct ConsumerStats {
     pub keeps_bytes: u64,
     /// Bytes of log that it has not read, of all datasets.
     pub lag_bytes: u64,
+    /// How many seconds ago the oldest change was written that it has not read; none where it has read all, or that is not known.
+    pub unread_seconds: Option<u64>,
 }
 
 /// A named snapshot.
@@ -285,7 +287,9 @@ impl Store {
                 memtable_bytes: group.memtable_bytes(),
             },
             counters: group.stats().each().into_iter().collect(),
-            consumers: self.consumers().into_iter().map(consumer).collect(),
+            consumers: (self.consumers().unwrap_or_default().into_iter())
+                .map(consumer)
+                .collect(),
             snapshots: group.snapshots().into_iter().map(snapshot).collect(),
             snapshot_bytes: group.snapshot_bytes(),
             unconfirmed_time: group.unconfirmed_time(),
@@ -317,6 +321,7 @@ fn consumer(kept: ChangeConsumer) -> ConsumerStats {
         position: kept.position.to_string(),
         keeps_bytes: kept.keeps_bytes,
         lag_bytes: kept.lag_bytes,
+        unread_seconds: kept.unread_for.map(|age| age.as_secs()),
     }
 }
 

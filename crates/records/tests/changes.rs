@@ -5,6 +5,7 @@ mod common;
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{DIR, small};
@@ -16,10 +17,14 @@ use esker::{
 
 const WAIT: Duration = Duration::from_secs(60);
 
+fn options(memory: &Memory) -> Options {
+    small(Arc::new(memory.clone()))
+}
+
 fn open(memory: &Memory, bytes: u64) -> Database {
     let options = Options {
         keep_log: KeepLog { bytes, age: None },
-        ..small(Arc::new(memory.clone()))
+        ..options(memory)
     };
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
@@ -166,7 +171,7 @@ fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
     db.close().unwrap();
     let db = open(&memory, 0);
     let dataset = db.dataset::<esker::Key>("d").unwrap();
-    let kept = db.change_consumers().pop().unwrap();
+    let kept = db.change_consumers().unwrap().pop().unwrap();
     let at = kept.position;
     assert_eq!((kept.name.as_str(), at), ("audit", here));
     assert_eq!(kept.dataset.as_deref(), Some("d"));
@@ -285,12 +290,12 @@ fn a_consumer_belongs_to_a_dataset() {
     let db = open(&memory, 0);
     let one = db.dataset::<esker::Key>("one").unwrap();
     let two = db.dataset::<esker::Key>("two").unwrap();
-    let of_one = one.change_consumer("mirror").unwrap();
-    let of_two = two.change_consumer("mirror").unwrap();
+    let of_one = one.change_consumer("mirror").unwrap().unwrap();
+    let of_two = two.change_consumer("mirror").unwrap().unwrap();
     assert_eq!((of_one.lag_bytes, of_two.position), (0, begin));
     assert!(of_two.lag_bytes > 0);
     assert_eq!(read(&mut two.changes(of_two.position).unwrap()).len(), 1);
-    assert_eq!(db.change_consumers().len(), 2);
+    assert_eq!(db.change_consumers().unwrap().len(), 2);
 
     // Names that no two consumers may share, and those that are none.
     for name in ["", "a\0b", &"x".repeat(256)] {
@@ -303,45 +308,162 @@ fn a_consumer_belongs_to_a_dataset() {
 
     // A dataset's consumers end with it; one of the same name begins without.
     db.drop_dataset("two").unwrap();
-    assert_eq!(db.change_consumers(), [of_one]);
+    assert_eq!(db.change_consumers().unwrap(), [of_one]);
     let dropped = two.keep_changes_for("mirror", db.position(), keep);
     assert_eq!(dropped.unwrap_err().kind(), ErrorKind::UnknownDataset);
     let again = db.create_dataset::<esker::Key>("two", def()).unwrap();
-    assert!(again.change_consumer("mirror").is_none());
+    assert!(again.change_consumer("mirror").unwrap().is_none());
 }
 
-/// The first dataset that uses a consumer of the whole store, as earlier versions kept them, gets it with its place.
+/// The first dataset that uses a consumer of the whole store, as an earlier version kept it
+/// (`fixtures/consumer-of-the-store.store`: datasets `one` and `two`, consumer `old`, record 1 put into `one`), gets it with its place;
+/// be it beside a process that writes.
 #[test]
 fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
+    for beside in [false, true] {
+        let memory = common::unpack(include_bytes!("fixtures/consumer-of-the-store.store"));
+        let db = open(&memory, 0);
+        let reader = match beside {
+            true => Database::open_reader(FsPath::new(DIR), options(&memory)).unwrap(),
+            false => db.clone(),
+        };
+        let one = reader.dataset::<esker::Key>("one").unwrap();
+        let two = reader.dataset::<esker::Key>("two").unwrap();
+        let known = one.change_consumer("old").unwrap().unwrap();
+        assert_eq!((known.dataset, known.lag_bytes > 0), (None, true));
+        let mut consumer = one.consume("old", None, 1 << 20).unwrap();
+        assert!(!consumer.is_new());
+        let all = db.change_consumers().unwrap();
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].dataset.as_deref(), Some("one"));
+        assert!(two.change_consumer("old").unwrap().is_none());
+        assert!(two.consume("old", None, 1 << 20).unwrap().is_new());
+        let at = |of: &str| {
+            let dataset = db.dataset::<esker::Key>(of).unwrap();
+            dataset.change_consumer("old").unwrap().unwrap().position
+        };
+        assert_eq!(at("one"), known.position);
+        assert_eq!(consumer.next().unwrap().unwrap().key().to_string(), "1");
+        assert_eq!(at("one"), known.position);
+        consumer.done().unwrap();
+        assert_eq!(at("one"), db.position());
+        assert!(consumer.next().unwrap().is_none());
+        // Ended, it is not the earlier one again.
+        let busy = one.release_changes("old").unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy);
+        drop(consumer);
+        let writer = db.dataset::<esker::Key>("one").unwrap();
+        assert!(writer.release_changes("old").unwrap());
+        assert!(one.change_consumer("old").unwrap().is_none());
+        assert!(!two.release_changes("none").unwrap());
+    }
+}
+
+/// A consumer in another process: what it has not dealt with is kept by the writer, it is one at a time, and ends with its dataset.
+#[test]
+fn a_consumer_beside_a_writer_misses_nothing() {
     let memory = Memory::new();
     let db = open(&memory, 0);
-    let dataset = db.create_dataset::<esker::Key>("one", def()).unwrap();
-    db.create_dataset::<esker::Key>("two", def()).unwrap();
-    let begin = db.position();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
     put(&dataset, 1, 1);
-    drop(dataset);
-    db.close().unwrap();
-    {
-        let options = lsm::Options {
-            fs: Arc::new(memory.clone()),
-            ..lsm::Options::default()
-        };
-        let plain = Arc::new(lsm::PlainTrees);
-        let group = lsm::Group::open(FsPath::new(DIR), options, plain, false).unwrap();
-        group.keep_log_for("old", begin, 1 << 20).unwrap();
-        group.close().unwrap();
+    let reader = Database::open_reader(FsPath::new(DIR), options(&memory)).unwrap();
+    let beside = reader.dataset::<esker::Key>("d").unwrap();
+    let mut consumer = beside.consume("mirror", None, 1 << 20).unwrap();
+    assert!(consumer.is_new());
+    for other in [&dataset, &beside] {
+        let busy = other.consume("mirror", None, 1).map(|_| ()).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::Busy, "{busy}");
+        assert!(
+            busy.to_string().contains("`mirror` of dataset `d`"),
+            "{busy}"
+        );
     }
-    let db = open(&memory, 0);
-    let one = db.dataset::<esker::Key>("one").unwrap();
-    let two = db.dataset::<esker::Key>("two").unwrap();
-    let known = one.change_consumer("old").unwrap();
-    assert_eq!((known.dataset, known.position), (None, begin));
-    one.keep_changes_for("old", begin, 1 << 20).unwrap();
-    let all = db.change_consumers();
-    assert_eq!(all.len(), 1);
-    assert_eq!(all[0].dataset.as_deref(), Some("one"));
-    assert!(two.change_consumer("old").is_none());
-    two.keep_changes_for("old", db.position(), 1 << 20).unwrap();
-    assert_eq!(one.change_consumer("old").unwrap().position, begin);
-    assert!(!two.release_changes("none").unwrap());
+    for id in 2..6 {
+        put(&dataset, id, 1);
+        db.flush().unwrap();
+    }
+    let keys = |consumer: &mut esker::Consumer, most: usize| -> Vec<String> {
+        let mut keys = Vec::new();
+        while keys.len() < most
+            && let Some(change) = consumer.next().unwrap()
+        {
+            keys.push(change.key().to_string());
+        }
+        keys
+    };
+    assert_eq!(keys(&mut consumer, 2), ["2", "3"]);
+    consumer.done().unwrap();
+    assert_eq!(keys(&mut consumer, 9), ["4", "5"]);
+    // It ends without having dealt with these.
+    drop(consumer);
+    put(&dataset, 6, 1);
+    db.flush().unwrap();
+    let mut again = beside.consume("mirror", None, 1 << 20).unwrap();
+    assert!(!again.is_new());
+    assert_eq!(keys(&mut again, 9), ["4", "5", "6"]);
+    again.done().unwrap();
+    // From an earlier place, which is kept no more.
+    drop(again);
+    put(&dataset, 7, 1);
+    db.flush().unwrap();
+    let gone = beside.consume("mirror", Some(1.into()), 1 << 20);
+    assert_eq!(
+        gone.map(|_| ()).unwrap_err().kind(),
+        ErrorKind::PositionExpired
+    );
+    let mut again = beside.consume("mirror", None, 1 << 20).unwrap();
+    assert_eq!(keys(&mut again, 9), ["7"]);
+    db.drop_dataset("d").unwrap();
+    assert!(db.change_consumers().unwrap().is_empty());
+    let gone = again.done().unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::UnknownDataset);
+    assert!(db.change_consumers().unwrap().is_empty());
+}
+
+/// For how long changes have been waiting is known to the second, in a copy, too.
+#[test]
+fn the_age_of_the_oldest_unread_change_is_told() {
+    let memory = Memory::new();
+    let now = Arc::new(AtomicU64::new(1_700_000_000_000));
+    let of_test = now.clone();
+    let options = || Options {
+        clock: {
+            let now = of_test.clone();
+            Arc::new(move || now.load(Ordering::SeqCst))
+        },
+        ..options(&memory)
+    };
+    let db = Database::create_or_open(FsPath::new(DIR), options()).unwrap();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
+    let other = db.create_dataset::<esker::Key>("other", def()).unwrap();
+    let reader = Database::open_reader(FsPath::new(DIR), options()).unwrap();
+    let beside = reader.dataset::<esker::Key>("d").unwrap();
+    let mut consumer = beside.consume("me", None, 1 << 20).unwrap();
+    let age = |db: &Database| db.change_consumers().unwrap()[0].unread_for;
+    assert_eq!(age(&db), None);
+    for id in 0..5 {
+        now.fetch_add(10_000, Ordering::SeqCst);
+        // A change of another dataset is none of its.
+        put(&other, id, 1);
+        now.fetch_add(10_000, Ordering::SeqCst);
+        put(&dataset, id, 1);
+        if id == 2 {
+            db.flush().unwrap();
+        }
+    }
+    for left in (0..5).rev() {
+        now.fetch_add(500, Ordering::SeqCst);
+        let seconds = age(&db).unwrap().as_secs();
+        let wanted = left * 20 + (5 - left) / 2;
+        assert!(seconds.abs_diff(wanted) <= 1, "{seconds}, {wanted}");
+        assert_eq!(age(&reader), age(&db));
+        if left == 2 {
+            db.backup("/copy").unwrap();
+            let copy = Database::open(FsPath::new("/copy"), options()).unwrap();
+            assert_eq!(age(&copy), age(&db));
+        }
+        consumer.next().unwrap().unwrap();
+        consumer.done().unwrap();
+    }
+    assert_eq!(age(&db), None);
 }

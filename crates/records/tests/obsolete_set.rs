@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use common::{DIR, Doing, TextQuery, check, check_set, converge, open, path, small};
+use common::{DIR, Doing, TextQuery, check, check_set, converge, open, path, small, unpack};
 use esker::experimental::Tuning;
 use esker::fs::memory::Memory;
 use esker::{
@@ -18,21 +18,8 @@ use esker::{
 };
 use lsm::version::TreeVersion;
 
-/// Name and length of a file in a line, then its bytes.
+/// A store as [`unpack`] reads it.
 const OLD: &[u8] = include_bytes!("fixtures/obsolete-numbers.store");
-
-/// A file system with the old store in it.
-fn old_store() -> Memory {
-    let (fs, mut rest) = (Memory::new(), OLD);
-    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-        let line = std::str::from_utf8(&rest[..end]).unwrap();
-        let (name, len) = line.split_once(' ').unwrap();
-        let (bytes, next) = rest[end + 1..].split_at(len.parse().unwrap());
-        fs.write(&FsPath::new(DIR).join(name), bytes);
-        rest = next;
-    }
-    fs
-}
 
 /// What the store was filled with: see how `user` is made of a record's number and round.
 fn old_records(dataset: &str) -> BTreeMap<u64, (String, u64)> {
@@ -84,7 +71,7 @@ fn answers_are_right(db: &Database) {
 
 #[test]
 fn a_store_whose_sets_are_lists_of_numbers_opens_answers_and_is_converted() {
-    let fs = old_store();
+    let fs = unpack(OLD);
     let db = open(Arc::new(fs.clone())).unwrap();
     let names = ["deferred", "eager", "mutable_bitmap", "validation"];
     assert_eq!(db.dataset_names(), names);

@@ -457,3 +457,22 @@ pub fn child(job: &Job) -> Result<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A setting beyond the limits of the store is not noticed before its experiment runs.
+    #[test]
+    fn the_store_accepts_what_every_experiment_sets() {
+        let mut lengths = Vec::new();
+        for task in tasks(0.01, &[(Set::Tweets, 60)]) {
+            if task.what == What::FilterLength {
+                lengths.push(task.value_filter_bits);
+            }
+            let dir = tempfile::tempdir().unwrap();
+            store::Store::create(dir.path(), &task.set, &task.setup().unwrap()).unwrap();
+        }
+        assert_eq!(lengths, FILTER_BITS);
+    }
+}

@@ -5,6 +5,7 @@ mod claims;
 mod in_memory;
 mod phases;
 mod places;
+#[cfg(feature = "rocksdb")]
 mod rocks;
 pub mod sheets;
 mod sqlite;

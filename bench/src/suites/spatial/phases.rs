@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::in_memory::InMemory;
 use super::places::{Halves, Moves, Place, Rect, metres, record};
+#[cfg(feature = "rocksdb")]
 use super::rocks::Rocks;
 use super::sqlite::Sqlite;
 use super::store::{Cost, Esker, Item, Space, Written};
@@ -125,7 +126,10 @@ impl<'j> Session<'j> {
         let space: Box<dyn Space> = match &task.who {
             Who::Esker(setup) => Box::new(Esker::create(dir, setup)?),
             Who::Sqlite => Box::new(Sqlite::create(dir, task.memory)?),
+            #[cfg(feature = "rocksdb")]
             Who::Rocks => Box::new(Rocks::create(dir, task.memory)?),
+            #[cfg(not(feature = "rocksdb"))]
+            Who::Rocks => return Err(Failure::new("built without RocksDB")),
             Who::InMemory => Box::new(InMemory::default()),
         };
         Ok(Session {

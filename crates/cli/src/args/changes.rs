@@ -13,15 +13,17 @@ One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}; of
 
 Changes are read from the store's log, which is kept only until its records are in tables. With --consumer it is
 kept for that name of this dataset, through restarts: each call continues where the last one stopped, and sees every change at least
-once. Such a call needs the store for itself; without --consumer a process that writes may have it open.
+once. A change counts as read when it was printed. Both work beside a process that writes; one consumer is in use once at a time.
 
 Exit codes: 0 changes were printed (or the consumer is new), 1 there was none, 2 --from is a place that the store does not have, or
---old is asked of a dataset without, 3 the changes from there on are not kept any more.
+--old is asked of a dataset without, 3 the changes from there on are not kept any more, or somebody else is
+this consumer, 130 and 143 interrupted.
 
 Examples:
   esker changes db events --from 1200
   esker changes db events --follow | jq -c .key
-  esker changes db events --consumer audit >> audit.ndjson";
+  esker changes db events --consumer audit >> audit.ndjson
+  esker changes db events --consumer mailer --follow | ./send-mails";
 
 #[derive(Args)]
 pub(crate) struct ChangesArgs {
@@ -36,7 +38,7 @@ pub(crate) struct ChangesArgs {
     #[arg(long)]
     pub(crate) old: bool,
     /// Wait for further changes
-    #[arg(long, conflicts_with = "consumer")]
+    #[arg(long, conflicts_with = "forget")]
     pub(crate) follow: bool,
     /// Keep changes for the consumer of this name, and begin where it stopped; a new one begins now, or at --from
     #[arg(long, value_name = "NAME")]

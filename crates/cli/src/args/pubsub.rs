@@ -12,6 +12,9 @@ use super::values::ttl;
 pub(super) const PUBLISH_HELP: &str = "\
 Topics are levels: `traffic/a7`. A subscription to `traffic` gets what is published to `traffic/a7`, too.
 
+Each line is stored when it has come, and synced within 100 ms. A line that is no JSON, or has no position, is
+reported and left out (exit code 2). SIGINT and SIGTERM: what has come is stored, and it is said where to go on.
+
 Examples:
   echo '{\"lanes\":2}' | esker publish db traffic/a7 --expires 10m
   esker publish db cars --position lon,lat < cars.ndjson";

@@ -1,56 +1,43 @@
 //! `changes`: the committed changes of a dataset, in order.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use esker::{Change, ChangeKind, Changes, ChangesFrom, Database, Dataset, Error, Position, Value};
+use esker::{Change, ChangeKind, Changes, ChangesFrom, Consumer, Dataset, Error, Position, Value};
 
 use super::{dataset, open, open_to_read};
 use crate::args::ChangesArgs;
 use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
 
 /// Changes that are printed between two notes of how far the consumer is.
 const NOTED_EVERY: u64 = 4096;
 
 /// How long is waited for a change at a time.
-const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// `esker changes DIR DATASET`
 pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Failure> {
-    let Some(name) = &args.consumer else {
-        let db = open_to_read(&args.dir, memory)?;
-        return print(
-            &db,
-            args,
-            args.from.unwrap_or(ChangesFrom::Oldest),
-            &mut |_| Ok(()),
-        );
-    };
-    let db = open(&args.dir, memory)?;
-    // Before anything is printed, so that a typo in the dataset's name keeps no log.
+    let db = open_to_read(&args.dir, memory)?;
+    // Before anything is kept or printed.
     let target = dataset(&db, &args.dataset)?;
-    if args.forget {
-        if !target.release_changes(name)? {
-            return Err(Failure::Usage(format!(
-                "no consumer `{name}` of dataset `{}`",
-                args.dataset
-            )));
+    let Some(name) = &args.consumer else {
+        let mut feed = feed(&target, args.from.unwrap_or(ChangesFrom::Oldest))?;
+        if args.old {
+            feed = feed.with_old()?;
         }
-        db.close()?;
-        note(format_args!("forgot consumer {name}"));
-        return Ok(Outcome::Done);
-    }
-    let known = target.change_consumer(name).map(|known| known.position);
-    let begin = match (known, args.from) {
-        (_, Some(from)) => feed(&target, from)?.position(),
-        (Some(known), None) => known,
-        (None, None) => db.position(),
+        return print(Source::Plain(feed), args);
     };
+    if args.forget {
+        return forget(args, &target, name, memory);
+    }
     if args.old {
         // Refused before a log is kept.
         target.changes(ChangesFrom::Now)?.with_old()?;
     }
-    let keep = args.keep as u64;
+    if let Some(from) = args.from {
+        feed(&target, from)?;
+    }
     let late = |error: Error| match error {
         // The changes in between are gone: only the reader can say whether it goes on without them.
         Error::PositionExpired { oldest } if args.from.is_none() => Failure::Store(format!(
@@ -59,21 +46,49 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         )),
         other => other.into(),
     };
-    target.keep_changes_for(name, begin, keep).map_err(late)?;
-    if known.is_none() {
+    let mut consumer = target
+        .consume(name, args.from, args.keep as u64)
+        .map_err(late)?;
+    let is_new = consumer.is_new();
+    if is_new {
         note(format_args!(
             "`{name}` is new: changes are kept for it from here on"
         ));
     }
-    let outcome = print(&db, args, begin.into(), &mut |position| {
-        Ok(target.keep_changes_for(name, position, keep)?)
-    })?;
-    db.close()?;
-    // A consumer that was made is something done, whether or not there was a change yet.
-    match known {
-        None => Ok(Outcome::Done),
-        Some(_) => Ok(outcome),
+    if args.old {
+        consumer = consumer.with_old()?;
     }
+    // A consumer that was made is something done, whether or not there was a change yet.
+    match print(Source::Consumer(Box::new(consumer)), args)? {
+        Outcome::NotFound if is_new => Ok(Outcome::Done),
+        outcome => Ok(outcome),
+    }
+}
+
+fn forget(
+    args: &ChangesArgs,
+    target: &Dataset,
+    name: &str,
+    memory: usize,
+) -> Result<Outcome, Failure> {
+    let released = match target.release_changes(name) {
+        // One that an earlier version kept is in a file that only a writer writes.
+        Err(Error::ReadOnly) => {
+            let db = open(&args.dir, memory)?;
+            let released = dataset(&db, &args.dataset)?.release_changes(name)?;
+            db.close()?;
+            released
+        }
+        released => released?,
+    };
+    if !released {
+        return Err(Failure::Usage(format!(
+            "no consumer `{name}` of dataset `{}`",
+            args.dataset
+        )));
+    }
+    note(format_args!("forgot consumer {name}"));
+    Ok(Outcome::Done)
 }
 
 /// The changes from a place on. One that the store does not have is a slip of who names it.
@@ -84,26 +99,53 @@ fn feed(dataset: &Dataset, from: ChangesFrom) -> Result<Changes, Failure> {
     })
 }
 
-/// Prints changes, and tells `done` the place behind what has reached the reader.
-fn print(
-    db: &Database,
-    args: &ChangesArgs,
-    from: ChangesFrom,
-    done: &mut dyn FnMut(Position) -> Result<(), Failure>,
-) -> Result<Outcome, Failure> {
-    let mut changes = feed(&dataset(db, &args.dataset)?, from)?;
-    if args.old {
-        changes = changes.with_old()?;
+/// Where the changes come from: a consumer notes how far it is.
+enum Source {
+    Plain(Changes),
+    Consumer(Box<Consumer>),
+}
+
+impl Source {
+    fn wait(&mut self, most: Duration) -> Result<Option<Change>, Error> {
+        match self {
+            Source::Plain(feed) => feed.wait(most),
+            Source::Consumer(consumer) => consumer.wait(most),
+        }
     }
+
+    fn position(&self) -> Position {
+        match self {
+            Source::Plain(feed) => feed.position(),
+            Source::Consumer(consumer) => consumer.position(),
+        }
+    }
+
+    /// What was given has reached the reader.
+    fn done(&mut self) -> Result<(), Failure> {
+        match self {
+            Source::Plain(_) => Ok(()),
+            Source::Consumer(consumer) => Ok(consumer.done()?),
+        }
+    }
+}
+
+fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
+    let interrupt = Interrupt::watch()?;
     let mut output = Output::new();
     let mut printed = 0_u64;
-    loop {
-        let change = match changes.next()? {
+    let mut noted = Instant::now();
+    while interrupt.signal().is_none() {
+        let change = match source.wait(Duration::ZERO)? {
             // The reader gets what is there before this waits for more.
             None => {
                 output.flush()?;
+                // Not after each change of a busy store: noting costs a sync.
+                if noted.elapsed() >= PAUSE {
+                    source.done()?;
+                    noted = Instant::now();
+                }
                 match args.follow {
-                    true => changes.wait(PAUSE)?,
+                    true => source.wait(PAUSE)?,
                     false => break,
                 }
             }
@@ -116,13 +158,24 @@ fn print(
         printed += 1;
         if printed.is_multiple_of(NOTED_EVERY) {
             output.flush()?;
-            done(changes.position())?;
+            source.done()?;
+            noted = Instant::now();
         }
     }
     // What a reader did not get is not read.
     output.flush()?;
-    done(changes.position())?;
+    source.done()?;
     output.finish()?;
+    if let Some(signal) = interrupt.signal() {
+        let here = source.position();
+        match source {
+            Source::Plain(_) => note(format_args!("interrupted: continue with --from {here}")),
+            Source::Consumer(_) => note(format_args!(
+                "interrupted after {printed} changes: the consumer continues behind them"
+            )),
+        }
+        return Ok(Outcome::Interrupted(signal));
+    }
     Ok(Outcome::found(printed))
 }
 

@@ -11,6 +11,7 @@ use super::fields::{has_points, known_paths};
 use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
 use crate::failure::Failure;
 use crate::input::Feed;
+use crate::interrupt::Interrupt;
 use crate::nearest::meant;
 use crate::output::{note, thousands};
 use crate::words::definition;
@@ -138,6 +139,7 @@ impl Wanted {
         self,
         feed: &mut Feed,
         names: &[String],
+        interrupt: &Interrupt,
     ) -> Result<Option<DatasetDef>, Failure> {
         let Some((key, key_type)) = self.key.clone() else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
@@ -148,14 +150,17 @@ impl Wanted {
                 .iter()
                 .any(|index| index.known_type().is_none());
         let sample = match open {
-            true => feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, |records| {
-                !records.is_empty()
-                    && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
-                    && self.indexes.iter().all(|index| {
-                        index.known_type().is_some()
-                            || esker::infer_type(records, &index.path).is_some()
-                    })
-            }),
+            true => {
+                let enough = |records: &[Vec<u8>]| {
+                    !records.is_empty()
+                        && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
+                        && self.indexes.iter().all(|index| {
+                            index.known_type().is_some()
+                                || esker::infer_type(records, &index.path).is_some()
+                        })
+                };
+                feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, interrupt)
+            }
             false => Default::default(),
         };
         if open && sample.records.is_empty() {

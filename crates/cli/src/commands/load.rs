@@ -43,6 +43,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         )));
     }
 
+    let interrupt = Interrupt::watch()?;
     let resume = Resume::new(&sources);
     let names: Vec<String> = sources.iter().map(Source::name).collect();
     let rejects = sources
@@ -55,7 +56,12 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     let (db, dataset) = match existing {
         Some((db, Some(dataset))) => (db, dataset),
         missing => {
-            let Some(def) = wanted.define(&mut feed, &names)? else {
+            let def = wanted.define(&mut feed, &names, &interrupt);
+            if let Some(signal) = interrupt.signal() {
+                note("interrupted before the types of the dataset were known: nothing is stored");
+                return Ok(Outcome::Interrupted(signal));
+            }
+            let Some(def) = def? else {
                 note("no records: nothing was made");
                 return Ok(Outcome::Done);
             };
@@ -90,7 +96,6 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         resume,
     };
     loading.resume(&dataset, &mut feed, args.restart)?;
-    let interrupt = Interrupt::watch()?;
     let ended = loading.run(&dataset, &mut feed, &interrupt);
     // Also after a failure: what was loaded before stays.
     let synced = dataset.sync();

@@ -1,87 +1,166 @@
 //! `publish`, `subscribe`, `topics`.
 
-use std::io::BufRead;
 use std::time::{Duration, Instant};
 
-use ::pubsub::{Broker, Config, PubSub, Publication, Region, Subscription, Topic, TopicFilter};
+use ::pubsub::{
+    Broker, Config, PubSub, Publication, Published, Region, Subscription, Topic, TopicFilter,
+};
 use esker::{Database, Durability, Error, Path};
 use serde_json::{Value, json};
 
 use super::{open_to_read, options, refuse_file};
-use crate::args::{AreaArgs, DirArgs, PublishArgs, SubscribeArgs};
+use crate::args::{AreaArgs, DirArgs, Format, PublishArgs, SubscribeArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, note};
+use crate::input::{Event, Feed, prepare};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, counted, note};
 
 /// How long is waited for a publication at a time.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// `esker publish DIR TOPIC`
+/// `esker publish DIR TOPIC`: good lines are published, each when it has come, bad ones are reported.
 pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Failure> {
     refuse_file(&args.dir)?;
-    let topic: Topic = args.topic.parse()?;
+    let mut publishing = Publishing {
+        args,
+        topic: args.topic.parse()?,
+        published: 0,
+        matched: 0,
+        unread: None,
+        bad: 0,
+        last: 0,
+    };
     let mut options = PubSub::with(options(memory));
+    // Each line is in the log before the next is read; what comes in a while shares a sync, and a stream that pauses has one.
     options.durability = Durability::Periodic(Duration::from_millis(100));
     let db = Database::create_or_open(&args.dir, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
-    let (mut published, mut matched, mut unread) = (0_u64, 0_u64, 0_u64);
-    let mut why = None;
-    let mut text = String::new();
-    let mut input = std::io::stdin().lock();
-    let mut line = 0_u64;
-    loop {
-        text.clear();
-        line += 1;
-        let wrong = |what: String| Failure::Usage(format!("standard input, line {line}: {what}"));
-        if input
-            .read_line(&mut text)
-            .map_err(|error| wrong(error.to_string()))?
-            == 0
-        {
-            break;
+    let mut feed = Feed::start(prepare(&["-".into()], Some(Format::Ndjson))?);
+    let interrupt = Interrupt::watch()?;
+    let ended = publishing.run(&broker, &mut feed, &interrupt);
+    let closed = db.close();
+    publishing.say();
+    let last = publishing.last;
+    let ended = ended.and_then(|signal| closed.map(|()| signal).map_err(Failure::from));
+    let said = format!(
+        "everything up to line {last} is published or was reported; continue with the line after it"
+    );
+    match ended {
+        Ok(None) => {}
+        Ok(Some(signal)) => {
+            note(format_args!("interrupted: {said}"));
+            return Ok(Outcome::Interrupted(signal));
         }
-        let body = text.trim();
-        if body.is_empty() {
-            continue;
+        Err(failure) => {
+            note(said);
+            return Err(failure);
         }
-        let record: Value = serde_json::from_str(body)
-            .map_err(|error| wrong(format!("not valid JSON: {error}")))?;
-        let mut publication = Publication::new(topic.clone(), body.as_bytes());
-        if let Some(long) = args.expires {
+    }
+    match publishing.bad {
+        0 => Ok(Outcome::Done),
+        1 => Err(Failure::Usage("1 line was not published".to_string())),
+        bad => Err(Failure::Usage(format!(
+            "{} were not published",
+            counted(bad, "line")
+        ))),
+    }
+}
+
+/// What `esker publish` has done.
+struct Publishing<'a> {
+    args: &'a PublishArgs,
+    topic: Topic,
+    published: u64,
+    matched: u64,
+    /// Of how many it is not known whom else they are for, and why.
+    unread: Option<(u64, Error)>,
+    bad: u64,
+    /// The last line that is published, or was reported.
+    last: u64,
+}
+
+impl Publishing<'_> {
+    /// Publishes the lines of standard input until it ends, or a signal comes before: which one.
+    fn run(
+        &mut self,
+        broker: &Broker,
+        feed: &mut Feed,
+        interrupt: &Interrupt,
+    ) -> Result<Option<u8>, Failure> {
+        loop {
+            if let Some(signal) = interrupt.signal() {
+                return Ok(Some(signal));
+            }
+            let (line, reason) = match feed.next() {
+                Some(Event::Pause) => continue,
+                Some(Event::Record { line, text, .. }) => match self.publication(text) {
+                    Ok(publication) => match broker.publish(&publication) {
+                        Ok(answer) => {
+                            self.count(answer);
+                            self.last = line;
+                            continue;
+                        }
+                        Err(Error::BadInput(what)) => (line, what),
+                        Err(error) => return Err(error.into()),
+                    },
+                    Err(reason) => (line, reason),
+                },
+                Some(Event::Bad { line, reason, .. }) => (line, reason),
+                Some(Event::Failed { reason, .. }) => {
+                    let text = format!("standard input cannot be read: {reason}");
+                    return Err(Failure::Usage(text));
+                }
+                None => return Ok(None),
+            };
+            self.bad += 1;
+            self.last = line;
+            note(format_args!("line {line}: {reason}"));
+        }
+    }
+
+    /// What is on a line, or why it cannot be published.
+    fn publication(&self, text: &[u8]) -> Result<Publication, String> {
+        let body = str::from_utf8(text).map_err(|_| "not valid UTF-8".to_string())?;
+        let body = body.trim();
+        let record: Value =
+            serde_json::from_str(body).map_err(|error| format!("not valid JSON: {error}"))?;
+        let mut publication = Publication::new(self.topic.clone(), body.as_bytes());
+        if let Some(long) = self.args.expires {
             publication = publication.lives(long);
         }
-        if let Some((lon, lat)) = &args.position {
+        if let Some((lon, lat)) = &self.args.position {
             let number = |path: &Path| {
                 let value = path
                     .names()
                     .try_fold(&record, |value, name| value.get(name));
                 value
                     .and_then(Value::as_f64)
-                    .ok_or_else(|| wrong(format!("there is no number at `{path}`")))
+                    .ok_or_else(|| format!("there is no number at `{path}`"))
             };
             publication = publication.at_point(number(lon)?, number(lat)?);
         }
-        let answer = broker.publish(&publication).map_err(|error| match error {
-            Error::BadInput(what) => wrong(what),
-            other => other.into(),
-        })?;
-        published += 1;
-        matched += answer.matches.len() as u64;
+        Ok(publication)
+    }
+
+    fn count(&mut self, answer: Published) {
+        self.published += 1;
+        self.matched += answer.matches.len() as u64;
         if let Some(error) = answer.unread {
-            unread += 1;
-            why.get_or_insert(error);
+            self.unread.get_or_insert((0, error)).0 += 1;
         }
     }
-    db.close()?;
-    note(format_args!(
-        "published {published} to {}, for {matched} subscriptions",
-        args.topic
-    ));
-    if let Some(error) = why {
+
+    fn say(&self) {
         note(format_args!(
-            "for whom else {unread} of them are is not known, for subscriptions could not be read: {error}"
+            "published {} to {}, for {} subscriptions",
+            self.published, self.args.topic, self.matched
         ));
+        if let Some((unread, error)) = &self.unread {
+            note(format_args!(
+                "for whom else {unread} of them are is not known, for subscriptions could not be read: {error}"
+            ));
+        }
     }
-    Ok(Outcome::Done)
 }
 
 /// `esker subscribe DIR TOPIC`

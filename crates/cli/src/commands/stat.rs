@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, DatasetStats, StoreStats, TreeStats};
+use esker::{ConsumerStats, Database, Dataset, DatasetStats, StoreStats, TreeStats};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -24,7 +24,8 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let mut output = Output::new();
     if let Some(name) = &args.dataset {
-        let of_dataset = of_dataset(&args.dir, &dataset(&db, name)?)?;
+        let consumers = db.stats().consumers;
+        let of_dataset = of_dataset(&args.dir, &dataset(&db, name)?, &consumers)?;
         match args.json {
             true => output.line(json(&of_dataset))?,
             false => {
@@ -73,6 +74,7 @@ struct OfDataset {
     arguments: String,
     health: String,
     advice: String,
+    consumers: Vec<ConsumerStats>,
     #[serde(flatten)]
     internals: DatasetStats,
 }
@@ -92,10 +94,11 @@ const DAMAGED: &str = "damaged";
 
 fn of_store(dir: &FilePath, db: &Database) -> Result<OfStore, Failure> {
     let mut datasets = BTreeMap::new();
-    for name in db.dataset_names() {
-        datasets.insert(name.clone(), of_dataset(dir, &dataset(db, &name)?)?);
-    }
     let mut internals = db.stats();
+    for name in db.dataset_names() {
+        let of_dataset = of_dataset(dir, &dataset(db, &name)?, &internals.consumers)?;
+        datasets.insert(name, of_dataset);
+    }
     // Each has a summary of its own.
     internals.datasets.clear();
     Ok(OfStore {
@@ -112,7 +115,11 @@ fn size_of(dir: &FilePath) -> u64 {
     sizes.sum()
 }
 
-fn of_dataset(dir: &FilePath, dataset: &Dataset) -> Result<OfDataset, Failure> {
+fn of_dataset(
+    dir: &FilePath,
+    dataset: &Dataset,
+    consumers: &[ConsumerStats],
+) -> Result<OfDataset, Failure> {
     let stats = dataset.stats();
     let def = &stats.definition;
     let data = stats.trees.iter().find(|tree| tree.name == "data");
@@ -153,6 +160,7 @@ fn of_dataset(dir: &FilePath, dataset: &Dataset) -> Result<OfDataset, Failure> {
         });
     }
     let (health, advice) = health(dir, dataset, &stats, &indexes, records, is_counted)?;
+    let own = |consumer: &&ConsumerStats| consumer.dataset.as_deref() == Some(dataset.name());
     Ok(OfDataset {
         records,
         records_counted: is_counted,
@@ -165,6 +173,7 @@ fn of_dataset(dir: &FilePath, dataset: &Dataset) -> Result<OfDataset, Failure> {
         arguments: definition(def),
         health,
         advice,
+        consumers: consumers.iter().filter(own).cloned().collect(),
         internals: stats,
     })
 }
@@ -252,7 +261,40 @@ fn overview(dir: &FilePath, of: &OfStore) -> String {
         text.push('\n');
         text += &summary(name, of_dataset);
     }
+    // Of an earlier version: until a dataset uses it.
+    for consumer in &of.internals.consumers {
+        if consumer.dataset.is_none() {
+            let _ = writeln!(
+                text,
+                "\nconsumer {} of no dataset: {}",
+                consumer.name,
+                unread(consumer)
+            );
+        }
+    }
     text
+}
+
+/// How far a consumer is behind.
+fn unread(consumer: &ConsumerStats) -> String {
+    match (consumer.lag_bytes, consumer.unread_seconds) {
+        (0, _) => "has read everything".to_string(),
+        (behind, None) => format!("at most {} of log unread", bytes(behind)),
+        (behind, Some(seconds)) => format!(
+            "at most {} of log unread, the oldest change {} old",
+            bytes(behind),
+            age(seconds)
+        ),
+    }
+}
+
+fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
 }
 
 fn summary(name: &str, of: &OfDataset) -> String {
@@ -285,6 +327,14 @@ fn summary(name: &str, of: &OfDataset) -> String {
         ("advice", &of.advice),
     ] {
         let _ = writeln!(summary, "  {name}: {text}");
+    }
+    for consumer in &of.consumers {
+        let _ = writeln!(
+            summary,
+            "  consumer {}: {}",
+            consumer.name,
+            unread(consumer)
+        );
     }
     summary
 }

@@ -1,7 +1,7 @@
 //! CSV with a header row, turned into JSON objects: a cell is a number where its text is one in JSON
 //! (`007` is not), `true` and `false` are booleans, an empty cell is left out.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::{self, Read};
 use std::rc::Rc;
@@ -23,12 +23,18 @@ pub(crate) struct Row {
     cells: ByteRecord,
 }
 
-/// Sends a stream's rows.
+/// Sends a stream's rows: those that have come before each read, which may have to wait for a slow stream.
 pub(crate) fn read(reader: Box<dyn Read>, sender: &Sender) -> io::Result<()> {
-    let unread = Rc::new(Cell::new(0));
+    let parsed = Rc::new(RefCell::new(Parsed {
+        sender,
+        table: None,
+        rows: Vec::new(),
+        bytes: 0,
+        unread: 0,
+    }));
     let guarded = Guarded {
         inner: reader,
-        pending: Rc::clone(&unread),
+        parsed: Rc::clone(&parsed),
         last: b'\n',
         end: None,
         done: false,
@@ -41,37 +47,57 @@ pub(crate) fn read(reader: Box<dyn Read>, sender: &Sender) -> io::Result<()> {
     if header.is_empty() {
         return Ok(());
     }
-    let table = Arc::new(Table::new(&header)?);
+    parsed.borrow_mut().table = Some(Arc::new(Table::new(&header)?));
     // The parser has counted the line break of a row where that is "\n", and not where it is "\r\n",
     // of which it reads the second half with the next row.
     let breaks = 1 + breaks_within(&header);
     let counted = u64::from(reader.position().line() > breaks);
 
-    let mut rows = Vec::new();
-    let mut bytes = 0;
     loop {
         let mut cells = ByteRecord::new();
         let more = reader.read_byte_record(&mut cells).map_err(io_error)?;
-        if more {
-            unread.set(0);
-            bytes += cells.as_slice().len();
-            let within = breaks_within(&cells);
-            let line = reader.position().line().saturating_sub(within + counted);
-            rows.push(Row { line, cells });
-        }
-        if bytes >= CHUNK || (!more && !rows.is_empty()) {
-            bytes = 0;
-            let batch = std::mem::take(&mut rows);
-            if sender
-                .send(Message::Rows(Arc::clone(&table), batch))
-                .is_err()
-            {
-                return Ok(());
-            }
-        }
+        let mut parsed = parsed.borrow_mut();
         if !more {
+            parsed.send();
             return Ok(());
         }
+        let within = breaks_within(&cells);
+        let line = reader.position().line().saturating_sub(within + counted);
+        parsed.add(Row { line, cells });
+        if parsed.bytes >= CHUNK && !parsed.send() {
+            return Ok(());
+        }
+    }
+}
+
+/// Rows that were parsed and not yet sent.
+struct Parsed<'a> {
+    sender: &'a Sender,
+    /// The header, once it is known.
+    table: Option<Arc<Table>>,
+    rows: Vec<Row>,
+    /// Bytes of the rows.
+    bytes: usize,
+    /// Bytes read since the last complete row.
+    unread: usize,
+}
+
+impl Parsed<'_> {
+    fn add(&mut self, row: Row) {
+        self.unread = 0;
+        self.bytes += row.cells.as_slice().len();
+        self.rows.push(row);
+    }
+
+    /// Sends the rows; false where nobody listens any more.
+    fn send(&mut self) -> bool {
+        let Some(table) = self.table.as_ref().filter(|_| !self.rows.is_empty()) else {
+            return true;
+        };
+        self.bytes = 0;
+        let rows = std::mem::take(&mut self.rows);
+        let message = Message::Rows(Arc::clone(table), rows);
+        self.sender.send(message).is_ok()
     }
 }
 
@@ -185,21 +211,23 @@ fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// Bounds what the parser may hold for one row, and ends the last row as the others end, so that its
-/// line is counted as theirs are.
-struct Guarded {
+/// Sends what was parsed before it reads on, bounds what the parser may hold for one row, and ends the last row as the
+/// others end, so that its line is counted as theirs are.
+struct Guarded<'a> {
     inner: Box<dyn Read>,
-    /// Bytes read since the last complete row.
-    pending: Rc<Cell<usize>>,
+    parsed: Rc<RefCell<Parsed<'a>>>,
     last: u8,
     /// What ends a row: the byte before the first line break tells.
     end: Option<u8>,
     done: bool,
 }
 
-impl Read for Guarded {
+impl Read for Guarded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.pending.get() > LINE_MAX {
+        let mut parsed = self.parsed.borrow_mut();
+        // Nobody needs more where nobody listens.
+        self.done |= !parsed.send();
+        if parsed.unread > LINE_MAX {
             let what = format!("a row has more than {LINE_MAX} bytes: is a quote left open?");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
@@ -224,7 +252,7 @@ impl Read for Guarded {
             self.end = end.map(|(before, _)| if *before == b'\r' { b'\r' } else { b'\n' });
         }
         self.last = last;
-        self.pending.set(self.pending.get() + read);
+        parsed.unread += read;
         Ok(read)
     }
 }

@@ -8,9 +8,11 @@ use crate::rejects::TEXT_MAX;
 /// Sends a stream's lines. Of a line over `max` bytes only the beginning is kept.
 pub(crate) fn read(reader: &mut dyn Read, max: usize, sender: &Sender) -> io::Result<()> {
     let mut chunk = Vec::new();
+    // A pipe gives a quarter of it: what is not read is not cleared anew each time.
+    let mut buffer = vec![0; CHUNK];
     loop {
         let start = chunk.len();
-        if !fill(reader, &mut chunk)? {
+        if !fill(reader, &mut buffer, &mut chunk)? {
             break;
         }
         let fresh = chunk.get(start..).unwrap_or_default();
@@ -22,7 +24,7 @@ pub(crate) fn read(reader: &mut dyn Read, max: usize, sender: &Sender) -> io::Re
             chunk = rest;
         }
         if chunk.len() > max {
-            chunk = match skip_line(reader, chunk, sender)? {
+            chunk = match skip_line(reader, &mut buffer, chunk, sender)? {
                 Some(rest) => rest,
                 None => return Ok(()),
             };
@@ -38,6 +40,7 @@ pub(crate) fn read(reader: &mut dyn Read, max: usize, sender: &Sender) -> io::Re
 /// end.
 fn skip_line(
     reader: &mut dyn Read,
+    buffer: &mut [u8],
     mut line: Vec<u8>,
     sender: &Sender,
 ) -> io::Result<Option<Vec<u8>>> {
@@ -47,7 +50,7 @@ fn skip_line(
     let mut chunk = Vec::new();
     let rest = loop {
         chunk.clear();
-        if !fill(reader, &mut chunk)? {
+        if !fill(reader, buffer, &mut chunk)? {
             break None;
         }
         if let Some(end) = chunk.iter().position(|&b| b == b'\n') {
@@ -62,15 +65,12 @@ fn skip_line(
     }
 }
 
-/// Appends what one read gives; false at the end of the stream.
-fn fill(reader: &mut dyn Read, chunk: &mut Vec<u8>) -> io::Result<bool> {
-    let start = chunk.len();
-    chunk.resize(start + CHUNK, 0);
+/// Appends what one read into the buffer gives; false at the end of the stream.
+fn fill(reader: &mut dyn Read, buffer: &mut [u8], chunk: &mut Vec<u8>) -> io::Result<bool> {
     loop {
-        let room = chunk.get_mut(start..).unwrap_or_default();
-        match reader.read(room) {
+        match reader.read(buffer) {
             Ok(read) => {
-                chunk.truncate(start + read);
+                chunk.extend_from_slice(buffer.get(..read).unwrap_or_default());
                 return Ok(read > 0);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

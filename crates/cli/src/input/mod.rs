@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -24,6 +24,7 @@ pub(crate) use open::{Source, sources};
 
 use crate::args::Format;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
 pub(crate) const LINE_MAX: usize = 256 << 20;
@@ -56,16 +57,18 @@ pub(crate) struct Place {
     pub(crate) line: u64,
 }
 
-/// So long nothing comes before [`Event::Pause`] is given.
+/// When nothing is there and what was given is so old, [`Event::Pause`] is given: a stream that gives something now and then, however
+/// often, keeps nothing waiting for longer.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// When standard input has given nothing for so long, what has come is the sample if it is enough: more would tell more.
+/// When standard input has nothing more to give so long after the first record, what has come is the sample if it is enough: more
+/// would tell more.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Something that a source holds.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
-    /// Nothing came for a moment: what was given so far can be committed. Given again and again until something comes.
+    /// Nothing is there to be read: what was given so far can be committed. Given again and again until something comes.
     Pause,
     /// A line that may be a record.
     Record {
@@ -117,6 +120,8 @@ pub(crate) struct Feed {
     json: Vec<u8>,
     /// Standard input is among the sources.
     is_stream: bool,
+    /// When the first of what was given since the last pause had come.
+    unpaused: Option<Instant>,
 }
 
 impl Feed {
@@ -140,6 +145,7 @@ impl Feed {
             strings: HashSet::new(),
             json: Vec::new(),
             is_stream,
+            unpaused: None,
         }
     }
 
@@ -166,23 +172,28 @@ impl Feed {
         self.strings = columns;
     }
 
-    /// Looks ahead, until `records` records or `bytes` bytes were seen. When standard input pauses, what has come is the
-    /// sample if it is `enough`.
+    /// Looks ahead, until `records` records or `bytes` bytes were seen. When standard input has no more for a while, what has come
+    /// is the sample if it is `enough`. When the process is to end it is the sample in any case.
     pub(crate) fn sample(
         &mut self,
         records: usize,
         bytes: usize,
         enough: impl Fn(&[Vec<u8>]) -> bool,
+        interrupt: &Interrupt,
     ) -> Sample {
         let mut sample = Sample::default();
         let (mut seen, mut source) = (0, 0);
-        while sample.records.len() < records && seen < bytes {
-            let message = match self.receiver.recv_timeout(SAMPLE_PAUSE) {
+        let mut since = None;
+        while sample.records.len() < records && seen < bytes && interrupt.signal().is_none() {
+            let message = match self.receiver.recv_timeout(left(since, SAMPLE_PAUSE)) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) if self.is_stream && enough(&sample.records) => {
                     break;
                 }
-                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    since = None;
+                    continue;
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             let mut look = |text: &[u8]| {
@@ -207,6 +218,9 @@ impl Feed {
                 Message::Failed(reason) => sample.failed = Some((source, reason.clone())),
             }
             self.queue.push_back(message);
+            if !sample.records.is_empty() {
+                since.get_or_insert_with(Instant::now);
+            }
         }
         sample.records.truncate(records);
         sample
@@ -244,12 +258,16 @@ impl Feed {
                     self.current = None;
                     let message = match self.queue.pop_front() {
                         Some(message) => message,
-                        None => match self.receiver.recv_timeout(PAUSE) {
+                        None => match self.receiver.recv_timeout(left(self.unpaused, PAUSE)) {
                             Ok(message) => message,
-                            Err(RecvTimeoutError::Timeout) => return Some(Event::Pause),
+                            Err(RecvTimeoutError::Timeout) => {
+                                self.unpaused = None;
+                                return Some(Event::Pause);
+                            }
                             Err(RecvTimeoutError::Disconnected) => return None,
                         },
                     };
+                    self.unpaused.get_or_insert_with(Instant::now);
                     match message {
                         Message::Begin(source) => {
                             self.source = source;
@@ -330,6 +348,11 @@ impl Feed {
             }
         })
     }
+}
+
+/// What is left of a time that began with `since`.
+fn left(since: Option<Instant>, time: Duration) -> Duration {
+    since.map_or(time, |since| time.saturating_sub(since.elapsed()))
 }
 
 fn too_long(bytes: u64) -> String {

@@ -10,6 +10,14 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::args::Format;
 
+/// What compressed streams begin with: the first byte, from the least to the greatest that it may be, and those behind it.
+/// Of zstd a frame, or a skippable frame before it.
+const MAGIC: [(Compression, u8, u8, &[u8]); 3] = [
+    (Compression::Gzip, 0x1F, 0x1F, &[0x8B]),
+    (Compression::Zstd, 0x28, 0x28, &[0xB5, 0x2F, 0xFD]),
+    (Compression::Zstd, 0x50, 0x5F, &[0x2A, 0x4D, 0x18]),
+];
+
 /// The largest zstd window that is accepted, as a power of two: 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;
 
@@ -90,8 +98,7 @@ impl Source {
             inner: raw,
             count: Arc::clone(counter),
         };
-        let mut head = Vec::with_capacity(4);
-        raw.by_ref().take(4).read_to_end(&mut head)?;
+        let head = head(&mut raw)?;
         let named = self
             .path
             .as_deref()
@@ -127,13 +134,34 @@ fn compression_by_name(path: &Path) -> Compression {
     }
 }
 
+/// The first bytes of a stream, as many as tell how it is compressed: a slow stream may begin with a line of two bytes, and
+/// give no more for long.
+fn head(raw: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(4);
+    while by_magic(&head).is_none() && raw.by_ref().take(1).read_to_end(&mut head)? > 0 {}
+    Ok(head)
+}
+
 fn compression_by_magic(head: &[u8]) -> Compression {
-    match head {
-        [0x1F, 0x8B, ..] => Compression::Gzip,
-        // A frame, or a skippable frame before it.
-        [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Compression::Zstd,
-        _ => Compression::Plain,
+    by_magic(head).unwrap_or(Compression::Plain)
+}
+
+/// How a stream that begins so is compressed; `None` where more bytes can tell.
+fn by_magic(head: &[u8]) -> Option<Compression> {
+    let (first, rest) = head.split_first()?;
+    let mut known = Some(Compression::Plain);
+    for (compression, least, greatest, behind) in MAGIC {
+        if !(least..=greatest).contains(first) {
+            continue;
+        }
+        if rest.starts_with(behind) {
+            return Some(compression);
+        }
+        if behind.starts_with(rest) {
+            known = None;
+        }
     }
+    known
 }
 
 fn format_by_name(path: &Path) -> Format {

@@ -36,7 +36,7 @@ use crate::fs::memory::Memory;
 use crate::group::Group;
 use crate::obsolete::{self, SeqSet};
 use crate::options::{Durability, Options};
-use crate::version::{Current, Edit, PlainTrees, TableSource, TreeOptions, Version};
+use crate::version::{ConsumerPlace, Current, Edit, PlainTrees, TableSource, TreeOptions, Version};
 use crate::wal::{LogKind, LogWriter, Record, replay, reseal};
 
 /// A log record's payload.
@@ -109,6 +109,22 @@ pub fn current(data: &[u8]) {
             Ok(current) => {
                 current.write(&fs, dir).unwrap();
                 assert_eq!(Current::read(&fs, dir).unwrap(), current);
+            }
+            Err(error) => assert!(error.is_damage(), "{error}"),
+        }
+    }
+}
+
+/// The place of a consumer, unchanged and with its checksum corrected.
+pub fn place(data: &[u8]) {
+    let mut sealed = data.to_vec();
+    sealed.extend_from_slice(&xxh3_64(data).to_le_bytes());
+    let path = Path::new("/fuzz/place");
+    for bytes in [data, &sealed] {
+        match ConsumerPlace::decode(bytes, path) {
+            Ok(place) => {
+                let again = ConsumerPlace::decode(&place.encode(), path).unwrap();
+                assert_eq!(again, place);
             }
             Err(error) => assert!(error.is_damage(), "{error}"),
         }

@@ -1,7 +1,7 @@
 //! A short run of each entry point, longer with `ESKER_FUZZ=1000`.
 
 use super::*;
-use crate::entry::Kind;
+use crate::entry::{Kind, Position};
 use crate::synopsis::MapBuilder;
 use crate::table::TableMeta;
 use crate::version::{ComponentId, NewTable, Place, Seal, TableAt};
@@ -68,6 +68,22 @@ fn edits() -> Vec<Vec<u8>> {
 fn batches_and_edits() {
     campaign(1, 30_000, &batches(), &mut batch);
     campaign(2, 30_000, &edits(), &mut edit);
+}
+
+#[test]
+fn places_of_consumers() {
+    let place = ConsumerPlace {
+        name: "\u{0}7\u{0}mailer".to_string(),
+        position: Position {
+            history: 9,
+            seq: 300,
+        },
+        bytes: 1 << 30,
+        replaced: Some("mailer".to_string()),
+    };
+    let whole = place.encode();
+    let unsealed = whole[..whole.len() - 8].to_vec();
+    campaign(8, 10_000, &[whole, unsealed], &mut super::place);
 }
 
 #[test]

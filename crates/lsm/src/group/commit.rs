@@ -125,7 +125,8 @@ impl Inner {
         }
         let hash = batch.hash();
         let payload = batch.seal(first);
-        let appended = segment.log.append_hashed(payload, hash, forces);
+        let time = self.stamp(&mut writer.stamped, segment.number);
+        let appended = segment.log.append_hashed(payload, hash, forces, time);
         appended.map_err(|failed| self.sequencer.not_appended(failed))?;
         for operation in batch.operations(first) {
             let inserted = view.active.insert(&view.version, &operation);
@@ -151,6 +152,17 @@ impl Inner {
             forces,
             due,
         })
+    }
+
+    /// The time, where the log should say it: once a second and segment while somebody wants to know for how long
+    /// changes have been waiting.
+    fn stamp(&self, stamped: &mut (u64, u64), segment: u64) -> Option<u64> {
+        let now = (self.core.options.clock)();
+        let due = (now / 1000, segment);
+        if std::mem::replace(stamped, due) == due {
+            return None;
+        }
+        self.places().is_any().unwrap_or(true).then_some(now)
     }
 
     /// Returns when the batch is acknowledged: it and all before it are as durable as requested.
@@ -194,7 +206,8 @@ impl Inner {
         let log = oldest.unwrap_or(segment.number);
         versions.log = log;
         // Replayed segments that only have writes of dropped trees need no flush.
-        versions.order.kept = self.sequencer.keep(&versions.order, log);
+        // Held until readers see what the manifest keeps.
+        let held = self.sequencer.keep(&mut versions.order, log);
         versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
         let number = self.versions.new_file();
         let (manifest, order) = self.begin_manifest(number, &view.version, &mut versions)?;
@@ -204,6 +217,7 @@ impl Inner {
         }
         .write(fs, dir)?;
         segment.named.store(true, Ordering::Release);
+        drop(held);
         self.sequencer.note_order(&mut versions, order);
         versions.manifest = Some(manifest);
         let kept: Vec<u64> = versions.order.kept.iter().map(|kept| kept.number).collect();

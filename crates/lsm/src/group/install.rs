@@ -147,8 +147,10 @@ impl Inner {
             version.apply(edit, &self.core.source, &options, &self.core.source.dir)?;
         version.extend_bitmaps(edit);
         version.find_due(Some(edit));
-        edit.order = self.sequencer.next_order(&versions, edit.log);
+        let (order, held) = self.sequencer.next_order(&versions, edit.log);
+        edit.order = order;
         self.record(&mut versions, edit)?;
+        drop(held);
         versions.log = edit.log.unwrap_or(versions.log);
         versions.next_tree = edit.next_tree.unwrap_or(versions.next_tree);
         versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);

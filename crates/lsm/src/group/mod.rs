@@ -24,6 +24,7 @@ mod claims;
 mod close;
 mod commit;
 mod compact;
+mod consumers;
 mod core;
 mod failures;
 mod flush;
@@ -46,6 +47,7 @@ mod trees;
 mod version_set;
 
 pub use commit::Complete;
+pub use consumers::LogConsumer;
 pub use failures::{Job, JobFailure, Retry};
 pub use jobs::{EndedJob, JobDescription, JobKind, RunningJob, Why};
 pub use snapshots::NamedSnapshot;

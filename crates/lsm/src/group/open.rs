@@ -113,12 +113,10 @@ pub(super) fn open(
     let writer = Writer {
         next_seq,
         last: log.last_seq,
-        demanded: 0,
-        segment: None,
         replayed,
         unsynced: log.unsynced,
         discarded: log.discarded,
-        delay: 0,
+        ..Writer::default()
     };
     let clock = open_clock(&source, &options, kept_time, true)?;
     let core = Arc::new(Core::new(source, options, budget, clock, provider, false));

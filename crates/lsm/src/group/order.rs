@@ -12,24 +12,18 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
+use super::consumers::supersede;
 use super::sequencer::Sequencer;
 use super::version_set::Versions;
 use super::{Group, Inner};
-use crate::batch::check_limit;
 use crate::entry::{Position, Seq};
 use crate::error::{Error, Result};
+use crate::fs::Lock;
 use crate::options::KeepLog;
-use crate::version::{ClosedSegment, Edit, Hold, Order, log_path};
+use crate::version::{ClosedSegment, ConsumerPlaces, Edit, Order, log_path};
 
 /// How many numbers are reserved at a time.
 const RESERVE: u64 = 1 << 20;
-
-/// The longest name of a consumer of the log, in bytes. Longer than 255, the limit of earlier versions, by what a layer above
-/// puts before the names that it is given.
-const MAX_NAME: usize = 288;
-
-/// The most named consumers of a log.
-const MAX_CONSUMERS: usize = 1024;
 
 impl Group {
     /// The position of readers: everything up to it is visible.
@@ -43,99 +37,6 @@ impl Group {
     pub fn oldest_position(&self) -> Position {
         let oldest = self.inner.sequencer.oldest();
         self.inner.sequencer.position_of(oldest)
-    }
-
-    /// Retains the log behind `position` for the consumer `name`, across restarts, until this is called again with a
-    /// later position: at most the newest `bytes`. Durable when it returns.
-    ///
-    /// # Errors
-    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Group::tail`]; [`Error::Limit`] for a name over
-    /// 288 bytes and for more than 1024 consumers; errors of writes.
-    pub fn keep_log_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
-        self.keep_log_in_place_of(None, name, position, bytes)
-    }
-
-    /// [`Group::keep_log_for`], and removes the consumer `replaced` in the same edit of the manifest.
-    ///
-    /// # Errors
-    /// As [`Group::keep_log_for`].
-    pub fn keep_log_in_place_of(
-        &self,
-        replaced: Option<&str>,
-        name: &str,
-        position: Position,
-        bytes: u64,
-    ) -> Result<()> {
-        self.inner.check_position(position)?;
-        check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
-        self.inner.change_order(|order| {
-            let hold = Hold {
-                position: position.seq,
-                bytes,
-            };
-            if let Some(replaced) = replaced {
-                order.holds.remove(replaced);
-            }
-            order.holds.insert(name.to_string(), hold);
-            check_limit("the number of consumers", MAX_CONSUMERS, order.holds.len())
-        })?;
-        self.inner.drop_segments();
-        Ok(())
-    }
-
-    /// Removes the consumer `name`: the log is no longer retained for it. False when there is none.
-    ///
-    /// # Errors
-    /// Errors of writes.
-    pub fn release_log(&self, name: &str) -> Result<bool> {
-        Ok(self.release_logs(&mut |other| other == name)? > 0)
-    }
-
-    /// Removes the consumers whose name `gone` accepts, in one edit, and returns how many they were.
-    ///
-    /// # Errors
-    /// Errors of writes.
-    pub fn release_logs(&self, gone: &mut dyn FnMut(&str) -> bool) -> Result<usize> {
-        let mut found = 0;
-        self.inner.change_order(|order| {
-            let before = order.holds.len();
-            order.holds.retain(|name, _| !gone(name));
-            found = before - order.holds.len();
-            Ok(())
-        })?;
-        self.inner.drop_segments();
-        Ok(found)
-    }
-
-    /// Bytes of log from `position` on: those of the segments that have a write behind it, each as a whole.
-    pub fn log_bytes_behind(&self, position: Position) -> u64 {
-        if position.seq >= self.inner.sequencer.visible() {
-            return 0;
-        }
-        let log = &self.inner.sequencer.log;
-        let closed = log.closed.lock();
-        let segments = log.segments.lock();
-        let closed_bytes = closed.iter().filter(|one| one.last > position.seq);
-        // A segment is in both lists while its generation is not in tables.
-        let open = segments.iter().filter(|one| {
-            let last = one.last.load(Ordering::Acquire);
-            last > position.seq && closed.iter().all(|closed| closed.number != one.number)
-        });
-        let open_bytes: u64 = open.map(|one| one.log.len()).sum();
-        closed_bytes.map(|one| one.len).sum::<u64>() + open_bytes
-    }
-
-    /// The named consumers of the log: name, position, and the most bytes retained for it.
-    pub fn log_consumers(&self) -> Vec<(String, Position, u64)> {
-        let versions = self.inner.versions.manifest.lock();
-        let history = versions.order.history;
-        let holds = versions.order.holds.iter();
-        holds
-            .map(|(name, hold)| {
-                let seq = hold.position;
-                (name.clone(), Position { history, seq }, hold.bytes)
-            })
-            .collect()
     }
 }
 
@@ -168,16 +69,15 @@ impl Inner {
     }
 
     /// Applies a change of the order, durably.
-    fn change_order(&self, change: impl FnOnce(&mut Order) -> Result<()>) -> Result<()> {
+    pub(super) fn change_order(&self, change: impl FnOnce(&mut Order)) -> Result<()> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let mut versions = self.versions.manifest.lock();
         let mut order = versions.order.clone();
-        change(&mut order)?;
-        order.kept = self.sequencer.keep(&order, versions.log);
+        change(&mut order);
         self.record_order(&mut versions, order)
     }
 
-    fn record_order(&self, versions: &mut Versions, order: Order) -> Result<()> {
+    pub(super) fn record_order(&self, versions: &mut Versions, order: Order) -> Result<()> {
         let mut edit = Edit {
             order: Some(order),
             ..Edit::default()
@@ -190,6 +90,7 @@ impl Inner {
         self.core.options.keep_log != KeepLog::default()
             || !self.versions.manifest.lock().order.holds.is_empty()
             || !self.sequencer.tails.holds().is_empty()
+            || self.places().is_any().unwrap_or(true)
     }
 
     /// Removes the segments that the manifest no longer lists.
@@ -245,17 +146,19 @@ impl Sequencer {
     }
 
     /// The changes of the order that an edit should include: reservations before the reserved numbers run out, and,
-    /// with a flush, segments to release.
-    pub(super) fn next_order(&self, versions: &Versions, flushed: Option<u64>) -> Option<Order> {
+    /// with a flush, segments to release. What is returned beside them is held until the edit is recorded.
+    pub(super) fn next_order(
+        &self,
+        versions: &Versions,
+        flushed: Option<u64>,
+    ) -> (Option<Order>, Option<Box<dyn Lock>>) {
         let mut order = versions.order.clone();
         let given = self.given.load(Ordering::Acquire);
         if order.reserved < given + RESERVE / 2 {
             order.reserved = given + RESERVE;
         }
-        if let Some(log) = flushed {
-            order.kept = self.keep(&order, log);
-        }
-        (order != versions.order).then_some(order)
+        let held = flushed.and_then(|log| self.keep(&mut order, log));
+        ((order != versions.order).then_some(order), held)
     }
 
     /// The order for the first edit of a manifest.
@@ -273,8 +176,42 @@ impl Sequencer {
         versions.order = order;
     }
 
-    /// The retained ones among the segments before `log`, which recovery does not need.
-    pub(super) fn keep(&self, order: &Order, log: u64) -> Vec<ClosedSegment> {
+    /// Has the order keep the retained ones among the segments before `log`, which recovery does not need. What is
+    /// returned is held until the order is recorded: no consumer notes its place meanwhile.
+    pub(super) fn keep(&self, order: &mut Order, log: u64) -> Option<Box<dyn Lock>> {
+        let own: Vec<(Seq, u64)> = self.tails.holds();
+        order.kept = self.retained(log, &own);
+        let closed = self.log.closed.lock();
+        let superfluous: Vec<ClosedSegment> = closed
+            .iter()
+            .filter(|closed| closed.number < log)
+            .copied()
+            .collect();
+        drop(closed);
+        if order.kept.len() == superfluous.len() {
+            return None;
+        }
+        let places = self.places();
+        let held = places.try_lock();
+        let all = held.and_then(|held| Ok((held, places.list()?.0)));
+        let Ok((Some(held), all)) = all else {
+            // Somebody is noting a place, or there is no telling who waits: nothing is removed this time.
+            order.kept = superfluous;
+            return None;
+        };
+        supersede(order, &all);
+        let history = order.history;
+        let places = all.iter().filter(|place| place.position.history == history);
+        let places = places.map(|place| (place.position.seq, place.bytes));
+        let noted = order.holds.values();
+        let noted = noted.map(|hold| (hold.position, hold.bytes));
+        let all: Vec<_> = own.into_iter().chain(places).chain(noted).collect();
+        order.kept = self.retained(log, &all);
+        Some(held)
+    }
+
+    /// The segments before `log` that options and holds, each a position and the most bytes for it, retain.
+    fn retained(&self, log: u64, holds: &[(Seq, u64)]) -> Vec<ClosedSegment> {
         let closed = self.log.closed.lock();
         let superfluous = closed.iter().filter(|closed| closed.number < log);
         let mut kept: Vec<ClosedSegment> = Vec::new();
@@ -286,11 +223,9 @@ impl Sequencer {
             let is_young = age.is_some_and(|(age, most)| {
                 bytes <= most && now.saturating_sub(segment.ended) <= age.as_millis() as u64
             });
-            let holds = order.holds.values();
             let is_held = holds
-                .map(|hold| (hold.position, hold.bytes))
-                .chain(self.tails.holds())
-                .any(|(position, most)| position < segment.last && bytes <= most);
+                .iter()
+                .any(|(position, most)| *position < segment.last && bytes <= *most);
             if bytes > last && !is_young && !is_held {
                 break;
             }
@@ -298,5 +233,9 @@ impl Sequencer {
         }
         kept.reverse();
         kept
+    }
+
+    pub(super) fn places(&self) -> ConsumerPlaces<'_> {
+        ConsumerPlaces::new(&*self.core.source.fs, &self.core.source.dir)
     }
 }

@@ -133,7 +133,7 @@ impl PendingBatches {
                 self.release(covers, apply)?;
                 Ok(None)
             }
-            Record::Next { .. } => Ok(None),
+            Record::Next { .. } | Record::Time { .. } => Ok(None),
         }
     }
 

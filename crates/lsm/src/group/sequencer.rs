@@ -31,6 +31,8 @@ pub(super) struct Writer {
     pub(super) unsynced: Vec<PathBuf>,
     /// Segments that are not part of the log: they hold no write that was acknowledged as durable.
     pub(super) discarded: Vec<PathBuf>,
+    /// The second, and the segment, that a record of the time was last considered for.
+    pub(super) stamped: (u64, u64),
     /// Microseconds of delay that are due and that no writer has slept yet.
     pub(super) delay: u64,
 }

@@ -45,6 +45,11 @@ impl Commit {
         self.position
     }
 
+    /// The batch as the log has it.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
     /// Visits each operation, in the order of addition to the batch. Values of deletes are empty.
     pub fn each(&self, visit: &mut ShowOperation<'_>) {
         decode(&self.payload, |operation| {
@@ -100,6 +105,8 @@ pub struct Tail {
     /// Everything up to it was returned.
     position: Seq,
     reader: Option<(u64, Follower)>,
+    /// What the segment says last of when its records were appended.
+    time: Option<u64>,
     held: Option<Arc<Held>>,
 }
 
@@ -115,13 +122,7 @@ impl Group {
     /// another store, or of writes lost in a power cut.
     pub fn tail(&self, position: Position) -> Result<Tail> {
         self.inner.refresh()?;
-        self.inner.check_position(position)?;
-        Ok(Tail {
-            inner: self.inner.clone(),
-            position: position.seq,
-            reader: None,
-            held: None,
-        })
+        Tail::new(self.inner.clone(), position)
     }
 
     /// Calls `observe` with every later commit, in order, after it is visible, on a separate thread: a slow observer
@@ -234,9 +235,26 @@ impl Inner {
 }
 
 impl Tail {
+    pub(super) fn new(inner: Arc<Inner>, position: Position) -> Result<Tail> {
+        inner.check_position(position)?;
+        Ok(Tail {
+            inner,
+            position: position.seq,
+            reader: None,
+            time: None,
+            held: None,
+        })
+    }
+
     /// Everything up to this position was returned.
     pub fn position(&self) -> Position {
         self.inner.sequencer.position_of(self.position)
+    }
+
+    /// When the last commit that was returned was written, in milliseconds since 1970, to the second; `None` where the log
+    /// does not say: it does for what was written while there were [consumers](Group::keep_log_for).
+    pub fn time(&self) -> Option<u64> {
+        self.time
     }
 
     /// Retains the log for this tail while it lives, up to `bytes`.
@@ -288,6 +306,7 @@ impl Tail {
             let mut reader = match self.reader.take() {
                 Some((segment, reader)) if segment == place.segment => reader,
                 _ => {
+                    self.time = None;
                     let path = log_path(&self.inner.core.source.dir, place.segment);
                     let fs = &*self.inner.core.source.fs;
                     match Follower::open(fs, &path, LogKind::Wal, place.segment, 0) {
@@ -303,9 +322,15 @@ impl Tail {
                 }
             };
             let (mut last, offset) = (0, reader.offset());
+            let time = &mut self.time;
             let read = reader.next(place.end, |record| {
-                let Record::Data { payload, .. } = record else {
-                    return Ok(Some(None));
+                let payload = match record {
+                    Record::Data { payload, .. } => payload,
+                    Record::Time { millis } => {
+                        *time = Some(millis);
+                        return Ok(Some(None));
+                    }
+                    _ => return Ok(Some(None)),
                 };
                 last = decode(payload, |_| ()).ok_or_else(|| {
                     let path = log_path(&self.inner.core.source.dir, place.segment);

@@ -6,6 +6,7 @@
 //! those in a later one.
 
 mod bitmap;
+mod consumers;
 mod current;
 mod edit;
 mod file;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) use self::bitmap::add_table;
+pub(crate) use self::consumers::{ConsumerPlace, ConsumerPlaces};
 pub(crate) use self::current::{Current, Seal};
 pub(crate) use self::edit::{Edit, MAX_FILE, MAX_TREE, NewTable, SweptSet, TableAt};
 pub use self::file::TableFile;
@@ -33,7 +35,7 @@ use self::kept::Known;
 pub(crate) use self::kept::{Kept, NewKept, Pictured, Turnover};
 pub(crate) use self::manifest::{Manifest, Recovered, is_written, manifest_has_trees, recover};
 use self::names::Names;
-pub(crate) use self::order::{ClosedSegment, Hold, Order};
+pub(crate) use self::order::{ClosedSegment, Order};
 pub(crate) use self::partition::MAX_BOUNDS;
 pub use self::partition::{Cutter, Cutting, MOST_PARTS, Partitioner};
 use self::policy::Never;

@@ -59,7 +59,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
             ],
             holds: [(
                 "feed".to_string(),
-                Hold {
+                order::Hold {
                     position: 8,
                     bytes: 1 << 20,
                 },

@@ -11,7 +11,8 @@
 //! A record's checksum is seeded with the file's number and the record's offset, so that a misplaced record is
 //! invalid. Type 1 is data. Type 2 is a sync marker: magic 8 | offset u64, which says that the file was durable up to
 //! that offset before the marker was written. In a log, type 3 is data whose writer waits until it is durable, and
-//! type 4 (number u64) names the possible next segment for readers beside the writer. In a manifest, and in logs of
+//! type 4 (number u64) names the possible next segment for readers beside the writer, and type 5 (milliseconds since
+//! 1970 u64) says when the data behind it was appended. In a manifest, and in logs of
 //! format 1, the checksum is the low half of the xxh3-64 of type and payload. In other logs it is that of the type,
 //! the payload's first eight bytes (of a batch: its first sequence number, which it gets only when it is appended)
 //! and the xxh3-64 of the rest, so that writers can hash their batch before they take the lock.
@@ -56,8 +57,8 @@ impl LogKind {
     /// The format version that this build writes, and the newest that it reads. All older ones can be read.
     fn format(self) -> u32 {
         match self {
-            // 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4.
-            LogKind::Wal => 3,
+            // 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4. 4: of type 5.
+            LogKind::Wal => 4,
             // 2: an edit may record the last synced write. 3: the order of commits, dropped numbers, tables that
             // share a file.
             LogKind::Manifest => 3,
@@ -77,6 +78,7 @@ const MARK: u8 = 2;
 /// Data whose writer waits for a sync.
 const DEMANDED: u8 = 3;
 const NEXT: u8 = 4;
+const TIME: u8 = 5;
 /// Bytes that are unlikely in ordinary data, and that do not overlap themselves.
 const MARK_MAGIC: [u8; 8] = [0xe5, b'S', b'Y', b'N', b'C', 0xd1, 0x0a, 0x9b];
 

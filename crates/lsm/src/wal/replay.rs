@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_LEN, MARK_MAGIC, NEXT, PREFIX_LEN,
-    checksum, header_checksum, seed,
+    TIME, checksum, header_checksum, seed,
 };
 use crate::coding::Reader;
 use crate::error::{Error, Result};
@@ -45,6 +45,11 @@ pub enum Record<'r> {
     Next {
         /// Its number.
         number: u64,
+    },
+    /// When the records from here to the next one of these were appended.
+    Time {
+        /// In milliseconds since 1970.
+        millis: u64,
     },
 }
 
@@ -308,6 +313,11 @@ impl Log<'_> {
                 let number = payload.try_into().map(u64::from_le_bytes);
                 let number = number.map_err(|_| impossible("an impossible next segment"))?;
                 Record::Next { number }
+            }
+            Some((&TIME, payload)) if kind == LogKind::Wal => {
+                let millis = payload.try_into().map(u64::from_le_bytes);
+                let millis = millis.map_err(|_| impossible("an impossible time"))?;
+                Record::Time { millis }
             }
             _ => return Err(impossible("a record of an unknown type")),
         };

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::{
-    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, NEXT, PREFIX_LEN, checksum,
-    header_checksum, seed, split_checksum,
+    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, NEXT, PREFIX_LEN, TIME,
+    checksum, header_checksum, seed, split_checksum,
 };
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
@@ -146,15 +146,23 @@ impl LogWriter {
 
     /// As [`LogWriter::append`], given the [`rest_hash`](super::rest_hash) of the payload: a caller that appends
     /// under a lock hashes outside of it. `demanded` records that its writer waits until it is durable: readers of
-    /// the log wait as well.
+    /// the log wait as well. With `time`, in milliseconds since 1970, a record of that comes first.
     pub fn append_hashed(
         &self,
         payload: &[u8],
         rest_hash: u64,
         demanded: bool,
+        time: Option<u64>,
     ) -> std::result::Result<u64, AppendError> {
         let body = |buffer: &mut Vec<u8>, offset| {
-            let seed = seed(self.number, offset);
+            let start = buffer.len();
+            if let Some(time) = time {
+                let seed = seed(self.number, offset);
+                put_record(buffer, TIME, &[&time.to_le_bytes()], |body| {
+                    checksum(self.kind.format(), self.kind, body, seed)
+                });
+            }
+            let seed = seed(self.number, offset + (buffer.len() - start) as u64);
             let kind = if demanded { DEMANDED } else { DATA };
             put_record(buffer, kind, &[payload], |body| {
                 split_checksum(body, rest_hash, seed)

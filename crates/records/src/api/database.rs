@@ -403,8 +403,11 @@ impl Database {
         self.shared.group.position()
     }
 
-    /// The consumers that changes are kept for, of all datasets ([`Dataset::keep_changes_for`]).
-    pub fn change_consumers(&self) -> Vec<ChangeConsumer> {
+    /// The consumers that changes are kept for, of all datasets ([`Dataset::consume`]).
+    ///
+    /// # Errors
+    /// Files cannot be read.
+    pub fn change_consumers(&self) -> Result<Vec<ChangeConsumer>> {
         self.shared.consumers()
     }
 

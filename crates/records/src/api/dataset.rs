@@ -14,7 +14,7 @@ use super::batch::WriteBatch;
 use super::query::{Query, Scan};
 use super::versions::{KeyVersions, ValueVersions};
 use crate::catalog::Layout;
-use crate::consumer::ChangeConsumer;
+use crate::consumer::{ChangeConsumer, Consumer};
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
 use crate::query;
@@ -325,17 +325,53 @@ impl<K: PrimaryKey> Dataset<K> {
         Changes::new(self.handle.clone(), from.into())
     }
 
-    /// Keeps the changes behind `position` for the consumer `name` of this dataset, through restarts, until this is called again with a
-    /// later place: at most `bytes` of log, the newest, counted over all datasets. Durable when it returns. A consumer that calls this
-    /// with what it has dealt with misses nothing, whenever it or the store ends; after a failure it may see changes twice.
+    /// The changes for the consumer `name` of this dataset, which is kept what it has not [dealt with](Consumer::done), through restarts: at
+    /// most the newest `bytes` of log, counted over all datasets. It continues where it stopped, or at `from`; a new one begins with the next
+    /// change, and is registered, durably, when this returns. It misses nothing, whenever it or the store ends; after a failure it may get
+    /// changes twice. Works beside a process that writes, too ([`crate::Database::open_reader`]).
     ///
     /// The same name in another dataset is another consumer. Dropping the dataset ends its consumers. A consumer that an earlier version
-    /// kept for the whole store becomes one of the dataset that first calls this with its name.
+    /// kept for the whole store becomes one of the dataset that first uses its name.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    ///
+    /// let reader = Database::open_reader(dir.path(), Options::default())?;
+    /// let beside = reader.dataset::<u64>("users")?;
+    /// let mut mailer = beside.consume("mailer", None, 1 << 30)?;
+    /// assert!(mailer.is_new());
+    /// users.put_json(br#"{"id": 1, "name": "ann"}"#)?;
+    /// while let Some(change) = mailer.next()? {
+    ///     assert_eq!(*change.key(), 1); // Send a mail.
+    ///     mailer.done()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Dataset::changes`]; [`Error::BadInput`] for a name that is
-    /// empty, over 255 bytes or has a 0 byte, and for more than 1024 consumers; [`Error::UnknownDataset`] when the dataset was dropped;
-    /// what a write fails with.
+    /// [`Error::Busy`] while somebody else is this consumer; [`Error::PositionExpired`] and [`Error::OtherHistory`] as
+    /// [`Dataset::changes`]; [`Error::BadInput`] for a name that is empty, over 255 bytes or has a 0 byte, and for more than 1024
+    /// consumers; [`Error::UnknownDataset`] when the dataset was dropped; what a write fails with.
+    pub fn consume(
+        &self,
+        name: &str,
+        from: Option<ChangesFrom>,
+        bytes: u64,
+    ) -> Result<Consumer<K>> {
+        Consumer::new(self.handle.clone(), name, from, bytes)
+    }
+
+    /// Keeps the changes behind `position` for the consumer `name` of this dataset, until this or [`Consumer::done`] notes a later
+    /// place: at most the newest `bytes` of log, counted over all datasets. Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`Dataset::consume`].
     pub fn keep_changes_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
         self.handle.keep_changes_for(name, position, bytes)
     }
@@ -343,13 +379,17 @@ impl<K: PrimaryKey> Dataset<K> {
     /// Forgets the consumer `name` of this dataset: nothing is kept for it any more. False when there is none.
     ///
     /// # Errors
-    /// What a write fails with.
+    /// [`Error::Busy`] while somebody is this consumer; what a write fails with; [`Error::ReadOnly`] of a handle that only reads, for a
+    /// consumer that an earlier version kept for the whole store.
     pub fn release_changes(&self, name: &str) -> Result<bool> {
         self.handle.release_changes(name)
     }
 
     /// The consumer `name` of this dataset, or the one of an earlier version, kept for the whole store, which it would continue.
-    pub fn change_consumer(&self, name: &str) -> Option<ChangeConsumer> {
+    ///
+    /// # Errors
+    /// Files cannot be read.
+    pub fn change_consumer(&self, name: &str) -> Result<Option<ChangeConsumer>> {
         self.handle.change_consumer(name)
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use esker::experimental::Validation;
 use esker::fs::Fs;
+use esker::fs::memory::Memory;
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Maintenance, Merging, Op,
     Operand, Options, Order, Path, Query, Repair, Type, Value,
@@ -35,6 +36,19 @@ impl<K: esker::PrimaryKey> TextQuery for Query<K> {
 
 /// Where the stores of tests in memory are.
 pub(crate) const DIR: &str = "/store";
+
+/// A file system with a store of an earlier version in [`DIR`]: of each file name and length in a line, then its bytes.
+pub(crate) fn unpack(mut store: &[u8]) -> Memory {
+    let fs = Memory::new();
+    while let Some(end) = store.iter().position(|byte| *byte == b'\n') {
+        let line = std::str::from_utf8(&store[..end]).unwrap();
+        let (name, len) = line.split_once(' ').unwrap();
+        let (bytes, next) = store[end + 1..].split_at(len.parse().unwrap());
+        fs.write(&FsPath::new(DIR).join(name), bytes);
+        store = next;
+    }
+    fs
+}
 
 /// The kinds that keep or find something.
 pub(crate) const INDEXED: [IndexKind; 7] = [

@@ -1,0 +1,464 @@
+//! Consumers of the log: those that it is retained for by name, across restarts, whoever notes their places: the writer, or a
+//! process that reads beside it. What is on disk, and why nothing that a consumer waits for is removed, is in
+//! `version/consumers.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::tail::Tail;
+use super::version_set::Versions;
+use super::{Group, Inner, Internals};
+use crate::batch::check_limit;
+use crate::entry::{Position, Seq};
+use crate::error::{Error, Result};
+use crate::fs::Lock;
+use crate::read::Snapshot;
+use crate::stop::Stop;
+use crate::version::{ClosedSegment, ConsumerPlace, ConsumerPlaces, Order, TableSource, log_path};
+use crate::wal::{LogKind, LogWriter, rest_hash};
+
+/// The longest name of a consumer of the log, in bytes. Longer than 255, the limit of earlier versions, by what a layer above
+/// puts before the names that it is given.
+const MAX_NAME: usize = 288;
+
+/// The most named consumers of a log.
+const MAX_CONSUMERS: usize = 1024;
+
+/// A consumer of the log, held so that no other process and no other handle is the same one ([`Group::consume_log`]).
+pub struct LogConsumer {
+    inner: Arc<Inner>,
+    name: String,
+    /// `None` while it is dropped.
+    lock: Option<Box<dyn Lock>>,
+}
+
+impl Group {
+    /// Takes the consumer `name`, which may be new, for as long as the value lives. Also in a read-only group, beside
+    /// the writer.
+    ///
+    /// # Errors
+    /// [`Error::ConsumerInUse`] when somebody has it; [`Error::Limit`] for a name over 288 bytes; errors of file-system
+    /// calls.
+    pub fn consume_log(&self, name: &str) -> Result<LogConsumer> {
+        self.inner.check_consumers_open()?;
+        check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
+        let places = self.inner.places();
+        let _all = places.lock()?;
+        Ok(LogConsumer {
+            inner: self.inner.clone(),
+            name: name.to_string(),
+            lock: Some(places.take(name)?),
+        })
+    }
+
+    /// Retains the log behind `position` for the consumer `name`, across restarts, until this is called again with a
+    /// later position: at most the newest `bytes`. Durable when it returns. Also in a read-only group: a writer in
+    /// another process then retains the log.
+    ///
+    /// # Errors
+    /// [`Error::PositionExpired`] and [`Error::OtherHistory`] as [`Group::tail`]; [`Error::Limit`] for a name over
+    /// 288 bytes and for more than 1024 consumers; [`Error::ConsumerInUse`]; errors of writes.
+    pub fn keep_log_for(&self, name: &str, position: Position, bytes: u64) -> Result<()> {
+        self.consume_log(name)?.keep(None, position, bytes)
+    }
+
+    /// Removes the consumer `name`: the log is no longer retained for it. False when there is none.
+    ///
+    /// # Errors
+    /// [`Error::ConsumerInUse`]; errors of writes; [`Error::ReadOnly`] in a read-only group for a consumer that an
+    /// earlier version noted in the manifest.
+    pub fn release_log(&self, name: &str) -> Result<bool> {
+        let known = self.log_consumers()?;
+        // None that is damaged is known.
+        if !known.iter().any(|(other, _, _)| other == name)
+            && self
+                .inner
+                .places()
+                .read(name)
+                .is_ok_and(|place| place.is_none())
+        {
+            return Ok(false);
+        }
+        self.consume_log(name)?.release()
+    }
+
+    /// Removes the consumers whose name `gone` accepts, those in use, too, and returns how many they were.
+    ///
+    /// # Errors
+    /// Errors of writes.
+    pub fn release_logs(&self, gone: &mut dyn FnMut(&str) -> bool) -> Result<usize> {
+        let mut found = 0;
+        let places = self.inner.places();
+        {
+            let _all = places.lock()?;
+            for place in places.list()?.0 {
+                if gone(&place.name) {
+                    found += usize::from(places.remove(&place.name)?);
+                    // Whoever has it is told by its next use.
+                    if places.take(&place.name).is_ok() {
+                        places.remove_lock(&place.name);
+                    }
+                }
+            }
+        }
+        found += self.inner.forget_holds(gone)?;
+        self.inner.release_segments()?;
+        Ok(found)
+    }
+
+    /// The named consumers of the log: name, position, and the most bytes retained for it.
+    ///
+    /// # Errors
+    /// Files cannot be read. One that is damaged is left out: [`Group::check`] reports it.
+    pub fn log_consumers(&self) -> Result<Vec<(String, Position, u64)>> {
+        let (places, _) = self.inner.places().list()?;
+        let mut order = self.inner.versions.manifest.lock().order.clone();
+        supersede(&mut order, &places);
+        let history = order.history;
+        let noted = order.holds.into_iter().map(|(name, hold)| {
+            let seq = hold.position;
+            (name, Position { history, seq }, hold.bytes)
+        });
+        let places = places.into_iter();
+        let mut all: Vec<_> = places
+            .map(|place| (place.name, place.position, place.bytes))
+            .chain(noted)
+            .collect();
+        all.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        Ok(all)
+    }
+
+    /// The order of commits of a copy that has what `snapshot` sees: with the places of the consumers, and with what
+    /// they have not read of that in log segment `number` of the copy.
+    pub(crate) fn copy_consumers(
+        &self,
+        snapshot: &Snapshot,
+        copy: &TableSource,
+        number: u64,
+        stop: Option<&Stop>,
+    ) -> Result<Order> {
+        let inner = &self.inner;
+        let tried = inner.copy_consumers(snapshot, copy, number, stop);
+        match tried {
+            // A consumer went on, and a writer let go of what it had read.
+            Err(Error::PositionExpired { .. }) => {
+                let _still = inner.places().lock()?;
+                inner.copy_consumers(snapshot, copy, number, stop)
+            }
+            tried => tried,
+        }
+    }
+
+    /// Bytes of log from `position` on: those of the segments that have a write behind it, each as a whole.
+    pub fn log_bytes_behind(&self, position: Position) -> u64 {
+        if position.seq >= self.inner.sequencer.visible() {
+            return 0;
+        }
+        let log = &self.inner.sequencer.log;
+        let closed = log.closed.lock();
+        let segments = log.segments.lock();
+        let closed_bytes = closed.iter().filter(|one| one.last > position.seq);
+        // A segment is in both lists while its generation is not in tables.
+        let open = segments.iter().filter(|one| {
+            let last = one.last.load(Ordering::Acquire);
+            last > position.seq && closed.iter().all(|closed| closed.number != one.number)
+        });
+        let open_bytes: u64 = open.map(|one| one.log.len()).sum();
+        closed_bytes.map(|one| one.len).sum::<u64>() + open_bytes
+    }
+}
+
+impl LogConsumer {
+    /// Its position, and the most bytes retained for it; `None` of a new one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn place(&self) -> Result<Option<(Position, u64)>> {
+        if let Some(place) = self.inner.places().read(&self.name)? {
+            return Ok(Some((place.position, place.bytes)));
+        }
+        let versions = self.inner.versions.manifest.lock();
+        let history = versions.order.history;
+        let hold = versions.order.holds.get(&self.name);
+        Ok(hold.map(|hold| {
+            let seq = hold.position;
+            (Position { history, seq }, hold.bytes)
+        }))
+    }
+
+    /// Retains the log behind `position` for this consumer, until this is called again with a later position: at most
+    /// the newest `bytes`. Durable when it returns. The consumer is the one that the manifest, written by an earlier
+    /// version, has under the name `replaced`, if any.
+    ///
+    /// # Errors
+    /// As [`Group::keep_log_for`].
+    pub fn keep(&self, replaced: Option<&str>, position: Position, bytes: u64) -> Result<()> {
+        let inner = &*self.inner;
+        inner.start_consuming()?;
+        inner.check_position(position)?;
+        let places = inner.places();
+        let all = places.lock()?;
+        let before = match places.read(&self.name) {
+            // Replaced as a whole.
+            Err(Error::Corruption { .. }) => None,
+            read => read?,
+        };
+        if before.is_none() {
+            let there = places.list()?.0.len();
+            check_limit("the number of consumers", MAX_CONSUMERS, there + 1)?;
+        }
+        let of_before = before.as_ref().and_then(|before| before.replaced.clone());
+        places.write(&ConsumerPlace {
+            name: self.name.clone(),
+            position,
+            bytes,
+            replaced: replaced.map(str::to_string).or(of_before),
+        })?;
+        let asks_more = before.as_ref().is_none_or(|before| {
+            let (was, history) = (before.position, position.history);
+            was.history != history || position.seq < was.seq || before.bytes < bytes
+        });
+        if asks_more && let Err(error) = inner.confirm_kept(position) {
+            match before {
+                Some(before) => places.write(&before)?,
+                None => drop(places.remove(&self.name)?),
+            }
+            return Err(error);
+        }
+        drop(all);
+        inner.release_segments()
+    }
+
+    /// Removes the consumer: the log is no longer retained for it. False when it was new.
+    ///
+    /// # Errors
+    /// As [`Group::release_log`].
+    pub fn release(mut self) -> Result<bool> {
+        let inner = self.inner.clone();
+        inner.check_consumers_open()?;
+        let places = inner.places();
+        let all = places.lock()?;
+        let place = places.read(&self.name).unwrap_or_default();
+        let replaced = place.and_then(|place| place.replaced);
+        let is_own = |name: &str| name == self.name || Some(name) == replaced.as_deref();
+        // First, so that no earlier place comes back.
+        let noted = inner.forget_holds(&mut |name| is_own(name))? > 0;
+        let found = places.remove(&self.name)?;
+        self.lock = None;
+        places.remove_lock(&self.name);
+        drop(all);
+        inner.release_segments()?;
+        Ok(found || noted)
+    }
+}
+
+impl Drop for LogConsumer {
+    fn drop(&mut self) {
+        if self.lock.take().is_none() {
+            return;
+        }
+        // One that has no place leaves nothing behind.
+        let places = self.inner.places();
+        if matches!(places.read(&self.name), Ok(None))
+            && let Ok(Some(_all)) = places.try_lock()
+            && places.take(&self.name).is_ok()
+        {
+            places.remove_lock(&self.name);
+        }
+    }
+}
+
+/// Removes what the manifest notes of consumers that have places of their own.
+pub(super) fn supersede(order: &mut Order, places: &[ConsumerPlace]) {
+    order.holds.retain(|name, _| {
+        places
+            .iter()
+            .all(|place| place.name != *name && place.replaced.as_ref() != Some(name))
+    });
+}
+
+impl Internals<'_> {
+    /// What is wrong with files of places.
+    pub(crate) fn damaged_places(&self) -> Result<Vec<Error>> {
+        Ok(self.0.places().list()?.1)
+    }
+}
+
+impl Inner {
+    pub(super) fn places(&self) -> ConsumerPlaces<'_> {
+        self.sequencer.places()
+    }
+
+    fn copy_consumers(
+        self: &Arc<Inner>,
+        snapshot: &Snapshot,
+        copy: &TableSource,
+        number: u64,
+        stop: Option<&Stop>,
+    ) -> Result<Order> {
+        self.refresh()?;
+        let (mut places, _) = self.places().list()?;
+        let mut order = self.versions.manifest.lock().order.clone();
+        supersede(&mut order, &places);
+        let history = order.history;
+        let own = places.iter().map(|place| place.position);
+        let own = own.filter(|position| position.history == history);
+        let own = own.map(|position| position.seq);
+        let noted = order.holds.values().map(|hold| hold.position);
+        let first = own.chain(noted).min();
+        // Who is late already is so in the copy.
+        let first = first.map(|first| first.max(self.sequencer.oldest()));
+        let kept = match first.filter(|first| *first < snapshot.seq()) {
+            Some(first) => self.copy_log((first, snapshot.seq()), copy, number, stop)?,
+            None => None,
+        };
+        let order = Order {
+            history: copy.fs.unique(),
+            reserved: 0,
+            kept: kept.into_iter().collect(),
+            ..order
+        };
+        if !places.is_empty() {
+            let of_copy = ConsumerPlaces::new(&*copy.fs, &copy.dir);
+            of_copy.make_folder()?;
+            for place in &mut places {
+                if place.position.history == history {
+                    place.position.history = order.history;
+                    // Not what the copy does not have.
+                    place.position.seq = place.position.seq.min(snapshot.seq());
+                }
+                of_copy.write(place)?;
+            }
+        }
+        Ok(order)
+    }
+
+    /// Copies the writes behind `first` up to `last` to segment `number` of a copy.
+    fn copy_log(
+        self: &Arc<Inner>,
+        (first, last): (Seq, Seq),
+        copy: &TableSource,
+        number: u64,
+        stop: Option<&Stop>,
+    ) -> Result<Option<ClosedSegment>> {
+        let mut tail = Tail::new(self.clone(), self.sequencer.position_of(first))?;
+        // Against flushes of this process.
+        tail.hold(u64::MAX);
+        let path = log_path(&copy.dir, number);
+        let log = LogWriter::create(&*copy.fs, &path, LogKind::Wal, number, None)?;
+        let (mut end, mut time) = (first, None);
+        while let Some(commit) = tail.next()? {
+            stop.map_or(Ok(()), Stop::check)?;
+            if commit.position().seq > last {
+                break;
+            }
+            end = commit.position().seq;
+            let changed = (tail.time() != time).then_some(tail.time()).flatten();
+            time = tail.time();
+            let payload = commit.payload();
+            log.append_hashed(payload, rest_hash(payload), false, changed)?;
+        }
+        if end == first {
+            drop(log);
+            let removed = copy.fs.remove(&path);
+            return removed
+                .map(|()| None)
+                .map_err(|e| Error::io(&path, "remove", e));
+        }
+        log.sync()?;
+        Ok(Some(ClosedSegment {
+            number,
+            after: first,
+            last: end,
+            len: log.len(),
+            ended: self.core.options.log_time(),
+        }))
+    }
+
+    fn check_consumers_open(&self) -> Result<()> {
+        match self.core.closing.load(Ordering::SeqCst) {
+            true => Err(Error::Closed),
+            false => self.check_open(),
+        }
+    }
+
+    /// Refuses a consumer where the group is closed or has failed; a read-only group catches up.
+    fn start_consuming(&self) -> Result<()> {
+        self.check_consumers_open()?;
+        let Some(reader) = &self.reader else {
+            return self.core.check_poison();
+        };
+        self.refresh()?;
+        match reader.lock().recovered().order.history {
+            0 => Err(Error::Invalid(
+                "no version that has consumers has written to the store yet".to_string(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ensures that the log behind `position`, which a place says, is kept: it is listed, and durable. Called with
+    /// the lock of all places held, so no writer decides meanwhile what to remove.
+    fn confirm_kept(&self, position: Position) -> Result<()> {
+        if self.reader.is_none() {
+            // Removes nothing while that lock is held, and records the history.
+            self.start_writing(&mut self.sequencer.writer.lock())?;
+            let oldest = self.oldest_kept(&self.versions.manifest.lock());
+            if position.seq < oldest {
+                let oldest = self.sequencer.position_of(oldest);
+                return Err(Error::PositionExpired { oldest });
+            }
+            return self.sequencer.sync();
+        }
+        self.refresh()?;
+        self.check_position(position)?;
+        // What the writer writes from here on it makes durable before it is only in this part of the log.
+        let closed = self.sequencer.log.closed.lock().clone();
+        for segment in closed.iter().filter(|one| one.last > position.seq) {
+            let path = log_path(&self.core.source.dir, segment.number);
+            let synced = self.core.source.fs.sync(&path);
+            synced.map_err(|e| Error::io(&path, "sync", e))?;
+        }
+        Ok(())
+    }
+
+    /// The last write before the part of the log that the manifest keeps.
+    fn oldest_kept(&self, versions: &Versions) -> Seq {
+        let closed = self.sequencer.log.closed.lock();
+        let live = self.sequencer.log.segments.lock();
+        let kept = versions.order.kept.first().map(|kept| kept.after);
+        let needed = closed.iter().find(|one| one.number >= versions.log);
+        kept.or(needed.map(|one| one.after))
+            .or(live.first().map(|live| live.after))
+            .unwrap_or_else(|| self.sequencer.visible())
+    }
+
+    /// Removes what the manifest notes of consumers that `gone` accepts.
+    fn forget_holds(&self, gone: &mut dyn FnMut(&str) -> bool) -> Result<usize> {
+        let noted = self.versions.manifest.lock().order.holds.clone();
+        let gone: Vec<String> = noted.into_keys().filter(|name| gone(name)).collect();
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        self.change_order(|order| order.holds.retain(|name, _| !gone.contains(name)))?;
+        Ok(gone.len())
+    }
+
+    /// Removes segments that no consumer waits for any more.
+    fn release_segments(&self) -> Result<()> {
+        {
+            let mut versions = self.versions.manifest.lock();
+            if versions.manifest.is_none() {
+                // Nothing was written, or it is for the writer to do.
+                return Ok(());
+            }
+            let mut order = versions.order.clone();
+            let _held = self.sequencer.keep(&mut order, versions.log);
+            if order != versions.order {
+                self.record_order(&mut versions, order)?;
+            }
+        }
+        self.drop_segments();
+        Ok(())
+    }
+}

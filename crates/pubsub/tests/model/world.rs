@@ -1,0 +1,186 @@
+//! Everything that was published and subscribed to, and who meets what: everything compared with everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use esker::Seq;
+use esker_pubsub::{Cell, Place, Threshold, Time};
+
+use crate::meaning::{Body, Condition, DEPTH, is_for, point, takes};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pub {
+    pub(crate) seq: Seq,
+    pub(crate) topic: &'static str,
+    pub(crate) time: Time,
+    pub(crate) expires: Time,
+    pub(crate) place: Place,
+    pub(crate) body: Body,
+    pub(crate) retracted: bool,
+    pub(crate) raw: Option<esker_pubsub::Notification>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Sub {
+    pub(crate) id: Seq,
+    pub(crate) filter: &'static str,
+    pub(crate) exact: bool,
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+    pub(crate) place: Place,
+    pub(crate) user: String,
+    pub(crate) condition: Option<Condition>,
+    pub(crate) joins: bool,
+    pub(crate) change: Option<Threshold>,
+    pub(crate) over: bool,
+    /// It moved after this publication, and asks for later ones only.
+    pub(crate) moved: Seq,
+    /// How often it was moved or renewed.
+    pub(crate) changed: usize,
+}
+
+impl Sub {
+    pub(crate) fn asks_for(&self, publication: &Pub) -> bool {
+        takes(self.filter, self.exact, publication.topic)
+            && self.from <= publication.time
+            && publication.time <= self.to
+            && is_for(&publication.place, &self.place)
+            && self
+                .condition
+                .as_ref()
+                .is_none_or(|condition| condition.holds(&publication.body))
+    }
+
+    pub(crate) fn takes_change(
+        &self,
+        all: &[Pub],
+        publication: &Pub,
+        met: (Time, Forgotten),
+    ) -> bool {
+        self.change
+            .is_none_or(|threshold| has_changed(all, publication, threshold, met))
+    }
+}
+
+/// What the store has forgotten, by its own clock: for publications that were made earlier than they are published.
+#[derive(Clone, Copy)]
+pub(crate) struct Forgotten {
+    pub(crate) now: Time,
+    pub(crate) resolution: Time,
+}
+
+impl Forgotten {
+    /// True for what is of no use from the end of this time on.
+    pub(crate) fn at(self, end: Time) -> bool {
+        let tick = |time: Time| time.div_euclid(self.resolution);
+        end != Time::MAX && tick(end).saturating_add(2) <= tick(self.now)
+    }
+}
+
+/// The number of a publication against that of the one before it, of its topic and place.
+pub(crate) fn has_changed(
+    all: &[Pub],
+    publication: &Pub,
+    threshold: Threshold,
+    (met, forgotten): (Time, Forgotten),
+) -> bool {
+    let Some(now) = publication.body.p else {
+        return false;
+    };
+    let cell = |place: &Place| match place {
+        Place::Anywhere => Cell::root(),
+        Place::Point {
+            longitude,
+            latitude,
+        } => Cell::of(point(*longitude, *latitude), DEPTH),
+        _ => unreachable!("changes are tested of points"),
+    };
+    let before = all.iter().rev().find(|earlier| {
+        earlier.seq < publication.seq
+            && earlier.topic == publication.topic
+            && cell(&earlier.place) == cell(&publication.place)
+            && earlier.body.p.is_some()
+            && earlier.expires > met.max(earlier.time)
+            && !forgotten.at(earlier.expires)
+            && !earlier.retracted
+    });
+    let Some(before) = before.and_then(|before| before.body.p) else {
+        return false;
+    };
+    match threshold {
+        Threshold::Absolute(by) => (now - before).abs() > by,
+        Threshold::Percent(by) => (now - before).abs() * 100.0 > by * before.abs(),
+        _ => unreachable!(),
+    }
+}
+
+#[derive(Default, Clone)]
+pub(crate) struct World {
+    pub(crate) publications: Vec<Pub>,
+    pub(crate) subscriptions: BTreeMap<Seq, Sub>,
+    /// What each user got.
+    pub(crate) got: BTreeSet<(String, Seq)>,
+    /// What each subscription has met: no publication a second time.
+    pub(crate) met: BTreeSet<(Seq, Seq)>,
+    /// What publishers found for each subscription: what its inbox gives.
+    pub(crate) mail: BTreeMap<Seq, Vec<Seq>>,
+    /// The records of the dataset beside: each has a number.
+    pub(crate) records: BTreeMap<u64, u64>,
+    pub(crate) counts: [usize; 2],
+}
+
+impl World {
+    pub(crate) fn publish(&mut self, new: Pub, forgotten: Forgotten) -> Vec<Seq> {
+        self.publications.push(new.clone());
+        let mut told = Vec::new();
+        for sub in self.subscriptions.values() {
+            let is_gone = sub.over || sub.user.is_empty() && forgotten.at(sub.to);
+            if is_gone || !sub.asks_for(&new) {
+                continue;
+            }
+            self.met.insert((sub.id, new.seq));
+            let met = (new.time, forgotten);
+            if new.expires <= new.time || !sub.takes_change(&self.publications, &new, met) {
+                continue;
+            }
+            let is_new = sub.user.is_empty() || !self.got.contains(&(sub.user.clone(), new.seq));
+            if is_new || !sub.joins {
+                told.push(sub.id);
+                if sub.change.is_none() {
+                    self.got.insert((sub.user.clone(), new.seq));
+                }
+            }
+        }
+        self.counts[0] += told.len();
+        for id in &told {
+            self.mail.entry(*id).or_default().push(new.seq);
+        }
+        told
+    }
+
+    /// What is told of the past.
+    pub(crate) fn past(&mut self, sub: &Sub, now: Time) -> Vec<Seq> {
+        let mut told = Vec::new();
+        // What a subscription meets has not expired, so that it is not forgotten either.
+        let met = (now, Forgotten { now, resolution: 1 });
+        for publication in &self.publications {
+            let is_new =
+                sub.user.is_empty() || !self.got.contains(&(sub.user.clone(), publication.seq));
+            let is_alive = publication.expires > now.max(publication.time);
+            let is_there = !publication.retracted && is_alive;
+            if is_there
+                && publication.seq > sub.moved
+                && sub.asks_for(publication)
+                && self.met.insert((sub.id, publication.seq))
+                && sub.takes_change(&self.publications, publication, met)
+                && (is_new || !sub.joins)
+            {
+                told.push(publication.seq);
+            }
+        }
+        for seq in told.iter().filter(|_| sub.change.is_none()) {
+            self.got.insert((sub.user.clone(), *seq));
+        }
+        self.counts[1] += told.len();
+        told
+    }
+}
