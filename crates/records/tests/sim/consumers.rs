@@ -90,7 +90,7 @@ impl Consumers {
 type Listed = Vec<(Option<String>, String, u64, u64)>;
 
 fn listed(db: &Database) -> Listed {
-    let all = db.change_consumers().into_iter();
+    let all = db.change_consumers().unwrap().into_iter();
     let mut all: Listed = all
         .map(|one| (one.dataset, one.name, one.position.seq, one.keeps_bytes))
         .collect();
@@ -209,7 +209,7 @@ impl World {
             count("consumer: new");
             return self.note_consumer(at, of, new);
         };
-        let said = dataset.change_consumer(name).unwrap().position;
+        let said = dataset.change_consumer(name).unwrap().unwrap().position;
         assert_eq!(said.seq, noted.position().seq, "the place of {name}");
         let read = match noted.lost {
             true => dataset.changes(said).map(|_| 0),

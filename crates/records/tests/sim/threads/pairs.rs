@@ -75,7 +75,7 @@ impl Copies {
     }
 
     fn changes(&self, dataset: &Dataset, which: usize) -> esker::Result<Changes> {
-        let at = dataset.change_consumer(MIRROR).unwrap().position;
+        let at = dataset.change_consumer(MIRROR).unwrap().unwrap().position;
         match FOLLOWED[which] == PAIR[0] {
             true => dataset.changes(at)?.with_old(),
             false => dataset.changes(at),
