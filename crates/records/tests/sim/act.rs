@@ -159,6 +159,11 @@ impl World {
                 let at = self.store_at(*store);
                 self.snapshot(at, &format!("s{}", name % 3), *drops);
             }
+            Action::Beside {
+                store,
+                writes,
+                durability,
+            } => self.write_beside(self.store_at(*store), &writes.0, *durability),
             Action::Consume {
                 store,
                 set,

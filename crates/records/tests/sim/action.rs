@@ -2,15 +2,12 @@
 //! dataset, a snapshot) is taken modulo what is there when it runs, and where nothing is there it does nothing. So every
 //! part of a list is a run too, which is what makes failing runs small.
 
-use std::fmt;
-use std::time::Duration;
-
 use esker::experimental::Tuning;
-use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, Tokenizer, Type};
+use esker::{Merging, Repair, Tokenizer};
 use lsm::{BitmapMerges, KeepLog};
+use std::fmt;
 
-use crate::common::path;
-use crate::space::{LAYOUTS, POINT, TIME, TIMED};
+pub(crate) use crate::define::Def;
 
 /// The paths of every record's values. The first three have any type where a dataset declares them from the start; the
 /// others are never declared then, and may be later.
@@ -106,9 +103,6 @@ pub(crate) const ARRAY: Cell = 100;
 /// What the record that is replaced has there.
 pub(crate) const KEEP: Cell = 255;
 
-/// One more than what a definition's `point` may be.
-pub(crate) const MOST_POINT: u8 = 15;
-
 /// From now on, in milliseconds: when a record expires that says so by its `style`.
 pub(crate) const UNTIL: [i64; 8] = [-2_000, 0, 1, 200, 1_500, 6_000, 60_000, 100_000_000];
 /// The place of that in a `style`.
@@ -151,139 +145,9 @@ pub(crate) enum Write {
     },
 }
 
-/// A dataset's definition in numbers; what does not go together is made to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Def {
-    pub(crate) text_keys: bool,
-    /// 0: not declared; else one more than the place among [`IndexKind::ALL`].
-    pub(crate) kinds: [u8; DECLARED],
-    pub(crate) types: [u8; DECLARED],
-    pub(crate) tokenizers: [u8; DECLARED],
-    /// Among [`Maintenance::ALL`]; the one behind them is `auto`.
-    pub(crate) maintenance: u8,
-    pub(crate) repair: u8,
-    pub(crate) merging: u8,
-    pub(crate) versions: u8,
-    /// 1: records say when they expire; 2: they do so long after they were written; 3: both. The time is behind these bits.
-    pub(crate) expiry: u8,
-    /// The feed has what changes replaced.
-    pub(crate) old_records: bool,
-    /// 0: points are not declared; else what [`Def::place`] makes of it.
-    pub(crate) point: u8,
-}
-
 /// An item, by a number of any size.
 pub(crate) fn pick<T: Copy>(items: &[T], number: u8) -> T {
     items[usize::from(number) % items.len()]
-}
-
-/// The tokenizer that is meant, or the plain one where it does not go with the index.
-pub(crate) fn tokenizer(number: u8, kind: IndexKind, ty: Type) -> Tokenizer {
-    let wanted = pick(&TOKENIZERS, number);
-    let fits = match wanted {
-        Tokenizer::Exact => true,
-        Tokenizer::Prefix => ty == Type::String,
-        Tokenizer::Number => matches!(ty, Type::Int | Type::Float | Type::Time),
-    };
-    match fits && kind.is_standalone() {
-        true => wanted,
-        false => Tokenizer::Exact,
-    }
-}
-
-impl Def {
-    pub(crate) fn key_type(&self) -> KeyType {
-        match self.text_keys {
-            true => KeyType::String,
-            false => KeyType::Int,
-        }
-    }
-
-    /// The type of each path. What is not declared is compared as numbers or as strings.
-    pub(crate) fn types(&self) -> [Type; PATHS.len()] {
-        let mut types = [Type::Int, Type::Int, Type::Int, Type::Int, Type::String];
-        let declared = types.iter_mut().zip(self.kinds.iter().zip(&self.types));
-        for (ty, (kind, number)) in declared {
-            *ty = match kind {
-                0 => pick(&[Type::Int, Type::String], *number),
-                _ => pick(&Type::SCALAR, *number),
-            };
-        }
-        types
-    }
-
-    /// Declares points: with an index of theirs (up to 4), of them at their times (up to 8), both, or stored by place.
-    fn place(&self, def: DatasetDef) -> DatasetDef {
-        let number = self.point.wrapping_sub(1);
-        let layout = pick(&LAYOUTS, number);
-        let points = || esker::Index::new(IndexKind::Spatial(layout)).of_type(Type::Point);
-        let timed = || esker::Index::new(IndexKind::SpaceTime(layout)).of_type(Type::PointTime);
-        let with_times =
-            |def: DatasetDef| def.index(path(TIME), esker::Index::none().of_type(Type::Int));
-        match self.point % MOST_POINT {
-            0 => def,
-            1..=4 => def.index(path(POINT), points()),
-            5..=8 => with_times(def).index(path(TIMED), timed()),
-            9 => with_times(def)
-                .index(path(POINT), points())
-                .index(path(TIMED), timed()),
-            10 | 11 => def.cluster(path(POINT)),
-            12 => with_times(def).cluster(path(TIMED)),
-            13 => with_times(def)
-                .cluster(path(POINT))
-                .index(path(TIMED), timed()),
-            _ => with_times(def)
-                .index(path(POINT), points())
-                .cluster(path(TIMED)),
-        }
-    }
-
-    pub(crate) fn build(&self) -> DatasetDef {
-        let types = self.types();
-        let mut def = DatasetDef::new(path("id"), self.key_type());
-        for at in 0..DECLARED {
-            if self.kinds[at] == 0 {
-                continue;
-            }
-            let kind = pick(&IndexKind::ALL, self.kinds[at] - 1);
-            let tokenizer = tokenizer(self.tokenizers[at], kind, types[at]);
-            def = def.index(
-                path(PATHS[at]),
-                esker::Index::new(kind)
-                    .of_type(types[at])
-                    .tokenizer(tokenizer),
-            );
-        }
-        let strategies = Maintenance::ALL.len() as u8;
-        def = match self.maintenance % (strategies + 1) {
-            auto if auto == strategies => def.auto(),
-            number => def.maintenance(pick(&Maintenance::ALL, number)),
-        };
-        def = self.place(def);
-        if self.old_records {
-            def = def.keep_old_records();
-        }
-        if self.expiry & 1 != 0 {
-            def = def.expires_at(path("until"));
-        }
-        if self.expiry & 2 != 0 {
-            let ttl = Duration::from_millis(pick(&TTLS, self.expiry >> 2));
-            def = def.ttl(ttl);
-        }
-        let deferred = def.maintenance == Maintenance::Deferred;
-        let repair = match pick(&REPAIRS, self.repair) {
-            Repair::Staged if !deferred => Repair::Merge,
-            repair => repair,
-        };
-        let is_clustered = def.indexes.iter().any(|index| index.kind.is_clustered());
-        let versions = match deferred && !is_clustered {
-            true => u32::from(self.versions % 3) + 1,
-            false => 1,
-        };
-        def.repair(repair)
-            .merging(pick(&MERGINGS, self.merging))
-            .versions(versions)
-    }
 }
 
 /// What is done while another action is at work, two steps at each call of its progress, and when that is broken off.
@@ -461,6 +325,12 @@ pub(crate) enum Action {
         most: Option<u8>,
         forget: bool,
     },
+    /// An extension writes keys and values, and deletes those of 0.
+    Beside {
+        store: u8,
+        writes: List<(u8, u8)>,
+        durability: u8,
+    },
     /// Closed, or without `close` just dropped.
     Reopen {
         store: u8,
@@ -542,6 +412,7 @@ impl Action {
             | BackupDuring { store, .. }
             | Snapshot { store, .. }
             | Consume { store, .. }
+            | Beside { store, .. }
             | Reopen { store, .. }
             | Cut { store, .. }
             | CutInstalled { store, .. }
@@ -582,6 +453,7 @@ impl Action {
             BackupDuring { .. } => "backup: with writes",
             Snapshot { .. } => "snapshot",
             Consume { .. } => "consume",
+            Beside { .. } => "beside",
             Reopen { .. } => "reopen",
             Cut { .. } => "cut",
             CutInstalled { .. } => "cut: installed",

@@ -9,8 +9,9 @@ use esker::{
     RepairOptions, Type,
 };
 
-use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick, tokenizer};
+use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick};
 use crate::common::path;
+use crate::define::tokenizer;
 use crate::obsolete::Known;
 use crate::runner::count;
 use crate::space::{LAYOUTS, POINT, POINT_NUMBER, TIME, TIMED, TIMED_NUMBER};

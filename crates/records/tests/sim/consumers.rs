@@ -49,7 +49,10 @@ impl Consumers {
     pub(crate) fn copied(&self) -> Consumers {
         let mut copied = self.clone();
         for may in copied.all.values_mut() {
-            let now = may.last().cloned().flatten();
+            let mut now = may.last().cloned().flatten();
+            if let Some(noted) = &mut now {
+                noted.copy.from.life = u64::MAX;
+            }
             *may = vec![None, now];
         }
         copied
@@ -115,7 +118,11 @@ impl Store {
             };
             let is = may.iter().rposition(fits);
             let is = is.unwrap_or_else(|| panic!("consumer {name} of {} at {found:?}", set.name));
-            let is = may.remove(is);
+            let mut is = may.remove(is);
+            if let Some(noted) = &mut is {
+                // A copy has the places of its own history.
+                noted.copy.from.position.history = now.history;
+            }
             if cut {
                 may.clear();
             }

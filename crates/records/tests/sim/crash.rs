@@ -11,6 +11,7 @@ use esker::{Database, ErrorKind};
 
 use crate::action::{Action, Fault};
 use crate::ask;
+use crate::beside;
 use crate::contain;
 use crate::runner::count;
 use crate::world::{Set, State, Store, World};
@@ -467,6 +468,9 @@ impl World {
 
 /// Whether a store's datasets have the records of a state, each by the same write.
 fn holds(db: &Database, store: &Store, state: &State) -> esker::Result<bool> {
+    if !beside::holds(db, state)? {
+        return Ok(false);
+    }
     for set in &store.sets {
         let dataset = db.dataset::<esker::Key>(&set.name)?;
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();

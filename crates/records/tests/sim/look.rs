@@ -29,6 +29,9 @@ impl World {
         if rng.usize(0..3) == 0 {
             self.look_at_tails(at, &mut rng);
         }
+        if let Some(db) = self.stores[at].db.clone() {
+            self.look_beside_datasets(at, &db);
+        }
         if rng.bool()
             && let Some(db) = self.stores[at].db.clone()
         {
@@ -92,6 +95,7 @@ impl World {
         self.tell(|_| "a reader beside".to_string());
         self.look_in(&reader, at, set, rng, 1);
         self.ask_some_kept(at, &reader, rng);
+        self.look_beside_datasets(at, &reader);
         self.stores[at].reader = Some(reader);
     }
 
@@ -164,6 +168,9 @@ impl World {
             self.look_at_tails(at, &mut rng);
             self.ask_all_kept(at, &mut rng);
             self.all_consume(at);
+            if let Some(db) = self.stores[at].db.clone() {
+                self.look_beside_datasets(at, &db);
+            }
             self.check(at);
         }
         for which in 0..self.held.len() {

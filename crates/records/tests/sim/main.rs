@@ -9,6 +9,7 @@
 mod act;
 mod action;
 mod ask;
+mod beside;
 mod change;
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,6 +17,7 @@ mod consumers;
 mod contain;
 mod crash;
 mod data;
+mod define;
 mod every;
 mod feed;
 #[path = "gen.rs"]

@@ -1,11 +1,12 @@
 //! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes,
-//! feeds with old records, consumers. It is
+//! feeds with old records, consumers, an extension. It is
 //! put into some runs from a chance of its own, so that the others stay what they were.
 
 use fastrand::Rng;
 
-use crate::action::{Action, Change, List, MOST_POINT, Step, UNTIL_SHIFT, Write};
+use crate::action::{Action, Change, List, Step, UNTIL_SHIFT, Write};
 use crate::consumers::BOUNDS;
+use crate::define::MOST_POINT;
 use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
 
 /// What a run is widened by.
@@ -17,6 +18,8 @@ struct Widening {
     /// Records have points, and times.
     points: bool,
     consumers: bool,
+    /// There is an extension.
+    beside: bool,
     /// Indexes are made again.
     rebuilds: bool,
     /// Writes that batches over several datasets can have.
@@ -33,11 +36,13 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         old_records: false,
         points: false,
         consumers: false,
+        beside: false,
         rebuilds: false,
     };
     widening.old_records = rng.usize(0..4) == 0;
     widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
     widening.consumers = Rng::with_seed(seed ^ 0x636f_6e73_756d).usize(0..4) == 0;
+    widening.beside = Rng::with_seed(seed ^ 0x6265_7369_6465).usize(0..5) == 0;
     widening.rebuilds = Rng::with_seed(seed ^ 0x7265_6275_696c).usize(0..4) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
@@ -63,6 +68,9 @@ impl Widening {
             }
             if self.over && rng.usize(0..3) == 0 {
                 list.push(self.over(rng));
+            }
+            if self.beside && rng.usize(0..3) == 0 {
+                list.push(beside(rng));
             }
             if self.consumers && rng.usize(0..3) == 0 {
                 list.push(consume(rng));
@@ -170,6 +178,18 @@ impl Widening {
         };
         Step(rng.u16(..), action)
     }
+}
+
+fn beside(rng: &mut Rng) -> Step {
+    let count = rng.usize(1..4);
+    let writes = (0..count).map(|_| (rng.u8(..), rng.u8(0..4)));
+    let writes = List(writes.collect());
+    let action = Action::Beside {
+        store: rng.u8(0..3),
+        writes,
+        durability: [0, 1, 2, 2, 2, 2][rng.usize(0..6)],
+    };
+    Step(rng.u16(0..3), action)
 }
 
 fn consume(rng: &mut Rng) -> Step {

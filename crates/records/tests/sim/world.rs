@@ -17,6 +17,7 @@ use esker::{
 
 use crate::action::{Inside, PATHS, Settings, Step};
 use crate::ask::View;
+use crate::beside::Things;
 use crate::common::{DIR, small};
 use crate::consumers::Consumers;
 use crate::crash::Armed;
@@ -40,6 +41,8 @@ pub(crate) type Uid = u32;
 pub(crate) struct State {
     pub(crate) seq: u64,
     pub(crate) records: BTreeMap<Uid, Rc<Records>>,
+    /// What an extension has.
+    pub(crate) beside: Things,
 }
 
 /// A dataset and what it must hold.
@@ -167,6 +170,7 @@ impl Store {
             table_size: self.settings.table_size,
             memory_budget: self.settings.memory,
             keep_log: self.settings.keep_log(),
+            extensions: vec![crate::beside::extension()],
             tuning: Tuning {
                 bitmap_merges: self.settings.bitmap_merges(),
                 share_from: self.settings.share_from(),

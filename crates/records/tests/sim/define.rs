@@ -1,0 +1,142 @@
+//! Definitions of datasets in numbers.
+
+use std::time::Duration;
+
+use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Repair, Tokenizer, Type};
+
+use crate::action::{DECLARED, MERGINGS, PATHS, REPAIRS, TOKENIZERS, TTLS, pick};
+use crate::common::path;
+use crate::space::{LAYOUTS, POINT, TIME, TIMED};
+
+/// One more than what a definition's `point` may be.
+pub(crate) const MOST_POINT: u8 = 15;
+
+/// A dataset's definition in numbers; what does not go together is made to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Def {
+    pub(crate) text_keys: bool,
+    /// 0: not declared; else one more than the place among [`IndexKind::ALL`].
+    pub(crate) kinds: [u8; DECLARED],
+    pub(crate) types: [u8; DECLARED],
+    pub(crate) tokenizers: [u8; DECLARED],
+    /// Among [`Maintenance::ALL`]; the one behind them is `auto`.
+    pub(crate) maintenance: u8,
+    pub(crate) repair: u8,
+    pub(crate) merging: u8,
+    pub(crate) versions: u8,
+    /// 1: records say when they expire; 2: they do so long after they were written; 3: both. The time is behind these bits.
+    pub(crate) expiry: u8,
+    /// The feed has what changes replaced.
+    pub(crate) old_records: bool,
+    /// 0: points are not declared; else what [`Def::place`] makes of it.
+    pub(crate) point: u8,
+}
+
+/// The tokenizer that is meant, or the plain one where it does not go with the index.
+pub(crate) fn tokenizer(number: u8, kind: IndexKind, ty: Type) -> Tokenizer {
+    let wanted = pick(&TOKENIZERS, number);
+    let fits = match wanted {
+        Tokenizer::Exact => true,
+        Tokenizer::Prefix => ty == Type::String,
+        Tokenizer::Number => matches!(ty, Type::Int | Type::Float | Type::Time),
+    };
+    match fits && kind.is_standalone() {
+        true => wanted,
+        false => Tokenizer::Exact,
+    }
+}
+
+impl Def {
+    pub(crate) fn key_type(&self) -> KeyType {
+        match self.text_keys {
+            true => KeyType::String,
+            false => KeyType::Int,
+        }
+    }
+
+    /// The type of each path. What is not declared is compared as numbers or as strings.
+    pub(crate) fn types(&self) -> [Type; PATHS.len()] {
+        let mut types = [Type::Int, Type::Int, Type::Int, Type::Int, Type::String];
+        let declared = types.iter_mut().zip(self.kinds.iter().zip(&self.types));
+        for (ty, (kind, number)) in declared {
+            *ty = match kind {
+                0 => pick(&[Type::Int, Type::String], *number),
+                _ => pick(&Type::SCALAR, *number),
+            };
+        }
+        types
+    }
+
+    /// Declares points: with an index of theirs (up to 4), of them at their times (up to 8), both, or stored by place.
+    fn place(&self, def: DatasetDef) -> DatasetDef {
+        let number = self.point.wrapping_sub(1);
+        let layout = pick(&LAYOUTS, number);
+        let points = || esker::Index::new(IndexKind::Spatial(layout)).of_type(Type::Point);
+        let timed = || esker::Index::new(IndexKind::SpaceTime(layout)).of_type(Type::PointTime);
+        let with_times =
+            |def: DatasetDef| def.index(path(TIME), esker::Index::none().of_type(Type::Int));
+        match self.point % MOST_POINT {
+            0 => def,
+            1..=4 => def.index(path(POINT), points()),
+            5..=8 => with_times(def).index(path(TIMED), timed()),
+            9 => with_times(def)
+                .index(path(POINT), points())
+                .index(path(TIMED), timed()),
+            10 | 11 => def.cluster(path(POINT)),
+            12 => with_times(def).cluster(path(TIMED)),
+            13 => with_times(def)
+                .cluster(path(POINT))
+                .index(path(TIMED), timed()),
+            _ => with_times(def)
+                .index(path(POINT), points())
+                .cluster(path(TIMED)),
+        }
+    }
+
+    pub(crate) fn build(&self) -> DatasetDef {
+        let types = self.types();
+        let mut def = DatasetDef::new(path("id"), self.key_type());
+        for at in 0..DECLARED {
+            if self.kinds[at] == 0 {
+                continue;
+            }
+            let kind = pick(&IndexKind::ALL, self.kinds[at] - 1);
+            let tokenizer = tokenizer(self.tokenizers[at], kind, types[at]);
+            def = def.index(
+                path(PATHS[at]),
+                esker::Index::new(kind)
+                    .of_type(types[at])
+                    .tokenizer(tokenizer),
+            );
+        }
+        let strategies = Maintenance::ALL.len() as u8;
+        def = match self.maintenance % (strategies + 1) {
+            auto if auto == strategies => def.auto(),
+            number => def.maintenance(pick(&Maintenance::ALL, number)),
+        };
+        def = self.place(def);
+        if self.old_records {
+            def = def.keep_old_records();
+        }
+        if self.expiry & 1 != 0 {
+            def = def.expires_at(path("until"));
+        }
+        if self.expiry & 2 != 0 {
+            let ttl = Duration::from_millis(pick(&TTLS, self.expiry >> 2));
+            def = def.ttl(ttl);
+        }
+        let deferred = def.maintenance == Maintenance::Deferred;
+        let repair = match pick(&REPAIRS, self.repair) {
+            Repair::Staged if !deferred => Repair::Merge,
+            repair => repair,
+        };
+        let is_clustered = def.indexes.iter().any(|index| index.kind.is_clustered());
+        let versions = match deferred && !is_clustered {
+            true => u32::from(self.versions % 3) + 1,
+            false => 1,
+        };
+        def.repair(repair)
+            .merging(pick(&MERGINGS, self.merging))
+            .versions(versions)
+    }
+}
