@@ -226,7 +226,11 @@ impl Run {
         };
         let now = self.broker().now();
         // Some were made by clocks that are behind, or ahead.
-        let time = now + [0, 0, 0, -1, -20, -80, 15, 70, 500][rng.usize(0..9)];
+        let time = match &asked {
+            // About the end of who asks for it: a renewal may give it.
+            Some(sub) if sub.to < now + 1_000 && rng.bool() => sub.to + rng.i64(-3..30),
+            _ => now + [0, 0, 0, -1, -20, -80, 15, 70, 500][rng.usize(0..9)],
+        };
         let expires = match rng.u8(0..4) {
             0 => Time::MAX,
             1 => time + rng.i64(0..4),
