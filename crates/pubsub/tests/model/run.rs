@@ -232,6 +232,8 @@ impl Run {
             _ => now + [0, 0, 0, -1, -20, -80, 15, 70, 500][rng.usize(0..9)],
         };
         let expires = match rng.u8(0..4) {
+            // So that it can be asked for what a cut left.
+            _ if self.is_cut => time.max(now) + rng.i64(1..200),
             0 => Time::MAX,
             1 => time + rng.i64(0..4),
             _ => time + rng.i64(1..200),
@@ -255,10 +257,7 @@ impl Run {
             retracted: false,
             raw: None,
         };
-        self.last = match expires > now.max(time) {
-            true => Op::Publish(made.seq, topic, time),
-            false => Op::Nothing,
-        };
+        self.last = Op::Publish(made.seq, topic, time);
         let told = self.world.publish(new, forgotten);
         if self.is_unread(made.unread.as_ref()) {
             assert!(made.matches.is_empty());
