@@ -226,8 +226,14 @@ impl Run {
         };
         let now = self.broker().now();
         // Some were made by clocks that are behind, or ahead.
-        let time = now + [0, 0, 0, -1, -20, -80, 15, 70, 500][rng.usize(0..9)];
+        let time = match &asked {
+            // About the end of who asks for it: a renewal may give it.
+            Some(sub) if sub.to < now + 1_000 && rng.bool() => sub.to + rng.i64(-3..30),
+            _ => now + [0, 0, 0, -1, -20, -80, 15, 70, 500][rng.usize(0..9)],
+        };
         let expires = match rng.u8(0..4) {
+            // So that it can be asked for what a cut left.
+            _ if self.is_cut => time.max(now) + rng.i64(1..200),
             0 => Time::MAX,
             1 => time + rng.i64(0..4),
             _ => time + rng.i64(1..200),
@@ -251,10 +257,7 @@ impl Run {
             retracted: false,
             raw: None,
         };
-        self.last = match expires > now.max(time) {
-            true => Op::Publish(made.seq, topic, time),
-            false => Op::Nothing,
-        };
+        self.last = Op::Publish(made.seq, topic, time);
         let told = self.world.publish(new, forgotten);
         if self.is_unread(made.unread.as_ref()) {
             assert!(made.matches.is_empty());

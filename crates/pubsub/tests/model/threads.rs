@@ -291,9 +291,9 @@ impl Life<'_> {
         }
     }
 
-    fn consume(&self, id: Seq, thread: u64) {
+    fn consume(&self, (id, mut inbox): (Seq, Inbox), thread: u64) {
         let mut rng = Rng::with_seed(self.seed << 8 | thread);
-        let (mut inbox, mut got) = (self.broker.inbox(id, None).unwrap(), Vec::new());
+        let mut got = Vec::new();
         loop {
             let is_last = self.left.load(SeqCst) == 0;
             self.read(&mut inbox, &mut got);
@@ -373,12 +373,13 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
             })
         })
         .collect();
-    // They read nothing before all is over.
-    let late: Vec<(Seq, Inbox)> = changing
-        .iter()
-        .map(|of| of.lock().id)
-        .map(|id| (id, broker.inbox(id, None).unwrap()))
-        .collect();
+    // Before any ends. The late ones read nothing before all is over.
+    let inbox_of = |of: &Mutex<Changing>| {
+        let id = of.lock().id;
+        (id, broker.inbox(id, None).unwrap())
+    };
+    let quick: Vec<(Seq, Inbox)> = changing.iter().map(inbox_of).collect();
+    let late: Vec<(Seq, Inbox)> = changing.iter().map(inbox_of).collect();
     let held = Held::of(&fs, seed);
     let left = AtomicUsize::new(5);
     let life = Life {
@@ -396,9 +397,8 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
             scope.spawn(move || life.change(2 + thread, db));
         }
         scope.spawn(move || life.subscribe(4));
-        for (thread, one) in (100..).zip(life.changing) {
-            let id = one.lock().id;
-            scope.spawn(move || life.consume(id, thread));
+        for (thread, open) in (100..).zip(quick) {
+            scope.spawn(move || life.consume(open, thread));
         }
     });
     fs.clear();
