@@ -171,3 +171,19 @@ fn a_night_tries_again_what_may_be_chance_and_fails_where_it_is_not() {
     );
     assert!(night("", &[false], &[]).1.is_ok());
 }
+
+#[test]
+fn every_suite_has_a_list_of_which_something_has_to_hold() {
+    for (suite, _) in SUITES {
+        let expected = Expected::read(&list(suite)).unwrap();
+        assert!(!expected.rows.is_empty(), "{suite}");
+        assert!(expected.statements.values().any(|held| *held), "{suite}");
+    }
+    let lengths = Expected::read(&list("leveldbpp")).unwrap();
+    let lookups = lengths
+        .rows
+        .iter()
+        .filter(|(name, _)| name[0] == "filter-length");
+    // Six lengths, up to 100 bits.
+    assert!(lookups.clone().count() > 0 && lookups.clone().all(|(_, count)| *count % 6 == 0));
+}

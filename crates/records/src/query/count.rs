@@ -15,6 +15,9 @@ use crate::index::{self, Candidate, Lookup, Range, Take};
 /// Index entries whose keys are looked up together.
 const DOUBTFUL: usize = 64 << 10;
 
+/// Numbers that are gathered before they go into a set.
+const GATHERED: usize = 64 << 10;
+
 impl Answer {
     /// Counts what is left of the answer.
     pub(super) fn count_rest(&mut self) -> Result<u64> {
@@ -113,7 +116,7 @@ impl Answer {
         let (index_cost, keys_cost) = (snapshot.cost(), snapshot.cost());
         let (validity, steps) = (&self.validity, &mut self.steps);
         let expired = self.expired.as_deref();
-        let mut counted = SeqSet::new();
+        let mut counted = Distinct::default();
         let mut doubtful: Vec<Candidate> = Vec::new();
         let lookup = Lookup {
             layout,
@@ -126,11 +129,13 @@ impl Answer {
             None => 0,
         };
         validity.prepare(expected, &keys_cost)?;
-        let settle = |doubtful: &mut Vec<Candidate>, counted: &mut SeqSet| {
+        let settle = |doubtful: &mut Vec<Candidate>, counted: &mut Distinct| {
             doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
             let total = doubtful.len() as u64;
             validity.retain(doubtful, total, &keys_cost)?;
-            counted.extend(doubtful.drain(..).map(|index_entry| index_entry.seq));
+            doubtful
+                .drain(..)
+                .for_each(|index_entry| counted.add(index_entry.seq));
             Ok(())
         };
         let mut take = |_: &[u8], key: &[u8], seq: Seq| {
@@ -138,10 +143,10 @@ impl Answer {
             if validity.is_over(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
                 steps.obsolete += 1;
             } else if validity.is_exact() {
-                counted.insert(seq);
+                counted.add(seq);
             } else if let Some(superseded) = validity.knows_superseded(seq, key) {
                 if !superseded {
-                    counted.insert(seq);
+                    counted.add(seq);
                 }
             } else {
                 doubtful.push(Candidate {
@@ -158,12 +163,69 @@ impl Answer {
         };
         index::each_fact(&lookup, attribute, Some(range), 0, &mut take)?;
         settle(&mut doubtful, &mut counted)?;
-        self.steps.answers += counted.len();
+        self.steps.answers += counted.count();
         self.index_cost.absorb(&index_cost);
         self.keys_cost.absorb(&keys_cost);
         self.exhausted = true;
         Ok(self.steps.answers)
     }
+}
+
+/// Numbers of writes that are counted, each once. They come in the order of an index, which is none: a set would look for the place of
+/// each and move what lies behind it.
+#[derive(Default)]
+struct Distinct {
+    gathered: Vec<Seq>,
+    /// Those before, where there are many.
+    set: SeqSet,
+}
+
+impl Distinct {
+    #[inline]
+    fn add(&mut self, seq: Seq) {
+        self.gathered.push(seq);
+        if self.gathered.len() >= GATHERED {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.gathered.sort_unstable();
+        self.set.extend(self.gathered.drain(..));
+    }
+
+    fn count(mut self) -> u64 {
+        if self.set.is_empty() {
+            return distinct(&mut self.gathered);
+        }
+        self.settle();
+        self.set.len()
+    }
+}
+
+/// How many different numbers there are: by a bit for each that there may be, where that is not much more than the numbers themselves
+/// take.
+fn distinct(numbers: &mut Vec<Seq>) -> u64 {
+    let (least, most) = (numbers.iter().min(), numbers.iter().max());
+    let (Some(&least), Some(&most)) = (least, most) else {
+        return 0;
+    };
+    let words = usize::try_from((most - least) / 64).unwrap_or(usize::MAX);
+    if words > numbers.len().saturating_mul(4) {
+        numbers.sort_unstable();
+        numbers.dedup();
+        return numbers.len() as u64;
+    }
+    let (mut seen, mut count) = (vec![0u64; words + 1], 0);
+    for number in numbers {
+        let at = *number - least;
+        if let Some(word) = seen.get_mut((at / 64) as usize) {
+            let bit = 1 << (at % 64);
+            count += u64::from(*word & bit == 0);
+            *word |= bit;
+        }
+    }
+    count
 }
 
 /// Counts the records of a range that meet the other conditions.
@@ -191,5 +253,34 @@ impl Take for Matches<'_> {
             self.steps.answers += 1;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_counted_once_however_they_come() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        for (len, most) in [
+            (0, 1),
+            (1, u64::MAX),
+            (5, 3),
+            (1000, 700),
+            (1000, 300_000),
+            (1000, u64::MAX),
+            (GATHERED, 50_000),
+            (2 * GATHERED + 7, 100_000),
+            (2 * GATHERED + 7, 1 << 40),
+        ] {
+            let numbers: Vec<Seq> = (0..len).map(|_| rng.u64(..most)).collect();
+            let mut counted = Distinct::default();
+            numbers.iter().for_each(|seq| counted.add(*seq));
+            let expected = numbers.iter().collect::<HashSet<_>>().len();
+            assert_eq!(counted.count(), expected as u64, "{len} up to {most}");
+        }
     }
 }
