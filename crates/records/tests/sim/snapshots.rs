@@ -108,6 +108,8 @@ impl World {
         };
         // It may be there all the same: numbers are given out to writes alone, so its write is known.
         let (maybe, result) = (seen(store.last_seq()), db.keep_snapshot(name));
+        // Of a store that refuses writes nothing is written.
+        let tried = !matches!(&result, Err(error) if error.kind() == ErrorKind::Poisoned);
         let seen = result.as_ref().ok().and_then(|seq| seen(*seq));
         let kept = self.decide(at, result, &[]);
         let store = &mut self.stores[at];
@@ -120,6 +122,7 @@ impl World {
                 store.is_durable();
                 count("snapshot: kept");
             }
+            None if !tried => {}
             None => store
                 .kept
                 .instead
