@@ -342,6 +342,8 @@ kinds! {
     of_composite_eagerly: IndexKind::Composite, Maintenance::Eager;
     of_lazy: IndexKind::Lazy, Maintenance::Deferred;
     of_lazy_eagerly: IndexKind::Lazy, Maintenance::Eager;
+    of_eager: IndexKind::Eager, Maintenance::Deferred;
+    of_eager_validated: IndexKind::Eager, Maintenance::Validation;
     of_recent: IndexKind::Recent, Maintenance::Deferred;
     of_recent_with_a_set: IndexKind::Recent, Maintenance::MutableBitmap;
     of_filter: IndexKind::Filter, Maintenance::Deferred;

@@ -40,6 +40,9 @@ const LEAST_ADDED: f64 = 0.5;
 /// The share of blocks above which it does not matter how keys lie in them.
 const WELL_SPREAD: f64 = 0.5;
 
+/// Entries of which so many more or less say nothing.
+const DOUBT: f64 = 3.0;
+
 /// Units of which a mean is taken.
 const MEAN_OF: u64 = 8;
 
@@ -326,8 +329,8 @@ impl Snapshot {
         }
         let counted = scattered_in_block(table, edge, sought, cost)? as f64;
         let even = units_of(edge);
-        // One more of each: nothing in the block does not mean nothing at all.
-        let ratio = (counted + 1.0) / (even + 1.0);
+        // Some more of each: little in the block does not tell much of the others.
+        let ratio = (counted + DOUBT) / (even + DOUBT);
         let of_chosen = counted + (chosen.even() - even) * ratio;
         let mut sum = in_memory;
         for part in &parts {
@@ -637,6 +640,10 @@ impl Estimate<'_> {
 /// What share of a range lies before a key and sequence number in it, which two blocks of a table have between them.
 fn split(sought: Sought<'_>, meta: &TableMeta, key: &[u8], seq: Seq) -> Result<Option<f64>> {
     if key == sought.lo {
+        if seq == 0 {
+            // Behind all that this key has: everything, or else nothing.
+            return Ok(Some(if sought.key.is_some() { 1.0 } else { 0.0 }));
+        }
         // Of one key: newest first.
         let newer = meta.max_seq.saturating_sub(seq) as f64;
         let all = meta.max_seq.saturating_sub(meta.min_seq).max(1) as f64;

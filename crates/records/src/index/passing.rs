@@ -48,6 +48,8 @@ struct Block {
     zone: Option<(Vec<u8>, Option<Vec<u8>>)>,
     /// True when it may have a value of the range.
     may_match: bool,
+    /// False of the last of a partition, which may be small.
+    is_full: bool,
 }
 
 /// What a block that was read has.
@@ -303,6 +305,7 @@ impl Estimate<'_> {
                 hint,
                 zone: None,
                 may_match: true,
+                is_full: true,
             }));
             return Ok(());
         };
@@ -314,10 +317,15 @@ impl Estimate<'_> {
                 hint,
                 zone: zone.map(|(min, max)| (min.to_vec(), max.map(<[u8]>::to_vec))),
                 may_match,
+                is_full: true,
             });
         };
         let (partition, values) = (part.partition, self.values);
-        Ok(table.summaries(partition, slot, values, cost, &mut show)?)
+        table.summaries(partition, slot, values, cost, &mut show)?;
+        if let [.., _, last] = out.as_mut_slice() {
+            last.is_full = false;
+        }
+        Ok(())
     }
 
     /// The share of records in the range, where blocks lie in the order of their values.
@@ -367,7 +375,8 @@ impl Distribution {
         outer: &[(Vec<u8>, f64)],
     ) -> Distribution {
         let mut points = outer.to_vec();
-        let zones = || blocks.iter().filter_map(|block| block.zone.as_ref());
+        let full = || blocks.iter().filter(|block| block.is_full);
+        let zones = || full().filter_map(|block| block.zone.as_ref());
         let mut least: Vec<&[u8]> = zones().map(|(min, _)| min.as_slice()).collect();
         let mut greatest: Vec<&[u8]> = zones().filter_map(|(_, max)| max.as_deref()).collect();
         least.sort_unstable();
@@ -439,6 +448,12 @@ fn ranks(all: usize) -> Vec<usize> {
         next += (next / 4).max(1);
     }
     let mirrored: Vec<usize> = ranks.iter().map(|rank| all - 1 - rank).rev().collect();
-    ranks.extend(mirrored.into_iter().filter(|rank| *rank >= half));
+    // The last are of blocks that have fewer records than others.
+    let most = all * 97 / 100;
+    ranks.extend(
+        mirrored
+            .into_iter()
+            .filter(|rank| (half..=most).contains(rank)),
+    );
     ranks
 }
