@@ -12,6 +12,7 @@ use lsm::synopsis::ValueRange;
 use lsm::table::{BlockHint, Table, part_before};
 use lsm::{Component, Cursor, Kind, MAX_SEQ};
 use model::record::RecordRef;
+use model::schema::Type;
 
 use super::{Lookup, Range, embedded};
 use crate::catalog::Attribute;
@@ -30,7 +31,7 @@ const OF_ONE: f64 = 2.0;
 const IN_ORDER: f64 = 0.25;
 
 /// Each so many values of a block are a point of the distribution: single ones lie too unevenly.
-const STEP: usize = 3;
+const STEP: usize = 4;
 
 /// A partition that may have something.
 struct Part {
@@ -243,13 +244,20 @@ impl Estimate<'_> {
                         (_, 0) => 0.5,
                         (_, matches) => matches as f64,
                     };
-                    share * all * each * (total / entries as f64)
+                    let even = share * all * each * (total / entries as f64);
+                    let records = seen.records.max(1) as f64;
+                    match seen.matches {
+                        // Where boxes leave nothing out: between one record of all and one of a block.
+                        0 if self.values.boxes.is_some() => even.min((total / records).sqrt()),
+                        _ => even,
+                    }
                 }
                 Some(seen) => self.of_one(&seen, total, memory) * total,
                 None => (share * total / in_block * OF_ONE).min(total),
             });
         }
-        let distribution = Distribution::new(&blocks, in_block, seen.as_ref(), &self.ends(parts));
+        let (ends, are_texts) = (self.ends(parts), self.attribute.ty == Type::String);
+        let distribution = Distribution::new(&blocks, in_block, seen.as_ref(), &ends, are_texts);
         let (lo, hi) = self.range.key_bounds();
         let below_hi = hi.map_or(1.0, |hi| distribution.below(&hi));
         Ok((below_hi - distribution.below(&lo)).max(0.0) * total)
@@ -363,9 +371,74 @@ fn are_in_order(blocks: &[Block]) -> bool {
     before as f64 > IN_ORDER * zones.len() as f64
 }
 
+/// Bytes of a text that tell where it lies between others.
+const LETTERS: usize = 12;
+
+/// So few letters at a place of texts are a sign: the others there do not occur.
+const SIGNS: usize = 3;
+
+/// The letters of texts: of bytes that no text has there is nothing between two.
+struct Alphabet {
+    /// At each place, those that occur, ascending.
+    places: [Vec<u8>; LETTERS],
+}
+
+impl Alphabet {
+    fn of<'v>(texts: impl Iterator<Item = &'v [u8]>) -> Alphabet {
+        let (mut all, mut at) = ([false; 256], [[false; 256]; LETTERS]);
+        for text in texts {
+            for (place, letter) in at.iter_mut().zip(text) {
+                for known in [&mut *place, &mut all] {
+                    if let Some(known) = known.get_mut(usize::from(*letter)) {
+                        *known = true;
+                    }
+                }
+            }
+        }
+        let letters = |known: &[bool; 256]| -> Vec<u8> {
+            let known = known.iter().zip(0..=u8::MAX);
+            known
+                .filter_map(|(known, letter)| known.then_some(letter))
+                .collect()
+        };
+        let all = letters(&all);
+        let places = at.map(|known| {
+            let own = letters(&known);
+            if own.len() <= SIGNS { own } else { all.clone() }
+        });
+        Alphabet { places }
+    }
+
+    /// A text as a number between 0 and 1, in the order of texts.
+    fn number(&self, text: &[u8]) -> f64 {
+        let (mut number, mut width) = (0.0, 1.0);
+        for (letters, letter) in self.places.iter().zip(text) {
+            width /= letters.len() as f64 + 1.0;
+            let found = letters.binary_search(letter);
+            let rank = found.unwrap_or_else(|rank| rank);
+            number += (rank as f64 + 1.0) * width;
+            if found.is_err() {
+                break;
+            }
+        }
+        number
+    }
+
+    fn part_before(&self, lo: &[u8], hi: &[u8], at: &[u8]) -> f64 {
+        let (from, to) = (self.number(lo), self.number(hi));
+        match to > from {
+            true => ((self.number(at) - from) / (to - from)).clamp(0.0, 1.0),
+            false => 0.5,
+        }
+    }
+}
+
 /// Points of a distribution of values: how large a share of all is below each, ascending.
-#[derive(Default)]
-struct Distribution(Vec<(Vec<u8>, f64)>);
+struct Distribution {
+    points: Vec<(Vec<u8>, f64)>,
+    /// Of texts.
+    alphabet: Option<Alphabet>,
+}
 
 impl Distribution {
     fn new(
@@ -373,6 +446,7 @@ impl Distribution {
         in_block: f64,
         seen: Option<&Seen>,
         outer: &[(Vec<u8>, f64)],
+        are_texts: bool,
     ) -> Distribution {
         let mut points = outer.to_vec();
         let full = || blocks.iter().filter(|block| block.is_full);
@@ -381,6 +455,11 @@ impl Distribution {
         let mut greatest: Vec<&[u8]> = zones().filter_map(|(_, max)| max.as_deref()).collect();
         least.sort_unstable();
         greatest.sort_unstable_by(|a, b| b.cmp(a));
+        let alphabet = are_texts.then(|| {
+            let values = seen.into_iter().flat_map(|seen| &seen.values);
+            let zones = least.iter().chain(&greatest).copied();
+            Alphabet::of(zones.chain(values.map(Vec::as_slice)))
+        });
         let each = 1.0 / in_block.max(1.0);
         let all = least.len() as f64;
         // Of so many blocks those with something below a value tell the share of records below it; from the other end as well.
@@ -420,20 +499,24 @@ impl Distribution {
             most = most.max(*share);
             *share = most;
         }
-        Distribution(points)
+        Distribution { points, alphabet }
     }
 
     /// The share of values below one.
     fn below(&self, value: &[u8]) -> f64 {
         let at = self
-            .0
+            .points
             .partition_point(|(point, _)| point.as_slice() < value);
-        let before = at.checked_sub(1).and_then(|at| self.0.get(at));
-        match (before, self.0.get(at)) {
+        let before = at.checked_sub(1).and_then(|at| self.points.get(at));
+        match (before, self.points.get(at)) {
             (None, _) => 0.0,
             (Some(_), None) => 1.0,
             (Some((lo, below)), Some((hi, above))) => {
-                below + (above - below) * part_before(lo, hi, value)
+                let part = match &self.alphabet {
+                    Some(alphabet) => alphabet.part_before(lo, hi, value),
+                    None => part_before(lo, hi, value),
+                };
+                below + (above - below) * part
             }
         }
     }
