@@ -460,3 +460,35 @@ fn bench_insert() {
         }
     }
 }
+
+#[test]
+fn what_lies_between_two_keys_is_counted_exactly_or_about() {
+    let table = Memtable::new(None);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut keys: Vec<u32> = (0..30_000).collect();
+    rng.shuffle(&mut keys);
+    for (seq, key) in keys.iter().enumerate() {
+        table.insert(&key.to_be_bytes(), seq as u64 + 1, Kind::Put, b"");
+    }
+    let cursor = table.cursor();
+    for _ in 0..300 {
+        let lo = rng.u32(..30_000);
+        let there = rng.u32(0..=30_000 - lo) >> rng.u32(..12);
+        let hi = (lo + there).to_be_bytes();
+        let counted = cursor.between(&lo.to_be_bytes(), Some(&hi));
+        let there = u64::from(there);
+        match there < 64 {
+            true => assert_eq!(counted, there),
+            false => assert!(
+                counted < 2 * there && there < 2 * counted,
+                "{counted} of {there}"
+            ),
+        }
+    }
+    assert_eq!(cursor.between(b"\xff", None), 0);
+    assert_eq!(
+        cursor.between(&9_u32.to_be_bytes(), Some(&5_u32.to_be_bytes())),
+        0
+    );
+    assert_eq!(Memtable::new(None).cursor().between(b"", None), 0);
+}

@@ -2,6 +2,7 @@
 
 mod batched;
 mod component;
+pub mod estimate;
 mod lens;
 mod snapshot;
 mod tree_cursor;

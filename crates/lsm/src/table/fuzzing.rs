@@ -189,6 +189,7 @@ fn read_all(file: &[u8], meta: TableMeta) {
         damage_or(table.get(key, &cost));
         damage_or(table.may_contain(key, &cost));
         damage_or(table.spanned(key, Some(b"key1"), &cost));
+        damage_or(table.extent(key, Some(b"key1"), &cost));
         damage_or(table.spanned(b"", Some(key), &cost));
     }
     for readahead in [0, 300] {

@@ -15,6 +15,9 @@ use crate::synopsis::{BlockSynopsis, MapPage, ValueRange, map_hash};
 /// Keys from the first on, up to but without the second; `None` is past the last key.
 pub type KeyRange<'a> = (&'a [u8], Option<&'a [u8]>);
 
+/// Is shown a data block, its least and its greatest value, and whether it may hold what is sought.
+pub type ShowSummary<'v> = dyn FnMut(BlockHint, Option<(&[u8], Option<&[u8]>)>, bool) + 'v;
+
 impl Table {
     /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the table: reads one
     /// page of it, however large the table. Their sequence bounds are those of their partitions. False, and nothing
@@ -63,6 +66,48 @@ impl Table {
         }
         Cost::add(&cost.synopses_negative, u64::from(out.len() == before));
         Ok(true)
+    }
+
+    /// Shows what partition `p` says of each of its data blocks: which it is, the least and the greatest value (`None` without any;
+    /// a greatest of `None` is unbounded), and whether it may hold a value in `range`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Corruption`] of the synopsis block.
+    ///
+    /// [`Error::Io`]: crate::Error::Io
+    /// [`Error::Corruption`]: crate::Error::Corruption
+    pub fn summaries(
+        &self,
+        p: usize,
+        slot: usize,
+        range: &ValueRange,
+        cost: &Cost,
+        show: &mut ShowSummary<'_>,
+    ) -> Result<()> {
+        let hash = range.point().map(BlockSynopsis::hash);
+        self.with_synopsis(p, cost, |synopsis| {
+            let mut records = synopsis.slot(slot)?;
+            for (block, (min_seq, max_seq)) in synopsis.bounds().enumerate() {
+                let record = records.next_block()?;
+                let overlaps = |(min, max)| range.overlaps(min, max);
+                let hint = BlockHint {
+                    partition: p,
+                    block,
+                    min_seq,
+                    max_seq,
+                };
+                let may_match = record.zone.is_some_and(overlaps)
+                    && hash.is_none_or(|hash| record.may_hold(hash));
+                show(hint, record.zone, may_match);
+            }
+            Cost::add(&cost.synopses_probed, synopsis.blocks() as u64);
+            Some(())
+        })
+    }
+
+    /// The number of entries in partition `p`.
+    pub fn partition_entries(&self, p: usize) -> u64 {
+        self.top().get(p).map_or(0, |part| part.entries)
     }
 
     /// Appends the first key of every so many data blocks. `passed` is how many blocks there were before, in other tables: it

@@ -15,12 +15,13 @@
 //! partitions; tables treat each entry separately.
 //!
 //! `format.rs` has the framing of the file and of blocks, `block.rs` the data blocks, `builder.rs` writes,
-//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `verify.rs` checks everything.
+//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs` estimates, `verify.rs` checks everything.
 
 mod batch;
 mod block;
 mod builder;
 mod cursor;
+mod extent;
 mod filter;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -45,8 +46,9 @@ pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch, meet};
 pub use builder::TableBuilder;
 pub use cursor::{BlockEntries, TableCursor};
+pub use extent::{Amount, Edge, Extent, part_before};
 pub use filter::{KeyFilter, KeyFilterBuilder};
-pub use hints::KeyRange;
+pub use hints::{KeyRange, ShowSummary};
 pub use reader::Table;
 
 /// How tables are written.

@@ -506,13 +506,13 @@ impl Table {
         {
             return Ok((0, 0));
         }
-        let (skipped, _) = self.extent(Some(lo), cost)?;
-        let (_, reached) = self.extent(hi, cost)?;
+        let (skipped, _) = self.reach(Some(lo), cost)?;
+        let (_, reached) = self.reach(hi, cost)?;
         Ok((skipped, reached))
     }
 
     /// The number of entries before the data block in which `key` would be (`None`: the last one), and up to its end.
-    fn extent(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
+    fn reach(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
         let last = self.top.len().saturating_sub(1);
         let p = key.map_or(last, |key| self.top.find(0, key, MAX_SEQ).min(last));
         let Some(part) = self.top.get(p) else {

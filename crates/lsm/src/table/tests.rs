@@ -291,6 +291,13 @@ fn check_extents(table: &Table, entries: &[Entry], rng: &mut fastrand::Rng) {
         let held = entries.iter().filter(|e| e.key >= lo && e.key < hi).count() as u64;
         let spanned = count(&lo, Some(&hi));
         assert!(spanned >= held && spanned <= entries.len() as u64);
+        let extent = table.extent(&lo, Some(&hi), &cost).unwrap();
+        let edges: u64 = extent.edges.iter().map(|edge| edge.amount.entries).sum();
+        assert!(
+            extent.whole.entries <= held && held <= extent.whole.entries + edges,
+            "{held} in {extent:?}"
+        );
+        assert_eq!(extent.whole.entries + edges, spanned, "{extent:?}");
         let from = entries.iter().filter(|e| e.key >= lo).count() as u64;
         assert!(count(&lo, None) >= from);
     }

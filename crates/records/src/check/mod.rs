@@ -18,7 +18,7 @@ use self::expiry::Expiring;
 use crate::catalog::{Attribute, Layout, dataset_of, is_of_extension};
 use crate::error::{Error, Result};
 use crate::index::build::{Gathered, each_staged};
-use crate::index::{self, Lookup, VisitFact};
+use crate::index::{self, Looks, Lookup, VisitFact};
 use crate::store::{Ahead, Handle, Store};
 
 /// What a check found.
@@ -251,6 +251,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
             snapshot,
             data_cost: &cost,
             index_cost: &cost,
+            looks: Looks::default(),
         };
         index::each_fact(&lookup, attribute, None, READAHEAD, visit)
     };

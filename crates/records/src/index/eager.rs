@@ -18,12 +18,10 @@ use model::posting::{Posting, PostingMerge};
 
 use super::build::{Build, Lists, WritePiece};
 use super::cost::{Access, Figures};
+use super::estimate::{Keys, Postings};
 use super::lazy::{facts_of_piece, offer_piece};
 use super::purge::Purge;
-use super::{
-    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, estimate_tree,
-    tree_of,
-};
+use super::{Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, tree_of};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
@@ -87,9 +85,11 @@ impl Index for Eager {
         Ok(())
     }
 
-    /// Entries are chunks of many postings; the engine only counts entries.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        Ok(estimate_tree(lookup, attribute, range)?.saturating_mul(32))
+        let lists = Postings {
+            are_rewritten: true,
+        };
+        lookup.estimate(attribute, range, Keys::ValuesAndMore, &lists)
     }
 
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {

@@ -23,7 +23,7 @@ use model::record::RecordRef;
 
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use super::queue::{Queue, Ranked};
-use super::{Best, Index, IndexEntry, Lookup, Range, Writes};
+use super::{Best, Index, IndexEntry, Lookup, Range, Writes, passing};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 
@@ -73,7 +73,18 @@ impl Index for Embedded {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        estimate(lookup, attribute, range, &super::value_range(range))
+        passing::estimate(lookup, attribute, range, &super::value_range(range))
+    }
+
+    fn work(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        expected: u64,
+    ) -> Result<f64> {
+        let read = read_for(lookup, attribute, range, &super::value_range(range))?;
+        Ok(read.max(expected) as f64 * self.weight())
     }
 
     fn summary(&self) -> Option<Summary> {
@@ -136,7 +147,7 @@ pub(super) fn candidates(
 }
 
 /// About how many records such a kind reads for a range.
-pub(super) fn estimate(
+pub(super) fn read_for(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
     range: &Range,

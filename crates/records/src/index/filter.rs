@@ -24,7 +24,7 @@ use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
 use model::record::RecordRef;
 
 use super::cost::{Access, Figures};
-use super::{Best, CURRENT, Index, IndexEntry, Lookup, Order, Range, Writes};
+use super::{Best, CURRENT, Index, IndexEntry, Lookup, Order, Range, Writes, passing};
 use crate::catalog::{Attribute, Coverage, Source};
 use crate::error::Result;
 use crate::maintenance::{self, FilterRule};
@@ -68,6 +68,17 @@ impl Index for Filter {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        passing::estimate(lookup, attribute, range, &super::value_range(range))
+    }
+
+    /// All that is let in is read.
+    fn work(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        expected: u64,
+    ) -> Result<f64> {
         let parts = match Reading::plan(lookup, attribute, range) {
             Reading::Alone(parts, _) => parts,
             Reading::Together(components, _) => components.iter().flat_map(parts_of).collect(),
@@ -76,7 +87,7 @@ impl Index for Filter {
             Part::Memtable(memtable) => memtable.len() as u64,
             Part::Table(table) => table.meta().entries,
         });
-        Ok(entries.sum())
+        Ok(entries.sum::<u64>().max(expected) as f64 * self.weight())
     }
 
     fn summary(&self) -> Option<Summary> {

@@ -4,7 +4,7 @@
 use lsm::attributes::Summary;
 
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use super::{Best, Index, IndexEntry, Lookup, Range, Writes, embedded};
+use super::{Best, Index, IndexEntry, Lookup, Range, Writes, embedded, passing};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
@@ -31,7 +31,18 @@ impl Index for Fingerprint {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        embedded::estimate(lookup, attribute, range, &super::value_range(range))
+        passing::estimate(lookup, attribute, range, &super::value_range(range))
+    }
+
+    fn work(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        expected: u64,
+    ) -> Result<f64> {
+        let read = embedded::read_for(lookup, attribute, range, &super::value_range(range))?;
+        Ok(read.max(expected) as f64 * self.weight())
     }
 
     fn summary(&self) -> Option<Summary> {

@@ -10,12 +10,12 @@ use model::posting::{self, Posting, PostingList, PostingMerge};
 
 use super::build::{Build, Lists, WritePiece};
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
+use super::estimate::{Keys, Postings};
 use super::posting_merge::PostingOperator;
 use super::purge::Purge;
 use super::walk::{Tells, walk};
 use super::{
-    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, also,
-    estimate_tree, tree_of,
+    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, also, tree_of,
 };
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
@@ -69,9 +69,11 @@ impl Index for Lazy {
         )
     }
 
-    /// Entries are pieces of many postings; the engine only counts entries.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        Ok(estimate_tree(lookup, attribute, range)?.saturating_mul(8))
+        let lists = Postings {
+            are_rewritten: false,
+        };
+        lookup.estimate(attribute, range, Keys::Values, &lists)
     }
 
     /// Lists are asked for by their exact key.

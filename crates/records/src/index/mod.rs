@@ -9,10 +9,12 @@ mod composite;
 pub(crate) mod cost;
 mod eager;
 mod embedded;
+mod estimate;
 pub(crate) mod every;
 mod filter;
 mod fingerprint;
 mod lazy;
+mod passing;
 mod posting_merge;
 mod purge;
 mod queue;
@@ -22,6 +24,8 @@ mod spatial;
 mod walk;
 
 use lsm::attributes::Summary;
+pub(crate) use lsm::read::estimate::Looks;
+use lsm::read::estimate::Sought;
 use lsm::synopsis::ValueRange;
 use lsm::table::KeyRange;
 use lsm::version::TableFile;
@@ -110,6 +114,8 @@ pub struct Lookup<'a> {
     /// Cost of reads in the data tree, and in the index tree.
     pub(crate) data_cost: &'a Cost,
     pub(crate) index_cost: &'a Cost,
+    /// Data blocks that may be read for an estimate. None, unless the planner compares.
+    pub(crate) looks: Looks,
 }
 
 impl Lookup<'_> {
@@ -139,7 +145,8 @@ impl Lookup<'_> {
         walk::walk(self, attribute.index_tree()?, bounds, tells, best, visit)
     }
 
-    /// About how many entries of the attribute's tree lie between two keys, from metadata.
+    /// About how many entries of the attribute's tree lie between two keys, deletes not counted: from metadata, and where these
+    /// leave it open and a plan depends on it, one data block.
     ///
     /// # Errors
     /// What reading fails with.
@@ -148,8 +155,14 @@ impl Lookup<'_> {
         attribute: &Attribute,
         (lo, hi): (&[u8], Option<&[u8]>),
     ) -> Result<u64> {
-        let (tree, cost) = (attribute.index_tree()?, self.index_cost);
-        Ok(self.snapshot.approximate(tree, lo, hi, cost)?)
+        let sought = Sought {
+            lo,
+            hi,
+            key: None,
+            part: None,
+            is_one: false,
+        };
+        self.estimate_where(attribute, sought, &estimate::ENTRIES, &|_| true)
     }
 
     /// The same of several ranges in order, in the tables for which `meets` is true.
@@ -207,8 +220,19 @@ pub trait Index: Send + Sync {
         range: &Range,
         best: &mut Best,
     ) -> Result<()>;
-    /// About how many candidates `range` has, for planning: cheap, from metadata.
+    /// About how many candidates `range` has, for planning: cheap, from metadata and at most one data block.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
+
+    /// What these many candidates of `range` cost the planner, in microseconds or so, given that `estimate` was asked before.
+    fn work(
+        &self,
+        _lookup: &Lookup<'_>,
+        _attribute: &Attribute,
+        _range: &Range,
+        expected: u64,
+    ) -> Result<f64> {
+        Ok(expected as f64 * self.weight())
+    }
 
     /// What the keys of its tree begin with for a value: by default the value itself. Index entries are built in the order of this, so it
     /// depends on the value only, is different for different values, and none begins with another.
@@ -390,12 +414,6 @@ fn value_range(range: &Range) -> ValueRange {
         hi: range.hi.clone(),
         boxes: None,
     }
-}
-
-/// About how many entries of an index tree lie in `range`.
-fn estimate_tree(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-    let (lo, hi) = range.key_bounds();
-    lookup.approximate(attribute, (&lo, hi.as_deref()))
 }
 
 fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {

@@ -19,11 +19,11 @@ use lsm::{Kind, RunSink, Seq, TreeOptions};
 
 use super::build::Build;
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
+use super::estimate::{self, Keys};
 use super::seen::Seen;
 use super::walk::{Tells, walk};
 use super::{
-    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, also,
-    estimate_tree, tree_of,
+    Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, also, tree_of,
 };
 use crate::catalog::Attribute;
 use crate::error::Result;
@@ -72,7 +72,7 @@ impl Index for Recent {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        estimate_tree(lookup, attribute, range)
+        lookup.estimate(attribute, range, Keys::Values, &estimate::Operands)
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {

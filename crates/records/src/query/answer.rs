@@ -18,7 +18,7 @@ use super::stages::{self, Admission, TakeScanned};
 use super::{Order, PageToken, Query};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::{self, Best, CURRENT, Candidate, Lookup, Window};
+use crate::index::{self, Best, CURRENT, Candidate, Looks, Lookup, Window};
 use crate::maintenance::{Validation, Validity};
 use crate::record::Record;
 use crate::store::View;
@@ -96,6 +96,7 @@ impl Answer {
             snapshot,
             data_cost: &data_cost,
             index_cost: &index_cost,
+            looks: Looks::default(),
         };
         let plan = plan::choose(&lookup, &predicates)?;
         let mut driving: Vec<usize> = plan
@@ -225,9 +226,13 @@ impl Answer {
             Driver::Index(at) => plan.index = Some(index(at)),
             Driver::Union(all) => plan.union = all.iter().map(index).collect(),
         }
+        // Without a limit of 0, which reads nothing.
+        let is_read = self.exhausted && (self.steps.rounds > 0 || self.steps.candidates > 0);
+        let read_to_end = self.plan.driver.single().filter(|_| is_read);
         let compared = self.plan.compared.iter().map(|(at, expected)| Compared {
             condition: index(at).condition,
             expected: *expected,
+            found: (read_to_end == Some(*at)).then_some(self.steps.candidates),
         });
         plan.compared = compared.collect();
         Explain {
@@ -273,6 +278,7 @@ impl Answer {
             snapshot: &self.snapshot.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
+            looks: Looks::default(),
         };
         if self.plan.driver == Driver::Scan {
             self.scan_all(&mut best, want)?;

@@ -17,7 +17,7 @@ use super::stages::{self, Admission, Fetch, Joins, TakeCurrent, TakeScanned};
 use super::{Query, scan};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::{self, Lookup};
+use crate::index::{self, Looks, Lookup};
 use crate::maintenance::Validity;
 use crate::record::Record;
 use crate::store::View;
@@ -163,6 +163,7 @@ impl Answer {
             snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
+            looks: Looks::default(),
         };
         let many = match index::of(attribute.kind) {
             // Areas are read block by block.

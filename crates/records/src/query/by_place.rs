@@ -17,7 +17,7 @@ use super::scan::READAHEAD;
 use super::stages::{Admission, Fetch, Joins, TakeScanned, Verdict};
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};
-use crate::index::{self, APART, Candidate, Lookup, stands_for_record};
+use crate::index::{self, APART, Candidate, Looks, Lookup, stands_for_record};
 use crate::store::{Ahead, Item, Stubs, View, hides};
 
 /// A scan of a dataset that is stored by place, for answers that need more than stubs.
@@ -209,6 +209,7 @@ impl Answer {
             snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
+            looks: Looks::default(),
         };
         let admission = Admission::of(self);
         let (mut bytes, mut broke) = (0, false);

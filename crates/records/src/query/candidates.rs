@@ -16,7 +16,7 @@ use super::stages::{Admission, Joins, Verdict};
 use super::{Order, plan};
 use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::index::{self, Best, CURRENT, Candidate, Index, Lookup, Range, Window};
+use crate::index::{self, Best, CURRENT, Candidate, Index, Looks, Lookup, Range, Window};
 use crate::record::Record;
 use crate::store::{Stubs, View, hides};
 
@@ -93,6 +93,7 @@ impl<'a> Search<'a> {
             snapshot: &self.snapshot.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
+            looks: Looks::default(),
         }
     }
 

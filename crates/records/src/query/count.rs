@@ -10,7 +10,7 @@ use super::plan::Driver;
 use super::stages::Admission;
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
-use crate::index::{self, Candidate, Lookup, Range, Take};
+use crate::index::{self, Candidate, Looks, Lookup, Range, Take};
 
 /// Index entries whose keys are looked up together.
 const DOUBTFUL: usize = 64 << 10;
@@ -68,6 +68,7 @@ impl Answer {
             snapshot: &self.snapshot.snapshot,
             data_cost: &self.data_cost,
             index_cost: &self.index_cost,
+            looks: Looks::default(),
         };
         let mut matches = Matches {
             lookup: &lookup,
@@ -123,6 +124,7 @@ impl Answer {
             snapshot: &snapshot,
             data_cost: &self.data_cost,
             index_cost: &index_cost,
+            looks: Looks::default(),
         };
         let expected = match index::of(attribute.kind) {
             Some(index) => index.estimate(&lookup, attribute, range)?,

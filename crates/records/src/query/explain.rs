@@ -75,6 +75,9 @@ pub struct Compared {
     pub condition: String,
     /// About so many candidates.
     pub expected: u64,
+    /// How many there were: of the condition whose index was read, and read to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<u64>,
 }
 
 /// How many candidates passed each step.
@@ -198,9 +201,14 @@ impl fmt::Display for Explain {
         for Compared {
             condition,
             expected,
+            found,
         } in &plan.compared
         {
-            writeln!(f, "expected of {condition}: {expected} candidates")?;
+            write!(f, "expected of {condition}: {expected} candidates")?;
+            match found {
+                Some(found) => writeln!(f, ", there were {found}")?,
+                None => writeln!(f)?,
+            }
         }
         let steps = &self.steps;
         write!(

@@ -111,6 +111,9 @@ enum Choice {
 /// that without a record. It comes in more ranges, and estimates count a part of a block for each: so it is taken in doubt.
 const IN_DOUBT: f64 = 4.0;
 
+/// Data blocks that may be read for the estimate of a test.
+const LOOKS: u32 = 1;
+
 struct Planner<'a> {
     lookup: &'a Lookup<'a>,
     predicates: &'a Predicates,
@@ -234,11 +237,13 @@ impl Planner<'_> {
         let Some((index, attribute, sought)) = probe(self.lookup.layout, predicate) else {
             return Ok(None);
         };
-        let mut expected = 0;
+        self.lookup.looks.renew(LOOKS);
+        let (mut expected, mut cost) = (0, 0.0);
         for range in sought.iter().filter(|range| !range.is_empty()) {
-            expected += index.estimate(self.lookup, attribute, range)?;
+            let some = index.estimate(self.lookup, attribute, range)?;
+            cost += index.work(self.lookup, attribute, range, some)?;
+            expected += some;
         }
-        let cost = expected as f64 * index.weight();
         self.compared.push((at, expected));
         Ok(Some((cost, vec![at])))
     }

@@ -18,7 +18,7 @@ use super::bulk::BulkOrder;
 use super::predicate::Predicates;
 use super::{Query, explain::Explain};
 use crate::error::{Error, Result};
-use crate::index::{self, Candidate, Lookup};
+use crate::index::{self, Candidate, Looks, Lookup};
 use crate::record::Record;
 
 /// A record and its distance, ordered by distance and then by key.
@@ -183,6 +183,7 @@ impl Query {
             snapshot: &answer.snapshot.snapshot,
             data_cost: &answer.data_cost,
             index_cost: &answer.index_cost,
+            looks: Looks::default(),
         };
         let mut found: Vec<(f64, Candidate)> = Vec::new();
         let validity = &answer.validity;
@@ -238,6 +239,7 @@ impl Query {
             snapshot,
             data_cost: &data_cost,
             index_cost: &index_cost,
+            looks: Looks::default(),
         };
         let estimate = |level: u32| -> Result<(u64, Bounds)> {
             let (cell, bounds) = Region::of_cell(space, from, level);

@@ -10,7 +10,7 @@ use model::schema::{coordinate_bytes, time_coordinate};
 
 use super::super::cost::Figures;
 use super::super::embedded::{self, Embedded};
-use super::super::{Best, Index, IndexEntry, Lookup, Range, Writes};
+use super::super::{Best, Index, IndexEntry, Lookup, Range, Writes, passing};
 use super::partition::first_coordinate;
 use crate::catalog::Attribute;
 use crate::error::Result;
@@ -78,7 +78,18 @@ impl Index for InData {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        embedded::estimate(lookup, attribute, range, &self.values(range))
+        passing::estimate(lookup, attribute, range, &self.values(range))
+    }
+
+    fn work(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        expected: u64,
+    ) -> Result<f64> {
+        let read = embedded::read_for(lookup, attribute, range, &self.values(range))?;
+        Ok(read.max(expected) as f64 * self.weight())
     }
 
     fn summary(&self) -> Option<Summary> {

@@ -38,7 +38,11 @@ impl Index for Z {
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
         let meets = |file: &TableFile| super::meets(file, range);
-        lookup.approximate_where(attribute, self.bounds(range).iter(), &meets)
+        let bounds = self.bounds(range);
+        match lookup.looks.is_planning() {
+            true => lookup.estimate_area(attribute, range, &bounds, &meets),
+            false => lookup.approximate_where(attribute, bounds.iter(), &meets),
+        }
     }
 
     fn is_of_points(&self) -> bool {

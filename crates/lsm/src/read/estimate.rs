@@ -1,0 +1,772 @@
+//! About how much lies between two keys of a tree: from block indexes and, where these leave it open, one data block.
+//!
+//! An index knows the entries and the bytes of each block. Blocks that lie in the range from end to end are counted by them; how
+//! much of a block is in the range in which it begins or ends, its keys tell if they lie evenly. Where most of what may be there lies in such
+//! blocks (a rare value is in a part of one block), the one of the largest run is read: what it has, the other runs have in
+//! proportion to their sizes. In a tree of lists an entry stands for many units; what bytes a unit takes, the block shows, too.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::{Component, Snapshot};
+use crate::batch::TreeId;
+use crate::cost::Cost;
+use crate::cursor::Cursor;
+use crate::entry::{Kind, MAX_SEQ, Seq, Timed};
+use crate::error::Result;
+use crate::memtable::Memtable;
+use crate::table::{Amount, BlockHint, Edge, KeyRange, Table, TableMeta, part_before};
+use crate::version::{Run, TableFile};
+
+/// So few are as good as none.
+const FEW: f64 = 10.0;
+
+/// Entries of a memtable that are looked at, to see what an entry there stands for.
+const SHOWN: usize = 32;
+
+/// The same where of each key only the newest counts.
+const SHOWN_KEYS: usize = 64;
+
+/// Bytes of a unit in a list, and of the rest of an entry, before any was seen.
+const UNIT_BYTES: f64 = 6.0;
+const ENTRY_BYTES: f64 = 16.0;
+
+/// The share that a single value has of the block that it lies in, before any was seen.
+const SHARE_OF_ONE: f64 = 1.0 / 16.0;
+
+/// The share of units that are not there to take others back, at least.
+const LEAST_ADDED: f64 = 0.5;
+
+/// The share of blocks above which it does not matter how keys lie in them.
+const WELL_SPREAD: f64 = 0.5;
+
+/// Entries of which so many more or less say nothing.
+const DOUBT: f64 = 3.0;
+
+/// Units of which a mean is taken.
+const MEAN_OF: u64 = 8;
+
+/// What an entry stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Units {
+    /// Those that count.
+    pub counted: u64,
+    /// All of them.
+    pub all: u64,
+    /// Bytes of the entry's value that these take.
+    pub bytes: u64,
+}
+
+impl Units {
+    fn add(&mut self, more: Units) {
+        self.counted += more.counted;
+        self.all += more.all;
+        self.bytes += more.bytes;
+    }
+}
+
+/// How the entries of a tree are counted.
+pub trait Count {
+    /// The units of an entry; of those that were written before `since` none counts.
+    fn units(&self, since: Seq, seq: Seq, kind: Kind, value: &[u8]) -> Units;
+
+    /// True where entries are lists, whose units are told by their bytes.
+    fn is_of_lists(&self) -> bool {
+        false
+    }
+
+    /// True where the newest entry of a key repeats what the older ones have.
+    fn repeats(&self) -> bool {
+        false
+    }
+}
+
+/// Counts the entries that are not deletes.
+pub struct Entries;
+
+impl Count for Entries {
+    fn units(&self, _since: Seq, _seq: Seq, kind: Kind, _value: &[u8]) -> Units {
+        Units {
+            counted: u64::from(kind != Kind::Delete),
+            all: 1,
+            bytes: 0,
+        }
+    }
+}
+
+/// What is sought.
+#[derive(Clone, Copy)]
+pub struct Sought<'a> {
+    /// The first key.
+    pub lo: &'a [u8],
+    /// The key behind the last one.
+    pub hi: Option<&'a [u8]>,
+    /// The only key, where it is one: key filters are asked for it.
+    pub key: Option<&'a [u8]>,
+    /// What share of it lies before a key, where that is known better than from how keys lie between the ends.
+    pub part: Option<&'a dyn Fn(&[u8]) -> Result<f64>>,
+    /// True when what is sought has one value: then how keys lie around it tells nothing.
+    pub is_one: bool,
+}
+
+/// How many data blocks may be read, and what those that were read have shown.
+#[derive(Debug, Default)]
+pub struct Looks {
+    left: Cell<u32>,
+    is_planning: Cell<bool>,
+    /// The share that a single value had of its block.
+    share: Cell<Option<f64>>,
+}
+
+impl Looks {
+    /// So many blocks may be read for what comes now.
+    pub fn renew(&self, blocks: u32) {
+        self.is_planning.set(true);
+        self.left.set(blocks);
+        self.share.set(None);
+    }
+
+    /// Takes one of them, if one is left.
+    pub fn take(&self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// True where indexes are compared. Elsewhere metadata alone have to do.
+    pub fn is_planning(&self) -> bool {
+        self.is_planning.get()
+    }
+
+    /// True when none is left.
+    fn is_over(&self) -> bool {
+        self.left.get() == 0
+    }
+}
+
+/// What a run has of the range.
+struct Share {
+    whole: Amount,
+    edges: Vec<(Arc<Table>, Edge)>,
+    first: Option<(Arc<Table>, BlockHint)>,
+    split: Option<f64>,
+    /// Bytes of the run's files.
+    mass: f64,
+    /// The share of its entries that are not deletes.
+    puts: f64,
+    since: Seq,
+    /// The share of units that count, where the run was not looked into.
+    counted: f64,
+}
+
+/// What units take in a list, and an entry besides.
+#[derive(Clone, Copy)]
+struct Model {
+    is_of_lists: bool,
+    unit: f64,
+    entry: f64,
+}
+
+impl Model {
+    fn units(&self, amount: Amount) -> f64 {
+        let entries = amount.entries as f64;
+        match self.is_of_lists {
+            true => ((amount.bytes as f64 - entries * self.entry) / self.unit).max(entries),
+            false => entries,
+        }
+    }
+}
+
+/// What a block that was read has.
+struct Seen {
+    /// Of the block.
+    hint: BlockHint,
+    table: Arc<Table>,
+    entries: u64,
+    block: Units,
+    inside: Units,
+}
+
+impl Seen {
+    /// Of what there is enough of: what is in the range, or else all of the block.
+    fn mean(&self) -> Units {
+        match self.inside.all >= MEAN_OF {
+            true => self.inside,
+            false => self.block,
+        }
+    }
+}
+
+impl Snapshot {
+    /// About how many units of a tree lie in a range, in tables for which `meets` is true.
+    ///
+    /// # Errors
+    /// What reading block indexes and blocks fails with.
+    pub fn estimate(
+        &self,
+        tree: TreeId,
+        sought: Sought<'_>,
+        count: &dyn Count,
+        meets: &dyn Fn(&TableFile) -> bool,
+        (looks, cost): (&Looks, &Cost),
+    ) -> Result<u64> {
+        let components = self.components(tree);
+        let (mut in_memory, mut shares) = (0.0, Vec::new());
+        for (at, component) in components.iter().enumerate() {
+            // What is older than this one has the rest.
+            let since = components
+                .get(at + 1)
+                .map_or(0, |older| older.max_seq() + 1);
+            match component {
+                Component::Memtable(memtable) => {
+                    in_memory += units_of_memtable(memtable, sought, count, since)?;
+                }
+                Component::Run(run) => {
+                    let share = share_of(run, sought, since, meets, cost)?;
+                    shares.extend(share);
+                }
+            }
+        }
+        let model = Model {
+            is_of_lists: count.is_of_lists(),
+            unit: UNIT_BYTES,
+            entry: ENTRY_BYTES,
+        };
+        let estimate = Estimate {
+            sought,
+            count,
+            looks,
+            cost,
+            in_memory,
+            shares,
+            model,
+        };
+        Ok((in_memory + estimate.of_runs()?).round() as u64)
+    }
+}
+
+impl Snapshot {
+    /// The share of the entries of a tree that have keys before this one, by the block indexes of its largest run.
+    ///
+    /// # Errors
+    /// What reading block indexes fails with.
+    pub fn rank(&self, tree: TreeId, key: &[u8], cost: &Cost) -> Result<f64> {
+        let components = self.components(tree);
+        let runs = components.iter().filter_map(|component| match component {
+            Component::Memtable(_) => None,
+            Component::Run(run) => Some(run),
+        });
+        let Some(run) = runs.max_by_key(|run| run.size()) else {
+            return Ok(0.5);
+        };
+        let (mut before, mut all) = (0, 0);
+        for file in run.tables.iter() {
+            let meta = file.meta();
+            all += meta.entries;
+            before += match () {
+                () if meta.largest.as_slice() < key => meta.entries,
+                () if meta.smallest.as_slice() >= key => 0,
+                () => {
+                    let (from, to) = file.table()?.spanned(b"", Some(key), cost)?;
+                    to.saturating_sub(from)
+                }
+            };
+        }
+        Ok(before as f64 / all.max(1) as f64)
+    }
+}
+
+/// What lies in several ranges, where keys do not tell all: in a tree of points, those in an area.
+#[derive(Clone, Copy)]
+pub struct Scattered<'a> {
+    /// The ranges, ascending and without overlap.
+    pub ranges: &'a [KeyRange<'a>],
+    /// True of the keys that are sought, of those in the ranges.
+    pub inside: &'a dyn Fn(&[u8]) -> bool,
+    /// True for tables that may have some.
+    pub meets: &'a dyn Fn(&TableFile) -> bool,
+}
+
+impl Snapshot {
+    /// About how many entries of a tree, deletes not counted, lie in some ranges. As there are many of them, blocks are in parts in
+    /// them: by how their keys lie, and as the one block shows that is read.
+    ///
+    /// # Errors
+    /// What reading block indexes and blocks fails with.
+    pub fn estimate_scattered(
+        &self,
+        tree: TreeId,
+        sought: Scattered<'_>,
+        (looks, cost): (&Looks, &Cost),
+    ) -> Result<u64> {
+        let (mut in_memory, mut parts) = (0.0, Vec::new());
+        for component in self.components(tree) {
+            match component {
+                Component::Memtable(memtable) => {
+                    in_memory += scattered_in_memtable(&memtable, sought)?;
+                }
+                Component::Run(run) => parts.push(scattered_in_run(&run, sought, cost)?),
+            }
+        }
+        let (mut sum, mut all) = (in_memory, 0.0);
+        for part in &parts {
+            sum += part.whole;
+            all += part.even();
+        }
+        // The largest run has the most of what lies anywhere.
+        parts.sort_by(|a, b| b.mass.total_cmp(&a.mass));
+        let open = parts.iter().position(|part| !part.edges.is_empty());
+        let chosen = open.and_then(|at| parts.get(at));
+        let most = chosen.and_then(Scatter::most);
+        let (Some(chosen), Some((table, edge))) = (chosen, most) else {
+            return Ok(sum.round() as u64);
+        };
+        let entries: u64 = (parts.iter().flat_map(|part| &part.edges))
+            .map(|(_, edge)| edge.amount.entries)
+            .sum();
+        if entries as f64 <= sum || sum + all > WELL_SPREAD * entries as f64 || !looks.take() {
+            return Ok((sum + all).round() as u64);
+        }
+        let counted = scattered_in_block(table, edge, sought, cost)? as f64;
+        let even = units_of(edge);
+        // Some more of each: little in the block does not tell much of the others.
+        let ratio = (counted + DOUBT) / (even + DOUBT);
+        let of_chosen = counted + (chosen.even() - even) * ratio;
+        let mut sum = in_memory;
+        for part in &parts {
+            let entries: u64 = part.edges.iter().map(|(_, edge)| edge.amount.entries).sum();
+            sum += part.whole;
+            sum += match std::ptr::eq(part, chosen) {
+                true => of_chosen.min(entries as f64),
+                false if part.whole > 0.0 => part.even(),
+                false => (of_chosen * part.mass / chosen.mass.max(1.0)).min(entries as f64),
+            };
+        }
+        Ok(sum.round() as u64)
+    }
+}
+
+/// What a run has of some ranges.
+struct Scatter {
+    /// Bytes of its files.
+    mass: f64,
+    /// Entries of blocks that are in a range from end to end.
+    whole: f64,
+    /// The other blocks, each once.
+    edges: Vec<(Arc<Table>, Edge)>,
+}
+
+impl Scatter {
+    /// The entries of edges, if keys lie evenly.
+    fn even(&self) -> f64 {
+        self.edges.iter().map(|(_, edge)| units_of(edge)).sum()
+    }
+
+    /// The edge that has the most of them.
+    fn most(&self) -> Option<&(Arc<Table>, Edge)> {
+        let units = |(_, edge): &(Arc<Table>, Edge)| units_of(edge);
+        self.edges
+            .iter()
+            .max_by(|a, b| units(a).total_cmp(&units(b)))
+    }
+}
+
+fn units_of(edge: &Edge) -> f64 {
+    edge.amount.entries as f64 * edge.share
+}
+
+fn scattered_in_run(run: &Run, sought: Scattered<'_>, cost: &Cost) -> Result<Scatter> {
+    let mut part = Scatter {
+        mass: run.size() as f64,
+        whole: 0.0,
+        edges: Vec::new(),
+    };
+    for file in run.tables.iter().filter(|file| (sought.meets)(file)) {
+        let meta = file.meta();
+        let puts = 1.0 - meta.deletes as f64 / meta.entries.max(1) as f64;
+        for (lo, hi) in sought.ranges {
+            let apart = hi.is_some_and(|hi| meta.smallest.as_slice() >= hi);
+            if apart || meta.largest.as_slice() < *lo {
+                continue;
+            }
+            let table = file.table()?;
+            let extent = table.extent(lo, *hi, cost)?;
+            part.whole += extent.whole.entries as f64 * puts;
+            for mut edge in extent.edges {
+                edge.share *= puts;
+                match part.edges.last_mut() {
+                    Some((of, last)) if Arc::ptr_eq(of, table) && last.hint == edge.hint => {
+                        last.share = (last.share + edge.share).min(1.0);
+                    }
+                    _ => part.edges.push((table.clone(), edge)),
+                }
+            }
+        }
+    }
+    Ok(part)
+}
+
+fn scattered_in_block(
+    table: &Table,
+    edge: &Edge,
+    sought: Scattered<'_>,
+    cost: &Cost,
+) -> Result<u64> {
+    let mut counted = 0;
+    let mut entries = table.block_entries(&edge.hint, cost)?;
+    while entries.advance()? {
+        let key = entries.key();
+        let ended = |(_, hi): &KeyRange<'_>| hi.is_some_and(|hi| hi <= key);
+        let next = sought.ranges.get(sought.ranges.partition_point(ended));
+        let is_in = next.is_some_and(|(lo, _)| *lo <= key) && (sought.inside)(key);
+        counted += u64::from(is_in && entries.kind() != Kind::Delete);
+    }
+    Ok(counted)
+}
+
+fn scattered_in_memtable(memtable: &Memtable, sought: Scattered<'_>) -> Result<f64> {
+    let mut cursor = memtable.cursor();
+    let (mut all, mut shown, mut inside) = (0.0, 0, 0);
+    for (lo, hi) in sought.ranges {
+        let most = shown + SHOWN;
+        all += cursor.between(lo, *hi) as f64;
+        cursor.seek(lo, MAX_SEQ)?;
+        while shown < most && cursor.valid() && hi.is_none_or(|hi| cursor.key() < hi) {
+            let is_put = Timed::of(cursor.kind(), cursor.value()).0 != Kind::Delete;
+            inside += u64::from(is_put && (sought.inside)(cursor.key()));
+            shown += 1;
+            cursor.next()?;
+        }
+    }
+    Ok(all * inside as f64 / shown.max(1) as f64)
+}
+
+struct Estimate<'a> {
+    sought: Sought<'a>,
+    count: &'a dyn Count,
+    looks: &'a Looks,
+    cost: &'a Cost,
+    in_memory: f64,
+    shares: Vec<Share>,
+    model: Model,
+}
+
+impl Estimate<'_> {
+    fn of_runs(mut self) -> Result<f64> {
+        let largest = self.largest();
+        let seen = self.look(largest)?;
+        if let Some(seen) = &seen {
+            let mean = seen.mean();
+            if self.model.is_of_lists && mean.all > 0 && mean.bytes > 0 {
+                self.model.unit = mean.bytes as f64 / mean.all as f64;
+                let rest = self.raw_of(seen).saturating_sub(seen.block.bytes);
+                self.model.entry = rest as f64 / seen.entries.max(1) as f64;
+            }
+        }
+        self.weigh_parts(seen.as_ref(), largest);
+        let known = match (largest.and_then(|at| self.shares.get(at)), &seen) {
+            (Some(share), Some(seen)) => Some((self.of_seen(share, seen), share.mass)),
+            _ => None,
+        };
+        let sum = self
+            .shares
+            .iter()
+            .enumerate()
+            .map(|(at, share)| match known {
+                Some((units, _)) if largest == Some(at) => units,
+                _ => self.of_unseen(share, known),
+            });
+        Ok(sum.sum())
+    }
+
+    /// The run that a block is read of: a large one, in which much may be in the range.
+    fn largest(&self) -> Option<usize> {
+        let score = |share: &Share| {
+            let edges = share
+                .edges
+                .iter()
+                .map(|(_, edge)| self.model.units(edge.amount));
+            let whole = match self.model.is_of_lists {
+                true => self.model.units(share.whole),
+                false => 0.0,
+            };
+            share.mass * (1.0 + whole + edges.sum::<f64>())
+        };
+        let all = self.shares.iter().enumerate();
+        let largest = all.max_by(|(_, a), (_, b)| score(a).total_cmp(&score(b)));
+        largest.map(|(at, _)| at)
+    }
+
+    /// Reads a block, if that is worth it.
+    fn look(&self, largest: Option<usize>) -> Result<Option<Seen>> {
+        let Some(share) = largest.and_then(|at| self.shares.get(at)) else {
+            return Ok(None);
+        };
+        let (mut whole, mut edges) = (self.in_memory, 0.0);
+        for share in &self.shares {
+            whole += self.model.units(share.whole);
+            let amounts = share.edges.iter().map(|(_, edge)| edge.amount);
+            edges += amounts.map(|amount| self.model.units(amount)).sum::<f64>();
+        }
+        let is_open = edges > whole || self.model.is_of_lists;
+        if !is_open || whole + edges <= FEW || self.looks.is_over() {
+            return Ok(None);
+        }
+        let by_share = share.edges.iter().enumerate();
+        let widest = by_share.max_by(|(_, (_, a)), (_, (_, b))| a.share.total_cmp(&b.share));
+        let chosen = match share.split {
+            Some(split) => Some(usize::from(split < 0.5)),
+            None => widest.map(|(at, _)| at),
+        };
+        let edge = chosen.and_then(|at| share.edges.get(at));
+        let edge = edge.map(|(table, edge)| (table.clone(), edge.hint));
+        let Some((table, hint)) = edge.or_else(|| share.first.clone()) else {
+            return Ok(None);
+        };
+        if !self.looks.take() {
+            return Ok(None);
+        }
+        let mut seen = Seen {
+            hint,
+            table,
+            entries: 0,
+            block: Units::default(),
+            inside: Units::default(),
+        };
+        let mut entries = seen.table.block_entries(&hint, self.cost)?;
+        while entries.advance()? {
+            let (kind, value) = (entries.kind(), entries.value());
+            let units = self.count.units(share.since, entries.seq(), kind, value);
+            seen.entries += 1;
+            seen.block.add(units);
+            let key = entries.key();
+            if key >= self.sought.lo && self.sought.hi.is_none_or(|hi| key < hi) {
+                seen.inside.add(units);
+            }
+        }
+        if self.sought.is_one && share.whole.entries == 0 {
+            let share = seen.inside.all as f64 / seen.block.all.max(1) as f64;
+            self.looks.share.set(Some(share));
+        }
+        Ok(Some(seen))
+    }
+
+    /// Bytes of the block that was read.
+    fn raw_of(&self, seen: &Seen) -> u64 {
+        let mut edges = self.shares.iter().flat_map(|share| &share.edges);
+        let read = edges.find(|(table, edge)| is_of(seen, table, edge));
+        match read {
+            Some((_, edge)) => edge.amount.bytes,
+            None => seen.block.bytes + seen.entries * ENTRY_BYTES as u64,
+        }
+    }
+
+    /// Sets what share of the units of each run counts.
+    fn weigh_parts(&mut self, seen: Option<&Seen>, largest: Option<usize>) {
+        let of_seen = seen.map(Seen::mean).filter(|mean| mean.all > 0);
+        let of_seen = of_seen.map(|mean| mean.counted as f64 / mean.all as f64);
+        for (at, share) in self.shares.iter_mut().enumerate() {
+            share.counted = match of_seen {
+                // There is nothing to take back that was not added.
+                Some(part) if share.since == 0 => part.max(LEAST_ADDED),
+                Some(part) if largest == Some(at) => part,
+                // The units of a run that it does not repeat are at most as many as the writes that made it.
+                _ if self.count.repeats() && share.since > 0 => {
+                    let all = share.mass / self.model.unit;
+                    (share.counted / all.max(1.0)).min(1.0)
+                }
+                Some(part) if share.puts >= 1.0 => part.max(LEAST_ADDED),
+                _ => share.puts,
+            };
+        }
+    }
+
+    fn units(&self, share: &Share, amount: Amount) -> f64 {
+        self.model.units(amount) * share.counted
+    }
+
+    /// The share of an edge that is in the range, as far as its keys tell.
+    fn even(&self, edge: &Edge) -> f64 {
+        match self.sought.is_one {
+            true => 0.5,
+            false => edge.share,
+        }
+    }
+
+    /// The units of a run of which a block was read.
+    fn of_seen(&self, share: &Share, seen: &Seen) -> f64 {
+        let inside = seen.inside.counted as f64;
+        let mut sum = self.units(share, share.whole);
+        for (at, (table, edge)) in share.edges.iter().enumerate() {
+            if is_of(seen, table, edge) {
+                sum += inside;
+                continue;
+            }
+            let all = self.units(share, edge.amount);
+            sum += match share.split {
+                Some(split) if inside > 0.0 => {
+                    let part = if at == 0 { split } else { 1.0 - split };
+                    (inside * part / (1.0 - part).max(0.01)).min(all)
+                }
+                // Where the larger part was expected is nothing.
+                Some(_) => 0.0,
+                None => self.even(edge) * all,
+            };
+        }
+        sum
+    }
+
+    /// The units of another run: as those of the largest one, of which these many are known.
+    fn of_unseen(&self, share: &Share, known: Option<(f64, f64)>) -> f64 {
+        let whole = self.units(share, share.whole);
+        let edges = share.edges.iter().map(|(_, edge)| {
+            let all = self.units(share, edge.amount);
+            (all, all * self.even(edge))
+        });
+        let (all, even) = edges.fold((0.0, 0.0), |sum, (all, even)| (sum.0 + all, sum.1 + even));
+        if share.whole.entries > 0 {
+            return whole + even;
+        }
+        match known {
+            // A large entry, of what may be there: if it is anywhere, it is that.
+            Some((units, _)) if units > 0.0 && is_one_entry(share) => all,
+            Some((units, mass)) => (units * share.mass / mass.max(1.0)).min(all),
+            None if self.sought.is_one => all * self.looks.share.get().unwrap_or(SHARE_OF_ONE),
+            None => even,
+        }
+    }
+}
+
+/// What share of a range lies before a key and sequence number in it, which two blocks of a table have between them.
+fn split(sought: Sought<'_>, meta: &TableMeta, key: &[u8], seq: Seq) -> Result<Option<f64>> {
+    if key == sought.lo {
+        if seq == 0 {
+            // Behind all that this key has: everything, or else nothing.
+            return Ok(Some(if sought.key.is_some() { 1.0 } else { 0.0 }));
+        }
+        // Of one key: newest first.
+        let newer = meta.max_seq.saturating_sub(seq) as f64;
+        let all = meta.max_seq.saturating_sub(meta.min_seq).max(1) as f64;
+        return Ok(Some((newer / all).min(1.0)));
+    }
+    match (sought.part, sought.hi) {
+        (Some(part), _) => Ok(Some(part(key)?.clamp(0.0, 1.0))),
+        (None, Some(hi)) => Ok(Some(part_before(sought.lo, hi, key))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn is_one_entry(share: &Share) -> bool {
+    matches!(share.edges.as_slice(), [(_, edge)] if edge.amount.entries == 1)
+}
+
+fn is_of(seen: &Seen, table: &Arc<Table>, edge: &Edge) -> bool {
+    Arc::ptr_eq(table, &seen.table) && edge.hint == seen.hint
+}
+
+/// What a run has of the range; `None` when it has nothing.
+fn share_of(
+    run: &Run,
+    sought: Sought<'_>,
+    since: Seq,
+    meets: &dyn Fn(&TableFile) -> bool,
+    cost: &Cost,
+) -> Result<Option<Share>> {
+    let (mut entries, mut deletes) = (0, 0);
+    let (mut min, mut max) = (MAX_SEQ, 0);
+    let mut before: Option<&Arc<TableFile>> = None;
+    let mut share = Share {
+        whole: Amount::default(),
+        edges: Vec::new(),
+        first: None,
+        split: None,
+        mass: run.size() as f64,
+        puts: 1.0,
+        since,
+        counted: 0.0,
+    };
+    for file in run.tables.iter() {
+        let meta = file.meta();
+        (min, max) = (min.min(meta.min_seq), max.max(meta.max_seq));
+        let apart = sought.hi.is_some_and(|hi| meta.smallest.as_slice() >= hi);
+        if apart || meta.largest.as_slice() < sought.lo || !meets(file) {
+            continue;
+        }
+        let table = file.table()?;
+        if let Some(key) = sought.key
+            && !table.may_contain(key, cost)?
+        {
+            continue;
+        }
+        let extent = table.extent(sought.lo, sought.hi, cost)?;
+        if extent.is_empty() {
+            continue;
+        }
+        entries += meta.entries;
+        deletes += meta.deletes;
+        share.whole.add(extent.whole);
+        let middle = match (&before, share.edges.len(), extent.edges.len()) {
+            (None, ..) => extent.middle,
+            (Some(before), 1, 1) => Some((before.meta().largest.clone(), 0)),
+            _ => None,
+        };
+        share.split = match middle.filter(|_| share.whole.entries == 0) {
+            Some((key, seq)) => split(sought, meta, &key, seq)?,
+            None => None,
+        };
+        before = Some(file);
+        for edge in extent.edges {
+            // The filter says that the key is there, and there is no other.
+            match sought.key.is_some() && edge.amount.entries == 1 {
+                true => share.whole.add(edge.amount),
+                false => share.edges.push((table.clone(), edge)),
+            }
+        }
+        if share.first.is_none() {
+            share.first = extent.first.map(|first| (table.clone(), first));
+        }
+    }
+    if share.first.is_none() {
+        return Ok(None);
+    }
+    share.puts = 1.0 - deletes as f64 / entries.max(1) as f64;
+    // The writes that made it, until it is known what share that is.
+    share.counted = (max.saturating_sub(min.max(since)) + 1) as f64;
+    Ok(Some(share))
+}
+
+fn units_of_memtable(
+    memtable: &Memtable,
+    sought: Sought<'_>,
+    count: &dyn Count,
+    since: Seq,
+) -> Result<f64> {
+    if sought.key.is_some_and(|key| !memtable.may_contain(key)) {
+        return Ok(0.0);
+    }
+    let mut cursor = memtable.cursor();
+    let all = cursor.between(sought.lo, sought.hi) as f64;
+    let most = if count.repeats() { SHOWN_KEYS } else { SHOWN };
+    let (mut shown, mut units) = (0, Units::default());
+    cursor.seek(sought.lo, MAX_SEQ)?;
+    while cursor.valid() && sought.hi.is_none_or(|hi| cursor.key() < hi) {
+        if shown == most {
+            let part = match count.repeats() {
+                true => cursor.between(sought.lo, Some(cursor.key())),
+                false => shown as u64,
+            };
+            return Ok(units.counted as f64 * (all / part.max(1) as f64).max(1.0));
+        }
+        shown += 1;
+        let (kind, _, value) = Timed::of(cursor.kind(), cursor.value());
+        units.add(count.units(since, cursor.seq(), kind, value));
+        match count.repeats() {
+            true => {
+                let key = cursor.key().to_vec();
+                cursor.seek(&key, 0)?;
+            }
+            false => cursor.next()?,
+        }
+    }
+    Ok(units.counted as f64)
+}

@@ -1,0 +1,140 @@
+//! About how many candidates a kind with a tree of its own has for a range: what entries stand for.
+
+use lsm::read::estimate::{Count, Entries, Scattered, Sought, Units};
+use lsm::version::TableFile;
+use lsm::{Kind, Seq};
+use model::posting::PostingList;
+
+use super::recent::Stored;
+use super::{Lookup, TreeRange};
+use crate::catalog::Attribute;
+use crate::error::Result;
+use model::range::Range;
+use model::schema::Value;
+
+/// What the keys of a tree are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Values.
+    Values,
+    /// Values and the keys of records.
+    ValuesAndKeys,
+    /// Values and something else.
+    ValuesAndMore,
+}
+
+/// Entries of which each is about one record.
+pub(super) const ENTRIES: Entries = Entries;
+
+/// Entries that are a record's key each, or take one back.
+pub(super) struct Operands;
+
+impl Count for Operands {
+    fn units(&self, _since: Seq, _seq: Seq, kind: Kind, value: &[u8]) -> Units {
+        let adds = kind != Kind::Delete && matches!(Stored::decode(value), Stored::Add(_));
+        Units {
+            counted: u64::from(adds),
+            all: 1,
+            bytes: 0,
+        }
+    }
+}
+
+/// Entries that are posting lists.
+pub(super) struct Postings {
+    /// True where a list is written anew with each posting that it gets.
+    pub(super) are_rewritten: bool,
+}
+
+impl Count for Postings {
+    fn units(&self, since: Seq, seq: Seq, kind: Kind, value: &[u8]) -> Units {
+        let mut units = Units::default();
+        if kind == Kind::Delete {
+            return units;
+        }
+        // Damage is an error of those who read the list.
+        let Ok(list) = PostingList::parse(value, seq) else {
+            return units;
+        };
+        let since = if self.are_rewritten { since } else { 0 };
+        let mut postings = list.reader();
+        while let Ok(Some(posting)) = postings.next() {
+            units.all += 1;
+            units.counted += u64::from(!posting.cancel && posting.seq >= since);
+        }
+        units.bytes = value.len() as u64;
+        units
+    }
+
+    fn is_of_lists(&self) -> bool {
+        true
+    }
+
+    fn repeats(&self) -> bool {
+        self.are_rewritten
+    }
+}
+
+impl Lookup<'_> {
+    /// About how many candidates the tree of an attribute has for a range of values.
+    pub(super) fn estimate(
+        &self,
+        attribute: &Attribute,
+        range: &Range,
+        keys: Keys,
+        count: &dyn Count,
+    ) -> Result<u64> {
+        let (lo, hi) = range.key_bounds();
+        let point = range.point();
+        // The keys of records tell how a value's entries lie.
+        let part = |key: &[u8]| match point.and_then(|value| key.strip_prefix(value)) {
+            Some(key) => self.snapshot.rank(self.layout.data, key, self.data_cost),
+            None => Ok(if key < lo.as_slice() { 0.0 } else { 1.0 }),
+        };
+        let knows = point.is_some() && keys == Keys::ValuesAndKeys;
+        let sought = Sought {
+            lo: &lo,
+            hi: hi.as_deref(),
+            key: point.filter(|_| keys == Keys::Values),
+            part: knows.then_some(&part),
+            is_one: point.is_some(),
+        };
+        self.estimate_where(attribute, sought, count, &|_| true)
+    }
+
+    /// The same in the tables for which `meets` is true.
+    pub(super) fn estimate_where(
+        &self,
+        attribute: &Attribute,
+        sought: Sought<'_>,
+        count: &dyn Count,
+        meets: &dyn Fn(&TableFile) -> bool,
+    ) -> Result<u64> {
+        let (tree, looks) = (attribute.index_tree()?, (&self.looks, self.index_cost));
+        Ok(self.snapshot.estimate(tree, sought, count, meets, looks)?)
+    }
+    /// About how many points of a tree lie in a range, which lies between these bounds.
+    pub(super) fn estimate_area(
+        &self,
+        attribute: &Attribute,
+        range: &Range,
+        bounds: &[TreeRange],
+        meets: &dyn Fn(&TableFile) -> bool,
+    ) -> Result<u64> {
+        let ranges = bounds.iter();
+        let ranges: Vec<_> = ranges
+            .map(|range| (range.lo.as_slice(), range.hi.as_deref()))
+            .collect();
+        let inside = |key: &[u8]| {
+            let value = Value::split(attribute.ty, key);
+            value.is_some_and(|(value, _)| range.contains(value))
+        };
+        let sought = Scattered {
+            ranges: &ranges,
+            inside: &inside,
+            meets,
+        };
+        let (tree, looks) = (attribute.index_tree()?, (&self.looks, self.index_cost));
+        Ok(self.snapshot.estimate_scattered(tree, sought, looks)?)
+    }
+}
