@@ -58,13 +58,6 @@ impl Consumers {
         copied
     }
 
-    /// What is noted now survives a power cut.
-    pub(crate) fn is_durable(&mut self) {
-        for may in self.all.values_mut() {
-            may.drain(..may.len() - 1);
-        }
-    }
-
     /// Of a dataset that is dropped.
     pub(crate) fn end(&mut self, of: Uid) {
         self.all.retain(|(uid, _), _| *uid != of);
@@ -89,20 +82,23 @@ impl Consumers {
 /// Dataset, name, number of the write, bytes.
 type Listed = Vec<(Option<String>, String, u64, u64)>;
 
-fn listed(db: &Database) -> Listed {
-    let all = db.change_consumers().unwrap().into_iter();
+fn listed(db: &Database) -> esker::Result<Listed> {
+    let all = db.change_consumers()?.into_iter();
     let mut all: Listed = all
         .map(|one| (one.dataset, one.name, one.position.seq, one.keeps_bytes))
         .collect();
     all.sort();
-    all
+    Ok(all)
 }
 
 impl Store {
     /// Of what may be noted, takes over what the store that was opened says. After a power cut it stays so.
     pub(crate) fn adopt_consumers(&mut self, db: &Database, cut: bool) {
+        self.adopt_listed(db, &listed(db).unwrap(), cut);
+    }
+
+    fn adopt_listed(&mut self, db: &Database, listed: &Listed, cut: bool) {
         let now = db.group().position();
-        let listed = listed(db);
         for ((uid, name), may) in &mut self.consumers.all {
             let Some(set) = self.sets.iter().find(|set| set.uid == *uid) else {
                 continue;
@@ -133,8 +129,12 @@ impl Store {
         }
     }
 
-    /// The store says of each consumer what is noted.
-    fn compare_consumers(&self, db: &Database) {
+    /// The store says of each consumer what is noted. Since a call failed that may be what it would have noted.
+    fn compare_consumers(&mut self, db: &Database) -> esker::Result<()> {
+        let listed = listed(db)?;
+        if self.excused {
+            self.adopt_listed(db, &listed, false);
+        }
         let mut right = Listed::new();
         for ((uid, name), may) in &self.consumers.all {
             if let Some(set) = self.sets.iter().find(|set| set.uid == *uid)
@@ -145,7 +145,8 @@ impl Store {
             }
         }
         right.sort();
-        assert_eq!(listed(db), right, "the consumers");
+        assert_eq!(listed, right, "the consumers");
+        Ok(())
     }
 
     /// After a flush, so many bytes of log may be there at most; none where all may.
@@ -187,7 +188,11 @@ impl World {
         if store.is_unsure {
             return;
         }
-        store.compare_consumers(&db);
+        let compared = self.stores[at].compare_consumers(&db);
+        if self.decide(at, compared, &[]).is_none() {
+            return;
+        }
+        let store = &self.stores[at];
         let known = &store.sets[set];
         let of = (known.uid, name);
         let dataset = db.dataset::<esker::Key>(&known.name).unwrap();
@@ -209,7 +214,9 @@ impl World {
             count("consumer: new");
             return self.note_consumer(at, of, new);
         };
-        let said = dataset.change_consumer(name).unwrap().unwrap().position;
+        let said = self.decide(at, dataset.change_consumer(name), &[]);
+        let Some(said) = said else { return };
+        let said = said.unwrap().position;
         assert_eq!(said.seq, noted.position().seq, "the place of {name}");
         let read = match noted.lost {
             true => dataset.changes(said).map(|_| 0),
@@ -290,7 +297,11 @@ impl World {
     pub(crate) fn forget(&mut self, at: usize, set: usize, name: &'static str) {
         let store = &self.stores[at];
         let Some(db) = store.db.clone() else { return };
-        store.compare_consumers(&db);
+        let compared = self.stores[at].compare_consumers(&db);
+        if self.decide(at, compared, &[]).is_none() {
+            return;
+        }
+        let store = &self.stores[at];
         let of = (store.sets[set].uid, name);
         let was = store.consumers.get(of).is_some();
         let result = store

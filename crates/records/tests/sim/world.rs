@@ -198,7 +198,6 @@ impl Store {
         self.lost_sets.clear();
         self.made_sets.clear();
         self.kept.is_durable();
-        self.consumers.is_durable();
         for set in &mut self.sets {
             set.doubt = false;
         }

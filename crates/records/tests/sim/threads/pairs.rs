@@ -75,7 +75,7 @@ impl Copies {
     }
 
     fn changes(&self, dataset: &Dataset, which: usize) -> esker::Result<Changes> {
-        let at = dataset.change_consumer(MIRROR).unwrap().unwrap().position;
+        let at = dataset.change_consumer(MIRROR)?.unwrap().position;
         match FOLLOWED[which] == PAIR[0] {
             true => dataset.changes(at)?.with_old(),
             false => dataset.changes(at),
@@ -108,8 +108,8 @@ impl Shared {
     pub(super) fn pair(&self, db: &Database, seed: u64, added: &AtomicU64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
-        let open = || Ok(PAIR.map(|name| db.dataset::<u64>(name).unwrap()));
-        let Some([left, right]) = self.decide(open(), &[]) else {
+        let open = || Ok((db.dataset::<u64>(PAIR[0])?, db.dataset::<u64>(PAIR[1])?));
+        let Some((left, right)) = self.decide(open(), &[]) else {
             return;
         };
         while self.goes_on() {
