@@ -171,7 +171,10 @@ fn compare(
         let (text, bound) = condition();
         let term: Expr = text.parse().unwrap();
         let mut alone = dataset.find(term.clone()).run().unwrap();
-        let answers = alone.by_ref().map(|record| record.unwrap()).count() as u64;
+        let answers = alone
+            .by_ref()
+            .inspect(|record| assert!(record.is_ok()))
+            .count() as u64;
         let there = alone.explain().steps.candidates;
         let both = term & "all >= 0".parse::<Expr>().unwrap();
         let explain = dataset.find(both).limit(0).run().unwrap().explain();
@@ -262,7 +265,7 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     for _ in 0..records / 3 {
         let id = commits.rng.u64(1..=records);
         match commits.rng.u8(..5) {
-            0 => drop(dataset.delete(&id).unwrap()),
+            0 => drop(dataset.delete(id).unwrap()),
             _ => {
                 let record = commits.record(id);
                 dataset.put_json(record).unwrap();

@@ -43,6 +43,10 @@ const WELL_SPREAD: f64 = 0.5;
 /// Entries of which so many more or less say nothing.
 const DOUBT: f64 = 3.0;
 
+/// The same of a value that a large run does not have, and the most that is expected of it.
+const SHARE_OF_UNSEEN: f64 = 1.0 / 32.0;
+const MOST_UNSEEN: f64 = 25.0;
+
 /// Units of which a mean is taken.
 const MEAN_OF: u64 = 8;
 
@@ -94,6 +98,9 @@ impl Count for Entries {
     }
 }
 
+/// Tells what share of something lies before a key.
+pub type PartBefore<'a> = dyn Fn(&[u8]) -> Result<f64> + 'a;
+
 /// What is sought.
 #[derive(Clone, Copy)]
 pub struct Sought<'a> {
@@ -104,7 +111,7 @@ pub struct Sought<'a> {
     /// The only key, where it is one: key filters are asked for it.
     pub key: Option<&'a [u8]>,
     /// What share of it lies before a key, where that is known better than from how keys lie between the ends.
-    pub part: Option<&'a dyn Fn(&[u8]) -> Result<f64>>,
+    pub part: Option<&'a PartBefore<'a>>,
     /// True when what is sought has one value: then how keys lie around it tells nothing.
     pub is_one: bool,
 }
@@ -468,15 +475,21 @@ impl Estimate<'_> {
             (Some(share), Some(seen)) => Some((self.of_seen(share, seen), share.mass)),
             _ => None,
         };
-        let sum = self
-            .shares
-            .iter()
-            .enumerate()
-            .map(|(at, share)| match known {
-                Some((units, _)) if largest == Some(at) => units,
-                _ => self.of_unseen(share, known),
-            });
-        Ok(sum.sum())
+        let (mut sum, mut unseen) = (0.0, 0.0);
+        for (at, share) in self.shares.iter().enumerate() {
+            let is_elsewhere = share.whole.entries == 0 && self.sought.is_one;
+            match known {
+                Some((units, _)) if largest == Some(at) => sum += units,
+                // What the largest run does not have may be new, or nowhere.
+                Some((units, _)) if units <= 0.0 && is_elsewhere => {
+                    let edges = share.edges.iter().map(|(_, edge)| edge.amount);
+                    let all: f64 = edges.map(|amount| self.units(share, amount)).sum();
+                    unseen += all * SHARE_OF_UNSEEN;
+                }
+                _ => sum += self.of_unseen(share, known),
+            }
+        }
+        Ok(sum + unseen.min(MOST_UNSEEN))
     }
 
     /// The run that a block is read of: a large one, in which much may be in the range.

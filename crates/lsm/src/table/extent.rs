@@ -48,7 +48,7 @@ pub struct Edge {
 /// What a table has between two keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extent {
-    /// The blocks that are in the range from end to end.
+    /// The blocks that are in the range from end to end. A block of one entry at an end is taken for one where that seems so.
     pub whole: Amount,
     /// The first of all blocks that have something of the range.
     pub first: Option<BlockHint>,
@@ -182,10 +182,15 @@ impl Table {
             }
             let entry = index.entry(place.block)?;
             let around = self.around(place, index, &entry)?;
-            let (key, end) = (around.last.as_slice(), hi);
-            let is_last_inside = lo <= key && end.is_none_or(|end| key < end);
-            // A large entry is a block, and in the range or not.
-            match is_whole || entry.entries == 1 && is_last_inside {
+            let is_inside = |key: &[u8]| lo <= key && hi.is_none_or(|hi| key < hi);
+            // A large entry is a block, and in the range or not: by the separator behind it, or, as separators are as short as they
+            // can be, by the one before it.
+            let is_large = entry.entries == 1
+                && (is_inside(&around.last)
+                    || !ended.is_empty()
+                        && around.before.len() > lo.len()
+                        && is_inside(&around.before));
+            match is_whole || is_large {
                 true => extent.whole.add(Amount::of(&entry)),
                 false => {
                     let below = |key: &[u8]| part_before(&around.before, &around.last, key);

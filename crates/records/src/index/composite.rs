@@ -7,7 +7,7 @@ use model::schema::Value;
 
 use super::build::Build;
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use super::estimate::{self, Keys};
+use super::estimate::{self, Values};
 use super::walk::{Tells, walk};
 use super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, also, tree_of};
 use crate::catalog::Attribute;
@@ -54,7 +54,7 @@ impl Index for Composite {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        lookup.estimate(attribute, range, Keys::ValuesAndKeys, &estimate::ENTRIES)
+        lookup.estimate(attribute, range, Values::BeforeKeys, &estimate::ENTRIES)
     }
 
     /// Keys are only ever searched by prefix. An entry's key is an index entry: its versions are those of the record.

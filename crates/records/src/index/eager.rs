@@ -18,7 +18,7 @@ use model::posting::{Posting, PostingMerge};
 
 use super::build::{Build, Lists, WritePiece};
 use super::cost::{Access, Figures};
-use super::estimate::{Keys, Postings};
+use super::estimate::{Postings, Values};
 use super::lazy::{facts_of_piece, offer_piece};
 use super::purge::Purge;
 use super::{Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, Writes, tree_of};
@@ -89,7 +89,7 @@ impl Index for Eager {
         let lists = Postings {
             are_rewritten: true,
         };
-        lookup.estimate(attribute, range, Keys::ValuesAndMore, &lists)
+        lookup.estimate(attribute, range, Values::BeforeNumbers, &lists)
     }
 
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {

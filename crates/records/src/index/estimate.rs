@@ -12,15 +12,15 @@ use crate::error::Result;
 use model::range::Range;
 use model::schema::Value;
 
-/// What the keys of a tree are.
+/// Where values stand in the keys of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum Values {
     /// Values.
-    Values,
-    /// Values and the keys of records.
-    ValuesAndKeys,
-    /// Values and something else.
-    ValuesAndMore,
+    Alone,
+    /// Values before the keys of records.
+    BeforeKeys,
+    /// Values before numbers.
+    BeforeNumbers,
 }
 
 /// Entries of which each is about one record.
@@ -81,7 +81,7 @@ impl Lookup<'_> {
         &self,
         attribute: &Attribute,
         range: &Range,
-        keys: Keys,
+        keys: Values,
         count: &dyn Count,
     ) -> Result<u64> {
         let (lo, hi) = range.key_bounds();
@@ -91,11 +91,11 @@ impl Lookup<'_> {
             Some(key) => self.snapshot.rank(self.layout.data, key, self.data_cost),
             None => Ok(if key < lo.as_slice() { 0.0 } else { 1.0 }),
         };
-        let knows = point.is_some() && keys == Keys::ValuesAndKeys;
+        let knows = point.is_some() && keys == Values::BeforeKeys;
         let sought = Sought {
             lo: &lo,
             hi: hi.as_deref(),
-            key: point.filter(|_| keys == Keys::Values),
+            key: point.filter(|_| keys == Values::Alone),
             part: knows.then_some(&part),
             is_one: point.is_some(),
         };

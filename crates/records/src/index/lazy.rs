@@ -10,7 +10,7 @@ use model::posting::{self, Posting, PostingList, PostingMerge};
 
 use super::build::{Build, Lists, WritePiece};
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use super::estimate::{Keys, Postings};
+use super::estimate::{Postings, Values};
 use super::posting_merge::PostingOperator;
 use super::purge::Purge;
 use super::walk::{Tells, walk};
@@ -73,7 +73,7 @@ impl Index for Lazy {
         let lists = Postings {
             are_rewritten: false,
         };
-        lookup.estimate(attribute, range, Keys::Values, &lists)
+        lookup.estimate(attribute, range, Values::Alone, &lists)
     }
 
     /// Lists are asked for by their exact key.

@@ -19,7 +19,7 @@ use lsm::{Kind, RunSink, Seq, TreeOptions};
 
 use super::build::Build;
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
-use super::estimate::{self, Keys};
+use super::estimate::{self, Values};
 use super::seen::Seen;
 use super::walk::{Tells, walk};
 use super::{
@@ -72,7 +72,7 @@ impl Index for Recent {
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
-        lookup.estimate(attribute, range, Keys::Values, &estimate::Operands)
+        lookup.estimate(attribute, range, Values::Alone, &estimate::Operands)
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
