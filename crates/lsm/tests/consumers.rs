@@ -331,6 +331,18 @@ fn consumers_miss_nothing() {
                         if place.is_some_and(|place| place.seq > now) {
                             let lost = writer.tail(place.unwrap()).map(|_| ());
                             assert!(matches!(lost, Err(Error::OtherHistory { .. })));
+                            // It is said in a copy, too.
+                            let to = format!("/copy{step}-{at}");
+                            writer.checkpoint(Path::new(&to)).unwrap();
+                            let copy = Group::open_reader(
+                                Path::new(&to),
+                                small(Arc::new(fs.clone())),
+                                Arc::new(PlainTrees),
+                            );
+                            let copy = copy.unwrap();
+                            let there = place_of(&copy, &name(at)).unwrap();
+                            let lost = copy.tail(there).map(|_| ());
+                            assert!(matches!(lost, Err(Error::OtherHistory { .. })));
                             let here = writer.position();
                             writer.keep_log_for(&name(at), here, KEEP).unwrap();
                             *place = Some(here);

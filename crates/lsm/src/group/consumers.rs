@@ -297,14 +297,21 @@ impl Inner {
         stop: Option<&Stop>,
     ) -> Result<Order> {
         self.refresh()?;
-        let (mut places, _) = self.places().list()?;
+        let (places, _) = self.places().list()?;
         let mut order = self.versions.manifest.lock().order.clone();
         supersede(&mut order, &places);
         let history = order.history;
-        let own = places.iter().map(|place| place.position);
-        let own = own.filter(|position| position.history == history);
-        let own = own.map(|position| position.seq);
+        // What is said of a place here, of another store or of lost writes, is said of it in the copy.
+        let goes_on = |position: Position| {
+            let checked = self.check_position(position);
+            !matches!(checked, Err(Error::OtherHistory { .. }))
+        };
+        let (mut going_on, others): (Vec<_>, Vec<_>) = places
+            .into_iter()
+            .partition(|place| goes_on(place.position));
+        let own = going_on.iter().map(|place| place.position.seq);
         let noted = order.holds.values().map(|hold| hold.position);
+        let noted = noted.filter(|seq| goes_on(Position { history, seq: *seq }));
         let first = own.chain(noted).min();
         // Who is late already is so in the copy.
         let first = first.map(|first| first.max(self.sequencer.oldest()));
@@ -318,17 +325,15 @@ impl Inner {
             kept: kept.into_iter().collect(),
             ..order
         };
-        if !places.is_empty() {
-            let of_copy = ConsumerPlaces::new(&*copy.fs, &copy.dir);
+        for place in &mut going_on {
+            place.position.history = order.history;
+            // Not what the copy does not have.
+            place.position.seq = place.position.seq.min(snapshot.seq());
+        }
+        let of_copy = ConsumerPlaces::new(&*copy.fs, &copy.dir);
+        for place in going_on.iter().chain(&others) {
             of_copy.make_folder()?;
-            for place in &mut places {
-                if place.position.history == history {
-                    place.position.history = order.history;
-                    // Not what the copy does not have.
-                    place.position.seq = place.position.seq.min(snapshot.seq());
-                }
-                of_copy.write(place)?;
-            }
+            of_copy.write(place)?;
         }
         Ok(order)
     }
