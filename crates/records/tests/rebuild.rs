@@ -190,11 +190,17 @@ fn an_index_whose_files_cannot_be_read_is_dropped() {
 /// The tables of the data carry these: writing them again makes their summaries anew.
 #[test]
 fn every_kind_can_be_built_again_and_stays_exact() {
-    let fs = store();
+    for maintenance in Maintenance::ALL {
+        built_again_under(maintenance);
+    }
+}
+
+fn built_again_under(maintenance: Maintenance) {
+    let fs = store_under(maintenance);
     let db = open(Arc::new(fs.clone())).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();
     for (at, kind) in PATHS.iter().zip(INDEXED) {
-        let _doing = Doing(kind.to_string());
+        let _doing = Doing(format!("{maintenance}, {kind}"));
         let mut writes = 0;
         let mut amid = |_| {
             put(&dataset, writes * 3, 4);
@@ -214,6 +220,41 @@ fn every_kind_can_be_built_again_and_stays_exact() {
         check(&db);
     }
     assert_eq!(dataset.unfinished_index(), None);
+}
+
+/// The values that records had before, which a filter under eager maintenance needs, are there whatever becomes of a rebuild.
+#[test]
+fn a_filter_is_built_again_or_not_under_eager_maintenance() {
+    let fs = store_under(Maintenance::Eager);
+    let db = open(Arc::new(fs.clone())).unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
+    let mut stop = |_| ControlFlow::Break(());
+    for round in 0..3 {
+        let begun = dataset.rebuild_index(path("filter")).on_progress(&mut stop);
+        assert!(!begun.run().unwrap().complete);
+        for id in 0..RECORDS / 2 {
+            put(&dataset, id * 2, 5 + round);
+        }
+        exact(&dataset);
+        match round {
+            0 => drop(dataset.drop_index(path("filter")).unwrap()),
+            _ => assert!(
+                dataset
+                    .rebuild_index(path("filter"))
+                    .run()
+                    .unwrap()
+                    .complete
+            ),
+        }
+        exact(&dataset);
+        db.flush().unwrap();
+        converge(&db);
+        for id in 0..RECORDS / 3 {
+            put(&dataset, id * 3, 9 + round);
+        }
+        exact(&dataset);
+        check(&db);
+    }
 }
 
 #[test]

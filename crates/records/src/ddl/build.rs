@@ -94,6 +94,9 @@ impl Build<'_, '_> {
         // The keys written since the index began serve the next one as well.
         let keys = old.filter(|_| !self.building.attribute.kind.is_standalone());
         let keys = keys.and_then(|old| old.deleted);
+        // So do the values that were replaced.
+        let widened = old.and_then(|old| old.widened);
+        let widened = widened.filter(|_| self.building.attribute.widened.is_none());
         TreeChange {
             created: Vec::new(),
             configured: vec![(self.layout.data, self.layout.stored.changed().to_bytes())],
@@ -101,7 +104,7 @@ impl Build<'_, '_> {
                 .and_then(|old| old.tree)
                 .into_iter()
                 .chain(keys)
-                .chain(old.and_then(|old| old.widened))
+                .chain(widened)
                 .collect(),
         }
     }

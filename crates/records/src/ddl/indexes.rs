@@ -284,7 +284,10 @@ impl Handle {
         };
         stored.next_id = stored.next_id.max(attribute.id + 1);
         let mut created = Vec::new();
-        if widens(&stored.settings, kind) {
+        // Of a filter that is built again the next one continues with it.
+        let has_widened =
+            (layout.attributes.iter()).any(|a| a.id == attribute.id && a.widened.is_some());
+        if widens(&stored.settings, kind) && !has_widened {
             let config = TreeConfig::new(Role::Widened, &stored.settings);
             created.push((widened_tree(name, attribute.id), config.to_bytes()));
         }
@@ -378,13 +381,14 @@ impl Handle {
             change: None,
             ..layout.stored.clone()
         };
-        let had_tree = layout
-            .attributes
-            .iter()
-            .any(|a| a.id == building.attribute.id && a.tree.is_some());
+        let mut attributes = layout.attributes.iter();
+        let old = attributes.find(|a| a.id == building.attribute.id);
+        let had_tree = old.is_some_and(|a| a.tree.is_some());
         let deleted = building.attribute.deleted.filter(|_| !had_tree);
+        let had_widened = old.is_some_and(|a| a.widened.is_some());
+        let widened = building.attribute.widened.filter(|_| !had_widened);
         let trees = building.attribute.tree.into_iter().chain(building.staging);
-        let trees = trees.chain(deleted).chain(building.attribute.widened);
+        let trees = trees.chain(deleted).chain(widened);
         self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 configured: vec![(layout.data, stored.to_bytes())],

@@ -389,11 +389,19 @@ fn cancel_record(
         .superseded
         .ok_or_else(|| Error::damaged("eager maintenance: the dataset has no obsolete set"))?;
     writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
+    let mut widened = Vec::new();
     for (_, attribute) in layout.written() {
         let target = attribute.tree.or(attribute.widened);
         let Some(index) = index::of(attribute.kind).filter(|_| target.is_some()) else {
             continue;
         };
+        // A filter and the one that is built in its place have one tree.
+        if let Some(tree) = attribute.widened {
+            if widened.contains(&tree) {
+                continue;
+            }
+            widened.push(tree);
+        }
         let mut had: Vec<Vec<u8>> = Vec::new();
         attribute.any_value(&old, |value| {
             had.push(value.to_vec());

@@ -295,12 +295,6 @@ impl World {
         if change != Change::Resume && (is_by_place(def, name, kind) || lacks_time) {
             return REFUSED.to_vec();
         }
-        // A defect that is known: the values that were replaced are in a tree of the same name (`a tree called d0/widened/3 exists`).
-        let is_widened = known.is_some_and(|known| known.kind == IndexKind::Filter)
-            && def.maintenance == Maintenance::Eager;
-        if change == Change::Rebuild && is_widened {
-            return REFUSED.to_vec();
-        }
         let legal = match (change, known) {
             (Change::Resume, _) | (Change::Add, None) => true,
             (Change::Add, Some(known)) => {
