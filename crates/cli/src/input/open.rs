@@ -18,6 +18,10 @@ const MAGIC: [(Compression, u8, u8, &[u8]); 3] = [
     (Compression::Zstd, 0x50, 0x5F, &[0x2A, 0x4D, 0x18]),
 ];
 
+/// Bytes that a pipe holds: what Linux grants to everybody.
+#[cfg(target_os = "linux")]
+const PIPE: usize = 1 << 20;
+
 /// The largest zstd window that is accepted, as a power of two: 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;
 
@@ -92,7 +96,10 @@ impl Source {
     pub(crate) fn open(&self, counter: &Arc<AtomicU64>) -> io::Result<Box<dyn Read>> {
         let raw: Box<dyn Read> = match &self.path {
             Some(path) => Box::new(File::open(path)?),
-            None => Box::new(io::stdin()),
+            None => {
+                widen(&io::stdin());
+                Box::new(io::stdin())
+            }
         };
         let mut raw = Counted {
             inner: raw,
@@ -132,6 +139,16 @@ fn compression_by_name(path: &Path) -> Compression {
         Some("zst") => Compression::Zstd,
         _ => Compression::Plain,
     }
+}
+
+/// Where standard input is a pipe, lets it hold more: at 64 KiB the two sides wait for each other many times, which is a twentieth of the
+/// time of a load.
+fn widen(stdin: &io::Stdin) {
+    // What is no pipe, or may not be widened, stays as it is.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::pipe::fcntl_setpipe_size(stdin, PIPE);
+    #[cfg(not(target_os = "linux"))]
+    let _ = stdin;
 }
 
 /// The first bytes of a stream, as many as tell how it is compressed: a slow stream may begin with a line of two bytes, and
