@@ -62,9 +62,12 @@ const SPARE_BYTES: usize = 16 << 10;
 ///
 /// Once a cache is full, each insertion evicts a block that was as likely as not read by another thread: freeing it
 /// would take the lock of that thread's heap while that thread reads. So the new block takes the buffer of an evicted
-/// one of about the right size.
+/// one of about the right size: sizes are rounded up by a sixteenth at most, so that what a block weighs depends on its length
+/// alone, whatever the thread has done before.
 pub(crate) fn buffer(len: usize) -> Vec<u8> {
-    let fits = |spare: &Vec<u8>| (len..=len + len / 8).contains(&spare.capacity());
+    let step = (len / 16).max(1);
+    let size = len.next_multiple_of(1 << step.ilog2());
+    let fits = |spare: &Vec<u8>| spare.capacity() == size;
     let spare = SPARE.try_with(|spare| {
         let mut spare = spare.try_borrow_mut().ok()?;
         let at = spare.iter().position(fits)?;
@@ -73,7 +76,7 @@ pub(crate) fn buffer(len: usize) -> Vec<u8> {
     spare
         .ok()
         .flatten()
-        .unwrap_or_else(|| Vec::with_capacity(len))
+        .unwrap_or_else(|| Vec::with_capacity(size))
 }
 
 /// Keeps a buffer for [`buffer`]; replaces the spare buffer that was unused for longest.

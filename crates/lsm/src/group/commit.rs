@@ -157,12 +157,21 @@ impl Inner {
     /// The time, where the log should say it: once a second and segment while somebody wants to know for how long
     /// changes have been waiting.
     fn stamp(&self, stamped: &mut (u64, u64), segment: u64) -> Option<u64> {
+        let (consumed, background) = (&self.sequencer.consumed, self.core.options.background);
+        if !background && !consumed.load(Ordering::Relaxed) {
+            return None;
+        }
         let now = (self.core.options.clock)();
         let due = (now / 1000, segment);
         if std::mem::replace(stamped, due) == due {
             return None;
         }
-        self.places().is_any().unwrap_or(true).then_some(now)
+        // Another process may have become a consumer. Without background work that is noticed with a flush: the calls
+        // do not depend on the time.
+        if background {
+            self.sequencer.note_consumers();
+        }
+        consumed.load(Ordering::Relaxed).then_some(now)
     }
 
     /// Returns when the batch is acknowledged: it and all before it are as durable as requested.
@@ -198,6 +207,7 @@ impl Inner {
         let view = self.versions.view.load_full();
         let last = writer.last;
         self.sequencer.log.note_synced(last);
+        self.sequencer.note_consumers();
         let segment =
             self.sequencer
                 .create_segment(self.versions.new_file(), writer.replayed, last)?;

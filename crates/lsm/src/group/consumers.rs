@@ -226,6 +226,7 @@ impl LogConsumer {
             return Err(error);
         }
         drop(all);
+        inner.sequencer.consumed.store(true, Ordering::Relaxed);
         inner.release_segments()
     }
 

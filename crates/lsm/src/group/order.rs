@@ -199,6 +199,7 @@ impl Sequencer {
             order.kept = superfluous;
             return None;
         };
+        self.consumed.store(!all.is_empty(), Ordering::Relaxed);
         supersede(order, &all);
         let history = order.history;
         let places = all.iter().filter(|place| place.position.history == history);
@@ -233,6 +234,12 @@ impl Sequencer {
         }
         kept.reverse();
         kept
+    }
+
+    /// Looks whether there are consumers.
+    pub(super) fn note_consumers(&self) {
+        let is_any = self.places().is_any().unwrap_or(true);
+        self.consumed.store(is_any, Ordering::Relaxed);
     }
 
     pub(super) fn places(&self) -> ConsumerPlaces<'_> {

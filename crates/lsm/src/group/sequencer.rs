@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -49,6 +49,8 @@ pub(super) struct Sequencer {
     pub(super) reserved: AtomicU64,
     pub(super) log: Log,
     pub(super) tails: Tails,
+    /// There are consumers, as far as is known: the log says the time.
+    pub(super) consumed: AtomicBool,
 }
 
 impl Sequencer {
@@ -64,6 +66,7 @@ impl Sequencer {
             reserved: AtomicU64::new(0),
             log,
             tails: Tails::default(),
+            consumed: AtomicBool::new(false),
         }
     }
 
