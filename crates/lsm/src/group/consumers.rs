@@ -297,8 +297,15 @@ impl Inner {
         stop: Option<&Stop>,
     ) -> Result<Order> {
         self.refresh()?;
+        // Before the places, so that one bound meanwhile is in either.
+        let noted = self.versions.manifest.lock().order.holds.clone();
         let (places, _) = self.places().list()?;
-        let mut order = self.versions.manifest.lock().order.clone();
+        // After the places, so that a reader has seen the writes that they are behind.
+        self.refresh()?;
+        let mut order = Order {
+            holds: noted,
+            ..self.versions.manifest.lock().order.clone()
+        };
         supersede(&mut order, &places);
         let history = order.history;
         // What is said of a place here, of another store or of lost writes, is said of it in the copy.
@@ -413,13 +420,18 @@ impl Inner {
                 let oldest = self.sequencer.position_of(oldest);
                 return Err(Error::PositionExpired { oldest });
             }
-            return self.sequencer.sync();
+            self.sequencer.sync()?;
+        } else {
+            self.refresh()?;
+            self.check_position(position)?;
         }
-        self.refresh()?;
-        self.check_position(position)?;
-        // What the writer writes from here on it makes durable before it is only in this part of the log.
+        // What the writer writes from here on it makes durable before it is only in this part of the log. What is in
+        // tables already may not be durable here: it was kept because somebody noted a place at that moment.
         let closed = self.sequencer.log.closed.lock().clone();
-        for segment in closed.iter().filter(|one| one.last > position.seq) {
+        let live = self.sequencer.log.segments.lock().clone();
+        let is_live = |number: u64| live.iter().any(|live| live.number == number);
+        let unread = closed.iter().filter(|one| one.last > position.seq);
+        for segment in unread.filter(|one| !is_live(one.number)) {
             let path = log_path(&self.core.source.dir, segment.number);
             let synced = self.core.source.fs.sync(&path);
             synced.map_err(|e| Error::io(&path, "sync", e))?;
@@ -433,8 +445,10 @@ impl Inner {
         let live = self.sequencer.log.segments.lock();
         let kept = versions.order.kept.first().map(|kept| kept.after);
         let needed = closed.iter().find(|one| one.number >= versions.log);
+        // A segment that is in tables is in both lists until it is removed.
+        let live = live.iter().find(|live| live.number >= versions.log);
         kept.or(needed.map(|one| one.after))
-            .or(live.first().map(|live| live.after))
+            .or(live.map(|live| live.after))
             .unwrap_or_else(|| self.sequencer.visible())
     }
 
