@@ -142,6 +142,58 @@ fn a_consumer_is_one_at_a_time() {
     }
 }
 
+/// Whoever closes, the writer or a reader, is no consumer any more, whatever handles still live: they answer `Closed`, and
+/// neither keep others from being that consumer nor write where others do.
+#[test]
+fn closing_gives_up_consumers() {
+    for by_writer in [true, false] {
+        let fs = Memory::new();
+        let writer = write_to(Arc::new(fs.clone()));
+        let here = put(&writer, 0, Durability::Os);
+        let beside = reader(&fs);
+        let group = if by_writer { &writer } else { &beside };
+        let held = group.consume_log("me").unwrap();
+        held.keep(None, here, KEEP).unwrap();
+        let without_place = group.consume_log("new").unwrap();
+        group.close().unwrap();
+        let again = match by_writer {
+            true => write_to(Arc::new(fs.clone())),
+            false => reader(&fs),
+        };
+        let next = again.consume_log("me").unwrap();
+        let next_new = again.consume_log("new").unwrap();
+        let there = put_by(&again, &writer, 1);
+        next.keep(None, there, KEEP).unwrap();
+        for refused in [
+            held.place().map(|_| ()),
+            held.keep(None, here, KEEP),
+            held.release().map(|_| ()),
+            without_place.release().map(|_| ()),
+            group.log_consumers().map(|_| ()),
+            group.release_log("me").map(|_| ()),
+            group.release_logs(&mut |_| true).map(|_| ()),
+        ] {
+            assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        }
+        assert_eq!(next.place().unwrap(), Some((there, KEEP)));
+        for name in ["me", "new"] {
+            let refused = again.consume_log(name).map(|_| ());
+            assert!(matches!(refused, Err(Error::ConsumerInUse { .. })));
+        }
+        drop((next, next_new));
+    }
+}
+
+/// Writes with the first of two groups that can, and returns what the first sees then.
+fn put_by(seen: &Group, other: &Group, number: u32) -> Position {
+    if !seen.is_reader() {
+        return put(seen, number, Durability::Os);
+    }
+    put(other, number, Durability::Os);
+    seen.refresh().unwrap();
+    seen.position()
+}
+
 #[test]
 fn a_place_that_is_damaged_is_said_and_stops_nobody_else() {
     let fs = Memory::new();

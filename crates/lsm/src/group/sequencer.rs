@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::consumers::TakenConsumers;
 use super::core::Core;
 use super::log::{Log, Segment};
 use super::tail::Tails;
@@ -49,6 +50,7 @@ pub(super) struct Sequencer {
     pub(super) reserved: AtomicU64,
     pub(super) log: Log,
     pub(super) tails: Tails,
+    pub(super) consumers: TakenConsumers,
 }
 
 impl Sequencer {
@@ -64,6 +66,7 @@ impl Sequencer {
             reserved: AtomicU64::new(0),
             log,
             tails: Tails::default(),
+            consumers: TakenConsumers::default(),
         }
     }
 
