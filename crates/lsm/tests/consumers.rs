@@ -5,13 +5,13 @@
 mod common;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use common::{DIR, Doing, seeds, small};
 use lsm::fs::Fs;
-use lsm::fs::hooked::Hooked;
+use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
 use lsm::{Batch, Durability, Error, Group, PlainTrees, Position, Result, TreeId};
 
@@ -142,6 +142,58 @@ fn a_consumer_is_one_at_a_time() {
     }
 }
 
+/// Whoever closes, the writer or a reader, is no consumer any more, whatever handles still live: they answer `Closed`, and
+/// neither keep others from being that consumer nor write where others do.
+#[test]
+fn closing_gives_up_consumers() {
+    for by_writer in [true, false] {
+        let fs = Memory::new();
+        let writer = write_to(Arc::new(fs.clone()));
+        let here = put(&writer, 0, Durability::Os);
+        let beside = reader(&fs);
+        let group = if by_writer { &writer } else { &beside };
+        let held = group.consume_log("me").unwrap();
+        held.keep(None, here, KEEP).unwrap();
+        let without_place = group.consume_log("new").unwrap();
+        group.close().unwrap();
+        let again = match by_writer {
+            true => write_to(Arc::new(fs.clone())),
+            false => reader(&fs),
+        };
+        let next = again.consume_log("me").unwrap();
+        let next_new = again.consume_log("new").unwrap();
+        let there = put_by(&again, &writer, 1);
+        next.keep(None, there, KEEP).unwrap();
+        for refused in [
+            held.place().map(|_| ()),
+            held.keep(None, here, KEEP),
+            held.release().map(|_| ()),
+            without_place.release().map(|_| ()),
+            group.log_consumers().map(|_| ()),
+            group.release_log("me").map(|_| ()),
+            group.release_logs(&mut |_| true).map(|_| ()),
+        ] {
+            assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        }
+        assert_eq!(next.place().unwrap(), Some((there, KEEP)));
+        for name in ["me", "new"] {
+            let refused = again.consume_log(name).map(|_| ());
+            assert!(matches!(refused, Err(Error::ConsumerInUse { .. })));
+        }
+        drop((next, next_new));
+    }
+}
+
+/// Writes with the first of two groups that can, and returns what the first sees then.
+fn put_by(seen: &Group, other: &Group, number: u32) -> Position {
+    if !seen.is_reader() {
+        return put(seen, number, Durability::Os);
+    }
+    put(other, number, Durability::Os);
+    seen.refresh().unwrap();
+    seen.position()
+}
+
 #[test]
 fn a_place_that_is_damaged_is_said_and_stops_nobody_else() {
     let fs = Memory::new();
@@ -245,6 +297,63 @@ fn a_registration_beside_a_flush_is_refused_or_kept() {
         }
     }
     assert!(refused > 0 && kept > 0, "{refused} refused, {kept} kept");
+}
+
+/// A segment that a flush kept only because somebody was noting a place is not durable: nobody waited for it. Who waits
+/// for it later has it made durable.
+#[test]
+fn what_was_kept_without_a_sync_is_durable_once_somebody_waits_for_it() {
+    for mode in [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered] {
+        for by_writer in [true, false] {
+            let fs = Memory::new();
+            let writer = write_to(Arc::new(fs.clone()));
+            let first = put(&writer, 0, Durability::Sync);
+            for number in 1..5 {
+                put(&writer, number, Durability::Os);
+            }
+            let beside = reader(&fs);
+            // Makes the folder.
+            drop(beside.consume_log("other").unwrap());
+            let noting = fs.lock(&Path::new(DIR).join("consumers/LOCK")).unwrap();
+            writer.flush().unwrap();
+            drop(noting);
+            let group = if by_writer { &writer } else { &beside };
+            group.keep_log_for("me", first, KEEP).unwrap();
+            let left = fs.power_cut(0, mode);
+            let again = write_to(Arc::new(left));
+            assert_eq!(behind(&again, first).unwrap(), [1, 2, 3, 4]);
+        }
+    }
+}
+
+/// A consumer that goes on, past what the reader has seen, while a reader makes a copy is a consumer of the copy, too.
+#[test]
+fn a_copy_by_a_reader_has_a_consumer_that_goes_on_meanwhile() {
+    let fs = Memory::new();
+    let writer = Arc::new(write_to(Arc::new(fs.clone())));
+    let here = put(&writer, 0, Durability::Os);
+    writer.keep_log_for("me", here, KEEP).unwrap();
+    let hooked = Hooked::new(Arc::new(fs.clone()));
+    let options = small(Arc::new(hooked.clone()));
+    let beside = Group::open_reader(Path::new(DIR), options, Arc::new(PlainTrees)).unwrap();
+    let (once, going_on) = (AtomicBool::new(false), writer.clone());
+    hooked.set(move |call, path| {
+        let is_place =
+            call == Call::Open && path.parent().is_some_and(|at| at.ends_with("consumers"));
+        if is_place && !once.swap(true, Ordering::SeqCst) {
+            let here = put(&going_on, 1, Durability::Os);
+            going_on.keep_log_for("me", here, KEEP).unwrap();
+        }
+        Ok(())
+    });
+    let to = Path::new("/copy");
+    beside.checkpoint(to).unwrap();
+    hooked.clear();
+    let copy = Group::open(to, small(Arc::new(fs.clone())), Arc::new(PlainTrees), false).unwrap();
+    let place = place_of(&copy, "me").unwrap();
+    assert_eq!(behind(&copy, place).unwrap(), []);
+    put(&copy, 2, Durability::Os);
+    assert_eq!(behind(&copy, place).unwrap(), [2]);
 }
 
 /// Random work of a writer, and of consumers in its process and beside it, over flushes, reopenings and power cuts:

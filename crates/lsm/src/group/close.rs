@@ -7,7 +7,8 @@
 //! 5. Under the writer lock and the manifest lock the manifest is taken away, and `CURRENT` records its length and
 //!    those of the log segments. A job that is still running cannot install a version from then on
 //!    ([`Error::Closed`]), so nothing on disk changes after the seal.
-//! 6. Reads are refused, and the folder is given up (`fs/gate.rs`): others can open it, whatever handles still exist.
+//! 6. Reads are refused, and the folder is given up (`fs/gate.rs`), and the consumers of the log: others can open it,
+//!    and be those, whatever handles still exist.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,6 +45,7 @@ impl Inner {
         if let Some(gate) = &self.gate {
             gate.give_up();
         }
+        self.sequencer.consumers.give_up();
     }
 
     /// The last steps, after the threads have ended. Called again after a failure, it retries the failed steps.

@@ -2,8 +2,10 @@
 //! process that reads beside it. What is on disk, and why nothing that a consumer waits for is removed, is in
 //! `version/consumers.rs`.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::tail::Tail;
 use super::version_set::Versions;
@@ -28,8 +30,31 @@ const MAX_CONSUMERS: usize = 1024;
 pub struct LogConsumer {
     inner: Arc<Inner>,
     name: String,
-    /// `None` while it is dropped.
-    lock: Option<Box<dyn Lock>>,
+    taken: Arc<Taken>,
+}
+
+/// The lock of a consumer: `None` after it was released, also because the group was closed. Calls in progress share it.
+struct Taken(Mutex<Option<Arc<dyn Lock>>>);
+
+/// The consumers that handles of a group hold.
+#[derive(Default)]
+pub(super) struct TakenConsumers(Mutex<Vec<Weak<Taken>>>);
+
+impl TakenConsumers {
+    fn add(&self, taken: &Arc<Taken>) {
+        let mut all = self.0.lock();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(taken));
+    }
+
+    /// Lets others be these consumers, whatever handles still exist.
+    pub(super) fn give_up(&self) {
+        for taken in std::mem::take(&mut *self.0.lock()) {
+            if let Some(taken) = taken.upgrade() {
+                drop(taken.0.lock().take());
+            }
+        }
+    }
 }
 
 impl Group {
@@ -44,10 +69,15 @@ impl Group {
         check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
         let places = self.inner.places();
         let _all = places.lock()?;
+        let lock: Arc<dyn Lock> = places.take(name)?.into();
+        let taken = Arc::new(Taken(Mutex::new(Some(lock))));
+        self.inner.sequencer.consumers.add(&taken);
+        // Who closes from here on releases it.
+        self.inner.check_consumers_open()?;
         Ok(LogConsumer {
             inner: self.inner.clone(),
             name: name.to_string(),
-            lock: Some(places.take(name)?),
+            taken,
         })
     }
 
@@ -87,6 +117,7 @@ impl Group {
     /// # Errors
     /// Errors of writes.
     pub fn release_logs(&self, gone: &mut dyn FnMut(&str) -> bool) -> Result<usize> {
+        self.inner.check_consumers_open()?;
         let mut found = 0;
         let places = self.inner.places();
         {
@@ -111,6 +142,7 @@ impl Group {
     /// # Errors
     /// Files cannot be read. One that is damaged is left out: [`Group::check`] reports it.
     pub fn log_consumers(&self) -> Result<Vec<(String, Position, u64)>> {
+        self.inner.check_open()?;
         let (places, _) = self.inner.places().list()?;
         let mut order = self.inner.versions.manifest.lock().order.clone();
         supersede(&mut order, &places);
@@ -174,6 +206,7 @@ impl LogConsumer {
     /// # Errors
     /// The file cannot be read, or is damaged.
     pub fn place(&self) -> Result<Option<(Position, u64)>> {
+        self.inner.check_open()?;
         if let Some(place) = self.inner.places().read(&self.name)? {
             return Ok(Some((place.position, place.bytes)));
         }
@@ -194,6 +227,7 @@ impl LogConsumer {
     /// As [`Group::keep_log_for`].
     pub fn keep(&self, replaced: Option<&str>, position: Position, bytes: u64) -> Result<()> {
         let inner = &*self.inner;
+        let _own = self.own()?;
         inner.start_consuming()?;
         inner.check_position(position)?;
         let places = inner.places();
@@ -234,8 +268,9 @@ impl LogConsumer {
     ///
     /// # Errors
     /// As [`Group::release_log`].
-    pub fn release(mut self) -> Result<bool> {
-        let inner = self.inner.clone();
+    pub fn release(self) -> Result<bool> {
+        let inner = &self.inner;
+        let own = self.own()?;
         inner.check_consumers_open()?;
         let places = inner.places();
         let all = places.lock()?;
@@ -245,19 +280,27 @@ impl LogConsumer {
         // First, so that no earlier place comes back.
         let noted = inner.forget_holds(&mut |name| is_own(name))? > 0;
         let found = places.remove(&self.name)?;
-        self.lock = None;
+        drop((own, self.taken.0.lock().take()));
         places.remove_lock(&self.name);
         drop(all);
         inner.release_segments()?;
         Ok(found || noted)
     }
+
+    /// Its lock, shared for a call.
+    fn own(&self) -> Result<Arc<dyn Lock>> {
+        self.taken.0.lock().clone().ok_or(Error::Closed)
+    }
 }
 
 impl Drop for LogConsumer {
     fn drop(&mut self) {
-        if self.lock.take().is_none() {
+        // After the group was closed the folder may be another's.
+        let own = self.taken.0.lock().take();
+        if own.is_none() {
             return;
         }
+        drop(own);
         // One that has no place leaves nothing behind.
         let places = self.inner.places();
         if matches!(places.read(&self.name), Ok(None))
@@ -298,8 +341,15 @@ impl Inner {
         stop: Option<&Stop>,
     ) -> Result<Order> {
         self.refresh()?;
+        // Before the places, so that one bound meanwhile is in either.
+        let noted = self.versions.manifest.lock().order.holds.clone();
         let (places, _) = self.places().list()?;
-        let mut order = self.versions.manifest.lock().order.clone();
+        // After the places, so that a reader has seen the writes that they are behind.
+        self.refresh()?;
+        let mut order = Order {
+            holds: noted,
+            ..self.versions.manifest.lock().order.clone()
+        };
         supersede(&mut order, &places);
         let history = order.history;
         // What is said of a place here, of another store or of lost writes, is said of it in the copy.
@@ -414,13 +464,18 @@ impl Inner {
                 let oldest = self.sequencer.position_of(oldest);
                 return Err(Error::PositionExpired { oldest });
             }
-            return self.sequencer.sync();
+            self.sequencer.sync()?;
+        } else {
+            self.refresh()?;
+            self.check_position(position)?;
         }
-        self.refresh()?;
-        self.check_position(position)?;
-        // What the writer writes from here on it makes durable before it is only in this part of the log.
+        // What the writer writes from here on it makes durable before it is only in this part of the log. What is in
+        // tables already may not be durable here: it was kept because somebody noted a place at that moment.
         let closed = self.sequencer.log.closed.lock().clone();
-        for segment in closed.iter().filter(|one| one.last > position.seq) {
+        let live = self.sequencer.log.segments.lock().clone();
+        let is_live = |number: u64| live.iter().any(|live| live.number == number);
+        let unread = closed.iter().filter(|one| one.last > position.seq);
+        for segment in unread.filter(|one| !is_live(one.number)) {
             let path = log_path(&self.core.source.dir, segment.number);
             let synced = self.core.source.fs.sync(&path);
             synced.map_err(|e| Error::io(&path, "sync", e))?;
@@ -434,8 +489,10 @@ impl Inner {
         let live = self.sequencer.log.segments.lock();
         let kept = versions.order.kept.first().map(|kept| kept.after);
         let needed = closed.iter().find(|one| one.number >= versions.log);
+        // A segment that is in tables is in both lists until it is removed.
+        let live = live.iter().find(|live| live.number >= versions.log);
         kept.or(needed.map(|one| one.after))
-            .or(live.first().map(|live| live.after))
+            .or(live.map(|live| live.after))
             .unwrap_or_else(|| self.sequencer.visible())
     }
 

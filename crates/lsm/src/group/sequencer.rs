@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::consumers::TakenConsumers;
 use super::core::Core;
 use super::log::{Log, Segment};
 use super::tail::Tails;
@@ -51,6 +52,7 @@ pub(super) struct Sequencer {
     pub(super) tails: Tails,
     /// There are consumers, as far as is known: the log says the time.
     pub(super) consumed: AtomicBool,
+    pub(super) consumers: TakenConsumers,
 }
 
 impl Sequencer {
@@ -67,6 +69,7 @@ impl Sequencer {
             log,
             tails: Tails::default(),
             consumed: AtomicBool::new(false),
+            consumers: TakenConsumers::default(),
         }
     }
 
