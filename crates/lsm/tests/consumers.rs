@@ -13,7 +13,9 @@ use common::{DIR, Doing, seeds, small};
 use lsm::fs::Fs;
 use lsm::fs::hooked::{Call, Hooked};
 use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Durability, Error, Group, PlainTrees, Position, Result, TreeId};
+use lsm::{
+    Batch, Durability, Error, Group, KeepLog, Options, PlainTrees, Position, Result, TreeId,
+};
 
 const KEEP: u64 = 1 << 20;
 
@@ -139,6 +141,75 @@ fn a_consumer_is_one_at_a_time() {
         writer.keep_log_for("me", here, KEEP),
     ] {
         assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+    }
+}
+
+/// A time is said of changes that were written then only: not of those that were written later, while nobody wanted to
+/// know it, also in a copy, and after a write that failed.
+#[test]
+fn a_time_is_that_of_the_change() {
+    let fs = Memory::new();
+    let hooked = Hooked::new(Arc::new(fs.clone()));
+    let now = Arc::new(AtomicU64::new(1_000_000));
+    let of_group = now.clone();
+    let options = Options {
+        clock: Arc::new(move || of_group.load(Ordering::SeqCst)),
+        keep_log: KeepLog {
+            bytes: u64::MAX,
+            age: None,
+        },
+        ..small(Arc::new(hooked.clone()))
+    };
+    let open = |dir: &str| Group::open(Path::new(dir), options.clone(), Arc::new(PlainTrees), true);
+    let writer = open(DIR).unwrap();
+    tree(&writer);
+    let first = writer.position();
+    let mut written = Vec::new();
+    let mut write = |number: u32| {
+        put(&writer, number, Durability::Os);
+        written.push(now.load(Ordering::SeqCst));
+    };
+    let later = || now.fetch_add(100_000, Ordering::SeqCst);
+    writer.keep_log_for("a", first, KEEP).unwrap();
+    write(0);
+    writer.release_log("a").unwrap();
+    later();
+    write(1);
+    // In the same second.
+    writer.keep_log_for("b", writer.position(), KEEP).unwrap();
+    write(2);
+    later();
+    write(3);
+    writer.release_log("b").unwrap();
+    writer.flush().unwrap();
+    later();
+    write(4);
+    writer.keep_log_for("c", first, KEEP).unwrap();
+    later();
+    hooked.set(|call, _| match call {
+        Call::Append => Err(std::io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
+    });
+    let mut batch = Batch::new();
+    batch.put(tree(&writer), b"lost", b"v").unwrap();
+    writer.write(&mut batch, Durability::Os).unwrap_err();
+    hooked.clear();
+    write(5);
+    writer.checkpoint(Path::new("/copy")).unwrap();
+    let copy = open("/copy").unwrap();
+    for (group, from) in [(&writer, first), (&copy, place_of(&copy, "c").unwrap())] {
+        let mut tail = group.tail(from).unwrap();
+        for (at, when) in written.iter().enumerate() {
+            tail.next().unwrap().unwrap();
+            assert!(
+                tail.time().is_none_or(|time| time == *when),
+                "{at}: {:?}, {when}",
+                tail.time()
+            );
+            let is_known = tail.time().is_some();
+            assert!(is_known || ![0, 3, 5].contains(&at), "{at}");
+        }
+        assert_eq!(tail.next().unwrap(), None);
     }
 }
 

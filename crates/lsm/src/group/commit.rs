@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::install::no_tree;
 use super::recover::{is_leftover, is_own};
-use super::sequencer::Writer;
+use super::sequencer::{Stamped, Writer};
 use super::{FULL_GENERATIONS, Inner, Ticket};
 use crate::batch::{Batch, TreeId};
 use crate::entry::{MAX_SEQ, Seq};
@@ -127,7 +127,11 @@ impl Inner {
         let payload = batch.seal(first);
         let time = self.stamp(&mut writer.stamped, segment.number);
         let appended = segment.log.append_hashed(payload, hash, forces, time);
-        appended.map_err(|failed| self.sequencer.not_appended(failed))?;
+        appended.map_err(|failed| {
+            // The time is not in the log, either.
+            writer.stamped.considered = (0, 0);
+            self.sequencer.not_appended(failed)
+        })?;
         for operation in batch.operations(first) {
             let inserted = view.active.insert(&view.version, &operation);
             debug_assert!(inserted, "an entry was inserted twice");
@@ -155,15 +159,16 @@ impl Inner {
     }
 
     /// The time, where the log should say it: once a second and segment while somebody wants to know for how long
-    /// changes have been waiting.
-    fn stamp(&self, stamped: &mut (u64, u64), segment: u64) -> Option<u64> {
+    /// changes have been waiting. 0 where it says one that is no longer that of the writes to come.
+    fn stamp(&self, stamped: &mut Stamped, segment: u64) -> Option<u64> {
         let (consumed, background) = (&self.sequencer.consumed, self.core.options.background);
-        if !background && !consumed.load(Ordering::Relaxed) {
+        let is_said = stamped.says == Some(segment);
+        if !background && !is_said && !consumed.load(Ordering::Relaxed) {
             return None;
         }
         let now = (self.core.options.clock)();
         let due = (now / 1000, segment);
-        if std::mem::replace(stamped, due) == due {
+        if std::mem::replace(&mut stamped.considered, due) == due {
             return None;
         }
         // Another process may have become a consumer. Without background work that is noticed with a flush: the calls
@@ -171,7 +176,12 @@ impl Inner {
         if background {
             self.sequencer.note_consumers();
         }
-        consumed.load(Ordering::Relaxed).then_some(now)
+        if consumed.load(Ordering::Relaxed) {
+            stamped.says = Some(segment);
+            return Some(now);
+        }
+        // Again with each second until the segment ends: a write that failed may have taken the last one back.
+        is_said.then_some(0)
     }
 
     /// Returns when the batch is acknowledged: it and all before it are as durable as requested.

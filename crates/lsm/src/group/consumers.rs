@@ -409,7 +409,7 @@ impl Inner {
                 break;
             }
             end = commit.position().seq;
-            let changed = (tail.time() != time).then_some(tail.time()).flatten();
+            let changed = (tail.time() != time).then_some(tail.time().unwrap_or(0));
             time = tail.time();
             let payload = commit.payload();
             log.append_hashed(payload, rest_hash(payload), false, changed)?;

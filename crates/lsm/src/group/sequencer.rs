@@ -32,10 +32,19 @@ pub(super) struct Writer {
     pub(super) unsynced: Vec<PathBuf>,
     /// Segments that are not part of the log: they hold no write that was acknowledged as durable.
     pub(super) discarded: Vec<PathBuf>,
-    /// The second, and the segment, that a record of the time was last considered for.
-    pub(super) stamped: (u64, u64),
+    /// What the log says of the time.
+    pub(super) stamped: Stamped,
     /// Microseconds of delay that are due and that no writer has slept yet.
     pub(super) delay: u64,
+}
+
+/// The records of the time in the log.
+#[derive(Default)]
+pub(super) struct Stamped {
+    /// The second, and the segment, that one was last considered for.
+    pub(super) considered: (u64, u64),
+    /// The last segment that says a time.
+    pub(super) says: Option<u64>,
 }
 
 pub(super) struct Sequencer {

@@ -327,7 +327,7 @@ impl Tail {
                 let payload = match record {
                     Record::Data { payload, .. } => payload,
                     Record::Time { millis } => {
-                        *time = Some(millis);
+                        *time = Some(millis).filter(|millis| *millis > 0);
                         return Ok(Some(None));
                     }
                     _ => return Ok(Some(None)),

@@ -4,11 +4,13 @@ mod batched;
 mod component;
 pub mod estimate;
 mod lens;
+mod scattered;
 mod snapshot;
 mod tree_cursor;
 
 pub use batched::{Expected, Lookup, LookupOptions};
 pub use component::{Component, Entries, Part, PartCursor, WalkEntry};
+pub use scattered::Scattered;
 pub use snapshot::{Found, Snapshot};
 pub use tree_cursor::{EntryCursor, TreeCursor};
 

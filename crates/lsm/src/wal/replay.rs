@@ -46,7 +46,7 @@ pub enum Record<'r> {
         /// Its number.
         number: u64,
     },
-    /// When the records from here to the next one of these were appended.
+    /// When the records from here to the next one of these were appended; 0 where it is not known.
     Time {
         /// In milliseconds since 1970.
         millis: u64,

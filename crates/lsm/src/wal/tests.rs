@@ -256,10 +256,10 @@ fn headers_of_others_are_refused() {
         read_bytes(&bytes, None).1
     };
     assert!(matches!(
-        with(8, 4),
+        with(8, 5),
         Err(Error::NewerFormat {
-            found: 4,
-            supported: 3,
+            found: 5,
+            supported: 4,
             ..
         })
     ));

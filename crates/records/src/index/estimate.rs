@@ -1,6 +1,7 @@
 //! About how many candidates a kind with a tree of its own has for a range: what entries stand for.
 
-use lsm::read::estimate::{Count, Entries, Scattered, Sought, Units};
+use lsm::read::Scattered;
+use lsm::read::estimate::{Count, Entries, Sought, Units};
 use lsm::version::TableFile;
 use lsm::{Kind, Seq};
 use model::posting::PostingList;
