@@ -259,7 +259,13 @@ impl Handle {
         if group.is_reader() {
             group.refresh()?;
             is_dropped()?;
-            return Ok(log.keep(Some(name), at, bytes)?);
+            log.keep(Some(name), at, bytes)?;
+            // Where the writer dropped it meanwhile it may have looked for consumers before.
+            group.refresh()?;
+            return is_dropped().inspect_err(|_| {
+                let own = scoped(self.current.data, name);
+                let _ = group.release_logs(&mut |kept| kept == own);
+            });
         }
         // A drop has it, too, until the dataset's consumers are gone.
         let _reserved = self.shared.names.reserve(self.name());

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{DIR, small};
+use esker::fs::hooked::{Call, Hooked};
 use esker::fs::memory::Memory;
 use esker::{
     Changes, ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeepLog,
@@ -418,6 +419,35 @@ fn a_consumer_beside_a_writer_misses_nothing() {
     let gone = again.done().unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::UnknownDataset);
     assert!(db.change_consumers().unwrap().is_empty());
+}
+
+/// A dataset that is dropped while a reader notes the place of its consumer keeps none.
+#[test]
+fn a_consumer_that_is_noted_while_its_dataset_is_dropped_ends() {
+    let memory = Memory::new();
+    let db = Arc::new(Database::create_or_open(FsPath::new(DIR), options(&memory)).unwrap());
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
+    put(&dataset, 1, 1);
+    let hooked = Hooked::new(Arc::new(memory.clone()));
+    let reader = Database::open_reader(FsPath::new(DIR), small(Arc::new(hooked.clone()))).unwrap();
+    let beside = reader.dataset::<esker::Key>("d").unwrap();
+    let writer = db.clone();
+    hooked.set(move |call, path| {
+        let is_place = path.parent().is_some_and(|at| at.ends_with("consumers"));
+        if call == Call::Create && is_place {
+            writer.drop_dataset("d").unwrap();
+        }
+        Ok(())
+    });
+    let noted = beside.consume("me", None, 1 << 20).map(|_| ());
+    hooked.clear();
+    assert_eq!(noted.unwrap_err().kind(), ErrorKind::UnknownDataset);
+    let is_place = |path: &FsPath| {
+        let is_in = path.parent().is_some_and(|at| at.ends_with("consumers"));
+        is_in && path.extension().is_none() && !path.ends_with("LOCK")
+    };
+    let left: Vec<_> = memory.paths();
+    assert!(!left.iter().any(|path| is_place(path)), "{left:?}");
 }
 
 /// For how long changes have been waiting is known to the second, in a copy, too.
