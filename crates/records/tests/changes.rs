@@ -456,7 +456,9 @@ fn the_age_of_the_oldest_unread_change_is_told() {
     let memory = Memory::new();
     let now = Arc::new(AtomicU64::new(1_700_000_000_000));
     let of_test = now.clone();
+    // With background work a writer looks once a second whether there are consumers.
     let options = || Options {
+        background: true,
         clock: {
             let now = of_test.clone();
             Arc::new(move || now.load(Ordering::SeqCst))
