@@ -49,11 +49,10 @@ impl Consumers {
     pub(crate) fn copied(&self) -> Consumers {
         let mut copied = self.clone();
         for may in copied.all.values_mut() {
-            let mut now = may.last().cloned().flatten();
-            if let Some(noted) = &mut now {
+            for noted in may.iter_mut().flatten() {
                 noted.copy.from.life = u64::MAX;
             }
-            *may = vec![None, now];
+            may.insert(0, None);
         }
         copied
     }
