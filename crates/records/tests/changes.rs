@@ -450,6 +450,40 @@ fn a_consumer_that_is_noted_while_its_dataset_is_dropped_ends() {
     assert!(!left.iter().any(|path| is_place(path)), "{left:?}");
 }
 
+/// What a crash within `drop_dataset` leaves of consumers retains no log after the next opening.
+#[test]
+fn consumers_that_a_drop_left_are_removed_by_the_next_opening() {
+    let memory = Memory::new();
+    let hooked = Hooked::new(Arc::new(memory.clone()));
+    let open = || {
+        let options = small(Arc::new(hooked.clone()));
+        Database::create_or_open(FsPath::new(DIR), options).unwrap()
+    };
+    let db = open();
+    let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
+    let begin = dataset.changes(ChangesFrom::Now).unwrap().position();
+    dataset.keep_changes_for("me", begin, u64::MAX).unwrap();
+    put(&dataset, 1, 1);
+    hooked.set(|call, path| {
+        let is_place = path.parent().is_some_and(|at| at.ends_with("consumers"));
+        match call == Call::Remove && is_place {
+            true => Err(std::io::Error::other("the process ends here")),
+            false => Ok(()),
+        }
+    });
+    db.drop_dataset("d").unwrap();
+    hooked.clear();
+    assert_eq!(db.group().log_consumers().unwrap().len(), 1);
+    db.close().unwrap();
+    let db = open();
+    assert!(db.group().log_consumers().unwrap().is_empty());
+    let other = db.create_dataset::<esker::Key>("other", def()).unwrap();
+    put(&other, 1, 1);
+    db.flush().unwrap();
+    let group = db.group();
+    assert_eq!(group.log_bytes_behind(group.oldest_position()), 0);
+}
+
 /// For how long changes have been waiting is known to the second, in a copy, too.
 #[test]
 fn the_age_of_the_oldest_unread_change_is_told() {

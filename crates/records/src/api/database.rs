@@ -192,7 +192,10 @@ impl Database {
 
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
         let (engine, trees) = Database::engine(&options)?;
-        Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)
+        let db = Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)?;
+        // A crash within `drop_dataset` may have left some. They would retain the log; a failure here is left to the next call.
+        let _ = db.shared.release_orphans();
+        Ok(db)
     }
 
     fn engine(options: &Options) -> Result<(lsm::Options, Trees)> {
@@ -335,8 +338,8 @@ impl Database {
         group.drop_trees(&layout.trees())?;
         self.shared.datasets.lock().remove(name);
         self.shared.replace_usage();
-        // Where the process ends before this, the consumers belong to no dataset; the next drop removes them.
-        // The dataset is dropped, whatever becomes of this; what is left of its consumers ends with the next drop or consumer.
+        // The dataset is dropped, whatever becomes of this: consumers that are left are removed by the next drop or the next
+        // opening, or when a consumer notes its place.
         let _ = self.shared.release_orphans();
         Ok(())
     }

@@ -1711,3 +1711,44 @@ fn seed_202798() {
         ],
     );
 }
+
+/// The consumer of a dataset that a power cut left half dropped retained the log for ever.
+#[test]
+fn seed_2007984() {
+    let settings = Settings {
+        table_size: 300,
+        memory: 524288,
+        lock: false,
+        choose_every: 8,
+        piece_bytes: Some(4096),
+    };
+    let def = Def {
+        text_keys: true,
+        kinds: [8, 0, 0],
+        types: [3, 0, 0],
+        tokenizers: [0, 0, 0],
+        maintenance: 0,
+        repair: 2,
+        merging: 1,
+        versions: 0,
+        expiry: 0,
+        old_records: false,
+        point: 0,
+    };
+    let put = Put {
+        key: 38,
+        cells: [0, 0, 0, 0, 0],
+        pad: 0,
+        style: 0,
+    };
+    #[rustfmt::skip]
+    run_with(settings, &[
+        Step(0, Create { store: 0, name: 0, def }),
+        Step(0, Beside { store: 1, writes: list([(62, 0), (212, 1)]), durability: 2 }),
+        Step(0, Consume { store: 2, set: 0, name: 1, bytes: 1, most: None, forget: false }),
+        Step(0, Cut { store: 2, after: 15, mode: 2, seed: 36367 }),
+        Step(0, Over { store: 1, sets: list([1, 2]), writes: list([put]), durability: 0 }),
+        Step(0, DropSet { store: 1, set: 0 }),
+        Step(0, Flush { store: 2 }),
+    ]);
+}
