@@ -119,10 +119,11 @@ impl Recovery {
         let path = log_path(&source.dir, number);
         let generation = Generation::new(self.last_seq);
         let mut last_seq = self.last_seq;
-        let (durable, applied) = (self.durable, &mut self.applied);
+        // They are those of the log if the segment is part of it.
+        let (durable, mut applied) = (self.durable, self.applied);
         let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: (u64, u64)| {
             let last = apply_batch(source, recovered, generation, payload, at)?;
-            *applied = last.max(*applied);
+            applied = last.max(applied);
             Ok(last)
         };
         let waiting = &mut self.waiting;
@@ -204,7 +205,7 @@ impl Recovery {
                 ended: self.now,
             });
         }
-        self.last_seq = last_seq;
+        (self.last_seq, self.applied) = (last_seq, applied);
         if sealed.is_none() {
             self.unsynced.push(path);
         }

@@ -1752,3 +1752,39 @@ fn seed_2007984() {
         Step(0, Flush { store: 2 }),
     ]);
 }
+
+/// A reader saw writes that the writer beside it had not found.
+#[test]
+fn seed_2023400() {
+    let settings = Settings {
+        table_size: 8192,
+        memory: 524288,
+        lock: false,
+        choose_every: 8,
+        piece_bytes: None,
+    };
+    #[rustfmt::skip]
+    run_with(settings, &[
+        Step(0, Cut { store: 0, after: 108, mode: 0, seed: 3393 }),
+        Step(0, Create { store: 0, name: 1, def: Def { text_keys: false, kinds: [3, 0, 0], types: [1, 0, 0], tokenizers: [0, 0, 0], maintenance: 4, repair: 1, merging: 1, versions: 2, expiry: 2, old_records: false, point: 0 } }),
+        Step(0, DropSet { store: 0, set: 0 }),
+        Step(0, Create { store: 0, name: 1, def: Def { text_keys: true, kinds: [5, 6, 0], types: [3, 4, 0], tokenizers: [2, 0, 0], maintenance: 4, repair: 0, merging: 3, versions: 0, expiry: 3, old_records: false, point: 0 } }),
+        Step(56399, Batch { store: 0, set: 0, writes: list([Put { key: 3, cells: [173, 0, 0, 0, 0], pad: 19, style: 16 }]), durability: 2 }),
+        Step(0, Compact { store: 0, set: None }),
+        Step(0, Batch { store: 0, set: 0, writes: list([Put { key: 0, cells: [0, 0, 0, 0, 0], pad: 0, style: 0 }]), durability: 2 }),
+        Step(0, Strategy { store: 0, set: 0, to: 3, inside: Inside { steps: list([Step(62371, Tick { store: 0, millis: -2639, confirm: false }), Step(0, Tick { store: 0, millis: 2708, confirm: false })]), stop_after: None } }),
+        Step(0, Batch { store: 0, set: 0, writes: list([Put { key: 6, cells: [5, 0, 0, 0, 0], pad: 0, style: 0 }]), durability: 2 }),
+        Step(0, Clear { store: 0, set: 0, durability: 2 }),
+        Step(12305, Expire { store: 1, set: 0 }),
+        Step(0, Compact { store: 0, set: None }),
+        Step(0, Full { store: 0, room: 2000 }),
+        Step(0, Batch { store: 0, set: 0, writes: list([Put { key: 4, cells: [0, 4, 0, 0, 0], pad: 0, style: 0 }]), durability: 2 }),
+        Step(0, Snapshot { store: 0, name: 2, drops: true }),
+        Step(0, Batch { store: 0, set: 0, writes: list([Put { key: 3, cells: [5, 0, 4, 5, 0], pad: 4, style: 18 }]), durability: 2 }),
+        Step(0, Tick { store: 2, millis: 1539, confirm: false }),
+        Step(0, Expire { store: 2, set: 0 }),
+        Step(0, Fail { store: 0, after: 1, fault: Short }),
+        Step(0, Clear { store: 0, set: 0, durability: 2 }),
+        Step(0, CutInstalled { store: 0, after: 1, mode: 3, seed: 9653 }),
+    ]);
+}
