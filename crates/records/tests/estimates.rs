@@ -219,21 +219,10 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     let mut commits = Commits::new(seed);
     let mut wrong = Vec::new();
     let what = |state: &str| format!("{kind}, {maintenance}, seed {seed}, {state}");
-    // One in forty: a block shows less of them than there is between its values.
-    let outliers = if kind.is_standalone() {
-        0
-    } else {
-        CONDITIONS / 40
-    };
     let next = |commits: &mut Commits| {
         let (text, bound) = condition(commits);
-        // What tables of the data summarise is told less well than what an index of its own has; of a range filter, which knows no
-        // more than the ends, a block is all there is.
-        let bound = match kind {
-            IndexKind::Filter => f64::INFINITY,
-            kind if !kind.is_standalone() => SKEWED,
-            _ => bound,
-        };
+        // Of what is rare, samples of the data's tables have too little.
+        let bound = if kind.is_standalone() { bound } else { SKEWED };
         (text, bound)
     };
     for _ in 0..records / 50 {
@@ -242,7 +231,7 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     wrong.extend(compare(
         &dataset,
         &mut || next(&mut commits),
-        outliers,
+        0,
         &what("in memory"),
     ));
     while commits.next < records {
@@ -251,7 +240,7 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     wrong.extend(compare(
         &dataset,
         &mut || next(&mut commits),
-        outliers,
+        0,
         &what("as written"),
     ));
     converge(&db);
@@ -259,7 +248,7 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     wrong.extend(compare(
         &dataset,
         &mut || next(&mut commits),
-        outliers,
+        0,
         &what("merged"),
     ));
     for _ in 0..records / 3 {
@@ -275,14 +264,14 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     wrong.extend(compare(
         &dataset,
         &mut || next(&mut commits),
-        outliers,
+        0,
         &what("updated"),
     ));
     converge(&db);
     wrong.extend(compare(
         &dataset,
         &mut || next(&mut commits),
-        outliers,
+        0,
         &what("updated and merged"),
     ));
     let n = wrong.len();
@@ -320,13 +309,7 @@ fn estimates_of_areas_fit(layout: Layout) {
         );
         let (w, s) = ((lon - x).max(-180.0), (lat - y).max(-90.0));
         let (e, n) = ((lon + x).min(180.0), (lat + y).min(90.0));
-        // Records lie anywhere, and so do the boxes of blocks, which tell nothing then.
-        let bound = if layout == Layout::Embedded {
-            f64::INFINITY
-        } else {
-            SKEWED
-        };
-        (format!("within(at, rect({w},{s},{e},{n}))"), bound)
+        (format!("within(at, rect({w},{s},{e},{n}))"), SKEWED)
     };
     let what = |state: &str| format!("{layout:?}, {state}");
     (1..=records).for_each(|id| put(&mut rng, id));

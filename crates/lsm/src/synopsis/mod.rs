@@ -2,15 +2,16 @@
 //!
 //! Per attribute a *zone map* (least and greatest value) and a *value filter* (a small Bloom filter over the distinct
 //! values), as in LevelDB++ section 3, or instead of the filters of all blocks one *fingerprint map* of the table
-//! (`fingerprints.rs`); and the bounds of the sequence numbers, with which a top-K search skips data that holds
+//! (`fingerprints.rs`); a sample of the values (`sample.rs`), for estimates; and the bounds of the sequence numbers, with which a top-K search skips data that holds
 //! nothing newer than its K-th result (our replacement of the paper's "levels are ordered by time").
 //!
-//! All of them have one-sided errors: a synopsis may answer "maybe" for an absent value, never "no" for a present
+//! All but samples have one-sided errors: a synopsis may answer "maybe" for an absent value, never "no" for a present
 //! one.
 
 mod bits;
 mod block;
 mod fingerprints;
+mod sample;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,8 @@ use crate::coding::{Reader, put_bytes};
 
 pub(crate) use block::{BITS_PER_VALUE, BlockSynopsis, Synopsis, SynopsisBuilder};
 pub(crate) use fingerprints::{MapBuilder, MapPage, map_hash};
+pub use sample::Sampled;
+pub(crate) use sample::{SampleBuilder, count as count_sample};
 
 /// Bounds kept in zone maps are at most this long, in bytes.
 pub const MAX_BOUND_LEN: usize = 64;

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use super::block::BlockBuilder;
 use super::format::{FOOTER_LEN, Footer, Handle, MAX_BLOCK_LEN, Sealer, TRAILER_LEN, header};
 use super::index::{IndexBuilder, Map, MapPlace, Partition, Top, push_zones, separator};
+use super::samples::Samples;
 use super::{Expiry, TableMeta, TableOptions, filter};
 use crate::attributes::{Extractor, Summary};
 use crate::coding::put_varint;
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, Timed, compare};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, WriteFile};
-use crate::synopsis::{SynopsisBuilder, Zone};
+use crate::synopsis::{SampleBuilder, SynopsisBuilder, Zone};
 
 /// Bytes buffered before they are appended to the file.
 const APPEND_LEN: usize = 256 << 10;
@@ -37,6 +38,7 @@ pub struct TableBuilder<'f> {
     hashes: Vec<u64>,
     synopsis: SynopsisBuilder,
     // State of the table.
+    sample: SampleBuilder,
     top: Top,
     data_blocks: u64,
     key_bytes: u64,
@@ -87,6 +89,7 @@ impl<'f> TableBuilder<'f> {
                 options.partition_blocks,
                 options.value_filter_bits,
             ),
+            sample: SampleBuilder::new(ids.len()),
             top: Top::new(ids.len()),
             data_blocks: 0,
             key_bytes: 0,
@@ -142,8 +145,12 @@ impl<'f> TableBuilder<'f> {
         if kind != Kind::Delete
             && let Some(extractor) = &self.options.extractor
         {
-            let synopsis = &mut self.synopsis;
-            extractor.extract(key, value, &mut |slot, v| synopsis.add_value(slot, v));
+            let (synopsis, sample) = (&mut self.synopsis, &mut self.sample);
+            sample.begin(filter::hash(key));
+            extractor.extract(key, value, &mut |slot, v| {
+                synopsis.add_value(slot, v);
+                sample.add(slot, v);
+            });
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
@@ -202,6 +209,7 @@ impl<'f> TableBuilder<'f> {
         self.place_pending(None)?;
         self.end_partition()?;
         self.write_maps()?;
+        let samples = self.write_samples()?;
 
         self.meta.largest = std::mem::take(&mut self.last_key);
         if self.is_empty() {
@@ -228,6 +236,7 @@ impl<'f> TableBuilder<'f> {
         put_varint(&mut self.scratch, self.data_blocks);
         put_varint(&mut self.scratch, self.key_bytes);
         put_varint(&mut self.scratch, self.value_bytes);
+        samples.encode(&mut self.scratch);
         let properties = self.out.write_block(&self.scratch, compress)?;
         let footer = Footer { top, properties }.encode(self.meta.number);
         debug_assert_eq!(footer.len(), FOOTER_LEN);
@@ -253,6 +262,19 @@ impl<'f> TableBuilder<'f> {
             }
         }
         Ok(())
+    }
+
+    /// Writes the samples of the values.
+    fn write_samples(&mut self) -> Result<Samples> {
+        let mut samples = Samples::default();
+        for slot in 0..self.meta.zones.len() {
+            self.scratch.clear();
+            if self.sample.encode(slot, &mut self.scratch) {
+                let compress = self.options.compress;
+                samples.push(slot, self.out.write_block(&self.scratch, compress)?);
+            }
+        }
+        Ok(samples)
     }
 
     /// Writes the open data block.

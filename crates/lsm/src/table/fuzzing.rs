@@ -15,6 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::format::{FOOTER_LEN, Footer, Handle, checksum, expand, unseal};
 use super::index::{Index, Top};
+use super::samples::Samples;
 use super::{ReadOptions, Table, TableBuilder, TableMeta, TableOptions};
 use crate::attributes::{Extractor, Summary};
 use crate::cache::BlockCache;
@@ -105,6 +106,15 @@ fn sample(compress: bool, attributes: bool) -> Sample {
     for map in top.maps() {
         handles.extend(map.pages.iter().map(|page| page.handle));
     }
+    let properties = payload(&bytes, footer.properties);
+    let mut reader = Reader::new(&properties);
+    let meta = TableMeta::decode(&mut reader).unwrap();
+    for _ in 0..3 {
+        reader.varint().unwrap();
+    }
+    let samples = Samples::decode(&mut reader, meta.zones.len()).unwrap();
+    assert_eq!(samples.handles().count(), meta.zones.len());
+    handles.extend(samples.handles());
     Sample {
         bytes,
         handles,
@@ -204,6 +214,7 @@ fn read_all(file: &[u8], meta: TableMeta) {
         for slot in 0..2 {
             let mut hints = Vec::new();
             damage_or(table.mapped_blocks(slot, &range, &cost, &mut hints));
+            damage_or(table.sampled(slot, &cost, &|value| range.contains(value)));
             assert!(hints.len() <= file.len() * 16);
         }
         for p in 0..table.partitions().min(100) {

@@ -1,7 +1,7 @@
 //! Sorted string tables: immutable files of entries in the order of [`crate::entry::compare`].
 //!
 //! ```text
-//! header | partition | partition | ... | top-level index | properties | footer
+//! header | partition | partition | ... | maps and samples | top-level index | properties | footer
 //!            |
 //!            data blocks ... | index | key filter | synopsis
 //! ```
@@ -15,7 +15,7 @@
 //! partitions; tables treat each entry separately.
 //!
 //! `format.rs` has the framing of the file and of blocks, `block.rs` the data blocks, `builder.rs` writes,
-//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs` estimates, `verify.rs` checks everything.
+//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs` and `samples.rs` estimate, `verify.rs` checks everything.
 
 mod batch;
 mod block;
@@ -29,6 +29,7 @@ pub(crate) mod fuzzing;
 mod hints;
 mod index;
 mod reader;
+mod samples;
 mod search;
 #[cfg(test)]
 mod tests;

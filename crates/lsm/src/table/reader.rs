@@ -9,6 +9,7 @@ use super::block::Layout;
 use super::cursor::{BlockEntries, TableCursor};
 use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
 use super::index::{Index, Partition, Top};
+use super::samples::Samples;
 use super::{BlockHint, Found, ReadOptions, TableMeta, filter};
 use crate::cache::{self, BlockCache};
 use crate::coding::Reader;
@@ -29,10 +30,14 @@ pub struct Table {
     cache: Arc<BlockCache>,
     cache_id: u64,
     top: Top,
+    samples: Samples,
     /// Per partition, its index and key filter, pinned on first use if the cache had capacity to reserve: nearly
     /// every read needs them.
     pinned: Box<[OnceLock<Pinned>]>,
 }
+
+/// The counts behind the table record in the properties: data blocks, bytes of keys, bytes of values.
+const PROPERTY_COUNTS: usize = 3;
 
 /// The pinned blocks of a partition.
 struct Pinned {
@@ -115,15 +120,16 @@ impl Table {
             cache,
             cache_id,
             top: Top::default(),
+            samples: Samples::default(),
             pinned: Box::default(),
         };
-        table.top = table.read_frame()?;
+        (table.top, table.samples) = table.read_frame()?;
         table.pinned = (0..table.top.len()).map(|_| OnceLock::new()).collect();
         Ok(table)
     }
 
     /// Reads and checks header, footer, properties and top-level index.
-    pub(super) fn read_frame(&self) -> Result<Top> {
+    pub(super) fn read_frame(&self) -> Result<(Top, Samples)> {
         let size = self
             .file
             .len()
@@ -143,8 +149,16 @@ impl Table {
 
         let cost = Cost::default();
         let bytes = self.read_block(footer.properties, &cost)?;
-        let properties = TableMeta::decode(&mut Reader::new(&bytes))
-            .ok_or_else(|| self.damaged(footer.properties.offset, "malformed properties"))?;
+        let malformed = || self.damaged(footer.properties.offset, "malformed properties");
+        let mut reader = Reader::new(&bytes);
+        let properties = TableMeta::decode(&mut reader).ok_or_else(malformed)?;
+        let mut skip_counts = || {
+            for _ in 0..PROPERTY_COUNTS {
+                reader.varint()?;
+            }
+            Samples::decode(&mut reader, properties.zones.len())
+        };
+        let samples = skip_counts().ok_or_else(malformed)?;
         // Only the manifest has these; `check` compares them with the entries.
         let (bounds, expiry) = (self.meta.bounds.clone(), self.meta.expiry);
         let properties = TableMeta {
@@ -164,7 +178,7 @@ impl Table {
             let what = "the top-level index does not fit the table's properties";
             return Err(self.damaged(footer.top.offset, what));
         }
-        Ok(top)
+        Ok((top, samples))
     }
 
     /// The metadata of the table in the manifest.
@@ -179,7 +193,11 @@ impl Table {
 
     /// Bytes pinned by the open table, without its blocks in the cache.
     pub fn memory(&self) -> usize {
-        self.top.memory() + size_of::<Table>()
+        self.top.memory() + self.samples.memory() + size_of::<Table>()
+    }
+
+    pub(super) fn samples(&self) -> &Samples {
+        &self.samples
     }
 
     pub(super) fn top(&self) -> &Top {

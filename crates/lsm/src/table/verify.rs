@@ -13,7 +13,8 @@ use crate::entry::{Kind, Seq, Timed, compare};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 use crate::synopsis::{
-    ANYTHING, BlockSynopsis, MapPage, Synopsis, ValueRange, ZoneRef, map_hash, zone_ref,
+    ANYTHING, BlockSynopsis, MapPage, Synopsis, ValueRange, ZoneRef, count_sample, map_hash,
+    zone_ref,
 };
 
 impl Table {
@@ -65,6 +66,7 @@ impl Table {
             audit.found(e);
         }
         audit.read_maps();
+        audit.read_samples();
         for p in 0..self.partitions() {
             check()?;
             audit.partition(p);
@@ -308,6 +310,20 @@ impl Audit<'_> {
                 pages.push(bytes);
             }
             self.maps.push(pages);
+        }
+    }
+
+    /// Reads and checks the samples of the values.
+    fn read_samples(&mut self) {
+        let entries = self.table.meta().entries;
+        for handle in self.table.samples().handles() {
+            let Some(bytes) = self.read(handle) else {
+                continue;
+            };
+            let sampled = count_sample(&bytes, &|_| false);
+            if sampled.is_none_or(|sampled| sampled.entries > entries) {
+                self.found(self.table.malformed(handle));
+            }
         }
     }
 

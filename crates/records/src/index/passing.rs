@@ -1,18 +1,15 @@
-//! About how many candidates a kind has whose index is the summaries of the data's tables: from these summaries, and one block.
+//! About how many candidates a kind has whose index is the summaries of the data's tables.
 //!
-//! Of one value, filters (or a fingerprint map) tell which blocks have it, and a block tells how often. Of a range, each
-//! block's least and greatest value tell. Where values come in the order of the records, blocks lie before it, in it or behind it. Where they
-//! do not, nearly all blocks straddle a value, but how many blocks have none below it tells how many records have: with `n` records in a
-//! block, the share `F` of records leaves the share `(1 - F)^n` of blocks without. That, with the values of one block between the ends, is a
-//! distribution.
+//! Each table has a sample of the values of its records, and where enough of them are in the range that is all it takes. What is
+//! rare is told by the summaries of blocks, of the kinds that have them: how many blocks may have it, and one that is read, how
+//! much of it a block has.
 
 use std::sync::Arc;
 
 use lsm::synopsis::ValueRange;
-use lsm::table::{BlockHint, Table, part_before};
+use lsm::table::{BlockHint, Table};
 use lsm::{Component, Cursor, Kind, MAX_SEQ};
 use model::record::RecordRef;
-use model::schema::Type;
 
 use super::{Lookup, Range, embedded};
 use crate::catalog::Attribute;
@@ -21,45 +18,64 @@ use crate::error::Result;
 /// Partitions whose summaries are looked at, evenly spread over all that may have something.
 const PARTITIONS: usize = 16;
 
+/// About the data blocks of a partition.
+const BLOCKS: f64 = 64.0;
+
 /// Entries of a memtable that are looked at where its order does not tell which are in the range.
 const SHOWN: usize = 256;
 
-/// Records that a block has of one value, before any was seen.
+/// Records that a block has of a value, before any was seen.
 const OF_ONE: f64 = 2.0;
 
-/// The share of blocks that lie wholly before the middle one's least value, from which on values are said to be in order.
-const IN_ORDER: f64 = 0.25;
+/// The same, where the block that was read has none, and other blocks may.
+const OF_UNSEEN: f64 = 0.5;
 
-/// Each so many values of a block are a point of the distribution: single ones lie too unevenly.
-const STEP: usize = 4;
+/// The most tables whose samples are looked at, and about the most entries in these.
+const TABLES: usize = 16;
+const SAMPLED: u64 = 8192;
 
-/// A partition that may have something.
+/// About the largest sample of a table, and the share of a small table that is in it: one in so many.
+const LARGEST_SAMPLE: u64 = 3000;
+const ONE_IN: u64 = 8;
+
+/// So many entries of a sample are enough to tell how many there are in all.
+const ENOUGH: u64 = 8;
+
+/// Where none of a sample is in the range, so many times what one of it stands for.
+const OF_NONE: f64 = 0.3;
+
+/// A table that may have something, and the blocks that its fingerprint map names, if it has one.
 struct Part {
     table: Arc<Table>,
-    partition: usize,
     slot: Option<usize>,
-    entries: u64,
+    mapped: Option<Vec<BlockHint>>,
 }
 
-/// What is known of a data block.
-struct Block {
-    table: Arc<Table>,
-    hint: BlockHint,
-    /// The least and the greatest value.
-    zone: Option<(Vec<u8>, Option<Vec<u8>>)>,
-    /// True when it may have a value of the range.
-    may_match: bool,
-    /// False of the last of a partition, which may be small.
-    is_full: bool,
+/// What samples tell.
+struct Share {
+    /// Entries in the range.
+    entries: f64,
+    /// Those that an entry of the samples stands for.
+    weight: f64,
+    /// Entries of the samples that are in the range.
+    matches: u64,
+}
+
+/// The blocks that may have something.
+struct Blocks {
+    /// How many they are, and the entries in them.
+    count: f64,
+    entries: f64,
+    /// One in the middle of them.
+    middle: Option<(Arc<Table>, BlockHint)>,
+    /// False where nothing is known of any.
+    are_summarised: bool,
 }
 
 /// What a block that was read has.
-#[derive(Default)]
 struct Seen {
-    records: usize,
-    matches: usize,
-    /// The values, ascending.
-    values: Vec<Vec<u8>>,
+    records: f64,
+    matches: f64,
 }
 
 struct Estimate<'a> {
@@ -85,14 +101,10 @@ pub(super) fn estimate(
         range,
         values,
     };
-    let (mut sum, mut in_memory) = (0.0, 0.0);
-    let (mut parts, mut mapped) = (Vec::new(), Vec::new());
+    let (mut sum, mut parts) = (0.0, Vec::new());
     for component in lookup.snapshot.components(lookup.layout.data) {
         match component {
-            Component::Memtable(memtable) => {
-                in_memory += memtable.len() as f64;
-                sum += estimate.of_memtable(&memtable)?;
-            }
+            Component::Memtable(memtable) => sum += estimate.of_memtable(&memtable)?,
             Component::Run(run) => {
                 for file in run.tables.iter() {
                     let meta = file.meta();
@@ -104,13 +116,12 @@ pub(super) fn estimate(
                     if zone.is_some_and(|(_, zone)| !zone.as_ref().is_some_and(overlaps)) {
                         continue;
                     }
-                    estimate.table(file.table()?, &mut parts, &mut mapped)?;
+                    parts.push(estimate.part(file.table()?)?);
                 }
             }
         }
     }
-    let in_tables = estimate.of_mapped(&mapped)? + estimate.of_parts(&parts, (sum, in_memory))?;
-    Ok((sum + in_tables).round() as u64)
+    Ok((sum + estimate.of_parts(&parts)?).round() as u64)
 }
 
 impl Estimate<'_> {
@@ -134,46 +145,99 @@ impl Estimate<'_> {
         Ok(all * inside as f64 / shown.max(1) as f64)
     }
 
-    /// Notes the blocks that a table's map names, or else its partitions that may have something.
-    fn table(
-        &self,
-        table: &Arc<Table>,
-        parts: &mut Vec<Part>,
-        mapped: &mut Vec<(Arc<Table>, BlockHint)>,
-    ) -> Result<()> {
-        let (slot, cost) = (table.slot_of(self.attribute.id), self.lookup.data_cost);
-        if let Some(slot) = slot {
-            let mut hints = Vec::new();
-            if table.mapped_blocks(slot, self.values, cost, &mut hints)? {
-                mapped.extend(hints.into_iter().map(|hint| (table.clone(), hint)));
-                return Ok(());
+    fn part(&self, table: &Arc<Table>) -> Result<Part> {
+        let slot = table.slot_of(self.attribute.id);
+        let mut hints = Vec::new();
+        let is_mapped = match slot {
+            Some(slot) => {
+                table.mapped_blocks(slot, self.values, self.lookup.data_cost, &mut hints)?
             }
-        }
-        for partition in 0..table.partitions() {
-            let may_match = |slot| table.partition_may_match(partition, slot, self.values);
-            if slot.is_none_or(may_match) {
-                parts.push(Part {
-                    table: table.clone(),
-                    partition,
-                    slot,
-                    entries: table.partition_entries(partition),
-                });
-            }
-        }
-        Ok(())
+            None => false,
+        };
+        Ok(Part {
+            table: table.clone(),
+            slot,
+            mapped: is_mapped.then_some(hints),
+        })
     }
 
-    fn of_mapped(&self, mapped: &[(Arc<Table>, BlockHint)]) -> Result<f64> {
-        let Some((table, hint)) = mapped.get(mapped.len() / 2) else {
-            return Ok(0.0);
+    fn of_parts(&self, parts: &[Part]) -> Result<f64> {
+        let all: u64 = parts.iter().map(|part| puts(&part.table)).sum();
+        let share = self.share(parts, all)?;
+        if let Some(share) = &share
+            && share.matches >= ENOUGH
+        {
+            return Ok(share.entries);
+        }
+        let blocks = self.blocks(parts)?;
+        let by_sample = share.as_ref().map(|share| match share.matches {
+            0 => (OF_NONE * share.weight).min(all as f64),
+            _ => share.entries,
+        });
+        if let Some(by_sample) = by_sample
+            && !blocks.are_summarised
+        {
+            return Ok(by_sample);
+        }
+        let by_block = match &blocks.middle {
+            Some((table, hint)) => self.by_block(&blocks, self.look(table, hint)?),
+            None => 0.0,
         };
-        let each = match self.look(table, hint)? {
-            Some(seen) => seen.matches as f64,
-            None => OF_ONE,
-        };
-        // That one need not have it does not mean that none does.
-        let others = (mapped.len() - 1) as f64;
-        Ok(each + others * each.max(0.5))
+        Ok(match (share, by_sample) {
+            (Some(share), Some(by_sample)) => {
+                // A sample does not tell one from another where so few are in question.
+                let are_few = blocks.entries <= ENOUGH as f64 * share.weight;
+                match share.matches {
+                    _ if are_few => by_block,
+                    0 => by_block.min(by_sample),
+                    _ => by_sample,
+                }
+            }
+            _ => by_block.min(all as f64),
+        })
+    }
+
+    /// What the samples of the tables tell, if any of them has one.
+    fn share(&self, parts: &[Part], all: u64) -> Result<Option<Share>> {
+        let each = all / parts.len().max(1) as u64;
+        let of_one = (each / ONE_IN).clamp(1, LARGEST_SAMPLE);
+        let most = ((SAMPLED / of_one) as usize).clamp(2, TABLES);
+        let meets = |value: &[u8]| self.range.contains(value);
+        let (mut found, mut of_sampled, mut sampled, mut matches) = (0.0, 0, 0, 0);
+        for part in spread(parts, most) {
+            let Some(slot) = part.slot else { continue };
+            let counted = part.table.sampled(slot, self.lookup.data_cost, &meets)?;
+            let Some(counted) = counted.filter(|counted| counted.entries > 0) else {
+                continue;
+            };
+            let of_table = puts(&part.table);
+            found += of_table as f64 * counted.matches as f64 / counted.entries as f64;
+            of_sampled += of_table;
+            sampled += counted.entries;
+            matches += counted.matches;
+        }
+        if sampled == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Share {
+            entries: found * all as f64 / of_sampled.max(1) as f64,
+            weight: all as f64 / sampled as f64,
+            matches,
+        }))
+    }
+
+    fn by_block(&self, blocks: &Blocks, seen: Option<Seen>) -> f64 {
+        match seen {
+            Some(seen) if !blocks.are_summarised => {
+                blocks.entries * seen.matches.max(OF_UNSEEN) / seen.records.max(1.0)
+            }
+            // That one need not have it does not mean that none does.
+            Some(seen) if seen.matches > 0.0 || blocks.count >= 2.0 => {
+                blocks.count * seen.matches.max(OF_UNSEEN)
+            }
+            Some(_) => 0.0,
+            None => blocks.count * OF_ONE,
+        }
     }
 
     /// Reads a block, if one may be read.
@@ -181,7 +245,10 @@ impl Estimate<'_> {
         if !self.lookup.looks.take() {
             return Ok(None);
         }
-        let mut seen = Seen::default();
+        let mut seen = Seen {
+            records: 0.0,
+            matches: 0.0,
+        };
         let mut entries = table.block_entries(hint, self.lookup.data_cost)?;
         while entries.advance()? {
             if entries.kind() != Kind::Put {
@@ -191,352 +258,83 @@ impl Estimate<'_> {
             let Some(record) = RecordRef::parse(entries.value()) else {
                 continue;
             };
-            let mut matches = false;
-            let before = seen.values.len();
-            self.attribute.any_value(&record, |value| {
-                matches |= self.range.contains(value);
-                seen.values.push(value.to_vec());
-                false
-            });
-            seen.matches += usize::from(matches);
-            seen.records += usize::from(seen.values.len() > before);
+            seen.records += 1.0;
+            let contains = |value: &[u8]| self.range.contains(value);
+            if self.attribute.any_value(&record, contains) {
+                seen.matches += 1.0;
+            }
         }
-        seen.values.sort_unstable();
         Ok(Some(seen))
     }
 
-    fn of_parts(&self, parts: &[Part], memory: (f64, f64)) -> Result<f64> {
-        if parts.is_empty() {
-            return Ok(0.0);
-        }
-        let total: u64 = parts.iter().map(|part| part.entries).sum();
-        let step = parts.len().div_ceil(PARTITIONS).max(1);
-        let (mut blocks, mut entries) = (Vec::new(), 0);
-        for part in parts
-            .iter()
-            .skip((parts.len() - 1).min(step / 2))
-            .step_by(step)
-        {
-            self.blocks(part, &mut blocks)?;
-            entries += part.entries;
-        }
-        if blocks.is_empty() || entries == 0 {
-            return Ok(total as f64);
-        }
-        let (all, total) = (blocks.len() as f64, total as f64);
-        let in_block = entries as f64 / all;
-        let matching: Vec<&Block> = blocks.iter().filter(|block| block.may_match).collect();
-        let Some(middle) = matching.get(matching.len() / 2) else {
-            return Ok(0.0);
-        };
-        let share = matching.len() as f64 / all;
-        let is_summarised = blocks.iter().any(|block| block.zone.is_some());
-        let is_ordered = self.values.boxes.is_none() && self.range.regions.is_empty();
-        if is_summarised && is_ordered && self.range.point().is_none() && are_in_order(&blocks) {
-            return Ok(self.in_order(&blocks) * total);
-        }
-        let seen = self.look(&middle.table, &middle.hint)?;
-        if self.range.point().is_some() || !is_ordered {
-            return Ok(match seen {
-                Some(seen) if is_summarised => {
-                    let each = match (self.range.point(), seen.matches) {
-                        (_, 0) if share * all < 2.0 => 0.0,
-                        (_, 0) => 0.5,
-                        (_, matches) => matches as f64,
-                    };
-                    let even = share * all * each * (total / entries as f64);
-                    let records = seen.records.max(1) as f64;
-                    match seen.matches {
-                        // Where boxes leave nothing out: between one record of all and one of a block.
-                        0 if self.values.boxes.is_some() => even.min((total / records).sqrt()),
-                        _ => even,
-                    }
-                }
-                Some(seen) => self.of_one(&seen, total, memory) * total,
-                None => (share * total / in_block * OF_ONE).min(total),
-            });
-        }
-        let (ends, are_texts) = (self.ends(parts), self.attribute.ty == Type::String);
-        let distribution = Distribution::new(&blocks, in_block, seen.as_ref(), &ends, are_texts);
-        let (lo, hi) = self.range.key_bounds();
-        let below_hi = hi.map_or(1.0, |hi| distribution.below(&hi));
-        Ok((below_hi - distribution.below(&lo)).max(0.0) * total)
-    }
-
-    /// The share of `total` records that have one value, by what a block and the memtables have: as often as there, or as other values
-    /// that are rare.
-    fn of_one(&self, seen: &Seen, total: f64, (in_memory, of_memory): (f64, f64)) -> f64 {
-        let records = seen.records.max(1) as f64 + of_memory;
-        let matches = seen.matches as f64 + in_memory;
-        if matches > 1.0 {
-            return matches / records;
-        }
-        let runs: Vec<usize> = (seen.values.chunk_by(|a, b| a == b))
-            .map(<[_]>::len)
-            .collect();
-        let of = |times: usize| runs.iter().filter(|run| **run == times).count() as f64;
-        // As many values are there as Chao's estimate says, of those that are in the block once or not at all.
-        let (once, twice) = (of(1), of(2));
-        let unseen = once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0));
-        let least = once / seen.records.max(1) as f64 / (once + unseen).max(1.0);
-        match seen.matches {
-            // Between the least that it may be, and the most that may have been missed.
-            0 => (least.max(1.0 / total.max(1.0)) / (records + 1.0)).sqrt(),
-            _ => least.max(0.5 / records),
-        }
-    }
-
-    /// The least and the greatest value, as far as tables say.
-    fn ends(&self, parts: &[Part]) -> Vec<(Vec<u8>, f64)> {
-        let (mut least, mut greatest): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+    /// The blocks that may have something, as the summaries of some partitions tell.
+    fn blocks(&self, parts: &[Part]) -> Result<Blocks> {
+        let (mut hints, mut partitions) = (Vec::new(), Vec::new());
+        let (mut entries, mut are_summarised) = (0.0, false);
         for part in parts {
-            let zones = part.table.meta().zones.iter();
-            let mut zones = zones.filter(|(id, _)| *id == self.attribute.id);
-            if let Some((_, Some((min, Some(max))))) = zones.next() {
-                least = Some(least.map_or(min.as_slice(), |least| least.min(min)));
-                greatest = Some(greatest.map_or(max.as_slice(), |greatest| greatest.max(max)));
+            if let Some(mapped) = &part.mapped {
+                are_summarised = true;
+                let table = &part.table;
+                let of_blocks = mapped
+                    .iter()
+                    .map(|hint| table.partition_entries(hint.partition));
+                entries += of_blocks.sum::<u64>() as f64 / BLOCKS;
+                hints.extend(mapped.iter().map(|hint| (table.clone(), *hint)));
+                continue;
             }
-        }
-        let ends = [(least, 0.0), (greatest, 1.0)].into_iter();
-        ends.filter_map(|(end, share)| Some((end?.to_vec(), share)))
-            .collect()
-    }
-
-    /// Notes the blocks of a partition.
-    fn blocks(&self, part: &Part, out: &mut Vec<Block>) -> Result<()> {
-        let (table, cost) = (&part.table, self.lookup.data_cost);
-        let Some(slot) = part.slot else {
-            let mut hints = Vec::new();
-            table.all_blocks(part.partition, cost, &mut hints)?;
-            out.extend(hints.into_iter().map(|hint| Block {
-                table: table.clone(),
-                hint,
-                zone: None,
-                may_match: true,
-                is_full: true,
-            }));
-            return Ok(());
-        };
-        let mut show = |hint, zone: Option<(&[u8], Option<&[u8]>)>, may_match| {
-            // Without bounds it is anything: nothing was summarised.
-            let zone = zone.filter(|(min, max)| !min.is_empty() || max.is_some());
-            out.push(Block {
-                table: table.clone(),
-                hint,
-                zone: zone.map(|(min, max)| (min.to_vec(), max.map(<[u8]>::to_vec))),
-                may_match,
-                is_full: true,
-            });
-        };
-        let (partition, values) = (part.partition, self.values);
-        table.summaries(partition, slot, values, cost, &mut show)?;
-        if let [.., _, last] = out.as_mut_slice() {
-            last.is_full = false;
-        }
-        Ok(())
-    }
-
-    /// The share of records in the range, where blocks lie in the order of their values.
-    fn in_order(&self, blocks: &[Block]) -> f64 {
-        let (lo, hi) = self.range.key_bounds();
-        let zones = blocks.iter().filter_map(|block| block.zone.as_ref());
-        let shares = zones.map(|(min, max)| {
-            let max = max.as_deref().unwrap_or(min);
-            let below = |key: &[u8]| match key <= min.as_slice() {
-                true => 0.0,
-                false => part_before(min, max, key),
+            let may_match = |p: &usize| {
+                let meets = |slot| part.table.partition_may_match(*p, slot, self.values);
+                part.slot.is_none_or(meets)
             };
-            let below_hi = hi.as_deref().map_or(1.0, |hi| match hi > max {
-                true => 1.0,
-                false => below(hi),
-            });
-            (below_hi - below(&lo)).max(0.0)
-        });
-        shares.sum::<f64>() / blocks.len().max(1) as f64
-    }
-}
-
-/// True when values come in the order of the records, more or less: many blocks lie wholly before the middle one.
-fn are_in_order(blocks: &[Block]) -> bool {
-    let mut zones: Vec<_> = blocks
-        .iter()
-        .filter_map(|block| block.zone.as_ref())
-        .collect();
-    zones.sort_unstable();
-    let Some((middle, _)) = zones.get(zones.len() / 2) else {
-        return false;
-    };
-    let is_before = |max: &Option<Vec<u8>>| max.as_ref().is_some_and(|max| max < middle);
-    let before = zones.iter().filter(|(_, max)| is_before(max)).count();
-    before as f64 > IN_ORDER * zones.len() as f64
-}
-
-/// Bytes of a text that tell where it lies between others.
-const LETTERS: usize = 12;
-
-/// So few letters at a place of texts are a sign: the others there do not occur.
-const SIGNS: usize = 3;
-
-/// The letters of texts: of bytes that no text has there is nothing between two.
-struct Alphabet {
-    /// At each place, those that occur, ascending.
-    places: [Vec<u8>; LETTERS],
-}
-
-impl Alphabet {
-    fn of<'v>(texts: impl Iterator<Item = &'v [u8]>) -> Alphabet {
-        let (mut all, mut at) = ([false; 256], [[false; 256]; LETTERS]);
-        for text in texts {
-            for (place, letter) in at.iter_mut().zip(text) {
-                for known in [&mut *place, &mut all] {
-                    if let Some(known) = known.get_mut(usize::from(*letter)) {
-                        *known = true;
-                    }
+            let all = (0..part.table.partitions()).filter(may_match);
+            partitions.extend(all.map(|p| (part, p)));
+        }
+        let mut count = hints.len() as f64;
+        let some: Vec<_> = spread(&partitions, PARTITIONS).collect();
+        let scale = partitions.len() as f64 / some.len().max(1) as f64;
+        for (part, p) in some {
+            let before = hints.len();
+            let mut all = 0_usize;
+            let mut show = |hint, zone: Option<(&[u8], Option<&[u8]>)>, may_match| {
+                all += 1;
+                // Without bounds it is anything: nothing was summarised.
+                are_summarised |= zone.is_some_and(|(min, max)| !min.is_empty() || max.is_some());
+                if may_match {
+                    hints.push((part.table.clone(), hint));
+                }
+            };
+            let cost = self.lookup.data_cost;
+            match part.slot {
+                Some(slot) => part
+                    .table
+                    .summaries(*p, slot, self.values, cost, &mut show)?,
+                None => {
+                    let mut unknown = Vec::new();
+                    part.table.all_blocks(*p, cost, &mut unknown)?;
+                    unknown.into_iter().for_each(|hint| show(hint, None, true));
                 }
             }
+            let matching = (hints.len() - before) as f64;
+            let of_block = part.table.partition_entries(*p) as f64 / all.max(1) as f64;
+            count += matching * scale;
+            entries += matching * scale * of_block;
         }
-        let letters = |known: &[bool; 256]| -> Vec<u8> {
-            let known = known.iter().zip(0..=u8::MAX);
-            known
-                .filter_map(|(known, letter)| known.then_some(letter))
-                .collect()
-        };
-        let all = letters(&all);
-        let places = at.map(|known| {
-            let own = letters(&known);
-            if own.len() <= SIGNS { own } else { all.clone() }
-        });
-        Alphabet { places }
-    }
-
-    /// A text as a number between 0 and 1, in the order of texts.
-    fn number(&self, text: &[u8]) -> f64 {
-        let (mut number, mut width) = (0.0, 1.0);
-        for (letters, letter) in self.places.iter().zip(text) {
-            width /= letters.len() as f64 + 1.0;
-            let found = letters.binary_search(letter);
-            let rank = found.unwrap_or_else(|rank| rank);
-            number += (rank as f64 + 1.0) * width;
-            if found.is_err() {
-                break;
-            }
-        }
-        number
-    }
-
-    fn part_before(&self, lo: &[u8], hi: &[u8], at: &[u8]) -> f64 {
-        let (from, to) = (self.number(lo), self.number(hi));
-        match to > from {
-            true => ((self.number(at) - from) / (to - from)).clamp(0.0, 1.0),
-            false => 0.5,
-        }
+        Ok(Blocks {
+            count,
+            entries,
+            middle: hints.get(hints.len() / 2).cloned(),
+            are_summarised,
+        })
     }
 }
 
-/// Points of a distribution of values: how large a share of all is below each, ascending.
-struct Distribution {
-    points: Vec<(Vec<u8>, f64)>,
-    /// Of texts.
-    alphabet: Option<Alphabet>,
+fn puts(table: &Table) -> u64 {
+    table.meta().entries - table.meta().deletes.min(table.meta().entries)
 }
 
-impl Distribution {
-    fn new(
-        blocks: &[Block],
-        in_block: f64,
-        seen: Option<&Seen>,
-        outer: &[(Vec<u8>, f64)],
-        are_texts: bool,
-    ) -> Distribution {
-        let mut points = outer.to_vec();
-        let full = || blocks.iter().filter(|block| block.is_full);
-        let zones = || full().filter_map(|block| block.zone.as_ref());
-        let mut least: Vec<&[u8]> = zones().map(|(min, _)| min.as_slice()).collect();
-        let mut greatest: Vec<&[u8]> = zones().filter_map(|(_, max)| max.as_deref()).collect();
-        least.sort_unstable();
-        greatest.sort_unstable_by(|a, b| b.cmp(a));
-        let alphabet = are_texts.then(|| {
-            let values = seen.into_iter().flat_map(|seen| &seen.values);
-            let zones = least.iter().chain(&greatest).copied();
-            Alphabet::of(zones.chain(values.map(Vec::as_slice)))
-        });
-        let each = 1.0 / in_block.max(1.0);
-        let all = least.len() as f64;
-        // Of so many blocks those with something below a value tell the share of records below it; from the other end as well.
-        let share = |rank: usize| {
-            1.0 - (1.0 - (rank as f64 + 0.5) / all.max(1.0))
-                .max(0.0)
-                .powf(each)
-        };
-        for rank in ranks(least.len()) {
-            points.extend(least.get(rank).map(|value| (value.to_vec(), share(rank))));
-        }
-        for rank in ranks(greatest.len()) {
-            points.extend(
-                greatest
-                    .get(rank)
-                    .map(|value| (value.to_vec(), 1.0 - share(rank))),
-            );
-        }
-        points.sort_unstable_by(|(a, x), (b, y)| a.cmp(b).then(x.total_cmp(y)));
-        // Between those of one end and those of the other the values of the block share what is left.
-        let gap = points.partition_point(|(_, share)| *share < 0.5);
-        let (before, behind) = (
-            gap.checked_sub(1).and_then(|at| points.get(at)),
-            points.get(gap),
-        );
-        if let (Some(seen), Some((lo, below)), Some((hi, above))) = (seen, before, behind) {
-            let inside = |value: &&Vec<u8>| *value > lo && *value < hi;
-            let values: Vec<&Vec<u8>> = seen.values.iter().filter(inside).collect();
-            let each = (above - below) / values.len().max(1) as f64;
-            let some = values.iter().enumerate().skip(STEP / 2).step_by(STEP);
-            let some = some.map(|(at, value)| (value.to_vec(), below + (at as f64 + 0.5) * each));
-            points.extend(some.collect::<Vec<_>>());
-            points.sort_unstable_by(|(a, x), (b, y)| a.cmp(b).then(x.total_cmp(y)));
-        }
-        let mut most = 0.0_f64;
-        for (_, share) in &mut points {
-            most = most.max(*share);
-            *share = most;
-        }
-        Distribution { points, alphabet }
-    }
-
-    /// The share of values below one.
-    fn below(&self, value: &[u8]) -> f64 {
-        let at = self
-            .points
-            .partition_point(|(point, _)| point.as_slice() < value);
-        let before = at.checked_sub(1).and_then(|at| self.points.get(at));
-        match (before, self.points.get(at)) {
-            (None, _) => 0.0,
-            (Some(_), None) => 1.0,
-            (Some((lo, below)), Some((hi, above))) => {
-                let part = match &self.alphabet {
-                    Some(alphabet) => alphabet.part_before(lo, hi, value),
-                    None => part_before(lo, hi, value),
-                };
-                below + (above - below) * part
-            }
-        }
-    }
-}
-
-/// Ranks that are points of a distribution, ascending: closer together at both ends, where shares change most.
-fn ranks(all: usize) -> Vec<usize> {
-    let half = all.div_ceil(2);
-    let (mut ranks, mut next) = (Vec::new(), 0);
-    while next < half {
-        ranks.push(next);
-        next += (next / 4).max(1);
-    }
-    let mirrored: Vec<usize> = ranks.iter().map(|rank| all - 1 - rank).rev().collect();
-    // The last are of blocks that have fewer records than others.
-    let most = all * 97 / 100;
-    ranks.extend(
-        mirrored
-            .into_iter()
-            .filter(|rank| (half..=most).contains(rank)),
-    );
-    ranks
+/// So many at most, evenly spread.
+fn spread<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
+    let step = all.len().div_ceil(most).max(1);
+    let first = all.len().saturating_sub(1).min(step / 2);
+    all.iter().skip(first).step_by(step)
 }

@@ -23,6 +23,7 @@ enum What {
     Index,
     Filter,
     Synopsis,
+    Sample,
     Top,
     Properties,
 }
@@ -34,6 +35,7 @@ impl What {
             What::Index => "index",
             What::Filter => "key filter",
             What::Synopsis => "synopsis",
+            What::Sample => "sample",
             What::Top => "top-level index",
             What::Properties => "properties",
         }
@@ -357,8 +359,9 @@ impl<'a> Dump<'a> {
                 What::Index => block.index(),
                 What::Filter => block.filter(),
                 What::Synopsis => block.synopsis(),
+                What::Sample => block.sample(),
                 What::Top => drop(block.top()),
-                What::Properties => block.properties(),
+                What::Properties => drop(block.properties()),
             }
             self.out += &block.finish();
             self.u8("block type");
@@ -411,6 +414,7 @@ impl<'a> Dump<'a> {
                 }
             }
         }
+        blocks.extend(Dump::new(&payload(properties.0, properties.1)).properties());
         blocks.sort_by_key(|block| block.0);
         blocks
     }
@@ -438,11 +442,29 @@ impl<'a> Dump<'a> {
         found
     }
 
-    fn properties(&mut self) {
+    /// Returns the samples.
+    fn properties(&mut self) -> Vec<Block> {
         self.meta();
         self.varint("data blocks");
         self.varint("bytes of keys");
         self.varint("bytes of values");
+        let mut found = Vec::new();
+        while self.at < self.bytes.len() {
+            self.varint("sample of attribute slot");
+            let offset = self.varint("  offset") as usize;
+            let stored = self.varint("  stored") as usize;
+            found.push((offset, stored, self.varint("  raw") as usize, What::Sample));
+        }
+        found
+    }
+
+    fn sample(&mut self) {
+        self.varint("entries in the sample");
+        while self.at < self.bytes.len() {
+            for _ in 0..self.varint("an entry's values:") {
+                self.counted("  value");
+            }
+        }
     }
 
     fn filter(&mut self) {
