@@ -156,6 +156,8 @@ struct Share {
     /// The share of its entries that are not deletes.
     puts: f64,
     since: Seq,
+    /// The writes that made it, less those that older runs have.
+    writes: f64,
     /// The share of units that count, where the run was not looked into.
     counted: f64,
 }
@@ -301,7 +303,7 @@ impl Estimate<'_> {
         }
         self.weigh_parts(seen.as_ref(), largest);
         let known = match (largest.and_then(|at| self.shares.get(at)), &seen) {
-            (Some(share), Some(seen)) => Some((self.of_seen(share, seen), share.mass)),
+            (Some(share), Some(seen)) => Some((self.of_seen(share, seen), self.weight(share))),
             _ => None,
         };
         let (mut sum, mut unseen) = (0.0, 0.0);
@@ -321,6 +323,14 @@ impl Estimate<'_> {
         Ok(sum + unseen.min(MOST_UNSEEN))
     }
 
+    /// How much a run may have beside another one.
+    fn weight(&self, share: &Share) -> f64 {
+        match self.count.repeats() {
+            true => share.writes,
+            false => share.mass,
+        }
+    }
+
     /// The run that a block is read of: a large one, in which much may be in the range.
     fn largest(&self) -> Option<usize> {
         let score = |share: &Share| {
@@ -332,7 +342,7 @@ impl Estimate<'_> {
                 true => self.model.units(share.whole),
                 false => 0.0,
             };
-            share.mass * (1.0 + whole + edges.sum::<f64>())
+            self.weight(share) * (1.0 + whole + edges.sum::<f64>())
         };
         let all = self.shares.iter().enumerate();
         let largest = all.max_by(|(_, a), (_, b)| score(a).total_cmp(&score(b)));
@@ -415,7 +425,7 @@ impl Estimate<'_> {
                 // The units of a run that it does not repeat are at most as many as the writes that made it.
                 _ if self.count.repeats() && share.since > 0 => {
                     let all = share.mass / self.model.unit;
-                    (share.counted / all.max(1.0)).min(1.0)
+                    (share.writes / all.max(1.0)).min(1.0)
                 }
                 Some(part) if share.puts >= 1.0 => part.max(LEAST_ADDED),
                 _ => share.puts,
@@ -472,7 +482,7 @@ impl Estimate<'_> {
         match known {
             // A large entry, of what may be there: if it is anywhere, it is that.
             Some((units, _)) if units > 0.0 && is_one_entry(share) => all,
-            Some((units, mass)) => (units * share.mass / mass.max(1.0)).min(all),
+            Some((units, weight)) => (units * self.weight(share) / weight.max(1.0)).min(all),
             None if self.sought.is_one => all * self.looks.share.get().unwrap_or(SHARE_OF_ONE),
             None => even,
         }
@@ -525,7 +535,8 @@ fn share_of(
         mass: run.size() as f64,
         puts: 1.0,
         since,
-        counted: 0.0,
+        writes: 0.0,
+        counted: 1.0,
     };
     for file in run.tables.iter() {
         let meta = file.meta();
@@ -572,8 +583,7 @@ fn share_of(
         return Ok(None);
     }
     share.puts = 1.0 - deletes as f64 / entries.max(1) as f64;
-    // The writes that made it, until it is known what share that is.
-    share.counted = (max.saturating_sub(min.max(since)) + 1) as f64;
+    share.writes = (max.saturating_sub(min.max(since)) + 1) as f64;
     Ok(Some(share))
 }
 
