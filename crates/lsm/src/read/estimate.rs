@@ -22,7 +22,7 @@ use crate::version::{Run, TableFile};
 const FEW: f64 = 10.0;
 
 /// Entries of a memtable that are looked at, to see what an entry there stands for.
-pub(super) const SHOWN: usize = 32;
+const SHOWN: usize = 32;
 
 /// The same where of each key only the newest counts.
 const SHOWN_KEYS: usize = 64;

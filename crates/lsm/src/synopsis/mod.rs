@@ -21,8 +21,8 @@ use crate::coding::{Reader, put_bytes};
 
 pub(crate) use block::{BITS_PER_VALUE, BlockSynopsis, Synopsis, SynopsisBuilder};
 pub(crate) use fingerprints::{MapBuilder, MapPage, map_hash};
-pub use sample::Sampled;
 pub(crate) use sample::{SampleBuilder, count as count_sample};
+pub use sample::{SampleShare, Sampled};
 
 /// Bounds kept in zone maps are at most this long, in bytes.
 pub const MAX_BOUND_LEN: usize = 64;

@@ -130,6 +130,69 @@ pub struct Sampled {
     pub matches: u64,
 }
 
+/// So many entries of samples are enough to tell how many there are in all.
+const ENOUGH: u64 = 8;
+
+/// Where none of a sample meets a condition, so many times what one of it stands for.
+const OF_NONE: f64 = 0.3;
+
+/// What the samples of several tables tell together.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SampleShare {
+    entries: u64,
+    sampled: u64,
+    matches: u64,
+    found: f64,
+}
+
+impl SampleShare {
+    /// Adds a table of so many entries.
+    pub fn add(&mut self, entries: u64, counted: Sampled) {
+        if counted.entries == 0 {
+            return;
+        }
+        self.entries += entries;
+        self.sampled += counted.entries;
+        self.matches += counted.matches;
+        self.found += entries as f64 * counted.matches as f64 / counted.entries as f64;
+    }
+
+    /// The entries of the tables.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// How many entries one of the samples stands for.
+    pub fn weight(&self) -> f64 {
+        self.entries as f64 / self.sampled.max(1) as f64
+    }
+
+    /// True when nothing of the samples meets the condition.
+    pub fn has_none(&self) -> bool {
+        self.matches == 0
+    }
+
+    /// True when so much of the samples meets the condition that they tell how much there is.
+    pub fn is_enough(&self) -> bool {
+        self.matches >= ENOUGH
+    }
+
+    /// About how many entries of the tables meet the condition; `None` without any sample. Where none of the samples does, a part of
+    /// what one of them stands for.
+    pub fn told(&self) -> Option<f64> {
+        match (self.sampled, self.matches) {
+            (0, _) => None,
+            (_, 0) => Some(OF_NONE * self.weight()),
+            _ => Some(self.found),
+        }
+    }
+
+    /// True when so few entries are in question that samples do not tell them apart.
+    pub fn leaves_open(&self, entries: f64) -> bool {
+        entries <= ENOUGH as f64 * self.weight()
+    }
+}
+
 /// Counts the entries of a block in which `meets` is true of a value; `None` when it is malformed.
 pub(crate) fn count(bytes: &[u8], meets: &dyn Fn(&[u8]) -> bool) -> Option<Sampled> {
     let mut reader = Reader::new(bytes);

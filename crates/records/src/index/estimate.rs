@@ -1,5 +1,6 @@
 //! About how many candidates a kind with a tree of its own has for a range: what entries stand for.
 
+use lsm::attributes::{Extractor, Summary};
 use lsm::read::Scattered;
 use lsm::read::estimate::{Count, Entries, Sought, Units};
 use lsm::version::TableFile;
@@ -12,6 +13,26 @@ use crate::catalog::Attribute;
 use crate::error::Result;
 use model::range::Range;
 use model::schema::Value;
+
+/// The number of the attribute that is the key, in tables of a tree of points.
+const KEY: u32 = 0;
+
+/// The keys of a tree of points: a sample of them tells how many lie in an area.
+pub(super) struct Keys;
+
+impl Extractor for Keys {
+    fn ids(&self) -> &[u32] {
+        &[KEY]
+    }
+
+    fn summary(&self, _slot: usize) -> Summary {
+        Summary::Zones
+    }
+
+    fn extract(&self, key: &[u8], _value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
+        emit(0, key);
+    }
+}
 
 /// Where values stand in the keys of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -134,8 +155,11 @@ impl Lookup<'_> {
             ranges: &ranges,
             inside: &inside,
             meets,
+            attribute: KEY,
         };
-        let (tree, looks) = (attribute.index_tree()?, (&self.looks, self.index_cost));
-        Ok(self.snapshot.estimate_scattered(tree, sought, looks)?)
+        let tree = attribute.index_tree()?;
+        Ok(self
+            .snapshot
+            .estimate_scattered(tree, sought, self.index_cost)?)
     }
 }

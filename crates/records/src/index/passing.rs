@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lsm::synopsis::ValueRange;
+use lsm::synopsis::{SampleShare, ValueRange};
 use lsm::table::{BlockHint, Table};
 use lsm::{Component, Cursor, Kind, MAX_SEQ};
 use model::record::RecordRef;
@@ -38,27 +38,11 @@ const SAMPLED: u64 = 8192;
 const LARGEST_SAMPLE: u64 = 3000;
 const ONE_IN: u64 = 8;
 
-/// So many entries of a sample are enough to tell how many there are in all.
-const ENOUGH: u64 = 8;
-
-/// Where none of a sample is in the range, so many times what one of it stands for.
-const OF_NONE: f64 = 0.3;
-
 /// A table that may have something, and the blocks that its fingerprint map names, if it has one.
 struct Part {
     table: Arc<Table>,
     slot: Option<usize>,
     mapped: Option<Vec<BlockHint>>,
-}
-
-/// What samples tell.
-struct Share {
-    /// Entries in the range.
-    entries: f64,
-    /// Those that an entry of the samples stands for.
-    weight: f64,
-    /// Entries of the samples that are in the range.
-    matches: u64,
 }
 
 /// The blocks that may have something.
@@ -163,67 +147,49 @@ impl Estimate<'_> {
 
     fn of_parts(&self, parts: &[Part]) -> Result<f64> {
         let all: u64 = parts.iter().map(|part| puts(&part.table)).sum();
-        let share = self.share(parts, all)?;
-        if let Some(share) = &share
-            && share.matches >= ENOUGH
+        let sample = self.sample(parts, all)?;
+        // Of all tables, those that were left out included.
+        let scale = all as f64 / sample.entries().max(1) as f64;
+        let told = sample.told().map(|told| (told * scale).min(all as f64));
+        if let Some(told) = told
+            && sample.is_enough()
         {
-            return Ok(share.entries);
+            return Ok(told);
         }
         let blocks = self.blocks(parts)?;
-        let by_sample = share.as_ref().map(|share| match share.matches {
-            0 => (OF_NONE * share.weight).min(all as f64),
-            _ => share.entries,
-        });
-        if let Some(by_sample) = by_sample
+        if let Some(told) = told
             && !blocks.are_summarised
         {
-            return Ok(by_sample);
+            return Ok(told);
         }
         let by_block = match &blocks.middle {
             Some((table, hint)) => self.by_block(&blocks, self.look(table, hint)?),
             None => 0.0,
         };
-        Ok(match (share, by_sample) {
-            (Some(share), Some(by_sample)) => {
-                // A sample does not tell one from another where so few are in question.
-                let are_few = blocks.entries <= ENOUGH as f64 * share.weight;
-                match share.matches {
-                    _ if are_few => by_block,
-                    0 => by_block.min(by_sample),
-                    _ => by_sample,
-                }
-            }
+        Ok(match told {
+            Some(told) if !sample.leaves_open(blocks.entries / scale) => match sample.has_none() {
+                true => told.min(by_block),
+                false => told,
+            },
             _ => by_block.min(all as f64),
         })
     }
 
-    /// What the samples of the tables tell, if any of them has one.
-    fn share(&self, parts: &[Part], all: u64) -> Result<Option<Share>> {
+    /// What the samples of the tables tell.
+    fn sample(&self, parts: &[Part], all: u64) -> Result<SampleShare> {
         let each = all / parts.len().max(1) as u64;
         let of_one = (each / ONE_IN).clamp(1, LARGEST_SAMPLE);
         let most = ((SAMPLED / of_one) as usize).clamp(2, TABLES);
         let meets = |value: &[u8]| self.range.contains(value);
-        let (mut found, mut of_sampled, mut sampled, mut matches) = (0.0, 0, 0, 0);
+        let mut sample = SampleShare::default();
         for part in spread(parts, most) {
             let Some(slot) = part.slot else { continue };
             let counted = part.table.sampled(slot, self.lookup.data_cost, &meets)?;
-            let Some(counted) = counted.filter(|counted| counted.entries > 0) else {
-                continue;
-            };
-            let of_table = puts(&part.table);
-            found += of_table as f64 * counted.matches as f64 / counted.entries as f64;
-            of_sampled += of_table;
-            sampled += counted.entries;
-            matches += counted.matches;
+            if let Some(counted) = counted {
+                sample.add(puts(&part.table), counted);
+            }
         }
-        if sampled == 0 {
-            return Ok(None);
-        }
-        Ok(Some(Share {
-            entries: found * all as f64 / of_sampled.max(1) as f64,
-            weight: all as f64 / sampled as f64,
-            matches,
-        }))
+        Ok(sample)
     }
 
     fn by_block(&self, blocks: &Blocks, seen: Option<Seen>) -> f64 {

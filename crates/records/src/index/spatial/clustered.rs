@@ -8,7 +8,6 @@
 use lsm::TreeOptions;
 use model::record::RecordRef;
 
-use super::super::composite::Composite;
 use super::super::cost::Figures;
 use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, tree_of};
 use super::z::{self, Z};
@@ -77,7 +76,7 @@ impl Index for Clustered {
         let searched = TreeOptions::default();
         Some(TreeOptions {
             filter_bits_per_key: searched.filter_bits_per_key,
-            ..Composite.tree_options(versions)?
+            ..Z.tree_options(versions)?
         })
     }
 

@@ -9,7 +9,6 @@ use lsm::{Partitioner, TreeOptions};
 use model::definition::Merging;
 
 use super::super::build::Build;
-use super::super::composite::Composite;
 use super::super::cost::Figures;
 use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes};
 use super::partition::Boxes;
@@ -58,7 +57,7 @@ impl Index for Packed {
         };
         Some(TreeOptions {
             partitioner: Some(boxes),
-            ..Composite.tree_options(versions)?
+            ..Z.tree_options(versions)?
         })
     }
 

@@ -3,12 +3,15 @@
 //! of ranges (`model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
 //! without a look at its record.
 
+use std::sync::Arc;
+
 use lsm::version::TableFile;
 use lsm::{Slice, TreeOptions};
 
 use super::super::build::Build;
 use super::super::composite::{Builder, Composite};
 use super::super::cost::{Access, Figures};
+use super::super::estimate::Keys;
 use super::super::{
     APART, Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, each_put,
 };
@@ -50,7 +53,10 @@ impl Index for Z {
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
-        Composite.tree_options(versions)
+        Some(TreeOptions {
+            extractor: Some(Arc::new(Keys)),
+            ..Composite.tree_options(versions)?
+        })
     }
 
     fn entries_of(
