@@ -105,6 +105,15 @@ pub(crate) enum Format {
     Csv,
 }
 
+impl From<Format> for import::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Ndjson => Self::Ndjson,
+            Format::Csv => Self::Csv,
+        }
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct PutArgs {
     /// The store's directory

@@ -6,11 +6,11 @@ use esker::{
     DatasetDef, IndexDef, IndexKind, KeyType, Layout, Maintenance, Merging, Path, Repair,
     Tokenizer, Type,
 };
+use import::Feed;
 
 use super::fields::{has_points, known_paths};
 use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
 use crate::failure::Failure;
-use crate::input::Feed;
 use crate::interrupt::Interrupt;
 use crate::nearest::meant;
 use crate::output::{note, thousands};
@@ -138,7 +138,6 @@ impl Wanted {
     pub(super) fn define(
         self,
         feed: &mut Feed,
-        names: &[String],
         interrupt: &Interrupt,
     ) -> Result<Option<DatasetDef>, Failure> {
         let Some((key, key_type)) = self.key.clone() else {
@@ -159,13 +158,14 @@ impl Wanted {
                                 || esker::infer_type(records, &index.path).is_some()
                         })
                 };
-                feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, interrupt)
+                let is_stopped = || interrupt.signal().is_some();
+                feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, is_stopped)
             }
             false => Default::default(),
         };
         if open && sample.records.is_empty() {
             if let Some((source, reason)) = sample.failed {
-                let name = names.get(source).map_or("input", String::as_str);
+                let name = feed.name(source);
                 return Err(Failure::Usage(format!("{name}: cannot be read: {reason}")));
             }
             if sample.others == 0 {

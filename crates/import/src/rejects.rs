@@ -1,5 +1,5 @@
-//! `FILE.rejected`: the lines of a load that were not taken, as NDJSON
-//! `{"line":N,"reason":"...","text":"..."}`, made anew by each load that rejects something.
+//! `FILE.rejected`: the lines of an import that were not taken, as NDJSON
+//! `{"line":N,"reason":"...","text":"..."}`, made anew by each import that rejects something.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::output;
+use crate::observer::Note;
 
 /// The most bytes of a rejected line's text that are kept.
 pub(crate) const TEXT_MAX: usize = 64 << 10;
@@ -37,7 +37,7 @@ impl Rejects {
         }
     }
 
-    /// Goes on with the rejects of a load that was interrupted: those up to line `last` stay, the others will come again.
+    /// Goes on with the rejects of an import that was interrupted: those up to line `last` stay, the others will come again.
     pub(crate) fn resume(&mut self, last: u64) -> io::Result<()> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
@@ -65,20 +65,29 @@ impl Rejects {
         self.file.as_mut().map_or(Ok(()), |file| file.flush())
     }
 
-    /// Keeps a line.
-    pub(crate) fn add(&mut self, line: u64, reason: &str, text: &[u8]) {
+    /// Keeps a line; where the file cannot be written, `note` gets it.
+    pub(crate) fn add(
+        &mut self,
+        line: u64,
+        reason: &str,
+        text: &[u8],
+        note: &mut dyn FnMut(&Note),
+    ) {
         self.count += 1;
         if !self.listed
             && let Err(error) = self.write(line, reason, text)
         {
-            output::note(format_args!(
-                "cannot write {}: {error}; rejected lines are listed here",
-                self.path.display()
-            ));
+            note(&Note::Unwritten {
+                path: self.path.clone(),
+                reason: error.to_string(),
+            });
             self.listed = true;
         }
         if self.listed {
-            output::note(format_args!("line {line}: {reason}"));
+            note(&Note::Rejected {
+                line,
+                reason: reason.to_string(),
+            });
         }
     }
 

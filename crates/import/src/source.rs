@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::args::Format;
+use crate::error::{Error, Result};
 
 /// What compressed streams begin with: the first byte, from the least to the greatest that it may be, and those behind it.
 /// Of zstd a frame, or a skippable frame before it.
@@ -25,14 +25,24 @@ const PIPE: usize = 1 << 20;
 /// The largest zstd window that is accepted, as a power of two: 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;
 
+/// The form of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a line.
+    Ndjson,
+    /// Comma-separated values with a header row.
+    Csv,
+}
+
 /// A file, or standard input.
-pub(crate) struct Source {
+#[derive(Clone, Debug)]
+pub struct Source {
     /// `None` is standard input.
-    pub(crate) path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
     /// What it holds.
-    pub(crate) format: Format,
+    pub format: Format,
     /// Its size in bytes, where that is known.
-    pub(crate) size: Option<u64>,
+    pub size: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +52,16 @@ enum Compression {
     Zstd,
 }
 
-/// The sources that a command names. Each is checked now, so that a slip in the last name does not
+/// The sources that a command names, `-` being standard input. Each is checked now, so that a slip in the last name does not
 /// show after the others were loaded.
-pub(crate) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>, String> {
+pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::with_capacity(files.len());
     for file in files {
         let source = if file.as_os_str() == "-" {
             if sources.iter().any(|source| source.path.is_none()) {
-                return Err("standard input ('-') can be read only once".to_string());
+                return Err(Error::Input(
+                    "standard input ('-') can be read only once".to_string(),
+                ));
             }
             Source {
                 path: None,
@@ -57,13 +69,14 @@ pub(crate) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<S
                 size: None,
             }
         } else {
-            let refuse = |error: io::Error| format!("cannot read {}: {error}", file.display());
+            let refuse =
+                |error: io::Error| Error::Input(format!("cannot read {}: {error}", file.display()));
             let metadata = fs::metadata(file).map_err(refuse)?;
             if metadata.is_dir() {
-                return Err(format!(
+                return Err(Error::Input(format!(
                     "{} is a directory, not a file of records",
                     file.display()
-                ));
+                )));
             }
             // A pipe must not be opened twice; only what can be opened again is tried.
             let size = metadata.is_file().then_some(metadata.len());
@@ -84,7 +97,7 @@ pub(crate) fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<S
 
 impl Source {
     /// The name to show.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.path
             .as_ref()
             .map_or("standard input".to_string(), |path| {
@@ -93,7 +106,7 @@ impl Source {
     }
 
     /// Opens it; `counter` counts the bytes read before decompression.
-    pub(crate) fn open(&self, counter: &Arc<AtomicU64>) -> io::Result<Box<dyn Read>> {
+    pub fn open(&self, counter: &Arc<AtomicU64>) -> io::Result<Box<dyn Read>> {
         let raw: Box<dyn Read> = match &self.path {
             Some(path) => Box::new(File::open(path)?),
             None => {

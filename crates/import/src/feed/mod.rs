@@ -3,10 +3,8 @@
 
 mod csv;
 mod lines;
-mod open;
 
 use std::collections::{HashSet, VecDeque};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -15,19 +13,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-#[cfg(test)]
-pub(crate) use self::csv::cell;
 pub(crate) use self::csv::{Row, Table};
+use crate::source::{Format, Source};
 #[cfg(test)]
-pub(crate) use lines::read as read_lines;
-pub(crate) use open::{Source, sources};
-
-use crate::args::Format;
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+pub(crate) use {self::csv::cell, lines::read as read_lines};
 
 /// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
-pub(crate) const LINE_MAX: usize = 256 << 20;
+pub const LINE_MAX: usize = 256 << 20;
 /// How much is read at a time.
 const CHUNK: usize = 256 << 10;
 /// Chunks between the reading and the loading thread.
@@ -50,11 +42,13 @@ pub(crate) enum Message {
 /// The reading thread's end of the queue. An error means that nobody listens any more.
 type Sender = SyncSender<Message>;
 
-/// A line of a source; sources count from 0, lines from 1.
+/// A line of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) source: usize,
-    pub(crate) line: u64,
+pub struct Place {
+    /// Which source, from 0.
+    pub source: usize,
+    /// Which line of it, from 1.
+    pub line: u64,
 }
 
 /// When nothing is there and what was given is so old, [`Event::Pause`] is given: a stream that gives something now and then, however
@@ -67,43 +61,53 @@ const SAMPLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Something that a source holds.
 #[derive(Debug)]
-pub(crate) enum Event<'a> {
+pub enum Event<'a> {
     /// Nothing is there to be read: what was given so far can be committed. Given again and again until something comes.
     Pause,
     /// A line that may be a record.
     Record {
+        /// Which source, from 0.
         source: usize,
+        /// Its line, from 1.
         line: u64,
+        /// The record, as JSON.
         text: &'a [u8],
     },
     /// A line that cannot be one.
     Bad {
+        /// Which source, from 0.
         source: usize,
+        /// Its line, from 1.
         line: u64,
+        /// Why it is no record.
         reason: String,
+        /// The line, or its beginning.
         text: &'a [u8],
     },
     /// The source cannot be read on.
     Failed {
+        /// Which source, from 0.
         source: usize,
+        /// The last line that was read.
         line: u64,
+        /// Why.
         reason: String,
     },
 }
 
 /// The records of the first lines, before any is taken.
 #[derive(Default)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// JSON objects.
-    pub(crate) records: Vec<Vec<u8>>,
+    pub records: Vec<Vec<u8>>,
     /// Lines that were looked at and are none.
-    pub(crate) others: u64,
+    pub others: u64,
     /// The source that cannot be read on, and why.
-    pub(crate) failed: Option<(usize, String)>,
+    pub failed: Option<(usize, String)>,
 }
 
 /// The stream of lines of all sources.
-pub(crate) struct Feed {
+pub struct Feed {
     receiver: Receiver<Message>,
     read: Arc<AtomicU64>,
     /// Received for a sample, not yet taken.
@@ -120,16 +124,20 @@ pub(crate) struct Feed {
     json: Vec<u8>,
     /// Standard input is among the sources.
     is_stream: bool,
+    names: Vec<String>,
+    size: Option<u64>,
     /// When the first of what was given since the last pause had come.
     unpaused: Option<Instant>,
 }
 
 impl Feed {
     /// Begins to read.
-    pub(crate) fn start(sources: Vec<Source>) -> Self {
+    pub fn start(sources: Vec<Source>) -> Self {
         let (sender, receiver) = mpsc::sync_channel(QUEUE);
         let read = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&read);
+        let names = sources.iter().map(Source::name).collect();
+        let size = sources.iter().map(|source| source.size).sum();
         let is_stream = sources.iter().any(|source| source.path.is_none());
         // Not joined: it ends with its input, or with its first message after the feed is dropped.
         thread::spawn(move || read_all(&sources, &sender, &counter));
@@ -145,8 +153,20 @@ impl Feed {
             strings: HashSet::new(),
             json: Vec::new(),
             is_stream,
+            names,
+            size,
             unpaused: None,
         }
+    }
+
+    /// The name of a source, to show.
+    pub fn name(&self, source: usize) -> &str {
+        self.names.get(source).map_or("input", String::as_str)
+    }
+
+    /// The size of all sources in bytes, where it is known.
+    pub fn size(&self) -> Option<u64> {
+        self.size
     }
 
     /// Where the last line is that was read.
@@ -158,33 +178,33 @@ impl Feed {
     }
 
     /// Passes over the lines up to a place, unless the sources end, or cannot be read, before.
-    pub(crate) fn skip_to(&mut self, place: Place) {
+    pub fn skip_to(&mut self, place: Place) {
         self.skipped = Some(place);
     }
 
     /// Bytes read so far, before decompression.
-    pub(crate) fn bytes_read(&self) -> u64 {
+    pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
     /// Names the CSV columns whose cells stay strings.
-    pub(crate) fn set_string_columns(&mut self, columns: HashSet<String>) {
+    pub fn set_string_columns(&mut self, columns: HashSet<String>) {
         self.strings = columns;
     }
 
     /// Looks ahead, until `records` records or `bytes` bytes were seen. When standard input has no more for a while, what has come
     /// is the sample if it is `enough`. When the process is to end it is the sample in any case.
-    pub(crate) fn sample(
+    pub fn sample(
         &mut self,
         records: usize,
         bytes: usize,
         enough: impl Fn(&[Vec<u8>]) -> bool,
-        interrupt: &Interrupt,
+        is_stopped: impl Fn() -> bool,
     ) -> Sample {
         let mut sample = Sample::default();
         let (mut seen, mut source) = (0, 0);
         let mut since = None;
-        while sample.records.len() < records && seen < bytes && interrupt.signal().is_none() {
+        while sample.records.len() < records && seen < bytes && !is_stopped() {
             let message = match self.receiver.recv_timeout(left(since, SAMPLE_PAUSE)) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) if self.is_stream && enough(&sample.records) => {
@@ -232,7 +252,11 @@ impl Feed {
     }
 
     /// The next line that is not blank; `None` at the end of all sources.
-    pub(crate) fn next(&mut self) -> Option<Event<'_>> {
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an event borrows from the feed"
+    )]
+    pub fn next(&mut self) -> Option<Event<'_>> {
         loop {
             match &self.current {
                 Some(Message::Lines(chunk)) if self.taken < chunk.len() => {
@@ -381,9 +405,4 @@ fn read_all(sources: &[Source], sender: &Sender, counter: &Arc<AtomicU64>) {
             return;
         }
     }
-}
-
-/// The sources that a load's arguments name: all are there and may be read.
-pub(crate) fn prepare(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>, Failure> {
-    sources(files, format).map_err(Failure::Usage)
 }
