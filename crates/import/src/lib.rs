@@ -1,4 +1,4 @@
-//! Records from files into an Esker dataset: NDJSON and CSV, plain, gzip or zstd.
+//! Records from files into an Esker dataset: NDJSON and other JSON, and CSV, plain, gzip or zstd.
 //!
 //! [`sources`] checks what is to be read, [`Import::new`] begins to read it, and [`Import::run`] writes the records into a dataset in
 //! batches. A line that is no record of the dataset is rejected: it goes to `FILE.rejected` with the reason, and the import goes on.
@@ -24,6 +24,7 @@
 //!
 //! [`Feed`] gives the lines alone, for programs that do something else with them.
 
+mod compression;
 mod error;
 mod feed;
 mod load;
@@ -32,6 +33,7 @@ mod rejects;
 mod resume;
 mod source;
 mod text;
+mod utf16;
 
 pub use error::{Error, Result};
 pub use feed::{Event, Feed, LINE_MAX, Place, Sample};

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
-use esker::{Dataset, DatasetDef, Durability, KeyType, Type, WriteBatch};
+use esker::{Dataset, DatasetDef, Durability, KeyType, Path, Type, WriteBatch};
 
 use crate::error::{Error, Result};
-use crate::feed::{Event, Feed, Place};
+use crate::feed::{Columns, Event, Feed, Place, parts};
 use crate::observer::{Note, Observer};
 use crate::rejects::Rejects;
 use crate::resume::{Interrupted, Resume};
@@ -89,7 +90,11 @@ impl Import {
             loaded: 0,
             resumed: 0,
             rejected: 0,
-            done: Place { source: 0, line: 0 },
+            done: Place {
+                source: 0,
+                line: 0,
+                part: 0,
+            },
         }
     }
 
@@ -118,14 +123,15 @@ impl Import {
 
     /// Loads everything.
     pub fn run(mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Report {
-        self.feed.set_string_columns(string_columns(&dataset.def()));
+        self.feed.set_columns(columns(&dataset.def()));
         let ended = self
             .begin(dataset, observer)
             .and_then(|()| self.load(dataset, observer));
         // Also after a failure: what was loaded before stays.
         let synced = dataset.sync();
         observer.progress(self.feed.bytes_read(), self.loaded);
-        let kept = self.finish_rejects();
+        let is_complete = matches!(ended, Ok(End::Complete));
+        let kept = self.finish_rejects(is_complete);
         let ended = ended.and_then(|end| {
             synced?;
             Ok(end)
@@ -144,19 +150,58 @@ impl Import {
         }
     }
 
+    /// Rejects what a sample has looked at, where it has no record: so many lines. The files that keep them, and how many each keeps.
+    pub fn reject_sample(
+        mut self,
+        lines: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<(PathBuf, u64)>> {
+        while self.rejected < lines {
+            let (source, line, reason, text) = match self.feed.next() {
+                Some(Event::Record {
+                    source, line, text, ..
+                }) => {
+                    let reason = match serde_json::from_slice::<serde_json::Value>(text) {
+                        Ok(_) => "not a JSON object".to_string(),
+                        Err(error) => format!("not valid JSON: {error}"),
+                    };
+                    (source, line, reason, text)
+                }
+                Some(Event::Bad {
+                    source,
+                    line,
+                    reason,
+                    text,
+                    ..
+                }) => (source, line, reason, text),
+                Some(Event::Pause | Event::Failed { .. }) | None => break,
+            };
+            self.rejected += 1;
+            if let Some(rejects) = self.rejects.get_mut(source) {
+                rejects.add(line, &reason, text, &mut |note| observer.note(note));
+            }
+        }
+        self.finish_rejects(false)
+    }
+
     /// Begins where an earlier import of the same files was interrupted, unless it is to start over.
     fn begin(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<()> {
         let mut note = |note: &Note| observer.note(note);
         let interrupted = self.resume.interrupted(dataset, &mut note)?;
-        let Some(Interrupted { place, loaded }) = interrupted.filter(|_| !self.restart) else {
+        let Some(Interrupted {
+            place,
+            loaded,
+            rejected,
+        }) = interrupted.filter(|_| !self.restart)
+        else {
             return Ok(());
         };
         for (at, rejects) in self.rejects.iter_mut().enumerate().take(place.source + 1) {
-            let last = match at == place.source {
-                true => place.line,
-                false => u64::MAX,
+            let (last, most) = match at == place.source {
+                true => (place.line, rejected),
+                false => (u64::MAX, None),
             };
-            rejects.resume(last).map_err(unwritten)?;
+            rejects.resume(last, most).map_err(unwritten)?;
             self.rejected += rejects.count();
         }
         (self.loaded, self.resumed) = (loaded, loaded);
@@ -175,10 +220,13 @@ impl Import {
     }
 
     /// Writes what is buffered: the files of rejected lines, and how many each keeps.
-    fn finish_rejects(&mut self) -> Result<Vec<(PathBuf, u64)>> {
+    fn finish_rejects(&mut self, is_complete: bool) -> Result<Vec<(PathBuf, u64)>> {
         let mut files = Vec::new();
         for rejects in std::mem::take(&mut self.rejects) {
             let count = rejects.count();
+            if is_complete {
+                rejects.remove_stale().map_err(unwritten)?;
+            }
             if let Some(path) = rejects.finish().map_err(unwritten)? {
                 files.push((path, count));
             }
@@ -191,7 +239,10 @@ impl Import {
         // The lines that were rejected before it are not read again.
         self.flush_rejects()?;
         let records = batch.len() as u64;
-        self.resume.note(batch, self.done, self.loaded + records)?;
+        let rejects = self.rejects.get(self.done.source);
+        let rejected = rejects.map_or(0, Rejects::count);
+        let resume = &mut self.resume;
+        resume.note(batch, self.done, self.loaded + records, rejected)?;
         batch.durability(self.durability).commit()?;
         self.loaded += records;
         Ok(())
@@ -208,7 +259,10 @@ impl Import {
                     is_resumable: self.resume.can_continue(),
                 };
             }
-            let (source, line, reason, text) = match self.feed.next() {
+            for how in self.feed.take_notes() {
+                observer.note(&Note::Read(how));
+            }
+            let (place, text, bad) = match self.feed.next() {
                 Some(Event::Pause) => {
                     // The other side may be a slow stream: what has come is stored meanwhile.
                     match batch.is_empty() {
@@ -218,23 +272,29 @@ impl Import {
                     observer.progress(self.feed.bytes_read(), self.loaded);
                     continue;
                 }
-                Some(Event::Record { source, line, text }) => match batch.put_json(text) {
-                    Ok(()) => {
-                        self.done = Place { source, line };
-                        if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
-                            self.commit(&mut batch)?;
-                            observer.progress(self.feed.bytes_read(), self.loaded);
-                        }
-                        continue;
+                Some(Event::Record {
+                    source,
+                    line,
+                    part,
+                    text,
+                }) => {
+                    let place = Place { source, line, part };
+                    match batch.put_json(text) {
+                        Ok(()) => (place, text, Vec::new()),
+                        Err(error) => (place, text, put_parts(&mut batch, text, &error)),
                     }
-                    Err(error) => (source, line, error.to_string(), text),
-                },
+                }
                 Some(Event::Bad {
                     source,
                     line,
+                    part,
                     reason,
                     text,
-                }) => (source, line, reason, text),
+                }) => (
+                    Place { source, line, part },
+                    text,
+                    vec![(0..text.len(), reason)],
+                ),
                 Some(Event::Failed {
                     source,
                     line,
@@ -247,15 +307,24 @@ impl Import {
                 }
                 None => break End::Complete,
             };
-            self.rejected += 1;
-            if let Some(rejects) = self.rejects.get_mut(source) {
-                rejects.add(line, &reason, text, &mut |note| observer.note(note));
+            for (range, reason) in &bad {
+                self.rejected += 1;
+                if let Some(rejects) = self.rejects.get_mut(place.source) {
+                    let text = text.get(range.clone()).unwrap_or_default();
+                    rejects.add(place.line, reason, text, &mut |note| observer.note(note));
+                }
             }
-            if self.strict {
-                let name = self.feed.name(source);
-                break End::Bad(format!("{name}, line {line}: {reason}"));
+            if self.strict
+                && let Some((_, reason)) = bad.first()
+            {
+                let name = self.feed.name(place.source);
+                break End::Bad(format!("{name}, line {}: {reason}", place.line));
             }
-            self.done = Place { source, line };
+            self.done = place;
+            if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
+                self.commit(&mut batch)?;
+                observer.progress(self.feed.bytes_read(), self.loaded);
+            }
         };
         if matches!(end, End::Complete) {
             let rest = batch.len() as u64;
@@ -270,19 +339,57 @@ impl Import {
     }
 }
 
-/// The CSV columns that the dataset declares to be strings. A column is a field of the record itself, whatever its name
+/// Puts the records of a line that is none itself: several objects, or a value that is there for an array of them. What cannot be
+/// put, and why.
+fn put_parts(
+    batch: &mut WriteBatch,
+    text: &[u8],
+    error: &esker::Error,
+) -> Vec<(Range<usize>, String)> {
+    let whole = || vec![(0..text.len(), error.to_string())];
+    let Some(parts) = parts(text) else {
+        return whole();
+    };
+    let (mut good, mut bad) = (0, Vec::new());
+    for part in &parts {
+        match batch.put_json(text.get(part.clone()).unwrap_or_default()) {
+            Ok(()) => good += 1,
+            Err(error) => bad.push((part.clone(), error.to_string())),
+        }
+    }
+    // One value, of which nothing is a record, is bad as a whole.
+    let is_one = text.first() == Some(&b'[') || parts.first().is_some_and(|part| part.start > 0);
+    match good == 0 && is_one {
+        true => whole(),
+        false => bad,
+    }
+}
+
+/// The CSV columns that the dataset declares to be strings, or numbers. A column is a field of the record itself, whatever its name
 /// holds: it is meant by a path of that one name, not by one that reads like it.
-fn string_columns(def: &DatasetDef) -> HashSet<String> {
-    let key = (def.key_type == KeyType::String).then_some(&def.key);
-    let indexes = def.indexes.iter().filter(|index| index.ty == Type::String);
-    let paths = indexes.map(|index| &index.path).chain(key);
-    paths
-        .filter_map(|path| {
-            let mut names = path.names();
-            names.next().filter(|_| names.len() == 0)
-        })
-        .map(str::to_string)
-        .collect()
+fn columns(def: &DatasetDef) -> Columns {
+    let one = |path: &Path| {
+        let mut names = path.names();
+        let name = names.next().filter(|_| names.len() == 0)?;
+        Some(name.to_string())
+    };
+    let of = |wanted: &[Type]| {
+        let indexes = def.indexes.iter();
+        let indexes = indexes.filter(|index| wanted.contains(&index.ty));
+        let names: HashSet<String> = indexes.filter_map(|index| one(&index.path)).collect();
+        names
+    };
+    let mut columns = Columns {
+        strings: of(&[Type::String]),
+        numbers: of(&[Type::Int, Type::Float]),
+    };
+    if let Some(key) = one(&def.key) {
+        match def.key_type {
+            KeyType::String => columns.strings.insert(key),
+            _ => columns.numbers.insert(key),
+        };
+    }
+    columns
 }
 
 /// A file of rejected lines that cannot be written or read.

@@ -43,6 +43,8 @@ pub enum Note {
         /// Records that are loaded.
         records: u64,
     },
+    /// How an input is read, where that is not a record a line.
+    Read(String),
     /// The file of rejected lines cannot be written: the lines follow as `Rejected`.
     Unwritten {
         /// The file.
@@ -78,6 +80,7 @@ impl fmt::Display for Note {
                 thousands(*line),
                 thousands(*records)
             ),
+            Self::Read(how) => f.write_str(how),
             Self::Unwritten { path, reason } => write!(
                 f,
                 "cannot write {}: {reason}; rejected lines are listed here",

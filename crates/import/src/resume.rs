@@ -34,6 +34,8 @@ pub(crate) struct Interrupted {
     pub(crate) place: Place,
     /// Records loaded before.
     pub(crate) loaded: u64,
+    /// How many lines of its source were rejected by then; `None` in a note of an earlier version.
+    pub(crate) rejected: Option<u64>,
 }
 
 impl Resume {
@@ -89,20 +91,29 @@ impl Resume {
                 place: Place {
                     source: usize::try_from(source).unwrap_or(usize::MAX),
                     line,
+                    part: figure("part").map_or(0, |part| u32::try_from(part).unwrap_or(u32::MAX)),
                 },
                 loaded,
+                rejected: figure("rejected"),
             }),
             _ => None,
         })
     }
 
     /// Notes with a batch that all lines up to `place` are handled once it is committed.
-    pub(crate) fn note(&mut self, batch: &mut WriteBatch, place: Place, loaded: u64) -> Result<()> {
+    pub(crate) fn note(
+        &mut self,
+        batch: &mut WriteBatch,
+        place: Place,
+        loaded: u64,
+        rejected: u64,
+    ) -> Result<()> {
         let Some(name) = &self.name else {
             return Ok(());
         };
         let noted = json!({
-            "inputs": self.inputs, "source": place.source, "line": place.line, "loaded": loaded,
+            "inputs": self.inputs, "source": place.source, "line": place.line, "part": place.part, "loaded": loaded,
+            "rejected": rejected,
         });
         self.is_noted = true;
         keep(batch.note(name, Some(noted.to_string().as_bytes())))
@@ -133,6 +144,8 @@ fn identity(source: &Source) -> Option<Json> {
     Some(json!({
         "path": path.to_string_lossy(),
         "format": format!("{:?}", source.format),
+        "delimiter": source.delimiter,
+        "records": source.records,
         "size": metadata.size(),
         "modified": [metadata.mtime(), metadata.mtime_nsec()],
         "inode": [metadata.dev(), metadata.ino()],

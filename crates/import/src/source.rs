@@ -1,4 +1,4 @@
-//! Opening a source: is it there, and how is it compressed?
+//! The sources of an import: are they there, and what do they hold?
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Cursor, Read};
@@ -6,31 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::bufread::MultiGzDecoder;
-
+use crate::compression::{self, Compression, HEAD};
 use crate::error::{Error, Result};
-
-/// What compressed streams begin with: the first byte, from the least to the greatest that it may be, and those behind it.
-/// Of zstd a frame, or a skippable frame before it.
-const MAGIC: [(Compression, u8, u8, &[u8]); 3] = [
-    (Compression::Gzip, 0x1F, 0x1F, &[0x8B]),
-    (Compression::Zstd, 0x28, 0x28, &[0xB5, 0x2F, 0xFD]),
-    (Compression::Zstd, 0x50, 0x5F, &[0x2A, 0x4D, 0x18]),
-];
+use crate::utf16::Text;
 
 /// Bytes that a pipe holds: what Linux grants to everybody.
 #[cfg(target_os = "linux")]
 const PIPE: usize = 1 << 20;
 
-/// The largest zstd window that is accepted, as a power of two: 128 MiB.
-const WINDOW_LOG_MAX: u32 = 27;
-
 /// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object a line.
+    /// JSON objects, one a line; also several on one, one over several lines, and files that are an array of them, a GeoJSON
+    /// FeatureCollection, or an object with one array of objects.
     Ndjson,
-    /// Comma-separated values with a header row.
+    /// Lines that are given as they are, whatever they hold.
+    Lines,
+    /// Values with a separator between them, and a header row.
     Csv,
 }
 
@@ -43,13 +35,10 @@ pub struct Source {
     pub format: Format,
     /// Its size in bytes, where that is known.
     pub size: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compression {
-    Plain,
-    Gzip,
-    Zstd,
+    /// What separates the columns of CSV; where it is not said, the header tells.
+    pub delimiter: Option<u8>,
+    /// The names on the way to the array that holds the records, in each value of JSON; an empty way: the value itself.
+    pub records: Option<Vec<String>>,
 }
 
 /// The sources that a command names, `-` being standard input. Each is checked now, so that a slip in the last name does not
@@ -67,6 +56,8 @@ pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>>
                 path: None,
                 format: format.unwrap_or(Format::Ndjson),
                 size: None,
+                delimiter: None,
+                records: None,
             }
         } else {
             let refuse =
@@ -83,11 +74,13 @@ pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>>
             if size.is_some() {
                 File::open(file).map_err(refuse)?;
             }
-            let format = format.unwrap_or_else(|| format_by_name(file));
+            let (by_name, delimiter) = format_by_name(file);
             Source {
                 path: Some(file.clone()),
-                format,
+                format: format.unwrap_or(by_name),
                 size,
+                delimiter,
+                records: None,
             }
         };
         sources.push(source);
@@ -119,11 +112,15 @@ impl Source {
             count: Arc::clone(counter),
         };
         let head = head(&mut raw)?;
-        let named = self
-            .path
-            .as_deref()
-            .map_or(Compression::Plain, compression_by_name);
-        let found = compression_by_magic(&head);
+        let path = self.path.as_deref();
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let named = path.map_or(Compression::Plain, compression::by_name);
+        let found = compression::by_magic(&head).unwrap_or(Compression::Plain);
+        if found == Compression::Plain
+            && let Some(what) = compression::other(&head, path)
+        {
+            return Err(invalid(what));
+        }
         if named != Compression::Plain && found == Compression::Plain && !head.is_empty() {
             let says = if named == Compression::Gzip {
                 "gzip"
@@ -131,27 +128,23 @@ impl Source {
                 "zstd"
             };
             let what = format!("by its name it is {says}, but it does not begin so");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            return Err(invalid(what));
+        }
+        if path.is_some_and(is_archive) {
+            let what =
+                "it is a tar archive: `tar -xOf FILE | esker load ... -` reads the files in it";
+            return Err(invalid(what.to_string()));
         }
         let reader = BufReader::with_capacity(128 << 10, Cursor::new(head).chain(raw));
-        Ok(match found {
-            Compression::Plain => Box::new(reader),
-            Compression::Gzip => Box::new(MultiGzDecoder::new(reader)),
-            Compression::Zstd => {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(reader)?;
-                decoder.window_log_max(WINDOW_LOG_MAX)?;
-                Box::new(decoder)
-            }
-        })
+        Ok(Box::new(Text::new(compression::expand(found, reader)?)))
     }
 }
 
-fn compression_by_name(path: &Path) -> Compression {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz") => Compression::Gzip,
-        Some("zst") => Compression::Zstd,
-        _ => Compression::Plain,
-    }
+/// True for the name of a tar archive, compressed or not.
+fn is_archive(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let endings = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
+    name.is_some_and(|name| endings.iter().any(|ending| name.ends_with(ending)))
 }
 
 /// Where standard input is a pipe, lets it hold more: at 64 KiB the two sides wait for each other many times, which is a twentieth of the
@@ -167,41 +160,24 @@ fn widen(stdin: &io::Stdin) {
 /// The first bytes of a stream, as many as tell how it is compressed: a slow stream may begin with a line of two bytes, and
 /// give no more for long.
 fn head(raw: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut head = Vec::with_capacity(4);
-    while by_magic(&head).is_none() && raw.by_ref().take(1).read_to_end(&mut head)? > 0 {}
+    let mut head = Vec::with_capacity(HEAD);
+    while compression::by_magic(&head).is_none() && raw.by_ref().take(1).read_to_end(&mut head)? > 0
+    {
+    }
     Ok(head)
 }
 
-fn compression_by_magic(head: &[u8]) -> Compression {
-    by_magic(head).unwrap_or(Compression::Plain)
-}
-
-/// How a stream that begins so is compressed; `None` where more bytes can tell.
-fn by_magic(head: &[u8]) -> Option<Compression> {
-    let (first, rest) = head.split_first()?;
-    let mut known = Some(Compression::Plain);
-    for (compression, least, greatest, behind) in MAGIC {
-        if !(least..=greatest).contains(first) {
-            continue;
-        }
-        if rest.starts_with(behind) {
-            return Some(compression);
-        }
-        if behind.starts_with(rest) {
-            known = None;
-        }
-    }
-    known
-}
-
-fn format_by_name(path: &Path) -> Format {
-    let stem = match compression_by_name(path) {
+/// What a file holds by its name, and what separates its columns where the name says so.
+fn format_by_name(path: &Path) -> (Format, Option<u8>) {
+    let stem = match compression::by_name(path) {
         Compression::Plain => path.to_path_buf(),
         _ => path.with_extension(""),
     };
-    match stem.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => Format::Csv,
-        _ => Format::Ndjson,
+    let extension = stem.extension().and_then(|extension| extension.to_str());
+    match extension.map(str::to_ascii_lowercase).as_deref() {
+        Some("csv") => (Format::Csv, None),
+        Some("tsv" | "tab") => (Format::Csv, Some(b'\t')),
+        _ => (Format::Ndjson, None),
     }
 }
 

@@ -2,56 +2,67 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
-use std::io::{Cursor, Read, Write};
+use std::io::Write;
 use std::path::Path;
-use std::sync::mpsc;
 
 use serde_json::Value;
 
-use crate::feed::{Event, Feed, Message, cell, read_lines};
+use crate::feed::{Cells, Columns, Event, Feed, cell};
 use crate::rejects::{Rejects, TEXT_MAX, cut};
 use crate::source::{Format, sources};
 
-fn as_json(text: &str, is_string: bool) -> String {
+fn as_json(text: &str, cells: Cells) -> String {
     let mut json = Vec::new();
-    cell(text, is_string, &mut json);
+    cell(text, cells, &mut json);
     String::from_utf8(json).unwrap()
 }
 
 #[test]
-fn a_cell_is_a_number_only_where_json_says_so() {
+fn a_cell_is_a_number_where_it_is_written_like_one() {
     for number in ["0", "-1", "12.50", "1e5", "-2.5E-3", "18446744073709551615"] {
-        assert_eq!(as_json(number, false), number);
+        assert_eq!(as_json(number, Cells::Any), number);
+    }
+    for (text, number) in [
+        (".50", "0.50"),
+        ("-.5", "-0.5"),
+        ("5.", "5.0"),
+        ("+3", "3"),
+        ("+.5", "0.5"),
+        ("+12345.", "12345.0"),
+        (".5e3", "0.5e3"),
+    ] {
+        assert_eq!(as_json(text, Cells::Any), number);
     }
     for text in [
         "007",
-        "+1",
-        ".5",
-        "1.",
         "1e",
         "0x1",
         "NaN",
         "1e999",
         "18446744073709551616",
         "-",
+        "+",
+        ".",
+        "+007",
+        "1,5",
+        "+491701234567",
     ] {
-        assert_eq!(as_json(text, false), format!("\"{text}\""));
+        assert_eq!(as_json(text, Cells::Any), format!("\"{text}\""));
     }
-    assert_eq!(as_json("true", false), "true");
-    assert_eq!(as_json("True", false), "\"True\"");
-    assert_eq!(as_json("12", true), "\"12\"");
-    assert_eq!(as_json("a\"b", false), "\"a\\\"b\"");
+    assert_eq!(as_json("+491701234567", Cells::Numbers), "491701234567");
+    assert_eq!(as_json("true", Cells::Any), "true");
+    assert_eq!(as_json("True", Cells::Any), "\"True\"");
+    assert_eq!(as_json("12", Cells::Strings), "\"12\"");
+    assert_eq!(as_json("a\"b", Cells::Any), "\"a\\\"b\"");
 }
 
 /// All events of a file, as (line, text or reason).
 fn events(path: &Path, strings: &[&str]) -> Vec<(u64, Result<String, String>)> {
     let mut feed = Feed::start(sources(&[path.to_path_buf()], None).unwrap());
-    feed.set_string_columns(
-        strings
-            .iter()
-            .map(ToString::to_string)
-            .collect::<HashSet<_>>(),
-    );
+    feed.set_columns(Columns {
+        strings: strings.iter().map(ToString::to_string).collect(),
+        numbers: HashSet::new(),
+    });
     let mut events = Vec::new();
     while let Some(event) = feed.next() {
         events.push(match event {
@@ -157,36 +168,6 @@ fn csv_rows_become_objects_with_their_lines() {
         ];
         assert_eq!(events(&path, &["zip"]), want, "{end:?} {last:?}");
     }
-    let path = dir.path().join("twice.csv");
-    std::fs::write(&path, "a,a\n1,2\n").unwrap();
-    assert!(events(&path, &[])[0].1.is_err());
-}
-
-#[test]
-fn long_lines_are_skipped_and_counted() {
-    let (sender, receiver) = mpsc::sync_channel(1000);
-    let long = 3_000_000;
-    let head = Cursor::new(b"one\n".to_vec());
-    let tail = Cursor::new(b"\nthree\nfour".to_vec());
-    let mut reader = head.chain(std::io::repeat(b'x').take(long)).chain(tail);
-    read_lines(&mut reader, 1 << 20, &sender).unwrap();
-    drop(sender);
-    let (mut lines, mut skipped) = (Vec::new(), Vec::new());
-    for message in receiver {
-        match message {
-            Message::Lines(chunk) => lines.extend_from_slice(&chunk),
-            Message::Long(prefix, length) => {
-                lines.extend_from_slice(b"<long>\n");
-                skipped.push((prefix.len(), length));
-            }
-            _ => panic!("unexpected message"),
-        }
-    }
-    assert_eq!(
-        String::from_utf8(lines).unwrap(),
-        "one\n<long>\nthree\nfour"
-    );
-    assert_eq!(skipped, [(TEXT_MAX, long)]);
 }
 
 #[test]
@@ -199,7 +180,7 @@ fn a_sample_takes_nothing_away() {
     assert_eq!((sample.records.len(), sample.others), (2, 2));
     let mut lines = 0;
     while let Some(event) = feed.next() {
-        assert!(matches!(event, Event::Record { .. }));
+        assert!(matches!(event, Event::Record { .. } | Event::Bad { .. }));
         lines += 1;
     }
     assert_eq!(lines, 4);

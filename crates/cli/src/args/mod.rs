@@ -31,7 +31,9 @@ pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 #[cfg(test)]
 pub(crate) use values::durability;
 pub(crate) use values::{KINDS, Strategy, Ttl, size};
-pub(crate) use write::{CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, LoadArgs, PutArgs};
+pub(crate) use write::{
+    CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, Format, LoadArgs, PutArgs,
+};
 
 use crate::report::ProgressForm;
 

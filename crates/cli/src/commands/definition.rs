@@ -33,6 +33,17 @@ pub(super) struct Wanted {
     old_records: bool,
 }
 
+/// What the first records of a load make of a definition.
+pub(super) enum Defined {
+    As(Box<DatasetDef>),
+    /// There is nothing to load.
+    Empty,
+    /// So many lines were looked at, and none is a record.
+    None {
+        others: u64,
+    },
+}
+
 /// An attribute as the command line says it is to be indexed.
 pub(crate) struct WantedIndex {
     pub(crate) path: Path,
@@ -134,12 +145,7 @@ impl Wanted {
     }
 
     /// The definition of a new dataset: types that were not given are what the first records show.
-    /// `None` where there are no records to show any.
-    pub(super) fn define(
-        self,
-        feed: &mut Feed,
-        interrupt: &Interrupt,
-    ) -> Result<Option<DatasetDef>, Failure> {
+    pub(super) fn define(self, feed: &mut Feed, interrupt: &Interrupt) -> Result<Defined, Failure> {
         let Some((key, key_type)) = self.key.clone() else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
         };
@@ -168,13 +174,10 @@ impl Wanted {
                 let name = feed.name(source);
                 return Err(Failure::Usage(format!("{name}: cannot be read: {reason}")));
             }
-            if sample.others == 0 {
-                return Ok(None);
-            }
-            return Err(Failure::Usage(format!(
-                "none of the first {} lines is a JSON object; nothing was made",
-                thousands(sample.others)
-            )));
+            return Ok(match sample.others {
+                0 => Defined::Empty,
+                others => Defined::None { others },
+            });
         }
         let key_type = match key_type.or_else(|| esker::infer_key_type(&sample.records, &key)) {
             Some(key_type) => key_type,
@@ -210,7 +213,8 @@ impl Wanted {
             })
         });
         let types = indexes.collect();
-        self.definition(&key, key_type, types).map(Some)
+        let def = self.definition(&key, key_type, types)?;
+        Ok(Defined::As(Box::new(def)))
     }
 
     /// The definition of a new dataset without records: it says all types.

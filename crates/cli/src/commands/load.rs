@@ -2,14 +2,14 @@
 
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, Error};
-use import::{End, Import, Note, Observer, Report, sources};
+use esker::{Database, Dataset, Error, Path};
+use import::{End, Import, Note, Observer, Report, Source, sources};
 use serde_json::json;
 
-use super::definition::Wanted;
+use super::definition::{Defined, Wanted};
 use super::merges::{self, Merges};
 use super::{options, promise, refuse_file};
-use crate::args::LoadArgs;
+use crate::args::{Format, LoadArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{counted, note, thousands};
@@ -23,7 +23,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     refuse_file(&args.dir)?;
     esker::check_dataset_name(&args.dataset)?;
     let wanted = Wanted::parse(&args.definition)?;
-    let sources = sources(&args.files, args.format.map(Into::into))?;
+    let sources = read_from(args)?;
     let existing = existing(&args.dir, &args.dataset, memory)?;
     if let Some((_, Some(dataset))) = &existing {
         wanted.agree(&args.dataset, &dataset.def())?;
@@ -44,7 +44,12 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     let (db, dataset) = match existing {
         Some((db, Some(dataset))) => (db, dataset),
         missing => {
-            let def = wanted.define(import.feed(), &interrupt);
+            let def = match wanted.define(import.feed(), &interrupt) {
+                Ok(Defined::None { others }) => return Err(none_is_good(import, others)),
+                Ok(Defined::Empty) => Ok(None),
+                Ok(Defined::As(def)) => Ok(Some(*def)),
+                Err(failure) => Err(failure),
+            };
             if let Some(signal) = interrupt.signal() {
                 note("interrupted before the types of the dataset were known: nothing is stored");
                 return Ok(Outcome::Interrupted(signal));
@@ -94,9 +99,78 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         other => return Err(Failure::Usage(format!("{other:?}"))),
     }
     db.close()?;
-    match report.records == 0 && report.rejected > 0 {
-        true => Err(Failure::Usage("no line was a good record".to_string())),
-        false => Ok(Outcome::Done),
+    match (report.rejected, report.records) {
+        (0, _) => Ok(Outcome::Done),
+        (_, 0) => Err(Failure::Usage("no line was a good record".to_string())),
+        _ if args.allow_rejects => Ok(Outcome::Done),
+        (1, _) => Err(Failure::Usage(
+            "1 line was rejected (with --allow-rejects the exit code is 0)".to_string(),
+        )),
+        (rejected, _) => Err(Failure::Usage(format!(
+            "{} were rejected (with --allow-rejects the exit code is 0)",
+            counted(rejected, "line")
+        ))),
+    }
+}
+
+/// The files, and how they are to be read.
+fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
+    let format = match (args.format, args.delimiter) {
+        (None, Some(_)) => Some(import::Format::Csv),
+        (format, _) => format.map(Into::into),
+    };
+    if args.delimiter.is_some() && format != Some(import::Format::Csv) {
+        let what = "--delimiter is about CSV: leave --format ndjson out";
+        return Err(Failure::Usage(what.to_string()));
+    }
+    let delimiter = match (args.delimiter, args.format) {
+        (None, Some(Format::Tsv)) => Some(b'\t'),
+        (said, _) => said,
+    };
+    let records: Option<Vec<String>> = match args.records.as_deref() {
+        None => None,
+        Some(".") => Some(Vec::new()),
+        Some(path) => {
+            let path: Path = path.parse()?;
+            Some(path.names().map(str::to_string).collect())
+        }
+    };
+    let mut sources = sources(&args.files, format)?;
+    for source in &mut sources {
+        source.delimiter = delimiter.or(source.delimiter);
+        source.records.clone_from(&records);
+        if records.is_some() && source.format == import::Format::Csv {
+            return Err(Failure::Usage(format!(
+                "--records is about JSON, and {} is CSV",
+                source.name()
+            )));
+        }
+    }
+    Ok(sources)
+}
+
+/// No line of the first ones is a record: rejects them, and says so.
+fn none_is_good(import: Import, others: u64) -> Failure {
+    let mut notes = Notes;
+    let lines = counted(others, "line");
+    match import.reject_sample(others, &mut notes) {
+        Err(error) => error.into(),
+        Ok(files) => {
+            let mut text = format!("none of the first {lines} is a record; nothing was made");
+            for (path, _) in files {
+                text += &format!("\nThe reasons are in {}", path.display());
+            }
+            Failure::Usage(text)
+        }
+    }
+}
+
+/// Says what an import notes.
+struct Notes;
+
+impl Observer for Notes {
+    fn note(&mut self, text: &Note) {
+        note(text);
     }
 }
 

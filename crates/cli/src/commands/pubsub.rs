@@ -35,7 +35,7 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
     options.durability = Durability::Periodic(Duration::from_millis(100));
     let db = Database::create_or_open(&args.dir, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
-    let mut feed = Feed::start(sources(&["-".into()], Some(Format::Ndjson))?);
+    let mut feed = Feed::start(sources(&["-".into()], Some(Format::Lines))?);
     let interrupt = Interrupt::watch()?;
     let ended = publishing.run(&broker, &mut feed, &interrupt);
     let closed = db.close();

@@ -137,7 +137,7 @@ impl Deletions {
     /// Adds the keys on the lines of standard input, and deletes what has come whenever the stream pauses; how many lines are no
     /// keys.
     fn add_lines(&mut self, interrupt: &Interrupt) -> Result<u64, Failure> {
-        let mut feed = Feed::start(sources(&["-".into()], Some(Format::Ndjson))?);
+        let mut feed = Feed::start(sources(&["-".into()], Some(Format::Lines))?);
         let mut bad = 0;
         while interrupt.signal().is_none() {
             let (line, reason) = match feed.next() {

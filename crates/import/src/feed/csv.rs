@@ -1,258 +1,286 @@
-//! CSV with a header row, turned into JSON objects: a cell is a number where its text is one in JSON
-//! (`007` is not), `true` and `false` are booleans, an empty cell is left out.
+//! CSV with a header row. A quote that never closes, or that has text behind it, makes the row bad on the line where it opens, and reading
+//! goes on behind that line: no row is swallowed.
 
-use std::cell::RefCell;
-use std::collections::HashSet;
-use std::io::{self, Read};
-use std::rc::Rc;
+use std::io;
 use std::sync::Arc;
 
-use csv::{ByteRecord, ReaderBuilder};
+use memchr::memchr;
 
-use super::{CHUNK, LINE_MAX, Message, Sender};
+use super::input::Input;
+use super::table::{Renamed, Row, Table};
+use super::{LINE_MAX, Message, Shape};
 
-/// The header of a CSV file.
-pub(crate) struct Table {
-    /// The columns: the name, and `"name":` as JSON writes it.
-    columns: Vec<(String, Vec<u8>)>,
-}
+/// What separates columns, in the order in which it is looked for.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-/// A row, and the line on which it begins.
-pub(crate) struct Row {
-    pub(crate) line: u64,
-    cells: ByteRecord,
-}
-
-/// Sends a stream's rows: those that have come before each read, which may have to wait for a slow stream.
-pub(crate) fn read(reader: Box<dyn Read>, sender: &Sender) -> io::Result<()> {
-    let parsed = Rc::new(RefCell::new(Parsed {
-        sender,
-        table: None,
-        rows: Vec::new(),
-        bytes: 0,
-        unread: 0,
-    }));
-    let guarded = Guarded {
-        inner: reader,
-        parsed: Rc::clone(&parsed),
-        last: b'\n',
-        end: None,
-        done: false,
+/// Sends a source's rows: those that have come before each read, which may have to wait for a slow stream.
+pub(super) fn read(input: &mut Input<'_>, delimiter: Option<u8>) -> io::Result<()> {
+    if input.byte(0)? == Some(0xEF) && input.byte(1)? == Some(0xBB) && input.byte(2)? == Some(0xBF)
+    {
+        input.skip(3);
+    }
+    let said = named_delimiter(input)?;
+    let found = match delimiter.or(said) {
+        Some(delimiter) => delimiter,
+        None => {
+            let found = likely_delimiter(input)?;
+            if found != b',' {
+                input.say(Message::Read(Shape::Delimiter(found)));
+            }
+            found
+        }
     };
-    let mut reader = ReaderBuilder::new()
-        .flexible(true)
-        .buffer_capacity(CHUNK)
-        .from_reader(guarded);
-    let header = reader.byte_headers().map_err(io_error)?.clone();
-    if header.is_empty() {
+    let mut rows = Rows {
+        input,
+        delimiter: found,
+        width: None,
+        is_behind_return: false,
+    };
+    let Some(header) = rows.next()? else {
         return Ok(());
-    }
-    parsed.borrow_mut().table = Some(Arc::new(Table::new(&header)?));
-    // The parser has counted the line break of a row where that is "\n", and not where it is "\r\n",
-    // of which it reads the second half with the next row.
-    let breaks = 1 + breaks_within(&header);
-    let counted = u64::from(reader.position().line() > breaks);
-
-    loop {
-        let mut cells = ByteRecord::new();
-        let more = reader.read_byte_record(&mut cells).map_err(io_error)?;
-        let mut parsed = parsed.borrow_mut();
-        if !more {
-            parsed.send();
-            return Ok(());
-        }
-        let within = breaks_within(&cells);
-        let line = reader.position().line().saturating_sub(within + counted);
-        parsed.add(Row { line, cells });
-        if parsed.bytes >= CHUNK && !parsed.send() {
-            return Ok(());
-        }
-    }
-}
-
-/// Rows that were parsed and not yet sent.
-struct Parsed<'a> {
-    sender: &'a Sender,
-    /// The header, once it is known.
-    table: Option<Arc<Table>>,
-    rows: Vec<Row>,
-    /// Bytes of the rows.
-    bytes: usize,
-    /// Bytes read since the last complete row.
-    unread: usize,
-}
-
-impl Parsed<'_> {
-    fn add(&mut self, row: Row) {
-        self.unread = 0;
-        self.bytes += row.cells.as_slice().len();
-        self.rows.push(row);
-    }
-
-    /// Sends the rows; false where nobody listens any more.
-    fn send(&mut self) -> bool {
-        let Some(table) = self.table.as_ref().filter(|_| !self.rows.is_empty()) else {
-            return true;
-        };
-        self.bytes = 0;
-        let rows = std::mem::take(&mut self.rows);
-        let message = Message::Rows(Arc::clone(table), rows);
-        self.sender.send(message).is_ok()
-    }
-}
-
-impl Table {
-    fn new(header: &ByteRecord) -> io::Result<Self> {
-        let refuse = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-        let mut columns: Vec<(String, Vec<u8>)> = Vec::with_capacity(header.len());
-        for name in header {
-            let name = std::str::from_utf8(name)
-                .map_err(|_| refuse("a column's name is not UTF-8".to_string()))?;
-            if columns.iter().any(|(other, _)| other == name) {
-                return Err(refuse(format!("two columns have the name `{name}`")));
-            }
-            let mut json = Vec::with_capacity(name.len() + 3);
-            string(name, &mut json);
-            json.push(b':');
-            columns.push((name.to_string(), json));
-        }
-        Ok(Self { columns })
-    }
-
-    /// Replaces `json` by a row as an object, or says why it is none.
-    pub(crate) fn object(
-        &self,
-        row: &Row,
-        strings: &HashSet<String>,
-        json: &mut Vec<u8>,
-    ) -> Result<(), String> {
-        let (cells, columns) = (row.cells.len(), self.columns.len());
-        if cells != columns {
-            return Err(format!("the row has {cells} cells, the header {columns}"));
-        }
-        json.clear();
-        json.push(b'{');
-        for (text, (name, prefix)) in row.cells.iter().zip(&self.columns) {
-            if text.is_empty() {
-                continue;
-            }
-            let text = std::str::from_utf8(text)
-                .map_err(|_| format!("the cell of column `{name}` is not UTF-8"))?;
-            if json.len() > 1 {
-                json.push(b',');
-            }
-            json.extend_from_slice(prefix);
-            cell(text, strings.contains(name), json);
-        }
-        json.push(b'}');
-        Ok(())
-    }
-}
-
-impl Row {
-    /// Replaces `text` by the cells, with commas between them.
-    pub(crate) fn text(&self, text: &mut Vec<u8>) {
-        text.clear();
-        for (at, cell) in self.cells.iter().enumerate() {
-            if at > 0 {
-                text.push(b',');
-            }
-            text.extend_from_slice(cell);
-        }
-    }
-}
-
-/// Appends a cell as a JSON value.
-pub(crate) fn cell(text: &str, is_string: bool, json: &mut Vec<u8>) {
-    if !is_string && (text == "true" || text == "false" || is_number(text)) {
-        json.extend_from_slice(text.as_bytes());
-    } else {
-        string(text, json);
-    }
-}
-
-fn string(text: &str, json: &mut Vec<u8>) {
-    // Writing a string to memory does not fail.
-    let _ = serde_json::to_writer(json, text);
-}
-
-/// A number by JSON's grammar that the types of Esker can hold.
-fn is_number(text: &str) -> bool {
-    let unsigned = text.strip_prefix('-').unwrap_or(text);
-    let digits = unsigned.len()
-        - unsigned
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .len();
-    let (whole, rest) = unsigned.split_at(digits);
-    if whole.is_empty() || (whole.len() > 1 && whole.starts_with('0')) {
-        return false;
-    }
-    if rest.is_empty() {
-        return text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
-    }
-    let (fraction, exponent) = match rest.split_once(['e', 'E']) {
-        Some((fraction, exponent)) => (fraction, Some(exponent)),
-        None => (rest, None),
     };
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let fraction_fits = fraction.is_empty() || fraction.strip_prefix('.').is_some_and(digits);
-    let exponent_fits = exponent.is_none_or(|e| digits(e.strip_prefix(['+', '-']).unwrap_or(e)));
-    fraction_fits && exponent_fits && text.parse().is_ok_and(f64::is_finite)
-}
-
-fn breaks_within(cells: &ByteRecord) -> u64 {
-    cells.as_slice().iter().filter(|&&b| b == b'\n').count() as u64
-}
-
-fn io_error(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::new(io::ErrorKind::InvalidData, format!("{other:?}")),
+    let refuse = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if let Some(reason) = header.reason {
+        return Err(refuse(format!("the header cannot be read: {reason}")));
     }
+    let (table, renamed) = Table::new(&header, found).map_err(refuse)?;
+    let table = Arc::new(table);
+    rows.width = Some(Arc::clone(&table));
+    rows.input.parsed().table = Some(table);
+    for renamed in renamed {
+        rows.input.say(Message::Read(match renamed {
+            Renamed::Unnamed(at, name) => Shape::Unnamed(at, name),
+            Renamed::Twice(of, name) => Shape::Twice(of, name),
+        }));
+    }
+    while let Some(row) = rows.next()? {
+        rows.input.parsed().row(row);
+        rows.input.flush_large();
+    }
+    Ok(())
 }
 
-/// Sends what was parsed before it reads on, bounds what the parser may hold for one row, and ends the last row as the
-/// others end, so that its line is counted as theirs are.
-struct Guarded<'a> {
-    inner: Box<dyn Read>,
-    parsed: Rc<RefCell<Parsed<'a>>>,
-    last: u8,
-    /// What ends a row: the byte before the first line break tells.
-    end: Option<u8>,
-    done: bool,
+/// What a first line `sep=;` says, as spreadsheets write it; takes the line.
+fn named_delimiter(input: &mut Input<'_>) -> io::Result<Option<u8>> {
+    for (at, expected) in b"sep=".iter().enumerate() {
+        if input.byte(at)?.map(|byte| byte.to_ascii_lowercase()) != Some(*expected) {
+            return Ok(None);
+        }
+    }
+    let Some(delimiter) = input.byte(4)? else {
+        return Ok(None);
+    };
+    let length = match (input.byte(5)?, input.byte(6)?) {
+        (Some(b'\n'), _) => 6,
+        (Some(b'\r'), Some(b'\n')) => 7,
+        _ => return Ok(None),
+    };
+    input.take(length);
+    Ok(Some(delimiter))
 }
 
-impl Read for Guarded<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut parsed = self.parsed.borrow_mut();
-        // Nobody needs more where nobody listens.
-        self.done |= !parsed.send();
-        if parsed.unread > LINE_MAX {
-            let what = format!("a row has more than {LINE_MAX} bytes: is a quote left open?");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+/// What separates the columns of the header, by which of the candidates is there, and separates the first row as often.
+fn likely_delimiter(input: &mut Input<'_>) -> io::Result<u8> {
+    let mut at = 0;
+    while !matches!(input.byte(at)?, None | Some(b'\n' | b'\r')) {
+        at += 1;
+    }
+    let rest = input.rest();
+    let header = rest.get(..at).unwrap_or_default();
+    let rows = rest.get(at..).unwrap_or_default().trim_ascii_start();
+    let row = rows.split(|byte| matches!(byte, b'\n' | b'\r')).next();
+    let mut best = (b',', (false, 0));
+    for delimiter in DELIMITERS {
+        let there = count(header, delimiter);
+        let is_alike = row.is_some_and(|row| count(row, delimiter) == there);
+        if there > 0 && (is_alike, there) > best.1 {
+            best = (delimiter, (is_alike, there));
         }
-        if self.done || buffer.is_empty() {
-            return Ok(0);
-        }
-        let read = self.inner.read(buffer)?;
-        let Some((&last, before)) = buffer.get(..read).and_then(|bytes| bytes.split_last()) else {
-            self.done = true;
-            return Ok(match buffer.first_mut() {
-                Some(first) if self.last != b'\n' => {
-                    *first = self.end.unwrap_or(b'\n');
-                    1
+    }
+    Ok(best.0)
+}
+
+/// How often a byte stands outside of quotes.
+fn count(line: &[u8], byte: u8) -> usize {
+    let mut is_quoted = false;
+    let counts = line.iter().filter(|b| {
+        is_quoted ^= **b == b'"';
+        **b == byte && !is_quoted
+    });
+    counts.count()
+}
+
+struct Rows<'a, 'b> {
+    input: &'a mut Input<'b>,
+    delimiter: u8,
+    /// The header, once it is known.
+    width: Option<Arc<Table>>,
+    /// The last row ended with a carriage return: a line feed behind it belongs to that end.
+    is_behind_return: bool,
+}
+
+impl Rows<'_, '_> {
+    /// The next row that is not empty.
+    fn next(&mut self) -> io::Result<Option<Row>> {
+        loop {
+            match self.input.byte(0)? {
+                None => return Ok(None),
+                Some(b'\n') => {
+                    self.input.skip(1);
+                    self.input.count_lines(u64::from(!self.is_behind_return));
+                    self.is_behind_return = false;
                 }
-                _ => 0,
-            });
-        };
-        if self.end.is_none() {
-            let bytes = before.iter().chain([&last]);
-            let mut pairs = [&self.last].into_iter().chain(before).zip(bytes);
-            let end = pairs.find(|(_, byte)| **byte == b'\n');
-            self.end = end.map(|(before, _)| if *before == b'\r' { b'\r' } else { b'\n' });
+                Some(b'\r') => self.end_row(0),
+                Some(_) => break,
+            }
         }
-        self.last = last;
-        parsed.unread += read;
-        Ok(read)
+        self.is_behind_return = false;
+        let line = self.input.line();
+        let mut row = Row {
+            line,
+            text: Vec::new(),
+            ends: Vec::with_capacity(self.width.as_ref().map_or(8, |table| table.width())),
+            reason: None,
+        };
+        let mut at = 0;
+        // Where the first quote opens whose cell goes over several lines.
+        let mut over_lines = None;
+        loop {
+            if self.input.byte(at)? == Some(b'"') {
+                let opens = at;
+                let (is_closed, is_long) = self.quoted(&mut at, &mut row.text)?;
+                if is_long {
+                    over_lines.get_or_insert((opens, row.ends.len()));
+                }
+                let column = row.ends.len();
+                if !is_closed {
+                    let what = "the quote that opens here never closes";
+                    return self.bad(opens, column, what).map(Some);
+                }
+                // Blanks behind a quote do no harm.
+                while matches!(self.input.byte(at)?, Some(b' ')) {
+                    at += 1;
+                }
+                match self.input.byte(at)? {
+                    None | Some(b'\n' | b'\r') => {}
+                    Some(byte) if byte == self.delimiter => {}
+                    Some(_) => {
+                        let what = match is_long {
+                            true => {
+                                "the quote that opens here does not close on its line, and has text behind it where it does"
+                            }
+                            false => "there is text behind a quoted cell",
+                        };
+                        return self.bad(opens, column, what).map(Some);
+                    }
+                }
+            } else {
+                self.unquoted(&mut at, &mut row.text)?;
+            }
+            row.ends.push(row.text.len());
+            match self.input.byte(at)? {
+                Some(byte) if byte == self.delimiter => at += 1,
+                end => {
+                    if let (Some((opens, column)), Some(table)) = (over_lines, &self.width)
+                        && row.ends.len() != table.width()
+                    {
+                        let (cells, header) = (row.ends.len(), table.width());
+                        let what = format!(
+                            "the quote that opens here closes on another line, and the row would have {cells} cells, the header {header}"
+                        );
+                        return self.bad(opens, column, &what).map(Some);
+                    }
+                    if over_lines.is_some() {
+                        self.input.take(at);
+                    } else {
+                        self.input.skip(at);
+                    }
+                    if end.is_some() {
+                        self.end_row(0);
+                    }
+                    return Ok(Some(row));
+                }
+            }
+        }
+    }
+
+    /// Takes the end of a line.
+    fn end_row(&mut self, at: usize) {
+        self.is_behind_return = self.input.rest().get(at) == Some(&b'\r');
+        self.input.skip(at + 1);
+        self.input.count_lines(1);
+    }
+
+    /// Appends a quoted cell; whether its quote closes, and whether it goes over several lines.
+    fn quoted(&mut self, at: &mut usize, text: &mut Vec<u8>) -> io::Result<(bool, bool)> {
+        let begin = text.len();
+        *at += 1;
+        let is_closed = loop {
+            let rest = self.input.rest().get(*at..).unwrap_or_default();
+            let Some(end) = memchr(b'"', rest) else {
+                text.extend_from_slice(rest);
+                *at += rest.len();
+                if *at > LINE_MAX || !self.input.fill()? {
+                    break false;
+                }
+                continue;
+            };
+            text.extend_from_slice(rest.get(..end).unwrap_or_default());
+            *at += end + 1;
+            if self.input.byte(*at)? != Some(b'"') {
+                break true;
+            }
+            text.push(b'"');
+            *at += 1;
+        };
+        let cell = text.get(begin..).unwrap_or_default();
+        Ok((is_closed, cell.iter().any(|b| matches!(b, b'\n' | b'\r'))))
+    }
+
+    /// Appends a cell without quotes.
+    fn unquoted(&mut self, at: &mut usize, text: &mut Vec<u8>) -> io::Result<()> {
+        let delimiter = self.delimiter;
+        loop {
+            let rest = self.input.rest().get(*at..).unwrap_or_default();
+            let ends = |byte: &u8| *byte == delimiter || matches!(byte, b'\n' | b'\r');
+            let end = rest.iter().position(ends);
+            let length = end.unwrap_or(rest.len());
+            text.extend_from_slice(rest.get(..length).unwrap_or_default());
+            *at += length;
+            if end.is_some() {
+                return Ok(());
+            }
+            if *at > LINE_MAX {
+                let what = format!("a row has more than {LINE_MAX} bytes");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            if !self.input.fill()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A row that cannot be read because of the quote that opens at `opens`: it ends with that line.
+    fn bad(&mut self, opens: usize, column: usize, what: &str) -> io::Result<Row> {
+        let mut end = opens;
+        while !matches!(self.input.byte(end)?, None | Some(b'\n' | b'\r')) {
+            end += 1;
+        }
+        let name = match &self.width {
+            Some(table) if column < table.width() => format!(" (column `{}`)", table.name(column)),
+            _ => format!(" (column {})", column + 1),
+        };
+        let text = self.input.rest().get(..end).unwrap_or_default().to_vec();
+        self.input.take(end);
+        let line = self.input.line();
+        if self.input.byte(0)?.is_some() {
+            self.end_row(0);
+        }
+        Ok(Row {
+            line,
+            text,
+            ends: Vec::new(),
+            reason: Some(format!("{what}{name}")),
+        })
     }
 }

@@ -4,7 +4,8 @@ use std::io::{self, Read};
 
 use memchr::memchr_iter;
 
-use super::{CHUNK, Message, Parsed, Sender};
+use super::parsed::Parsed;
+use super::{CHUNK, Message, Sender, Shape};
 
 /// A source, read in pieces. What was parsed is sent before more is waited for: the other side may be a slow stream.
 pub(super) struct Input<'a> {
@@ -150,6 +151,15 @@ impl<'a> Input<'a> {
     pub(super) fn say(&mut self, message: Message) {
         self.flush();
         self.send(message);
+    }
+
+    /// Sends what is left at the end of the source.
+    pub(super) fn finish(&mut self) {
+        self.flush();
+        let left_out = self.parsed.take_left_out();
+        if !left_out.is_empty() {
+            self.send(Message::Read(Shape::LeftOut(left_out)));
+        }
     }
 
     fn send(&mut self, message: Message) {

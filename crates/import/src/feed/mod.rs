@@ -1,22 +1,33 @@
-//! Records from files: plain, gzip or zstd; NDJSON or CSV. A thread of its own reads and decompresses
+//! Records from files: NDJSON and other JSON, or CSV. A thread of its own reads and decompresses
 //! into a short queue of chunks, so that the loading thread only parses and writes.
 
 mod csv;
+mod input;
 mod lines;
+mod parsed;
+mod scan;
+mod table;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use memchr::memchr;
 use serde_json::Value;
 
-pub(crate) use self::csv::{Row, Table};
-use crate::source::{Format, Source};
+use self::input::Input;
+use self::lines::Reading;
+use self::parsed::Item;
+pub(crate) use self::scan::parts;
+pub(crate) use self::table::Columns;
 #[cfg(test)]
-pub(crate) use {self::csv::cell, lines::read as read_lines};
+pub(crate) use self::table::{Cells, cell};
+use self::table::{Row, Table};
+use crate::source::{Format, Source};
 
 /// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
 pub const LINE_MAX: usize = 256 << 20;
@@ -27,16 +38,62 @@ const QUEUE: usize = 4;
 
 /// What the reading thread sends.
 pub(crate) enum Message {
-    /// The next source begins; its lines count from 1.
+    /// The next source begins.
     Begin(usize),
-    /// Whole lines (the last of a source may lack its line break).
-    Lines(Vec<u8>),
+    /// Whole lines (the last of a source may lack its line break), and the number of the first.
+    Lines { first: u64, text: Vec<u8> },
     /// A line over `LINE_MAX`: its first bytes, and its length.
-    Long(Vec<u8>, u64),
+    Long {
+        line: u64,
+        text: Vec<u8>,
+        length: u64,
+    },
+    /// Values that were taken out of the source.
+    Values { items: Vec<Item>, text: Vec<u8> },
     /// Rows of a CSV file.
     Rows(Arc<Table>, Vec<Row>),
+    /// How the source is read.
+    Read(Shape),
     /// The source cannot be read on; nothing follows.
     Failed(String),
+}
+
+/// How a source is read, where that is not a record a line.
+pub(crate) enum Shape {
+    Array,
+    Collection,
+    Member(String),
+    /// What stands beside the records, by name.
+    LeftOut(Vec<String>),
+    /// What separates the columns of a CSV file.
+    Delimiter(u8),
+    /// The name that a column of a CSV file got, and its number.
+    Unnamed(usize, String),
+    /// The name that a further column of the same name got, and that name.
+    Twice(String, String),
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Array => f.write_str("the file is an array: its elements are the records"),
+            Self::Collection => {
+                f.write_str("the file is a GeoJSON FeatureCollection: its features are the records")
+            }
+            Self::Member(name) => write!(
+                f,
+                "the file is an object with one array: the elements of `{name}` are the records"
+            ),
+            Self::LeftOut(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+                write!(f, "beside the records, not loaded: {}", names.join(", "))
+            }
+            Self::Delimiter(b'\t') => f.write_str("the columns are separated by tabs"),
+            Self::Delimiter(by) => write!(f, "the columns are separated by `{}`", *by as char),
+            Self::Unnamed(at, name) => write!(f, "column {at} has no name: it is `{name}`"),
+            Self::Twice(of, name) => write!(f, "a further column `{of}` is `{name}`"),
+        }
+    }
 }
 
 /// The reading thread's end of the queue. An error means that nobody listens any more.
@@ -49,6 +106,8 @@ pub struct Place {
     pub source: usize,
     /// Which line of it, from 1.
     pub line: u64,
+    /// Which value that begins on the line, from 1; 0 where the line is one.
+    pub part: u32,
 }
 
 /// When nothing is there and what was given is so old, [`Event::Pause`] is given: a stream that gives something now and then, however
@@ -70,6 +129,8 @@ pub enum Event<'a> {
         source: usize,
         /// Its line, from 1.
         line: u64,
+        /// Which value that begins on the line, from 1; 0 where the line is one.
+        part: u32,
         /// The record, as JSON.
         text: &'a [u8],
     },
@@ -79,6 +140,8 @@ pub enum Event<'a> {
         source: usize,
         /// Its line, from 1.
         line: u64,
+        /// Which value that begins on the line, from 1; 0 where the line is one.
+        part: u32,
         /// Why it is no record.
         reason: String,
         /// The line, or its beginning.
@@ -113,14 +176,17 @@ pub struct Feed {
     /// Received for a sample, not yet taken.
     queue: VecDeque<Message>,
     current: Option<Message>,
-    /// Bytes of `Lines` or entries of `Rows` that were taken from `current`.
+    /// Bytes of `Lines`, or entries of `Rows` and `Values`, that were taken from `current`.
     taken: usize,
     source: usize,
     line: u64,
+    part: u32,
     /// What lies up to here is not given.
     skipped: Option<Place>,
-    /// CSV columns that hold strings only, whatever a cell looks like.
-    strings: HashSet<String>,
+    /// What the dataset says about the columns of CSV files.
+    columns: Columns,
+    /// What is to be said about how the sources are read.
+    notes: Vec<String>,
     json: Vec<u8>,
     /// Standard input is among the sources.
     is_stream: bool,
@@ -149,8 +215,10 @@ impl Feed {
             taken: 0,
             source: 0,
             line: 0,
+            part: 0,
             skipped: None,
-            strings: HashSet::new(),
+            columns: Columns::default(),
+            notes: Vec::new(),
             json: Vec::new(),
             is_stream,
             names,
@@ -174,7 +242,13 @@ impl Feed {
         Place {
             source: self.source,
             line: self.line,
+            part: self.part,
         }
+    }
+
+    /// What is to be said about how the sources are read, once.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Passes over the lines up to a place, unless the sources end, or cannot be read, before.
@@ -187,9 +261,9 @@ impl Feed {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Names the CSV columns whose cells stay strings.
-    pub fn set_string_columns(&mut self, columns: HashSet<String>) {
-        self.strings = columns;
+    /// Says which CSV columns are strings, and which are numbers, whatever their cells look like.
+    pub(crate) fn set_columns(&mut self, columns: Columns) {
+        self.columns = columns;
     }
 
     /// Looks ahead, until `records` records or `bytes` bytes were seen. When standard input has no more for a while, what has come
@@ -218,23 +292,39 @@ impl Feed {
             };
             let mut look = |text: &[u8]| {
                 seen += text.len();
+                let text = without_mark(text);
                 if matches!(serde_json::from_slice(text), Ok(Value::Object(_))) {
                     sample.records.push(text.to_vec());
+                } else if let Some(parts) = parts(text) {
+                    let parts = parts.into_iter().filter_map(|part| text.get(part));
+                    sample.records.extend(parts.map(<[u8]>::to_vec));
                 } else if !blank(text) {
                     sample.others += 1;
                 }
             };
             match &message {
-                Message::Lines(chunk) => chunk.split(|&b| b == b'\n').for_each(&mut look),
+                Message::Lines { text, .. } => {
+                    text.split(|&b| b == b'\n').for_each(&mut look);
+                }
                 Message::Rows(table, rows) => {
                     for row in rows {
-                        if table.object(row, &self.strings, &mut self.json).is_ok() {
-                            look(&self.json);
+                        match table.object(row, &self.columns, &mut self.json) {
+                            Ok(()) => look(&self.json),
+                            Err(_) => look(b"bad"),
                         }
                     }
                 }
-                Message::Long(prefix, _) => look(prefix),
+                Message::Values { items, text } => {
+                    for item in items {
+                        match item.reason {
+                            None => look(text.get(item.text.clone()).unwrap_or_default()),
+                            Some(_) => look(b"bad"),
+                        }
+                    }
+                }
+                Message::Long { text, .. } => look(text),
                 Message::Begin(at) => source = *at,
+                Message::Read(_) => {}
                 Message::Failed(reason) => sample.failed = Some((source, reason.clone())),
             }
             self.queue.push_back(message);
@@ -251,7 +341,7 @@ impl Feed {
         self.skipped.is_some_and(|skipped| self.place() <= skipped)
     }
 
-    /// The next line that is not blank; `None` at the end of all sources.
+    /// The next line or value that is not blank; `None` at the end of all sources.
     #[allow(
         clippy::should_implement_trait,
         reason = "an event borrows from the feed"
@@ -259,9 +349,9 @@ impl Feed {
     pub fn next(&mut self) -> Option<Event<'_>> {
         loop {
             match &self.current {
-                Some(Message::Lines(chunk)) if self.taken < chunk.len() => {
-                    let rest = chunk.get(self.taken..).unwrap_or_default();
-                    let end = rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len());
+                Some(Message::Lines { text, .. }) if self.taken < text.len() => {
+                    let rest = text.get(self.taken..).unwrap_or_default();
+                    let end = memchr(b'\n', rest).unwrap_or(rest.len());
                     let start = self.taken;
                     self.taken += end + 1;
                     self.line += 1;
@@ -276,6 +366,16 @@ impl Feed {
                         continue;
                     }
                     return self.row(self.taken - 1);
+                }
+                Some(Message::Values { items, .. }) if self.taken < items.len() => {
+                    self.taken += 1;
+                    if let Some(item) = items.get(self.taken - 1) {
+                        (self.line, self.part) = (item.line, item.part);
+                    }
+                    if self.is_skipped() {
+                        continue;
+                    }
+                    return self.value(self.taken - 1);
                 }
                 _ => {
                     self.taken = 0;
@@ -292,20 +392,26 @@ impl Feed {
                         },
                     };
                     self.unpaused.get_or_insert_with(Instant::now);
+                    self.part = 0;
                     match message {
                         Message::Begin(source) => {
                             self.source = source;
                             self.line = 0;
                         }
-                        Message::Long(prefix, length) => {
-                            self.line += 1;
+                        Message::Read(shape) => {
+                            let name = self.name(self.source);
+                            self.notes.push(format!("{name}: {shape}"));
+                        }
+                        Message::Long { line, text, length } => {
+                            self.line = line;
                             if self.is_skipped() {
                                 continue;
                             }
-                            self.json = prefix;
+                            self.json = text;
                             return Some(Event::Bad {
                                 source: self.source,
                                 line: self.line,
+                                part: 0,
                                 reason: too_long(length),
                                 text: &self.json,
                             });
@@ -317,6 +423,10 @@ impl Feed {
                                 reason,
                             });
                         }
+                        Message::Lines { first, text } => {
+                            self.line = first.saturating_sub(1);
+                            self.current = Some(Message::Lines { first, text });
+                        }
                         message => self.current = Some(message),
                     }
                 }
@@ -326,26 +436,52 @@ impl Feed {
 
     fn record(&self, start: usize, end: usize) -> Event<'_> {
         let text = match &self.current {
-            Some(Message::Lines(chunk)) => chunk.get(start..end).unwrap_or_default(),
+            Some(Message::Lines { text, .. }) => text.get(start..end).unwrap_or_default(),
             _ => &[],
         };
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        // A byte order mark is no part of the first record.
-        let text = match self.line {
-            1 => text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text),
-            _ => text,
-        };
+        let text = without_mark(text);
         let (source, line) = (self.source, self.line);
         if text.len() > LINE_MAX {
             Event::Bad {
                 source,
                 line,
+                part: 0,
                 reason: too_long(text.len() as u64),
                 text,
             }
         } else {
-            Event::Record { source, line, text }
+            Event::Record {
+                source,
+                line,
+                part: 0,
+                text,
+            }
         }
+    }
+
+    fn value(&self, at: usize) -> Option<Event<'_>> {
+        let Some(Message::Values { items, text }) = &self.current else {
+            return None;
+        };
+        let item = items.get(at)?;
+        let text = text.get(item.text.clone()).unwrap_or_default();
+        let (source, line, part) = (self.source, item.line, item.part);
+        Some(match &item.reason {
+            None => Event::Record {
+                source,
+                line,
+                part,
+                text,
+            },
+            Some(reason) => Event::Bad {
+                source,
+                line,
+                part,
+                reason: reason.clone(),
+                text,
+            },
+        })
     }
 
     fn row(&mut self, at: usize) -> Option<Event<'_>> {
@@ -353,25 +489,31 @@ impl Feed {
             return None;
         };
         let (source, row) = (self.source, rows.get(at)?);
-        let line = row.line;
-        self.line = line;
-        Some(match table.object(row, &self.strings, &mut self.json) {
+        let (line, part) = (row.line, 0);
+        Some(match table.object(row, &self.columns, &mut self.json) {
             Ok(()) => Event::Record {
                 source,
                 line,
+                part,
                 text: &self.json,
             },
             Err(reason) => {
-                row.text(&mut self.json);
+                table.text(row, &mut self.json);
                 Event::Bad {
                     source,
                     line,
+                    part,
                     reason,
                     text: &self.json,
                 }
             }
         })
     }
+}
+
+/// A line without a byte order mark: files that begin with one are often strung together.
+fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text)
 }
 
 /// What is left of a time that began with `since`.
@@ -394,12 +536,24 @@ fn read_all(sources: &[Source], sender: &Sender, counter: &Arc<AtomicU64>) {
         if sender.send(Message::Begin(at)).is_err() {
             return;
         }
-        let read = source
-            .open(counter)
-            .and_then(|mut reader| match source.format {
-                Format::Ndjson => lines::read(&mut reader, LINE_MAX, sender),
-                Format::Csv => csv::read(reader, sender),
-            });
+        let read = source.open(counter).and_then(|mut reader| {
+            let mut input = Input::new(&mut *reader, sender);
+            let read = match source.format {
+                Format::Csv => csv::read(&mut input, source.delimiter),
+                Format::Ndjson | Format::Lines => {
+                    let records = source.records.as_deref();
+                    let reading = Reading {
+                        max: LINE_MAX,
+                        is_plain: source.format == Format::Lines,
+                        records,
+                    };
+                    lines::read(&mut input, &reading)
+                }
+            };
+            // Also what came before a failure.
+            input.finish();
+            read
+        });
         if let Err(error) = read {
             let _ = sender.send(Message::Failed(error.to_string()));
             return;

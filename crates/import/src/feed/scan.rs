@@ -198,8 +198,8 @@ impl Wrapper {
     }
 }
 
-/// What an object is there for, by its bytes or, where it is large, by its first bytes: `is_whole` says which.
-pub(super) fn wrapper(bytes: &[u8], is_whole: bool) -> Option<Wrapper> {
+/// What an object is there for, by its bytes or, where it is large, by its first bytes.
+pub(super) fn wrapper(bytes: &[u8]) -> Option<Wrapper> {
     let mut at = 1;
     let mut members = 0;
     let (mut is_collection, mut has_features) = (false, false);
@@ -244,10 +244,7 @@ pub(super) fn wrapper(bytes: &[u8], is_whole: bool) -> Option<Wrapper> {
     if is_collection && has_features {
         return Some(Wrapper::Collection);
     }
-    match members == 1 && (is_whole || bytes.get(at).is_none() || first.is_some()) {
-        true => first.map(Wrapper::Only),
-        false => None,
-    }
+    first.filter(|_| members == 1).map(Wrapper::Only)
 }
 
 fn behind_space(bytes: &[u8], at: usize) -> usize {
@@ -286,7 +283,7 @@ pub(crate) fn parts(line: &[u8]) -> Option<Vec<std::ops::Range<usize>>> {
     let value = line.get(only.clone())?;
     let mut at = match value.first()? {
         b'[' => 1,
-        b'{' => array(value, wrapper(value, true)?.member())? + 1,
+        b'{' => array(value, wrapper(value)?.member())? + 1,
         _ => return None,
     };
     let mut elements = Vec::new();
