@@ -13,7 +13,7 @@ use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::nearest::meant;
-use crate::output::{note, thousands};
+use crate::output::{counted, note, thousands};
 use crate::words::definition;
 
 /// What types are inferred from.
@@ -192,6 +192,9 @@ impl Wanted {
             }
         };
         let known = known_paths(sample.records.iter().map(Vec::as_slice));
+        if self.key.as_ref().is_some_and(|(_, said)| said.is_none()) {
+            say_dissent(&sample.records, &key, key_type.as_type(), feed.is_table());
+        }
         let indexes = self.indexes.iter().map(|wanted| {
             let ty = wanted.known_type();
             let ty = ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
@@ -200,6 +203,9 @@ impl Wanted {
                 note(format_args!(
                     "note: `{path}` reads like [longitude, latitude], and this is an index of the numbers; --index {path}:spatial is one of the points"
                 ));
+            }
+            if let Some(ty) = ty.filter(|_| wanted.known_type().is_none()) {
+                say_dissent(&sample.records, &wanted.path, ty, feed.is_table());
             }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
@@ -308,6 +314,26 @@ impl Wanted {
             text += " --old-records";
         }
         text.trim_start().to_string()
+    }
+}
+
+/// Says how many of the first records have a value of another type than the one that was inferred.
+fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, is_table: bool) {
+    // Cells of a column of strings are strings.
+    if is_table && ty == Type::String {
+        return;
+    }
+    let others = esker::count_dissent(records, path, ty) as u64;
+    if others > 0 {
+        let (have, are) = match others {
+            1 => ("has", "is"),
+            _ => ("have", "are"),
+        };
+        note(format_args!(
+            "note: most of the first {} have a value of type {ty} at `{path}`; {} {have} one of another type and {are} rejected",
+            counted(records.len() as u64, "record"),
+            thousands(others),
+        ));
     }
 }
 

@@ -190,6 +190,8 @@ pub struct Feed {
     json: Vec<u8>,
     /// Standard input is among the sources.
     is_stream: bool,
+    /// Every source is CSV.
+    is_table: bool,
     names: Vec<String>,
     size: Option<u64>,
     /// When the first of what was given since the last pause had come.
@@ -204,6 +206,7 @@ impl Feed {
         let counter = Arc::clone(&read);
         let names = sources.iter().map(Source::name).collect();
         let size = sources.iter().map(|source| source.size).sum();
+        let is_table = sources.iter().all(|source| source.format == Format::Csv);
         let is_stream = sources.iter().any(|source| source.path.is_none());
         // Not joined: it ends with its input, or with its first message after the feed is dropped.
         thread::spawn(move || read_all(&sources, &sender, &counter));
@@ -221,6 +224,7 @@ impl Feed {
             notes: Vec::new(),
             json: Vec::new(),
             is_stream,
+            is_table,
             names,
             size,
             unpaused: None,
@@ -235,6 +239,11 @@ impl Feed {
     /// The size of all sources in bytes, where it is known.
     pub fn size(&self) -> Option<u64> {
         self.size
+    }
+
+    /// True where every source is CSV: a column of strings takes any cell.
+    pub fn is_table(&self) -> bool {
+        self.is_table
     }
 
     /// Where the last line is that was read.

@@ -21,7 +21,7 @@ mod walk;
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
-pub use infer::{infer, infer_key};
+pub use infer::{dissent, infer, infer_key};
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
 pub use point::{POINT_LEN, PointAt, coordinate, coordinate_bytes, coordinate_paths, decode_point};
