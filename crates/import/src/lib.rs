@@ -30,6 +30,7 @@ mod feed;
 mod load;
 mod observer;
 mod rejects;
+mod replaced;
 mod resume;
 mod source;
 mod text;

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::feed::{Columns, Event, Feed, Place, parts};
 use crate::observer::{Note, Observer};
 use crate::rejects::Rejects;
+use crate::replaced::Replaced;
 use crate::resume::{Interrupted, Resume};
 use crate::source::Source;
 
@@ -32,6 +33,7 @@ pub struct Import {
     /// Of these, those that were loaded before this import was resumed.
     resumed: u64,
     rejected: u64,
+    replaced: Replaced,
     /// The last line that is in a batch or rejected.
     done: Place,
 }
@@ -44,6 +46,8 @@ pub struct Report {
     pub records: u64,
     /// Of these, those that an earlier import had loaded that this one resumed.
     pub resumed: u64,
+    /// Records whose key had a record before, in the dataset or earlier in the import.
+    pub replaced: u64,
     /// Lines that were rejected.
     pub rejected: u64,
     /// The files that keep the rejected lines, and how many each keeps.
@@ -90,6 +94,7 @@ impl Import {
             loaded: 0,
             resumed: 0,
             rejected: 0,
+            replaced: Replaced::default(),
             done: Place {
                 source: 0,
                 line: 0,
@@ -144,6 +149,7 @@ impl Import {
         Report {
             records: self.loaded,
             resumed: self.resumed,
+            replaced: self.replaced.count(),
             rejected: self.rejected,
             rejects,
             end,
@@ -187,10 +193,12 @@ impl Import {
     /// Begins where an earlier import of the same files was interrupted, unless it is to start over.
     fn begin(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<()> {
         let mut note = |note: &Note| observer.note(note);
+        self.replaced.begin(dataset)?;
         let interrupted = self.resume.interrupted(dataset, &mut note)?;
         let Some(Interrupted {
             place,
             loaded,
+            replaced,
             rejected,
         }) = interrupted.filter(|_| !self.restart)
         else {
@@ -205,6 +213,7 @@ impl Import {
             self.rejected += rejects.count();
         }
         (self.loaded, self.resumed) = (loaded, loaded);
+        self.replaced.resume(replaced);
         observer.note(&Note::Resuming {
             name: self.feed.name(place.source).to_string(),
             line: place.line,
@@ -235,14 +244,16 @@ impl Import {
     }
 
     /// Commits a batch, and notes with it how far the import is.
-    fn commit(&mut self, batch: &mut WriteBatch) -> Result<()> {
+    fn commit(&mut self, dataset: &Dataset, batch: &mut WriteBatch) -> Result<()> {
         // The lines that were rejected before it are not read again.
         self.flush_rejects()?;
+        self.replaced.look(dataset)?;
         let records = batch.len() as u64;
         let rejects = self.rejects.get(self.done.source);
         let rejected = rejects.map_or(0, Rejects::count);
         let resume = &mut self.resume;
-        resume.note(batch, self.done, self.loaded + records, rejected)?;
+        let counts = (self.loaded + records, self.replaced.count());
+        resume.note(batch, self.done, counts, rejected)?;
         batch.durability(self.durability).commit()?;
         self.loaded += records;
         Ok(())
@@ -266,7 +277,7 @@ impl Import {
                 Some(Event::Pause) => {
                     // The other side may be a slow stream: what has come is stored meanwhile.
                     match batch.is_empty() {
-                        false => self.commit(&mut batch)?,
+                        false => self.commit(dataset, &mut batch)?,
                         true => self.flush_rejects()?,
                     }
                     observer.progress(self.feed.bytes_read(), self.loaded);
@@ -280,8 +291,18 @@ impl Import {
                 }) => {
                     let place = Place { source, line, part };
                     match batch.put_json(text) {
-                        Ok(()) => (place, text, Vec::new()),
-                        Err(error) => (place, text, put_parts(&mut batch, text, &error)),
+                        Ok(()) => {
+                            self.replaced.put(batch.last_key());
+                            (place, text, Vec::new())
+                        }
+                        Err(error) => {
+                            let mut put = |record: &[u8]| {
+                                batch.put_json(record)?;
+                                self.replaced.put(batch.last_key());
+                                Ok(())
+                            };
+                            (place, text, put_parts(&mut put, text, &error))
+                        }
                     }
                 }
                 Some(Event::Bad {
@@ -322,18 +343,19 @@ impl Import {
             }
             self.done = place;
             if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
-                self.commit(&mut batch)?;
+                self.commit(dataset, &mut batch)?;
                 observer.progress(self.feed.bytes_read(), self.loaded);
             }
         };
         if matches!(end, End::Complete) {
             let rest = batch.len() as u64;
+            self.replaced.look(dataset)?;
             self.resume.forget(&mut batch)?;
             batch.durability(self.durability).commit()?;
             self.loaded += rest;
         } else if !batch.is_empty() {
             // What stopped it may be mended: the same files are resumed here.
-            self.commit(&mut batch)?;
+            self.commit(dataset, &mut batch)?;
         }
         Ok(end)
     }
@@ -342,7 +364,7 @@ impl Import {
 /// Puts the records of a line that is none itself: several objects, or a value that is there for an array of them. What cannot be
 /// put, and why.
 fn put_parts(
-    batch: &mut WriteBatch,
+    put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
     text: &[u8],
     error: &esker::Error,
 ) -> Vec<(Range<usize>, String)> {
@@ -352,7 +374,7 @@ fn put_parts(
     };
     let (mut good, mut bad) = (0, Vec::new());
     for part in &parts {
-        match batch.put_json(text.get(part.clone()).unwrap_or_default()) {
+        match put(text.get(part.clone()).unwrap_or_default()) {
             Ok(()) => good += 1,
             Err(error) => bad.push((part.clone(), error.to_string())),
         }

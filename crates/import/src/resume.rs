@@ -34,6 +34,8 @@ pub(crate) struct Interrupted {
     pub(crate) place: Place,
     /// Records loaded before.
     pub(crate) loaded: u64,
+    /// How many of these replaced a record.
+    pub(crate) replaced: u64,
     /// How many lines of its source were rejected by then; `None` in a note of an earlier version.
     pub(crate) rejected: Option<u64>,
 }
@@ -94,6 +96,7 @@ impl Resume {
                     part: figure("part").map_or(0, |part| u32::try_from(part).unwrap_or(u32::MAX)),
                 },
                 loaded,
+                replaced: figure("replaced").unwrap_or(0),
                 rejected: figure("rejected"),
             }),
             _ => None,
@@ -105,7 +108,7 @@ impl Resume {
         &mut self,
         batch: &mut WriteBatch,
         place: Place,
-        loaded: u64,
+        (loaded, replaced): (u64, u64),
         rejected: u64,
     ) -> Result<()> {
         let Some(name) = &self.name else {
@@ -113,7 +116,7 @@ impl Resume {
         };
         let noted = json!({
             "inputs": self.inputs, "source": place.source, "line": place.line, "part": place.part, "loaded": loaded,
-            "rejected": rejected,
+            "replaced": replaced, "rejected": rejected,
         });
         self.is_noted = true;
         keep(batch.note(name, Some(noted.to_string().as_bytes())))

@@ -23,7 +23,8 @@ pub(crate) struct DemoArgs {
 /// What a dataset is: its key, its indexes, and how it is maintained.
 #[derive(Args)]
 pub(crate) struct DefinitionArgs {
-    /// The field that is the primary key, and its type: int or string (`load` infers a type that is left out)
+    /// The field that is the primary key, and its type: int or string (`load` infers a type that is left out); several fields with commas
+    /// between them, as in --key cluster,id; or auto, which adds the field `_id` to records that have none
     #[arg(long, value_name = "FIELD[:TYPE]")]
     pub(crate) key: Option<String>,
     /// A field to index, and how (see below); may be repeated [default kind: lazy]

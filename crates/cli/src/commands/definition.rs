@@ -23,6 +23,8 @@ const SAMPLE_BYTES: usize = 16 << 20;
 /// The definition that the command line gives; what it leaves open is `None`.
 pub(super) struct Wanted {
     pub(super) key: Option<(Path, Option<KeyType>)>,
+    /// Records without a key get one.
+    auto_key: bool,
     indexes: Vec<WantedIndex>,
     maintenance: Option<Strategy>,
     repair: Option<Repair>,
@@ -61,7 +63,14 @@ impl WantedIndex {
 
 impl Wanted {
     pub(super) fn parse(args: &DefinitionArgs) -> Result<Self, Failure> {
-        let key = args.key.as_deref().map(parse_key).transpose()?;
+        let auto_key = args.key.as_deref() == Some("auto");
+        let key = match args.key.as_deref() {
+            Some("auto") => {
+                let made = DatasetDef::auto_key();
+                Some((made.key, Some(made.key_type)))
+            }
+            said => said.map(parse_key).transpose()?,
+        };
         let mut indexes: Vec<WantedIndex> = Vec::new();
         for text in &args.indexes {
             let refuse = |what| Failure::Usage(format!("--index {text}: {what}"));
@@ -96,6 +105,7 @@ impl Wanted {
         declare_times(&mut indexes);
         Ok(Self {
             key,
+            auto_key,
             indexes,
             maintenance: args.maintenance,
             repair: args.repair,
@@ -109,10 +119,10 @@ impl Wanted {
 
     /// Refuses a definition that is not the dataset's. What is not said agrees with anything.
     pub(super) fn agree(&self, name: &str, def: &DatasetDef) -> Result<(), Failure> {
-        let key = self
-            .key
-            .as_ref()
-            .is_none_or(|(path, ty)| *path == def.key && ty.is_none_or(|ty| ty == def.key_type));
+        let key =
+            self.key.as_ref().is_none_or(|(path, ty)| {
+                *path == def.key && ty.is_none_or(|ty| ty == def.key_type)
+            }) && (!self.auto_key || def.auto_key);
         let indexes = self.indexes.is_empty()
             || self.indexes.len() == def.indexes.len()
                 && self.indexes.iter().all(|wanted| {
@@ -257,6 +267,7 @@ impl Wanted {
         types: Vec<Type>,
     ) -> Result<DatasetDef, Failure> {
         let mut def = DatasetDef::new(key, key_type);
+        def.auto_key = self.auto_key;
         let indexes = self.indexes.iter().zip(types);
         let indexes = indexes.map(|(wanted, ty)| {
             IndexDef::new(wanted.path.clone(), wanted.kind, ty).tokenizer(wanted.tokenizer)
@@ -281,6 +292,8 @@ impl Wanted {
 
     fn text(&self) -> String {
         let mut text = match &self.key {
+            _ if self.auto_key => "--key auto".to_string(),
+            Some((path, Some(KeyType::Fields))) => format!("--key {path}"),
             Some((path, Some(ty))) => format!("--key {path}:{ty}"),
             Some((path, None)) => format!("--key {path}"),
             None => String::new(),
@@ -355,7 +368,26 @@ fn parse_key(text: &str) -> Result<(Path, Option<KeyType>), Failure> {
         }
         None => (text, None),
     };
+    if has_commas(path) {
+        return match ty {
+            None | Some(KeyType::Fields) => Ok((parse_path(path)?, Some(KeyType::Fields))),
+            Some(_) => Err(Failure::Usage(format!(
+                "--key {text}: the fields of a key of several are whole numbers or texts, whichever they hold: leave :{} out",
+                ty.map_or(String::new(), |ty| ty.to_string())
+            ))),
+        };
+    }
     Ok((parse_path(path)?, ty))
+}
+
+/// True where there are commas that no backslash precedes.
+fn has_commas(text: &str) -> bool {
+    let mut is_escaped = false;
+    text.chars().any(|c| {
+        let is_comma = c == ',' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_comma
+    })
 }
 
 /// How an attribute is indexed where it is not said: of the kinds that find what is asked for

@@ -225,14 +225,22 @@ fn say(report: &Report, progress: &Progress) {
         let loaded = json!({
             "records": report.records,
             "rejected": report.rejected,
+            "replaced": report.replaced,
             "seconds": seconds,
         });
         report::event("loaded", loaded);
         return;
     }
     let loaded_now = report.records - report.resumed;
+    let replaced = match report.replaced {
+        0 => String::new(),
+        some => format!(
+            " {} replaced an earlier record of the same key,",
+            thousands(some)
+        ),
+    };
     note(format_args!(
-        "{} loaded, {} rejected, in {elapsed} ({} records/s)",
+        "{} loaded, {} rejected,{replaced} in {elapsed} ({} records/s)",
         counted(report.records, "record"),
         thousands(report.rejected),
         thousands((loaded_now as f64 / seconds.max(1e-9)) as u64)
