@@ -7,6 +7,7 @@ use esker::{
     Tokenizer, Type,
 };
 use import::Feed;
+use serde_json::Value as Json;
 
 use super::fields::{has_points, known_paths};
 use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
@@ -194,9 +195,16 @@ impl Wanted {
             None => {
                 let known = known_paths(sample.records.iter().map(Vec::as_slice));
                 let meant = meant(&key.to_string(), known.iter().map(String::as_str));
+                let arrays = arrays_of_objects(&sample.records);
+                let records = match arrays.first() {
+                    Some(name) => format!(
+                        "\nThe records may be the objects of the array at `{name}`: --records {name} reads them"
+                    ),
+                    None => String::new(),
+                };
                 return Err(Failure::Usage(format!(
-                    "--key {key}: none of the first {} records has such a field{meant}{} nothing was made",
-                    thousands(sample.records.len() as u64),
+                    "--key {key}: none of the first {} has such a field{meant}{} nothing was made{records}",
+                    counted(sample.records.len() as u64, "record"),
                     if meant.is_empty() { ";" } else { "" },
                 )));
             }
@@ -328,6 +336,17 @@ impl Wanted {
         }
         text.trim_start().to_string()
     }
+}
+
+/// The members of the first record that are arrays of objects.
+fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<Path> {
+    let first = records.first().map(Vec::as_slice).unwrap_or_default();
+    let Ok(Json::Object(first)) = serde_json::from_slice(first) else {
+        return Vec::new();
+    };
+    let is_array = |value: &Json| matches!(value.get(0), Some(Json::Object(_)));
+    let names = first.iter().filter(|(_, value)| is_array(value));
+    names.filter_map(|(name, _)| name.parse().ok()).collect()
 }
 
 /// Says how many of the first records have a value of another type than the one that was inferred.

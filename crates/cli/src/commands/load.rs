@@ -150,8 +150,9 @@ fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
 }
 
 /// No line of the first ones is a record: rejects them, and says so.
-fn none_is_good(import: Import, others: u64) -> Failure {
+fn none_is_good(mut import: Import, others: u64) -> Failure {
     let mut notes = Notes;
+    let is_json = !import.feed().is_table();
     let lines = counted(others, "line");
     match import.reject_sample(others, &mut notes) {
         Err(error) => error.into(),
@@ -159,6 +160,9 @@ fn none_is_good(import: Import, others: u64) -> Failure {
             let mut text = format!("none of the first {lines} is a record; nothing was made");
             for (path, _) in files {
                 text += &format!("\nThe reasons are in {}", path.display());
+            }
+            if is_json {
+                text += "\nA table is read with --format csv or tsv, or --delimiter";
             }
             Failure::Usage(text)
         }

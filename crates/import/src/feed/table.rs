@@ -25,6 +25,8 @@ pub(crate) enum Cells {
 pub(crate) struct Table {
     /// The columns: the name, and `"name":` as JSON writes it.
     columns: Vec<(String, Vec<u8>)>,
+    /// The fewest cells of a row: columns at the end that have no name may lack.
+    least: usize,
     delimiter: u8,
 }
 
@@ -94,11 +96,26 @@ impl Table {
             json.push(b':');
             columns.push((name, json));
         }
-        Ok((Self { columns, delimiter }, renamed))
+        let is_named = |name: &str| !name.trim().is_empty();
+        let least = names
+            .iter()
+            .rposition(|name| is_named(name))
+            .map_or(names.len(), |at| at + 1);
+        let table = Self {
+            columns,
+            least,
+            delimiter,
+        };
+        Ok((table, renamed))
     }
 
     pub(super) fn width(&self) -> usize {
         self.columns.len()
+    }
+
+    /// True for the number of cells of a row.
+    pub(super) fn takes(&self, cells: usize) -> bool {
+        (self.least..=self.columns.len()).contains(&cells)
     }
 
     /// The name of a column.
@@ -119,7 +136,7 @@ impl Table {
         let (cells, columns) = (row.ends.len(), self.columns.len());
         // Separators behind the last column are no cells.
         let is_wider = row.cells().skip(columns).any(|cell| !cell.is_empty());
-        if cells < columns || is_wider {
+        if cells < self.least || is_wider {
             let (s, n) = (if cells == 1 { "" } else { "s" }, columns);
             return Err(format!("the row has {cells} cell{s}, the header {n}"));
         }

@@ -411,6 +411,8 @@ impl Collector<'_> {
             {
                 Some(field) => self.out.key.extend_from_slice(field),
                 None => {
+                    // A part of a key names no record.
+                    self.out.key.clear();
                     let path = path.clone();
                     return self.refuse(RecordErrorKind::KeyMissing { path });
                 }
