@@ -286,7 +286,7 @@ fn quotes_of_csv_swallow_no_rows() {
         "line 2: the quote that opens here never closes (column `note`)",
     );
 
-    let text = "id,note\n1,\"a\"b\n2,\"ok\nover\"\n3,\"open\n4,\"x\"\n5,\"two\n\"\"quotes\"\"\"\n6,5\" pipe\n7,\"x\n8,y\",\n9,z\n";
+    let text = "id,note\n1,\"a\"b\n2,\"ok\nover\"\n3,\"open\n4,\"x\"\n5,\"two\n\"\"quotes\"\"\"\n6,5\" pipe\n7,\"x\n8,y\",z\n9,z\n";
     let input = Input::new("a.csv", text);
     input.load(&["--key", "id"]).expect(2);
     assert_eq!(input.rejected_lines(), [2, 5, 10, 11]);

@@ -347,6 +347,9 @@ impl Import {
                 observer.progress(self.feed.bytes_read(), self.loaded);
             }
         };
+        for how in self.feed.take_notes() {
+            observer.note(&Note::Read(how));
+        }
         if matches!(end, End::Complete) {
             let rest = batch.len() as u64;
             self.replaced.look(dataset)?;
