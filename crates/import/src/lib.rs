@@ -41,7 +41,7 @@ pub use feed::{Event, Feed, LINE_MAX, Place, Sample};
 pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report};
 pub use observer::{Note, Observer};
 pub use resume::{InterruptedImport, interrupted_imports};
-pub use source::{Format, Source, sources};
+pub use source::{Format, Source, read_text, sources};
 
 #[cfg(test)]
 mod tests;

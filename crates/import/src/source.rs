@@ -140,6 +140,18 @@ impl Source {
     }
 }
 
+/// The text of a file: without a byte order mark, also of UTF-16, and without its compression.
+pub fn read_text(file: &Path) -> Result<String> {
+    let unreadable =
+        |error: io::Error| Error::Input(format!("cannot read {}: {error}", file.display()));
+    let mut text = String::new();
+    for source in sources(&[file.to_path_buf()], None)? {
+        let mut reader = source.open(&Arc::default()).map_err(unreadable)?;
+        reader.read_to_string(&mut text).map_err(unreadable)?;
+    }
+    Ok(text)
+}
+
 /// True for the name of a tar archive, compressed or not.
 fn is_archive(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());

@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::feed::{Cells, Columns, Event, Feed, cell};
 use crate::rejects::{Rejects, TEXT_MAX, cut};
-use crate::source::{Format, sources};
+use crate::source::{Format, Source, sources};
 
 fn as_json(text: &str, cells: Cells) -> String {
     let mut json = Vec::new();
@@ -213,4 +213,70 @@ fn long_texts_are_cut_between_characters() {
     let kept = cut(text.as_bytes());
     assert!(kept.len() <= TEXT_MAX && kept.len() > TEXT_MAX - 3);
     assert!(std::str::from_utf8(kept).is_ok());
+}
+
+/// Gives a few bytes at a time.
+struct Slowly {
+    bytes: Vec<u8>,
+    at: usize,
+    most: usize,
+}
+
+impl Read for Slowly {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let rest = &self.bytes[self.at..];
+        let length = self.most.min(rest.len()).min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+#[test]
+fn what_is_read_does_not_depend_on_how_it_comes() {
+    let json = [
+        "{\"id\":1}\n{\"id\":2}{\"id\":3}\n\nbad\n{\"id\":4,\n\"a\":[1,\n{\"id\":9}]}\n{\"id\":5}",
+        "[\n {\"id\":1,\"s\":\"]},{\"},\n {\"id\":2 bad},\n {\"id\":3}, 4\n]\n{\"id\":5}\n",
+        "{\"type\":\"FeatureCollection\",\"x\":{\"a\":[]},\"features\":[{\"id\":1},\n{\"id\":2}]}\n",
+        "{\"Records\":[{\"id\":1},{\"id\":2}]}\n{\"Records\":[{\"id\":3}]}\n",
+        "\x1E{\"id\":1}\n\x1E{\"id\":2}\n[{\"id\":3},{\"id\":4}]\n[]\n",
+        "{\"id\":1,\n{\"id\":2}\n{\"id\":\"open\n{\"id\":3}\n{\"id\":4",
+        "[{\"id\":1},{\"id\":",
+        "",
+        "\n \n",
+    ];
+    let csv = [
+        "id,n\r\n1,\"a\r\nb\"\r\n\r\n2,\"x\"y\r\n3,z\r\n4,\"open\r\n5,c",
+        "id;n\n1;2\n3;\"4\n",
+        "sep=|\nid|n\r1|2\r3|4",
+    ];
+    let texts = json.map(|text| (Format::Ndjson, text)).into_iter();
+    let texts = texts.chain(csv.map(|text| (Format::Csv, text)));
+    for (format, text) in texts {
+        for records in [None, Some(vec!["Records".to_string()])] {
+            let events = |most: usize| {
+                let source = Source {
+                    path: None,
+                    format,
+                    size: None,
+                    delimiter: None,
+                    records: records.clone(),
+                };
+                let bytes = text.as_bytes().to_vec();
+                let mut feed = Feed::of(source, Box::new(Slowly { bytes, at: 0, most }));
+                let mut events = Vec::new();
+                while let Some(event) = feed.next() {
+                    if !matches!(event, Event::Pause) {
+                        events.push(format!("{event:?}"));
+                    }
+                }
+                events.extend(feed.take_notes());
+                events
+            };
+            let whole = events(usize::MAX);
+            for most in [1, 2, 3, 7] {
+                assert_eq!(events(most), whole, "{text:?}, {most} bytes at a time");
+            }
+        }
+    }
 }

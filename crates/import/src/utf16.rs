@@ -1,4 +1,5 @@
-//! Text in UTF-16, which begins with a byte order mark of its own (Windows PowerShell and spreadsheets write it), as UTF-8.
+//! Text as UTF-8: without a byte order mark, and also of UTF-16, which begins with one of its own (Windows PowerShell and spreadsheets
+//! write both).
 
 use std::io::{self, Read};
 
@@ -23,6 +24,13 @@ enum Form {
     Big,
 }
 
+/// The byte order marks, and what they stand before.
+const MARKS: [(&[u8], Form); 3] = [
+    (b"\xEF\xBB\xBF", Form::Bytes),
+    (b"\xFF\xFE", Form::Little),
+    (b"\xFE\xFF", Form::Big),
+];
+
 /// How much is read at a time where it is decoded.
 const CHUNK: usize = 32 << 10;
 
@@ -39,22 +47,23 @@ impl<R: Read> Text<R> {
 
     /// Looks at the first bytes: no other text begins with these.
     fn begin(&mut self) -> io::Result<()> {
-        while self.raw.len() < 2 {
-            if self.raw.first().is_some_and(|b| !matches!(b, 0xFE | 0xFF)) {
-                break;
-            }
+        let goes_on = |raw: &[u8]| {
+            MARKS
+                .iter()
+                .any(|(mark, _)| mark.len() > raw.len() && mark.starts_with(raw))
+        };
+        while goes_on(&self.raw) {
             if (&mut self.inner).take(1).read_to_end(&mut self.raw)? == 0 {
                 break;
             }
         }
-        self.form = match *self.raw.as_slice() {
-            [0xFF, 0xFE] => Form::Little,
-            [0xFE, 0xFF] => Form::Big,
-            _ => Form::Bytes,
-        };
-        match self.form {
-            Form::Bytes => self.ready = std::mem::take(&mut self.raw),
-            _ => self.raw.clear(),
+        let mark = MARKS.iter().find(|(mark, _)| *mark == self.raw.as_slice());
+        self.form = mark.map_or(Form::Bytes, |(_, form)| *form);
+        if mark.is_some() {
+            self.raw.clear();
+        }
+        if self.form == Form::Bytes {
+            self.ready = std::mem::take(&mut self.raw);
         }
         Ok(())
     }

@@ -221,9 +221,7 @@ fn region(args: &AreaArgs) -> Result<Option<Region>, Failure> {
             metres,
         },
         (_, _, Some(file)) => {
-            let text = std::fs::read_to_string(file).map_err(|error| {
-                Failure::Usage(format!("cannot read {}: {error}", file.display()))
-            })?;
+            let text = import::read_text(file)?;
             Region::Polygon(text.into())
         }
         _ => return Ok(None),

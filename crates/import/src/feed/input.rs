@@ -128,6 +128,14 @@ impl<'a> Input<'a> {
         std::mem::replace(&mut self.buffer, rest)
     }
 
+    /// Takes so many bytes as a value.
+    pub(super) fn give(&mut self, length: usize) {
+        let text = self.buffer.get(self.start..).unwrap_or_default();
+        let text = text.get(..length).unwrap_or_default();
+        self.parsed.value(self.line, text.trim_ascii_end());
+        self.take(length);
+    }
+
     /// What was parsed and is not sent yet.
     pub(super) fn parsed(&mut self) -> &mut Parsed {
         &mut self.parsed

@@ -184,8 +184,6 @@ fn skip_line(input: &mut Input<'_>) -> io::Result<()> {
 struct Values<'a, 'b> {
     input: &'a mut Input<'b>,
     max: usize,
-    /// The line of the last value, and how many values began there before.
-    last: (u64, u32),
 }
 
 impl<'a, 'b> Values<'a, 'b> {
@@ -193,7 +191,6 @@ impl<'a, 'b> Values<'a, 'b> {
         Self {
             input,
             max: reading.max,
-            last: (0, 0),
         }
     }
 
@@ -273,10 +270,10 @@ impl<'a, 'b> Values<'a, 'b> {
         loop {
             let rest = self.input.rest();
             match memchr(b'\n', rest) {
-                Some(end) => return self.give(end),
+                Some(end) => return self.input.give(end),
                 None if rest.len() > self.max || !matches!(self.input.fill(), Ok(true)) => {
                     let length = self.input.rest().len();
-                    return self.give(length);
+                    return self.input.give(length);
                 }
                 None => {}
             }
@@ -293,6 +290,8 @@ impl<'a, 'b> Values<'a, 'b> {
         if !is_first && self.parsed() == given {
             let reason = "an empty array is no record".to_string();
             self.input.parsed().bad(line, reason);
+        } else if !is_first && !std::mem::replace(&mut self.input.parsed().is_array_said, true) {
+            self.input.say(Message::Read(Shape::Arrays(line)));
         }
         Ok(())
     }
@@ -335,7 +334,7 @@ impl<'a, 'b> Values<'a, 'b> {
     fn value(&mut self) -> io::Result<()> {
         let mut scan = Scan::new();
         match self.go_on(&mut scan, self.max)? {
-            Seen::Whole(length) => self.give(length),
+            Seen::Whole(length) => self.input.give(length),
             Seen::Part => {
                 let line = self.input.line();
                 let text = self.input.rest().get(..TEXT_MAX).unwrap_or_default();
@@ -346,7 +345,7 @@ impl<'a, 'b> Values<'a, 'b> {
             }
             Seen::Broken => {
                 let length = self.broken()?;
-                self.give(length);
+                self.input.give(length);
             }
         }
         Ok(())
@@ -380,20 +379,6 @@ impl<'a, 'b> Values<'a, 'b> {
                 return Ok(at);
             }
         }
-    }
-
-    /// Gives so many bytes as a value.
-    fn give(&mut self, length: usize) {
-        let line = self.input.line();
-        let part = match self.last {
-            (last, part) if last == line => part + 1,
-            _ => 1,
-        };
-        self.last = (line, part);
-        let text = self.input.rest().get(..length).unwrap_or_default();
-        let text = text.trim_ascii_end().to_vec();
-        self.input.parsed().value(line, part, &text);
-        self.input.take(length);
     }
 
     /// Takes the elements of an array, at a path of each where there is one; false where the array cannot be read on.

@@ -10,6 +10,7 @@ mod table;
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -61,6 +62,8 @@ pub(crate) enum Message {
 /// How a source is read, where that is not a record a line.
 pub(crate) enum Shape {
     Array,
+    /// From this line on there are arrays among the lines.
+    Arrays(u64),
     Collection,
     Member(String),
     /// What stands beside the records, by name.
@@ -77,6 +80,10 @@ impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Array => f.write_str("the file is an array: its elements are the records"),
+            Self::Arrays(line) => write!(
+                f,
+                "line {line} is an array: its elements are records, also on later lines"
+            ),
             Self::Collection => {
                 f.write_str("the file is a GeoJSON FeatureCollection: its features are the records")
             }
@@ -545,27 +552,44 @@ fn read_all(sources: &[Source], sender: &Sender, counter: &Arc<AtomicU64>) {
         if sender.send(Message::Begin(at)).is_err() {
             return;
         }
-        let read = source.open(counter).and_then(|mut reader| {
-            let mut input = Input::new(&mut *reader, sender);
-            let read = match source.format {
-                Format::Csv => csv::read(&mut input, source.delimiter),
-                Format::Ndjson | Format::Lines => {
-                    let records = source.records.as_deref();
-                    let reading = Reading {
-                        max: LINE_MAX,
-                        is_plain: source.format == Format::Lines,
-                        records,
-                    };
-                    lines::read(&mut input, &reading)
-                }
-            };
-            // Also what came before a failure.
-            input.finish();
-            read
-        });
+        let read = source.open(counter);
+        let read = read.and_then(|mut reader| read_source(source, &mut *reader, sender));
         if let Err(error) = read {
             let _ = sender.send(Message::Failed(error.to_string()));
             return;
         }
+    }
+}
+
+/// Sends what a source holds.
+fn read_source(source: &Source, reader: &mut dyn Read, sender: &Sender) -> io::Result<()> {
+    let mut input = Input::new(reader, sender);
+    let read = match source.format {
+        Format::Csv => csv::read(&mut input, source.delimiter),
+        Format::Ndjson | Format::Lines => {
+            let reading = Reading {
+                max: LINE_MAX,
+                is_plain: source.format == Format::Lines,
+                records: source.records.as_deref(),
+            };
+            lines::read(&mut input, &reading)
+        }
+    };
+    // Also what came before a failure.
+    input.finish();
+    read
+}
+
+#[cfg(test)]
+impl Feed {
+    /// A feed of what a reader gives.
+    pub(crate) fn of(source: Source, mut reader: Box<dyn Read + Send>) -> Self {
+        let (sender, receiver) = mpsc::sync_channel(QUEUE);
+        let mut feed = Self::start(Vec::new());
+        feed.receiver = receiver;
+        thread::spawn(move || {
+            let _ = read_source(&source, &mut *reader, &sender);
+        });
+        feed
     }
 }

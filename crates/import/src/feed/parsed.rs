@@ -33,22 +33,31 @@ pub(super) struct Parsed {
     pub(super) table: Option<Arc<Table>>,
     /// Values that were given so far.
     pub(super) given: u64,
+    /// The line of the last value, and how many began there up to it.
+    last: (u64, u32),
+    /// It was said that arrays among the lines are read as their elements.
+    pub(super) is_array_said: bool,
     /// How many blanks stand before the value that is being read, on its line.
     pub(super) indent: usize,
     left_out: Vec<String>,
 }
 
 impl Parsed {
-    pub(super) fn value(&mut self, line: u64, part: u32, text: &[u8]) {
-        self.add(line, part, text, None);
+    pub(super) fn value(&mut self, line: u64, text: &[u8]) {
+        self.add(line, text, None);
     }
 
     /// Something that can be no record.
     pub(super) fn bad(&mut self, line: u64, reason: String) {
-        self.add(line, u32::MAX, &[], Some(reason));
+        self.add(line, &[], Some(reason));
     }
 
-    fn add(&mut self, line: u64, part: u32, text: &[u8], reason: Option<String>) {
+    fn add(&mut self, line: u64, text: &[u8], reason: Option<String>) {
+        let part = match self.last {
+            (last, part) if last == line => part.saturating_add(1),
+            _ => 1,
+        };
+        self.last = (line, part);
         self.given += 1;
         let begin = self.text.len();
         self.text.extend_from_slice(text);
