@@ -79,6 +79,15 @@ impl From<esker::ModelError> for Failure {
     }
 }
 
+impl From<import::Error> for Failure {
+    fn from(error: import::Error) -> Self {
+        match error {
+            import::Error::Store(error) => error.into(),
+            other => Self::Usage(other.to_string()),
+        }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {

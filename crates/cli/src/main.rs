@@ -6,12 +6,10 @@
 mod args;
 mod commands;
 mod failure;
-mod input;
 mod interrupt;
 mod nearest;
 mod output;
 mod progress;
-mod rejects;
 mod report;
 mod rows;
 mod tweets;

@@ -2,13 +2,19 @@
 
 use std::fmt::Write;
 
-use esker::{AdvisedChange, DatasetDef, IndexKind, Merging, Path, Repair, Tokenizer, Type};
+use esker::{
+    AdvisedChange, DatasetDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type,
+};
 
 use crate::args::{Strategy, Ttl};
 
 /// The arguments of `load` that make a dataset of this definition: what is usual is left out.
 pub(crate) fn definition(def: &DatasetDef) -> String {
-    let mut text = format!("--key {}:{}", def.key, def.key_type);
+    let mut text = match def.key_type {
+        _ if def.auto_key => "--key auto".to_string(),
+        KeyType::Fields => format!("--key {}", def.key),
+        one => format!("--key {}:{one}", def.key),
+    };
     // Writing to a string cannot fail.
     for index in &def.indexes {
         if index.kind.is_clustered() {

@@ -38,7 +38,7 @@ impl Key {
             KeyType::Int => {
                 Value::parse(Type::Int, text).map_err(|what| KeyError::Unreadable { what })?
             }
-            KeyType::String => Value::String(text.to_string()),
+            KeyType::String | KeyType::Fields => Value::String(text.to_string()),
         };
         Key::new(ty, &value)
     }
@@ -55,7 +55,7 @@ impl Key {
     pub(crate) fn int(&self) -> Option<i128> {
         match self.ty {
             KeyType::Int => decode_int_key(&self.bytes),
-            KeyType::String => None,
+            KeyType::String | KeyType::Fields => None,
         }
     }
 

@@ -131,6 +131,12 @@ pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
     model::schema::infer(&samples, path)
 }
 
+/// How many of the samples (records) have a value at `path` that is not of the type that [`infer_type`] found.
+pub fn count_dissent(samples: &[Vec<u8>], path: &Path, found: Type) -> usize {
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    model::schema::dissent(&samples, path, found)
+}
+
 /// The type of key that the samples (records) show at `path`; `None` when none has one.
 pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
     infer_type(samples, path)?;

@@ -50,18 +50,23 @@ macro_rules! load {
     () => {
         concat!(
             "\
-FILE may be '-' (standard input), plain, .gz or .zst. Loading into a dataset that exists replaces records with the same
-key; its definition need not be repeated. Bad lines go to FILE.rejected. A load that was killed resumes where it was when
+FILE may be '-' (standard input), plain, .gz or .zst. It holds JSON objects, one a line or otherwise; an array of them; a
+GeoJSON FeatureCollection; an object whose only member is an array of objects; or CSV. Loading into a dataset that exists
+replaces records with the same key; its definition need not be repeated. Bad lines go to FILE.rejected, and the exit code is
+2 then (--allow-rejects: 0). A load that was killed resumes where it was when
 the same command is given again; standard input cannot be read again, so that such a load starts over.
 ",
             kinds!(),
             "
-A type that is not given is what the first records show, and belongs to the dataset from then on.
+A type that is not given is the one that most of the first records have, and belongs to the dataset from then on.
 
 Examples:
   esker load db events events.ndjson.zst --key id --index user --index time:embedded
   zcat more.gz | esker load db events -
   esker load db places places.csv --key code:string --index population:composite:int
+  esker load db trail cloudtrail.json.gz --key eventID
+  esker load db logs export.json --records result.items --key cluster,id
+  esker load db notes notes.ndjson --key auto
   esker load db events events.ndjson --key id --index user:composite --maintenance auto
   esker load db events events.ndjson --progress json 2> progress.ndjson"
         )

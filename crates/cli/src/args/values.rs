@@ -235,3 +235,17 @@ impl fmt::Display for Strategy {
         }
     }
 }
+
+/// What separates the columns of CSV: one character of ASCII, or a name.
+pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
+    match (text, text.as_bytes()) {
+        ("tab" | "\\t", _) => Ok(b'\t'),
+        ("comma", _) => Ok(b','),
+        ("semicolon", _) => Ok(b';'),
+        (_, [b'"' | b'\n' | b'\r']) => {
+            Err("a quote or a line break separates no columns".to_string())
+        }
+        (_, [byte]) if byte.is_ascii() => Ok(*byte),
+        _ => Err("one ASCII character, or tab".to_string()),
+    }
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::help::BASELINES;
-use super::values::{Strategy, durability, merging, repair, strategy, ttl};
+use super::values::{Strategy, delimiter, durability, merging, repair, strategy, ttl};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -23,7 +23,8 @@ pub(crate) struct DemoArgs {
 /// What a dataset is: its key, its indexes, and how it is maintained.
 #[derive(Args)]
 pub(crate) struct DefinitionArgs {
-    /// The field that is the primary key, and its type: int or string (`load` infers a type that is left out)
+    /// The field that is the primary key, and its type: int or string (`load` infers a type that is left out); several fields with commas
+    /// between them, as in --key cluster,id; or auto, which adds the field `_id` to records that have none
     #[arg(long, value_name = "FIELD[:TYPE]")]
     pub(crate) key: Option<String>,
     /// A field to index, and how (see below); may be repeated [default kind: lazy]
@@ -78,12 +79,21 @@ pub(crate) struct LoadArgs {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) definition: DefinitionArgs,
-    /// The format of the files [default: csv for names in .csv, else ndjson]
+    /// The format of the files [default: csv for names in .csv, tsv for .tsv and .tab, else ndjson]
     #[arg(long)]
     pub(crate) format: Option<Format>,
+    /// What separates the columns of CSV: one character, or tab [default: the comma, semicolon, tab or bar that the header has]
+    #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
+    pub(crate) delimiter: Option<u8>,
+    /// The records are the elements of the array at PATH of each JSON value of the files; `.` reads each value itself as a record
+    #[arg(long, value_name = "PATH")]
+    pub(crate) records: Option<String>,
     /// Stop at the first bad line
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Exit with 0 where lines were rejected, if others were loaded
+    #[arg(long)]
+    pub(crate) allow_rejects: bool,
     /// Load all files from their beginning, even where an interrupted load of them would resume
     #[arg(long)]
     pub(crate) restart: bool,
@@ -99,10 +109,21 @@ pub(crate) struct LoadArgs {
 /// The form of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One JSON object a line
+    /// JSON objects: one a line, or as JSON files have them
     Ndjson,
     /// Comma-separated values with a header row
     Csv,
+    /// Tab-separated values with a header row
+    Tsv,
+}
+
+impl From<Format> for import::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Ndjson => Self::Ndjson,
+            Format::Csv | Format::Tsv => Self::Csv,
+        }
+    }
 }
 
 #[derive(Args)]

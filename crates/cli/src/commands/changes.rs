@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use esker::{Change, ChangeKind, Changes, ChangesFrom, Consumer, Dataset, Error, Position, Value};
+use esker::{
+    Change, ChangeKind, Changes, ChangesFrom, Consumer, Dataset, Error, KeyType, Position, Value,
+};
 
 use super::{dataset, open, open_to_read};
 use crate::args::ChangesArgs;
@@ -182,6 +184,8 @@ fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
 fn write(output: &mut Output, change: &Change) -> Result<(), Failure> {
     let key = match change.key().value() {
         Value::Int(number) => number.to_string(),
+        // Of several fields it is a JSON array.
+        array if change.key().key_type() == KeyType::Fields => array.to_string(),
         other => serde_json::Value::String(other.to_string()).to_string(),
     };
     let seq = change.seq();

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use ::pubsub::{Broker, Config, PubSub, Publication, Region, Subscription};
 use esker::{Database, Durability, ModelError};
 use fastrand::Rng;
+use import::sources;
 use serde_json::{Value, json};
 
 use super::options;
 use crate::args::DemoPubsubArgs;
 use crate::failure::{Failure, Outcome};
-use crate::input::sources;
 use crate::output::{Output, bold, thousands};
 
 /// Where recorded positions are looked for.
@@ -221,7 +221,7 @@ impl World {
 
     fn recorded(file: &FilePath) -> Result<World, Failure> {
         let opened = sources(std::slice::from_ref(&file.to_path_buf()), None);
-        let source = opened.map_err(Failure::Usage)?.pop();
+        let source = opened?.pop();
         let unreadable = || Failure::Usage(format!("cannot read {}", file.display()));
         let source = source.ok_or_else(unreadable)?;
         let reader = source.open(&Arc::default()).map_err(|_| unreadable())?;

@@ -6,14 +6,15 @@ use esker::{
     DatasetDef, IndexDef, IndexKind, KeyType, Layout, Maintenance, Merging, Path, Repair,
     Tokenizer, Type,
 };
+use import::Feed;
+use serde_json::Value as Json;
 
 use super::fields::{has_points, known_paths};
 use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
 use crate::failure::Failure;
-use crate::input::Feed;
 use crate::interrupt::Interrupt;
 use crate::nearest::meant;
-use crate::output::{note, thousands};
+use crate::output::{counted, note, thousands};
 use crate::words::definition;
 
 /// What types are inferred from.
@@ -23,6 +24,8 @@ const SAMPLE_BYTES: usize = 16 << 20;
 /// The definition that the command line gives; what it leaves open is `None`.
 pub(super) struct Wanted {
     pub(super) key: Option<(Path, Option<KeyType>)>,
+    /// Records without a key get one.
+    auto_key: bool,
     indexes: Vec<WantedIndex>,
     maintenance: Option<Strategy>,
     repair: Option<Repair>,
@@ -31,6 +34,17 @@ pub(super) struct Wanted {
     ttl: Option<Duration>,
     expires: Option<Path>,
     old_records: bool,
+}
+
+/// What the first records of a load make of a definition.
+pub(super) enum Defined {
+    As(Box<DatasetDef>),
+    /// There is nothing to load.
+    Empty,
+    /// So many lines were looked at, and none is a record.
+    None {
+        others: u64,
+    },
 }
 
 /// An attribute as the command line says it is to be indexed.
@@ -50,7 +64,14 @@ impl WantedIndex {
 
 impl Wanted {
     pub(super) fn parse(args: &DefinitionArgs) -> Result<Self, Failure> {
-        let key = args.key.as_deref().map(parse_key).transpose()?;
+        let auto_key = args.key.as_deref() == Some("auto");
+        let key = match args.key.as_deref() {
+            Some("auto") => {
+                let made = DatasetDef::auto_key();
+                Some((made.key, Some(made.key_type)))
+            }
+            said => said.map(parse_key).transpose()?,
+        };
         let mut indexes: Vec<WantedIndex> = Vec::new();
         for text in &args.indexes {
             let refuse = |what| Failure::Usage(format!("--index {text}: {what}"));
@@ -85,6 +106,7 @@ impl Wanted {
         declare_times(&mut indexes);
         Ok(Self {
             key,
+            auto_key,
             indexes,
             maintenance: args.maintenance,
             repair: args.repair,
@@ -98,10 +120,10 @@ impl Wanted {
 
     /// Refuses a definition that is not the dataset's. What is not said agrees with anything.
     pub(super) fn agree(&self, name: &str, def: &DatasetDef) -> Result<(), Failure> {
-        let key = self
-            .key
-            .as_ref()
-            .is_none_or(|(path, ty)| *path == def.key && ty.is_none_or(|ty| ty == def.key_type));
+        let key =
+            self.key.as_ref().is_none_or(|(path, ty)| {
+                *path == def.key && ty.is_none_or(|ty| ty == def.key_type)
+            }) && (!self.auto_key || def.auto_key);
         let indexes = self.indexes.is_empty()
             || self.indexes.len() == def.indexes.len()
                 && self.indexes.iter().all(|wanted| {
@@ -134,13 +156,7 @@ impl Wanted {
     }
 
     /// The definition of a new dataset: types that were not given are what the first records show.
-    /// `None` where there are no records to show any.
-    pub(super) fn define(
-        self,
-        feed: &mut Feed,
-        names: &[String],
-        interrupt: &Interrupt,
-    ) -> Result<Option<DatasetDef>, Failure> {
+    pub(super) fn define(self, feed: &mut Feed, interrupt: &Interrupt) -> Result<Defined, Failure> {
         let Some((key, key_type)) = self.key.clone() else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
         };
@@ -159,36 +175,44 @@ impl Wanted {
                                 || esker::infer_type(records, &index.path).is_some()
                         })
                 };
-                feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, interrupt)
+                let is_stopped = || interrupt.signal().is_some();
+                feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, is_stopped)
             }
             false => Default::default(),
         };
         if open && sample.records.is_empty() {
             if let Some((source, reason)) = sample.failed {
-                let name = names.get(source).map_or("input", String::as_str);
+                let name = feed.name(source);
                 return Err(Failure::Usage(format!("{name}: cannot be read: {reason}")));
             }
-            if sample.others == 0 {
-                return Ok(None);
-            }
-            return Err(Failure::Usage(format!(
-                "none of the first {} lines is a JSON object; nothing was made",
-                thousands(sample.others)
-            )));
+            return Ok(match sample.others {
+                0 => Defined::Empty,
+                others => Defined::None { others },
+            });
         }
         let key_type = match key_type.or_else(|| esker::infer_key_type(&sample.records, &key)) {
             Some(key_type) => key_type,
             None => {
                 let known = known_paths(sample.records.iter().map(Vec::as_slice));
                 let meant = meant(&key.to_string(), known.iter().map(String::as_str));
+                let arrays = arrays_of_objects(&sample.records);
+                let records = match arrays.first() {
+                    Some(name) => format!(
+                        "\nThe records may be the objects of the array at `{name}`: --records {name} reads them"
+                    ),
+                    None => String::new(),
+                };
                 return Err(Failure::Usage(format!(
-                    "--key {key}: none of the first {} records has such a field{meant}{} nothing was made",
-                    thousands(sample.records.len() as u64),
+                    "--key {key}: none of the first {} has such a field{meant}{} nothing was made{records}",
+                    counted(sample.records.len() as u64, "record"),
                     if meant.is_empty() { ";" } else { "" },
                 )));
             }
         };
         let known = known_paths(sample.records.iter().map(Vec::as_slice));
+        if self.key.as_ref().is_some_and(|(_, said)| said.is_none()) {
+            say_dissent(&sample.records, &key, key_type.as_type(), feed.is_table());
+        }
         let indexes = self.indexes.iter().map(|wanted| {
             let ty = wanted.known_type();
             let ty = ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
@@ -197,6 +221,9 @@ impl Wanted {
                 note(format_args!(
                     "note: `{path}` reads like [longitude, latitude], and this is an index of the numbers; --index {path}:spatial is one of the points"
                 ));
+            }
+            if let Some(ty) = ty.filter(|_| wanted.known_type().is_none()) {
+                say_dissent(&sample.records, &wanted.path, ty, feed.is_table());
             }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
@@ -210,7 +237,8 @@ impl Wanted {
             })
         });
         let types = indexes.collect();
-        self.definition(&key, key_type, types).map(Some)
+        let def = self.definition(&key, key_type, types)?;
+        Ok(Defined::As(Box::new(def)))
     }
 
     /// The definition of a new dataset without records: it says all types.
@@ -247,6 +275,7 @@ impl Wanted {
         types: Vec<Type>,
     ) -> Result<DatasetDef, Failure> {
         let mut def = DatasetDef::new(key, key_type);
+        def.auto_key = self.auto_key;
         let indexes = self.indexes.iter().zip(types);
         let indexes = indexes.map(|(wanted, ty)| {
             IndexDef::new(wanted.path.clone(), wanted.kind, ty).tokenizer(wanted.tokenizer)
@@ -271,6 +300,8 @@ impl Wanted {
 
     fn text(&self) -> String {
         let mut text = match &self.key {
+            _ if self.auto_key => "--key auto".to_string(),
+            Some((path, Some(KeyType::Fields))) => format!("--key {path}"),
             Some((path, Some(ty))) => format!("--key {path}:{ty}"),
             Some((path, None)) => format!("--key {path}"),
             None => String::new(),
@@ -307,6 +338,37 @@ impl Wanted {
     }
 }
 
+/// The members of the first record that are arrays of objects.
+fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<Path> {
+    let first = records.first().map(Vec::as_slice).unwrap_or_default();
+    let Ok(Json::Object(first)) = serde_json::from_slice(first) else {
+        return Vec::new();
+    };
+    let is_array = |value: &Json| matches!(value.get(0), Some(Json::Object(_)));
+    let names = first.iter().filter(|(_, value)| is_array(value));
+    names.filter_map(|(name, _)| name.parse().ok()).collect()
+}
+
+/// Says how many of the first records have a value of another type than the one that was inferred.
+fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, is_table: bool) {
+    // Cells of a column of strings are strings.
+    if is_table && ty == Type::String {
+        return;
+    }
+    let others = esker::count_dissent(records, path, ty) as u64;
+    if others > 0 {
+        let (have, are) = match others {
+            1 => ("has", "is"),
+            _ => ("have", "are"),
+        };
+        note(format_args!(
+            "note: most of the first {} have a value of type {ty} at `{path}`; {} {have} one of another type and {are} rejected",
+            counted(records.len() as u64, "record"),
+            thousands(others),
+        ));
+    }
+}
+
 /// The types of fields.
 const TYPES: [&str; 5] = ["int", "float", "string", "bool", "time"];
 
@@ -325,7 +387,26 @@ fn parse_key(text: &str) -> Result<(Path, Option<KeyType>), Failure> {
         }
         None => (text, None),
     };
+    if has_commas(path) {
+        return match ty {
+            None | Some(KeyType::Fields) => Ok((parse_path(path)?, Some(KeyType::Fields))),
+            Some(_) => Err(Failure::Usage(format!(
+                "--key {text}: the fields of a key of several are whole numbers or texts, whichever they hold: leave :{} out",
+                ty.map_or(String::new(), |ty| ty.to_string())
+            ))),
+        };
+    }
     Ok((parse_path(path)?, ty))
+}
+
+/// True where there are commas that no backslash precedes.
+fn has_commas(text: &str) -> bool {
+    let mut is_escaped = false;
+    text.chars().any(|c| {
+        let is_comma = c == ',' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_comma
+    })
 }
 
 /// How an attribute is indexed where it is not said: of the kinds that find what is asked for

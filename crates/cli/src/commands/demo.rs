@@ -9,7 +9,7 @@ use esker::{
 };
 use serde_json::Value;
 
-use super::{load, options, picture};
+use super::{options, picture};
 use crate::args::{DemoArgs, DemoCommand};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, shorten, thousands};
@@ -87,7 +87,7 @@ fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Fai
         second = tweets.next(&mut record);
         total += record.len() as u64;
         batch.put_json(&record)?;
-        if batch.len() >= load::BATCH_RECORDS || batch.bytes() >= load::BATCH_BYTES {
+        if batch.len() >= import::BATCH_RECORDS || batch.bytes() >= import::BATCH_BYTES {
             batch.durability(Durability::Periodic(every)).commit()?;
             progress.update(done, done);
         }

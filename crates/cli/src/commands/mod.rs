@@ -20,7 +20,6 @@ pub(crate) mod pubsub;
 pub(crate) mod query;
 pub(crate) mod repair;
 pub(crate) mod replay;
-mod resume;
 pub(crate) mod shell;
 pub(crate) mod space;
 pub(crate) mod stat;

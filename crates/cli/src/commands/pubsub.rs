@@ -6,12 +6,12 @@ use ::pubsub::{
     Broker, Config, PubSub, Publication, Published, Region, Subscription, Topic, TopicFilter,
 };
 use esker::{Database, Durability, Error, Path};
+use import::{Event, Feed, Format, sources};
 use serde_json::{Value, json};
 
 use super::{open_to_read, options, refuse_file};
-use crate::args::{AreaArgs, DirArgs, Format, PublishArgs, SubscribeArgs};
+use crate::args::{AreaArgs, DirArgs, PublishArgs, SubscribeArgs};
 use crate::failure::{Failure, Outcome};
-use crate::input::{Event, Feed, prepare};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, counted, note};
 
@@ -35,7 +35,7 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
     options.durability = Durability::Periodic(Duration::from_millis(100));
     let db = Database::create_or_open(&args.dir, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
-    let mut feed = Feed::start(prepare(&["-".into()], Some(Format::Ndjson))?);
+    let mut feed = Feed::start(sources(&["-".into()], Some(Format::Lines))?);
     let interrupt = Interrupt::watch()?;
     let ended = publishing.run(&broker, &mut feed, &interrupt);
     let closed = db.close();
@@ -221,9 +221,7 @@ fn region(args: &AreaArgs) -> Result<Option<Region>, Failure> {
             metres,
         },
         (_, _, Some(file)) => {
-            let text = std::fs::read_to_string(file).map_err(|error| {
-                Failure::Usage(format!("cannot read {}: {error}", file.display()))
-            })?;
+            let text = import::read_text(file)?;
             Region::Polygon(text.into())
         }
         _ => return Ok(None),

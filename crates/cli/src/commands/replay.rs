@@ -10,13 +10,13 @@ use ::pubsub::{
     RepeatedQueries, Subscription, Time, Topic, TopicFilter,
 };
 use esker::{Database, Durability, Expr, Options, Path};
+use import::sources;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::args::{ReplayArchitecture, ReplayArgs, ReplayGranularity};
 use crate::failure::{Failure, Outcome};
-use crate::input::sources;
 use crate::output::Output;
 
 /// `esker replay DIR --subscriptions FILE --publications FILE --time FIELD`
@@ -542,7 +542,7 @@ impl Lines {
         let sources = sources(std::slice::from_ref(&path.to_path_buf()), None);
         let name = path.display().to_string();
         let unreadable = |error| Failure::Usage(format!("cannot read {name}: {error}"));
-        let source = sources.map_err(Failure::Usage)?.pop();
+        let source = sources?.pop();
         let Some(source) = source else {
             return Err(Failure::Usage(format!("cannot read {name}")));
         };

@@ -81,9 +81,7 @@ fn area(args: &AreaArgs) -> Result<AreaExpr, Failure> {
         (Some([west, south, east, north]), _, _) => Ok(AreaExpr::rect(west, south, east, north)),
         (_, Some([x, y, metres]), _) => Ok(AreaExpr::circle(x, y, metres)),
         (_, _, Some(file)) => {
-            let text = std::fs::read_to_string(file).map_err(|error| {
-                Failure::Usage(format!("cannot read {}: {error}", file.display()))
-            })?;
+            let text = import::read_text(file)?;
             Ok(AreaExpr::geojson(text))
         }
         _ => Err(Failure::Usage(

@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use esker::{ConsumerStats, Database, Dataset, DatasetStats, StoreStats, TreeStats};
+use import::interrupted_imports;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::resume::interrupted_loads;
 use super::{dataset, json, open_to_read, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
@@ -219,10 +219,11 @@ fn health(
         );
         return Ok((health, advice));
     }
-    if let Some((files, loaded)) = interrupted_loads(dataset)?.first() {
+    if let Some(import) = interrupted_imports(dataset)?.first() {
         let advice = format!(
-            "a load was interrupted after {} records: to resume it, esker load {dir} {name} {files}",
-            thousands(*loaded)
+            "a load was interrupted after {} records: to resume it, esker load {dir} {name} {}",
+            thousands(import.records),
+            import.files.join(" ")
         );
         return Ok((health, advice));
     }

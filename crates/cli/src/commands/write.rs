@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 
 use esker::{Dataset, Durability, Key};
+use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, sources};
 
-use super::load::{BATCH_BYTES, BATCH_RECORDS};
 use super::{dataset, open};
-use crate::args::{DeleteArgs, Format, PutArgs};
+use crate::args::{DeleteArgs, PutArgs};
 use crate::failure::{Failure, Outcome};
-use crate::input::{Event, Feed, prepare};
 use crate::interrupt::Interrupt;
 use crate::output::{counted, note};
 
@@ -16,7 +15,7 @@ use crate::output::{counted, note};
 pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
-    let mut feed = Feed::start(prepare(&["-".into()], Some(Format::Ndjson))?);
+    let mut feed = Feed::start(sources(&["-".into()], Some(Format::Ndjson))?);
     let interrupt = Interrupt::watch()?;
     let (mut put, mut bad, mut last) = (0u64, 0u64, 0u64);
     let mut batch = dataset.batch();
@@ -138,7 +137,7 @@ impl Deletions {
     /// Adds the keys on the lines of standard input, and deletes what has come whenever the stream pauses; how many lines are no
     /// keys.
     fn add_lines(&mut self, interrupt: &Interrupt) -> Result<u64, Failure> {
-        let mut feed = Feed::start(prepare(&["-".into()], Some(Format::Ndjson))?);
+        let mut feed = Feed::start(sources(&["-".into()], Some(Format::Lines))?);
         let mut bad = 0;
         while interrupt.signal().is_none() {
             let (line, reason) = match feed.next() {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::geometry::Space;
-use crate::schema::{IntoPath, KeyType, Path, Type, coordinate_paths, point_time_paths};
+use crate::schema::{IntoPath, KeyType, Path, Type, coordinate_paths, key_paths, point_time_paths};
 use crate::tokens::Tokenizer;
 
 /// The maximum number of attributes of a dataset.
@@ -73,8 +73,11 @@ impl IndexDef {
 pub struct DatasetDef {
     /// The path of the primary key in the record.
     pub key: Path,
-    /// Whether keys are integers or strings.
+    /// Whether keys are integers, strings, or several fields.
     pub key_type: KeyType,
+    /// A record without a key gets one ([`DatasetDef::auto_key`]).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub auto_key: bool,
     /// The indexed attributes, each path once.
     #[serde(default)]
     pub indexes: Vec<IndexDef>,
@@ -187,6 +190,7 @@ impl DatasetDef {
             key,
             mistake,
             key_type,
+            auto_key: false,
             indexes: Vec::new(),
             maintenance: Maintenance::default(),
             auto: false,
@@ -195,6 +199,15 @@ impl DatasetDef {
             versions: 1,
             expiry: Expiry::default(),
             old_records: false,
+        }
+    }
+
+    /// A dataset without indexes whose records get the field `_id` as their key where they have none: a UUID of version 7, so that later
+    /// records have greater keys.
+    pub fn auto_key() -> DatasetDef {
+        DatasetDef {
+            auto_key: true,
+            ..DatasetDef::new("_id", KeyType::String)
         }
     }
 
@@ -322,6 +335,17 @@ impl DatasetDef {
         if self.repair == Repair::Staged && self.maintenance != Maintenance::Deferred {
             return Err(Error::bad_input(
                 "staged repair goes with deferred maintenance only".to_string(),
+            ));
+        }
+        if self.key_type == KeyType::Fields && key_paths(&self.key)?.len() < 2 {
+            return Err(Error::bad_input(format!(
+                "a key of several fields has commas between them: `{}` is one",
+                self.key
+            )));
+        }
+        if self.auto_key && self.key_type != KeyType::String {
+            return Err(Error::bad_input(
+                "a key that is made automatically is a string".to_string(),
             ));
         }
         self.expiry.validate()?;

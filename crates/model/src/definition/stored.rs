@@ -39,8 +39,10 @@ pub struct StoredChange {
 pub struct StoredDef {
     /// The path of the primary key in the record.
     pub key: Path,
-    /// Whether keys are integers or strings.
+    /// Whether keys are integers, strings, or several fields.
     pub key_type: KeyType,
+    /// Whether a record without a key gets one.
+    pub auto_key: bool,
     /// The indexed attributes.
     pub attributes: Vec<StoredAttribute>,
     /// The number of the next new attribute; numbers are not reused.
@@ -101,6 +103,7 @@ impl StoredDef {
         StoredDef {
             key: def.key.clone(),
             key_type: def.key_type,
+            auto_key: def.auto_key,
             attributes,
             next_id,
             change: None,
@@ -157,6 +160,7 @@ impl StoredDef {
             mistake: None,
             key: self.key.clone(),
             key_type: self.key_type,
+            auto_key: self.auto_key,
             indexes,
             maintenance: self.settings.maintenance,
             auto: self.settings.auto,
@@ -184,6 +188,7 @@ impl StoredDef {
             auto: settings.auto,
             keys_after: settings.keys_after,
             old_records: self.old_records,
+            auto_key: self.auto_key,
             ttl: self
                 .expiry
                 .ttl
@@ -214,6 +219,9 @@ impl StoredDef {
         Some(StoredDef {
             key: text(&json, "key")?.parse().ok()?,
             key_type: text(&json, "key_type")?.parse().ok()?,
+            auto_key: json
+                .get("auto_key")
+                .is_some_and(|set| *set == Json::Bool(true)),
             attributes: attributes.map(from_json).collect::<Option<_>>()?,
             next_id: number(&json, "next_id")?,
             change,
@@ -302,6 +310,8 @@ struct DefJson {
     keys_after: Option<Seq>,
     #[serde(skip_serializing_if = "is_false")]
     old_records: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    auto_key: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

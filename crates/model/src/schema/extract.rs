@@ -9,6 +9,7 @@ use coding::Reader;
 
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
+use super::key_fields::{encode_number, encode_text, key_paths};
 use super::path::Path;
 use super::point::{COORDINATES, Coordinates, coordinate_paths, encode_point};
 use super::point_time::{encode_point_time, point_time_paths};
@@ -25,6 +26,8 @@ use super::walk::{Found, Numbers, Rest, Sink, Trie};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Key,
+    /// A field of a key of several.
+    KeyField(u32),
     /// A value of the attribute with this number.
     Value(u32),
     /// A coordinate of an attribute that is a point: the first, the second, or the next of the two.
@@ -43,6 +46,8 @@ pub struct Extraction {
     trie: Trie,
     /// What the targets of the trie are, in order.
     targets: Vec<Target>,
+    /// The paths of the fields of a key of several.
+    key_fields: Vec<Path>,
     /// The nodes on the key's path: an array at one of them would give several keys.
     key_nodes: Vec<u32>,
 }
@@ -51,6 +56,8 @@ pub struct Extraction {
 #[derive(Debug, Clone, Default)]
 pub struct Extracted {
     key: Vec<u8>,
+    /// The fields of a key of several, encoded, as they were found; empty where one was not found.
+    key_fields: Vec<Vec<u8>>,
     values: Vec<u8>,
     entries: Vec<Entry>,
     /// What was found of attributes that are points.
@@ -74,7 +81,19 @@ impl Extraction {
             trie.add(path, targets.len() as u32, numbers);
             targets.push(target);
         };
-        add(&key.0, Target::Key, Numbers::Parsed);
+        // Definitions with a path that cannot be split are refused.
+        let key_fields = match key.1 {
+            KeyType::Fields => key_paths(&key.0).unwrap_or_default(),
+            KeyType::Int | KeyType::String => Vec::new(),
+        };
+        match key.1 {
+            KeyType::Fields => {
+                for (path, i) in key_fields.iter().zip(0_u32..) {
+                    add(path, Target::KeyField(i), Numbers::Parsed);
+                }
+            }
+            KeyType::Int | KeyType::String => add(&key.0, Target::Key, Numbers::Parsed),
+        }
         for ((path, ty), i) in attributes.iter().zip(0_u32..) {
             let numbers = match ty {
                 Type::Int | Type::String | Type::Bool => Numbers::Parsed,
@@ -109,9 +128,13 @@ impl Extraction {
                 Some((_, Err(_))) => {}
             }
         }
-        let key_nodes = trie.nodes_of(&key.0);
+        let key_nodes = match key_fields.as_slice() {
+            [] => trie.nodes_of(&key.0),
+            fields => fields.iter().flat_map(|path| trie.nodes_of(path)).collect(),
+        };
         Extraction {
             key,
+            key_fields,
             attributes,
             trie,
             targets,
@@ -189,6 +212,7 @@ impl Extraction {
         }
         if walked.is_ok() {
             collector.points();
+            collector.key_of_fields();
         }
         let kind = match (walked, collector.error) {
             (Ok(()), None) if out.key.is_empty() => self.key_missing(),
@@ -209,6 +233,12 @@ impl Extraction {
         RecordErrorKind::KeyMissing {
             path: self.key.0.clone(),
         }
+    }
+
+    /// The path of the key, or of a field of it.
+    fn key_path(&self, field: Option<u32>) -> Path {
+        let field = field.and_then(|field| self.key_fields.get(field as usize));
+        field.unwrap_or(&self.key.0).clone()
     }
 }
 
@@ -260,6 +290,7 @@ impl Extracted {
 
     fn clear(&mut self) {
         self.key.clear();
+        self.key_fields.iter_mut().for_each(Vec::clear);
         self.values.clear();
         self.entries.clear();
         self.points.clear();
@@ -300,6 +331,7 @@ impl Sink for Collector<'_> {
         for target in targets {
             match self.extraction.targets.get(*target as usize) {
                 Some(Target::Key) => self.key(found),
+                Some(Target::KeyField(field)) => self.key_field(*field, found),
                 Some(Target::Value(attribute)) => self.attribute(*attribute, found),
                 Some(Target::Time(attribute)) => self.time(*attribute, found),
                 Some(target) => self.coordinate(*target, found),
@@ -344,14 +376,62 @@ impl Collector<'_> {
             (KeyType::String, Found::Str(v)) if !v.is_empty() && v.len() <= MAX_PRIMARY_KEY => {
                 key.extend_from_slice(v.as_bytes());
             }
-            _ => self.refuse_key(found),
+            _ => self.refuse_key(None, found),
+        }
+    }
+
+    fn key_field(&mut self, field: u32, found: Found<'_>) {
+        let fields = &mut self.out.key_fields;
+        let at = field as usize;
+        if fields.len() <= at {
+            fields.resize(at + 1, Vec::new());
+        }
+        let Some(key) = fields.get_mut(at) else {
+            return;
+        };
+        key.clear();
+        match found {
+            Found::Int(v) => encode_number(v, key),
+            Found::Str(v) if v.len() <= MAX_PRIMARY_KEY => encode_text(v, key),
+            _ => self.refuse_key(Some(field), found),
+        }
+    }
+
+    /// Makes the key of its fields, in the order of the definition.
+    fn key_of_fields(&mut self) {
+        if self.extraction.key_fields.is_empty() || self.error.is_some() {
+            return;
+        }
+        for (path, at) in self.extraction.key_fields.iter().zip(0..) {
+            match self
+                .out
+                .key_fields
+                .get(at)
+                .filter(|field| !field.is_empty())
+            {
+                Some(field) => self.out.key.extend_from_slice(field),
+                None => {
+                    // A part of a key names no record.
+                    self.out.key.clear();
+                    let path = path.clone();
+                    return self.refuse(RecordErrorKind::KeyMissing { path });
+                }
+            }
+        }
+        let length = self.out.key.len();
+        if length > MAX_PRIMARY_KEY {
+            self.refuse(RecordErrorKind::KeyTooLong {
+                path: self.extraction.key.0.clone(),
+                limit: MAX_PRIMARY_KEY,
+                length,
+            });
         }
     }
 
     #[cold]
-    fn refuse_key(&mut self, found: Found<'_>) {
+    fn refuse_key(&mut self, field: Option<u32>, found: Found<'_>) {
         self.negative_zero |= is_negative_zero(found);
-        let (path, expected) = self.extraction.key.clone();
+        let (path, expected) = (self.extraction.key_path(field), self.extraction.key.1);
         self.refuse(match found {
             Found::Null => RecordErrorKind::KeyNull { path },
             Found::Str("") if expected == KeyType::String => RecordErrorKind::KeyEmpty { path },
@@ -426,7 +506,7 @@ impl Collector<'_> {
         let (attribute, first) = match target {
             Target::Coordinate(attribute, first) => (attribute, first),
             Target::Place(attribute) => (attribute, None),
-            Target::Key | Target::Value(_) | Target::Time(_) => return,
+            Target::Key | Target::KeyField(_) | Target::Value(_) | Target::Time(_) => return,
         };
         let points = &mut self.out.points;
         let at = points.iter().position(|(known, _)| *known == attribute);

@@ -8,33 +8,67 @@ use super::path::Path;
 use super::readable::without_negative_zeros;
 use super::types::{KeyType, Type};
 
-/// The most frequent type of the values at `path` in `samples`, the first of equally frequent ones; integers and
-/// floats count together, as float when any is one. Nulls are ignored; strings are never taken for times. `None` when
-/// no sample has a value. Samples that are not JSON are skipped.
+/// The type that most records of `samples` have at `path`, the first of equally frequent ones: each record has one vote, however many
+/// values an array has. Integers and floats count together, as float when any is one. Nulls are ignored; strings are never taken for
+/// times. `None` when no sample has a value. Samples that are not JSON are skipped.
 ///
 /// Parses every sample completely: meant for some hundred of them.
 pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
-    let mut counts: Vec<(Type, usize)> = Vec::new();
+    let mut votes: Vec<(Type, usize)> = Vec::new();
     let mut any_float = false;
-    each_scalar(samples, path, &mut |scalar| {
-        let t = match scalar {
-            Json::Bool(_) => Type::Bool,
-            Json::String(_) => Type::String,
-            _ => Type::Int,
-        };
-        any_float |= scalar.is_f64();
-        match counts.iter_mut().find(|(known, _)| *known == t) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((t, 1)),
+    for sample in samples {
+        let mut counts = Vec::new();
+        each_scalar(&[sample], path, &mut |scalar| {
+            any_float |= scalar.is_f64();
+            count(&mut counts, type_of(scalar));
+        });
+        if let Some(most) = most(&counts) {
+            count(&mut votes, most);
         }
-    });
-    // For equal counts `max_by_key` returns the last.
-    let (most, _) = counts.into_iter().rev().max_by_key(|(_, count)| *count)?;
-    if most == Type::Int && any_float {
-        Some(Type::Float)
-    } else {
-        Some(most)
     }
+    match most(&votes)? {
+        Type::Int if any_float => Some(Type::Float),
+        most => Some(most),
+    }
+}
+
+/// How many records of `samples` have a value at `path` that is not of this type, which [`infer`] found.
+pub fn dissent(samples: &[&[u8]], path: &Path, found: Type) -> usize {
+    let found = match found {
+        Type::Float => Type::Int,
+        found => found,
+    };
+    let dissents = |sample: &&&[u8]| {
+        let mut is_other = false;
+        each_scalar(&[sample], path, &mut |scalar| {
+            is_other |= type_of(scalar) != found;
+        });
+        is_other
+    };
+    samples.iter().filter(dissents).count()
+}
+
+/// The type of a scalar; of any number `Int`.
+fn type_of(scalar: &Json) -> Type {
+    match scalar {
+        Json::Bool(_) => Type::Bool,
+        Json::String(_) => Type::String,
+        _ => Type::Int,
+    }
+}
+
+fn count(counts: &mut Vec<(Type, usize)>, ty: Type) {
+    match counts.iter_mut().find(|(known, _)| *known == ty) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((ty, 1)),
+    }
+}
+
+/// The most frequent type, the first of equally frequent ones.
+fn most(counts: &[(Type, usize)]) -> Option<Type> {
+    // For equal counts `max_by_key` returns the last.
+    let most = counts.iter().rev().max_by_key(|(_, count)| *count);
+    most.map(|(ty, _)| *ty)
 }
 
 /// The type for the primary key at `path`: int when most of the samples' values there are integers,

@@ -134,6 +134,8 @@ pub enum KeyType {
     Int = 1,
     /// Text of 1 byte to 64 KiB.
     String = 2,
+    /// Several fields, each a whole number or text: the path names them with commas between them. Such a key is written as a JSON array.
+    Fields = 3,
 }
 
 impl KeyType {
@@ -147,22 +149,26 @@ impl KeyType {
         match byte {
             1 => Some(KeyType::Int),
             2 => Some(KeyType::String),
+            3 => Some(KeyType::Fields),
             _ => None,
         }
     }
 
-    /// The type of a key as a value.
+    /// The type of a key as a value: one of several fields is the text of a JSON array.
     pub fn as_type(self) -> Type {
         match self {
             KeyType::Int => Type::Int,
-            KeyType::String => Type::String,
+            KeyType::String | KeyType::Fields => Type::String,
         }
     }
 }
 
 impl fmt::Display for KeyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_type().fmt(f)
+        match self {
+            KeyType::Fields => f.write_str("fields"),
+            one => one.as_type().fmt(f),
+        }
     }
 }
 
@@ -173,6 +179,7 @@ impl FromStr for KeyType {
         match text {
             "int" => Ok(KeyType::Int),
             "string" => Ok(KeyType::String),
+            "fields" => Ok(KeyType::Fields),
             _ => Err(Error::bad_input(format!(
                 "a key cannot be of type {text:?}: use int or string"
             ))),

@@ -19,6 +19,7 @@ use std::ops::Bound;
 use coding::Reader;
 
 use super::error::KeyError;
+use super::key_fields::{decode_array, encode_array};
 use super::point::{POINT_LEN, decode_point, encode_point};
 use super::point_time::{POINT_TIME_LEN, decode_point_time, encode_point_time};
 use super::time;
@@ -232,13 +233,14 @@ pub fn string_prefix_range(prefix: &str) -> ValueRange {
     (Bound::Included(low), high)
 }
 
-/// Appends a primary key: an int as [`Value`] encodes it, a string as its bytes alone.
+/// Appends a primary key: an int as [`Value`] encodes it, a string as its bytes alone, several fields one behind the other.
 ///
 /// # Errors
 /// [`KeyError`] where `key` is not a valid primary key of type `t`: its type, an empty string, its length.
 pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match (t, key) {
         (KeyType::Int, Value::Int(v)) => encode_int(*v, out),
+        (KeyType::Fields, Value::String(v)) => encode_array(v, out)?,
         (KeyType::String, Value::String(v)) if v.is_empty() => return Err(KeyError::Empty),
         (KeyType::String, Value::String(v)) if v.len() > MAX_PRIMARY_KEY => {
             return Err(KeyError::TooLong {
@@ -265,6 +267,7 @@ pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
     match t {
         KeyType::Int => decode_int_key(bytes).map(Value::Int),
         KeyType::String => String::from_utf8(bytes.to_vec()).ok().map(Value::String),
+        KeyType::Fields => decode_array(bytes).map(Value::String),
     }
 }
 

@@ -274,6 +274,11 @@ impl<K> WriteBatch<K> {
         self.part.bytes()
     }
 
+    /// The encoded key ([`Key::as_bytes`]) of the record that was put last; empty where none was.
+    pub fn last_key(&self) -> &[u8] {
+        self.part.last_key()
+    }
+
     /// Forgets all that was added.
     pub fn clear(&mut self) {
         self.part.clear();

@@ -202,6 +202,7 @@ fn spans(ty: KeyType, asked: &Asked) -> Option<KeySpans> {
     match ty {
         KeyType::Int => of_integers(asked),
         KeyType::String => of_strings(asked),
+        KeyType::Fields => None,
     }
 }
 

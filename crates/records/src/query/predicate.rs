@@ -183,6 +183,8 @@ impl Predicates {
         let as_key = match ty {
             KeyType::Int => Type::Int,
             KeyType::String => Type::String,
+            // No condition is about several fields.
+            KeyType::Fields => return KeySpans::default(),
         };
         let is_other = declared.is_some_and(|attribute| attribute.ty != as_key);
         if is_other || tests.iter().all(|test| test.path != *path) {

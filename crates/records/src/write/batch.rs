@@ -8,8 +8,9 @@ use lsm::entry::MAX_TIME;
 use lsm::{Batch, Kind, Seq, Snapshot, Time, TreeId};
 use model::Key;
 use model::record::{EXPIRES, RecordRef, encode};
-use model::schema::Extracted;
+use model::schema::{Extracted, RecordError, RecordErrorKind};
 
+use super::auto_key;
 use super::pre_images::{Expectation, Replaced, Touched};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
@@ -120,10 +121,40 @@ impl Part {
 
     /// Adds a record; with `insert` its key must be new. After an error the part is as it was.
     pub(crate) fn put(&mut self, json: &[u8], insert: bool) -> Result<()> {
+        let extracted = self
+            .layout
+            .extraction
+            .extract_new(json, &mut self.extracted);
+        match extracted {
+            Ok(()) => self.put_extracted(json, insert),
+            Err(error) if self.layout.stored.auto_key => self.put_without_key(json, insert, error),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Adds a record that was refused, with a key where that is what it lacks.
+    fn put_without_key(&mut self, json: &[u8], insert: bool, error: RecordError) -> Result<()> {
+        let path = match &error.kind {
+            RecordErrorKind::KeyMissing { path } => path.clone(),
+            _ => return Err(error.into()),
+        };
+        let mut with_key = Vec::with_capacity(json.len() + 64);
+        let mut names = path.names();
+        let is_added = names
+            .next()
+            .is_some_and(|name| names.len() == 0 && auto_key::add(name, json, &mut with_key));
+        if !is_added {
+            return Err(error.into());
+        }
         self.layout
             .extraction
-            .extract_new(json, &mut self.extracted)?;
-        self.put_extracted(json, insert)
+            .extract_new(&with_key, &mut self.extracted)?;
+        self.put_extracted(&with_key, insert)
+    }
+
+    /// The encoded key of the record that was put last; empty where none was.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.extracted.key()
     }
 
     /// Adds the record that was just extracted.

@@ -2,6 +2,7 @@
 //! expectation or the maintenance strategy has to know it (`pre_images.rs`); updates read, change and write a record as one (`update.rs`); what has
 //! expired is deleted (`expire.rs`). What a program notes beside its records is written in their commit (`notes.rs`).
 
+mod auto_key;
 mod batch;
 #[cfg(test)]
 mod batch_tests;

@@ -1,13 +1,13 @@
-//! `FILE.rejected`: the lines of a load that were not taken, as NDJSON
-//! `{"line":N,"reason":"...","text":"..."}`, made anew by each load that rejects something.
+//! `FILE.rejected`: the lines of an import that were not taken, as NDJSON
+//! `{"line":N,"reason":"...","text":"..."}`, made anew by each import that rejects something.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::output;
+use crate::observer::Note;
 
 /// The most bytes of a rejected line's text that are kept.
 pub(crate) const TEXT_MAX: usize = 64 << 10;
@@ -37,8 +37,9 @@ impl Rejects {
         }
     }
 
-    /// Goes on with the rejects of a load that was interrupted: those up to line `last` stay, the others will come again.
-    pub(crate) fn resume(&mut self, last: u64) -> io::Result<()> {
+    /// Goes on with the rejects of an import that was interrupted: those of lines up to `last` stay, at most `most` of them, the
+    /// others will come again.
+    pub(crate) fn resume(&mut self, last: u64, most: Option<u64>) -> io::Result<()> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -48,7 +49,10 @@ impl Rejects {
         let kept = text
             .lines()
             .filter(|entry| line(entry).is_some_and(|line| line <= last));
-        let kept: Vec<&str> = kept.collect();
+        let most = most.map_or(usize::MAX, |most| {
+            usize::try_from(most).unwrap_or(usize::MAX)
+        });
+        let kept: Vec<&str> = kept.take(most).collect();
         if kept.is_empty() {
             return Ok(());
         }
@@ -65,26 +69,46 @@ impl Rejects {
         self.file.as_mut().map_or(Ok(()), |file| file.flush())
     }
 
-    /// Keeps a line.
-    pub(crate) fn add(&mut self, line: u64, reason: &str, text: &[u8]) {
+    /// Keeps a line; where the file cannot be written, `note` gets it.
+    pub(crate) fn add(
+        &mut self,
+        line: u64,
+        reason: &str,
+        text: &[u8],
+        note: &mut dyn FnMut(&Note),
+    ) {
         self.count += 1;
         if !self.listed
             && let Err(error) = self.write(line, reason, text)
         {
-            output::note(format_args!(
-                "cannot write {}: {error}; rejected lines are listed here",
-                self.path.display()
-            ));
+            note(&Note::Unwritten {
+                path: self.path.clone(),
+                reason: error.to_string(),
+            });
             self.listed = true;
         }
         if self.listed {
-            output::note(format_args!("line {line}: {reason}"));
+            note(&Note::Rejected {
+                line,
+                reason: reason.to_string(),
+            });
         }
     }
 
     /// How many lines were rejected.
     pub(crate) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Removes the file of an earlier import that rejected lines, where this one has rejected none.
+    pub(crate) fn remove_stale(&self) -> io::Result<()> {
+        if self.file.is_some() || !is_ours(&self.path) {
+            return Ok(());
+        }
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Writes what is buffered; the file's path where there is one.
@@ -107,6 +131,17 @@ impl Rejects {
         let entry = json!({ "line": line, "reason": reason, "text": text });
         writeln!(file, "{entry}")
     }
+}
+
+/// True for a file that begins as a file of rejected lines does.
+fn is_ours(path: &Path) -> bool {
+    let mut first = Vec::new();
+    let read = File::open(path).and_then(|file| {
+        let mut line = BufReader::new(file).take(8 * TEXT_MAX as u64);
+        line.read_until(b'\n', &mut first)
+    });
+    let entry: Value = serde_json::from_slice(&first).unwrap_or_default();
+    read.is_ok() && entry["line"].is_u64() && entry["reason"].is_string()
 }
 
 /// The first `TEXT_MAX` bytes of a text, cut between characters.

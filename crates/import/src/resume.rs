@@ -10,15 +10,16 @@ use std::os::unix::fs::MetadataExt;
 use esker::{Dataset, Error, WriteBatch};
 use serde_json::{Value as Json, json};
 
-use crate::failure::Failure;
-use crate::input::{Place, Source};
-use crate::output::note;
+use crate::error::Result;
+use crate::feed::Place;
+use crate::observer::Note;
+use crate::source::Source;
 
 /// What the names of the notes of loads begin with.
 const PREFIX: &str = "load ";
 
 /// The progress of one load.
-pub(super) struct Resume {
+pub(crate) struct Resume {
     /// The note's name; `None` where the load cannot be resumed.
     name: Option<String>,
     /// What tells that the files are the same.
@@ -28,26 +29,27 @@ pub(super) struct Resume {
 }
 
 /// Where an interrupted load was.
-pub(super) struct Interrupted {
+pub(crate) struct Interrupted {
     /// All lines up to this one are in the store, or rejected.
-    pub(super) place: Place,
+    pub(crate) place: Place,
     /// Records loaded before.
-    pub(super) loaded: u64,
+    pub(crate) loaded: u64,
+    /// How many of these replaced a record.
+    pub(crate) replaced: u64,
+    /// How many lines of its source were rejected by then; `None` in a note of an earlier version.
+    pub(crate) rejected: Option<u64>,
 }
 
 impl Resume {
     /// True when the same command continues where this load ends early.
-    pub(super) fn can_continue(&self) -> bool {
+    pub(crate) fn can_continue(&self) -> bool {
         self.name.is_some()
     }
 
     /// The progress of a load of these files.
-    pub(super) fn new(sources: &[Source]) -> Self {
+    pub(crate) fn new(sources: &[Source]) -> Self {
         let inputs: Option<Vec<Json>> = sources.iter().map(identity).collect();
         let Some(inputs) = inputs else {
-            note(
-                "a pipe or standard input cannot be read again: if this load is interrupted, the next begins at the start",
-            );
             return Self {
                 name: None,
                 inputs: Json::Null,
@@ -65,11 +67,15 @@ impl Resume {
     }
 
     /// Where an earlier load of the same files was interrupted; `None` where none was, or the files are others now.
-    pub(super) fn interrupted(
+    pub(crate) fn interrupted(
         &mut self,
         dataset: &Dataset,
-    ) -> Result<Option<Interrupted>, Failure> {
+        note: &mut dyn FnMut(&Note),
+    ) -> Result<Option<Interrupted>> {
         let Some(name) = &self.name else {
+            if self.inputs.is_null() {
+                note(&Note::NotResumable);
+            }
             return Ok(None);
         };
         let Some(noted) = dataset.notes()?.remove(name) else {
@@ -78,9 +84,7 @@ impl Resume {
         self.is_noted = true;
         let noted: Json = serde_json::from_slice(&noted).unwrap_or_default();
         if noted["inputs"] != self.inputs {
-            note(
-                "an interrupted load of these files is not resumed, for they have changed since: all is loaded",
-            );
+            note(&Note::Changed);
             return Ok(None);
         }
         let figure = |name: &str| noted[name].as_u64();
@@ -89,32 +93,37 @@ impl Resume {
                 place: Place {
                     source: usize::try_from(source).unwrap_or(usize::MAX),
                     line,
+                    part: figure("part").map_or(0, |part| u32::try_from(part).unwrap_or(u32::MAX)),
                 },
                 loaded,
+                replaced: figure("replaced").unwrap_or(0),
+                rejected: figure("rejected"),
             }),
             _ => None,
         })
     }
 
     /// Notes with a batch that all lines up to `place` are handled once it is committed.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         batch: &mut WriteBatch,
         place: Place,
-        loaded: u64,
-    ) -> Result<(), Failure> {
+        (loaded, replaced): (u64, u64),
+        rejected: u64,
+    ) -> Result<()> {
         let Some(name) = &self.name else {
             return Ok(());
         };
         let noted = json!({
-            "inputs": self.inputs, "source": place.source, "line": place.line, "loaded": loaded,
+            "inputs": self.inputs, "source": place.source, "line": place.line, "part": place.part, "loaded": loaded,
+            "replaced": replaced, "rejected": rejected,
         });
         self.is_noted = true;
         keep(batch.note(name, Some(noted.to_string().as_bytes())))
     }
 
     /// Deletes the note with a batch: the load is complete.
-    pub(super) fn forget(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
+    pub(crate) fn forget(&self, batch: &mut WriteBatch) -> Result<()> {
         match &self.name {
             Some(name) if self.is_noted => keep(batch.note(name, None)),
             _ => Ok(()),
@@ -123,7 +132,7 @@ impl Resume {
 }
 
 /// While somebody changes the dataset there is no place for its first note: the load goes on without.
-fn keep(noted: esker::Result<()>) -> Result<(), Failure> {
+fn keep(noted: esker::Result<()>) -> Result<()> {
     match noted {
         Err(Error::Busy(_)) => Ok(()),
         other => Ok(other?),
@@ -138,22 +147,37 @@ fn identity(source: &Source) -> Option<Json> {
     Some(json!({
         "path": path.to_string_lossy(),
         "format": format!("{:?}", source.format),
+        "delimiter": source.delimiter,
+        "records": source.records,
         "size": metadata.size(),
         "modified": [metadata.mtime(), metadata.mtime_nsec()],
         "inode": [metadata.dev(), metadata.ino()],
     }))
 }
 
-/// The loads of a dataset that were interrupted: the files, and how many records were loaded.
-pub(super) fn interrupted_loads(dataset: &Dataset) -> Result<Vec<(String, u64)>, Failure> {
+/// An import that was interrupted, and can be resumed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InterruptedImport {
+    /// The files, as the system names them.
+    pub files: Vec<String>,
+    /// Records that are loaded.
+    pub records: u64,
+}
+
+/// The imports of a dataset that were interrupted.
+pub fn interrupted_imports(dataset: &Dataset) -> Result<Vec<InterruptedImport>> {
     let notes = dataset.notes()?.into_iter();
-    let loads = notes
+    let imports = notes
         .filter(|(name, _)| name.starts_with(PREFIX))
         .map(|(_, noted)| {
             let noted: Json = serde_json::from_slice(&noted).unwrap_or_default();
             let inputs = noted["inputs"].as_array().into_iter().flatten();
-            let files: Vec<&str> = inputs.filter_map(|input| input["path"].as_str()).collect();
-            (files.join(" "), noted["loaded"].as_u64().unwrap_or(0))
+            let files = inputs.filter_map(|input| input["path"].as_str());
+            InterruptedImport {
+                files: files.map(str::to_string).collect(),
+                records: noted["loaded"].as_u64().unwrap_or(0),
+            }
         });
-    Ok(loads.collect())
+    Ok(imports.collect())
 }

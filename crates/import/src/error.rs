@@ -1,0 +1,40 @@
+//! Why an import failed.
+
+use std::fmt;
+
+/// Why an import failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// An input cannot be read, or what belongs to it cannot be written: what is wrong and what to do.
+    Input(String),
+    /// The store refused a write.
+    Store(esker::Error),
+}
+
+/// The result of an operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(what) => f.write_str(what),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Input(_) => None,
+            Self::Store(error) => Some(error),
+        }
+    }
+}
+
+impl From<esker::Error> for Error {
+    fn from(error: esker::Error) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,176 @@
+//! The bytes of a source as its parser sees them: as many as a value or a row takes, and the line on which they begin.
+
+use std::io::{self, Read};
+
+use memchr::memchr_iter;
+
+use super::parsed::Parsed;
+use super::{CHUNK, Message, Sender, Shape};
+
+/// A source, read in pieces. What was parsed is sent before more is waited for: the other side may be a slow stream.
+pub(super) struct Input<'a> {
+    reader: &'a mut dyn Read,
+    scratch: Vec<u8>,
+    buffer: Vec<u8>,
+    /// What lies before is taken.
+    start: usize,
+    is_ended: bool,
+    /// The line on which what is not taken begins, from 1.
+    line: u64,
+    sender: &'a Sender,
+    parsed: Parsed,
+    /// Nobody listens any more.
+    is_deaf: bool,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn new(reader: &'a mut dyn Read, sender: &'a Sender) -> Self {
+        Self {
+            reader,
+            // A pipe gives a quarter of it: what is not read is not cleared anew each time.
+            scratch: vec![0; CHUNK],
+            buffer: Vec::new(),
+            start: 0,
+            is_ended: false,
+            line: 1,
+            sender,
+            parsed: Parsed::default(),
+            is_deaf: false,
+        }
+    }
+
+    /// What was read and not taken.
+    pub(super) fn rest(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// The byte so far behind what was taken; reads on for it. `None` behind the end.
+    pub(super) fn byte(&mut self, at: usize) -> io::Result<Option<u8>> {
+        while self.start + at >= self.buffer.len() {
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.buffer.get(self.start + at).copied())
+    }
+
+    /// The line on which what is not taken begins.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Reads on; false at the end.
+    pub(super) fn fill(&mut self) -> io::Result<bool> {
+        if self.is_ended {
+            return Ok(false);
+        }
+        self.flush();
+        if self.is_deaf {
+            self.end();
+            return Ok(false);
+        }
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        loop {
+            match self.reader.read(&mut self.scratch) {
+                Ok(read) => {
+                    let bytes = self.scratch.get(..read).unwrap_or_default();
+                    self.buffer.extend_from_slice(bytes);
+                    self.is_ended = read == 0;
+                    return Ok(read > 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Nothing more is of interest.
+    fn end(&mut self) {
+        self.is_ended = true;
+        self.buffer.clear();
+        self.start = 0;
+    }
+
+    /// True when nobody listens any more.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.is_deaf
+    }
+
+    /// Takes bytes, and counts their lines.
+    pub(super) fn take(&mut self, bytes: usize) {
+        let taken = self.rest().get(..bytes).unwrap_or_default();
+        self.line += memchr_iter(b'\n', taken).count() as u64;
+        self.skip(bytes);
+    }
+
+    /// Takes bytes whose lines the caller counts.
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.start = self.buffer.len().min(self.start + bytes);
+    }
+
+    /// Counts lines that were skipped.
+    pub(super) fn count_lines(&mut self, lines: u64) {
+        self.line += lines;
+    }
+
+    /// Takes whole lines as a chunk of their own, and counts them.
+    pub(super) fn take_lines(&mut self, bytes: usize, lines: u64) -> Vec<u8> {
+        self.line += lines;
+        if self.start > 0 {
+            let chunk = self.rest().get(..bytes).unwrap_or_default().to_vec();
+            self.skip(bytes);
+            return chunk;
+        }
+        let rest = self.buffer.split_off(bytes.min(self.buffer.len()));
+        std::mem::replace(&mut self.buffer, rest)
+    }
+
+    /// Takes so many bytes as a value.
+    pub(super) fn give(&mut self, length: usize) {
+        let text = self.buffer.get(self.start..).unwrap_or_default();
+        let text = text.get(..length).unwrap_or_default();
+        self.parsed.value(self.line, text.trim_ascii_end());
+        self.take(length);
+    }
+
+    /// What was parsed and is not sent yet.
+    pub(super) fn parsed(&mut self) -> &mut Parsed {
+        &mut self.parsed
+    }
+
+    /// Sends what was parsed where that is much.
+    pub(super) fn flush_large(&mut self) {
+        if self.parsed.bytes() >= CHUNK {
+            self.flush();
+        }
+    }
+
+    /// Sends what was parsed.
+    pub(super) fn flush(&mut self) {
+        if let Some(message) = self.parsed.message() {
+            self.send(message);
+        }
+    }
+
+    /// Sends a message behind what was parsed before.
+    pub(super) fn say(&mut self, message: Message) {
+        self.flush();
+        self.send(message);
+    }
+
+    /// Sends what is left at the end of the source.
+    pub(super) fn finish(&mut self) {
+        self.flush();
+        let left_out = self.parsed.take_left_out();
+        if !left_out.is_empty() {
+            self.send(Message::Read(Shape::LeftOut(left_out)));
+        }
+    }
+
+    fn send(&mut self, message: Message) {
+        self.is_deaf |= self.sender.send(message).is_err();
+    }
+}

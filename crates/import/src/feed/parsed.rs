@@ -1,0 +1,106 @@
+//! What a parser has made of a source and not sent yet.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Message;
+use super::table::{Row, Table};
+
+/// A value that was taken out of a source.
+pub(crate) struct Item {
+    /// The line on which it begins.
+    pub(crate) line: u64,
+    /// Which value that begins there, from 1.
+    pub(crate) part: u32,
+    /// Where it is in the text of all.
+    pub(crate) text: Range<usize>,
+    /// Why it is no record, where that is known.
+    pub(crate) reason: Option<String>,
+}
+
+/// The most names of members beside the records that are kept.
+const NAMES: usize = 20;
+
+/// What a parser has made of a source.
+#[derive(Default)]
+pub(super) struct Parsed {
+    items: Vec<Item>,
+    text: Vec<u8>,
+    rows: Vec<Row>,
+    /// Bytes of the rows.
+    row_bytes: usize,
+    /// The header of the rows.
+    pub(super) table: Option<Arc<Table>>,
+    /// Values that were given so far.
+    pub(super) given: u64,
+    /// The line of the last value, and how many began there up to it.
+    last: (u64, u32),
+    /// It was said that arrays among the lines are read as their elements.
+    pub(super) is_array_said: bool,
+    /// How many blanks stand before the value that is being read, on its line.
+    pub(super) indent: usize,
+    left_out: Vec<String>,
+}
+
+impl Parsed {
+    pub(super) fn value(&mut self, line: u64, text: &[u8]) {
+        self.add(line, text, None);
+    }
+
+    /// Something that can be no record.
+    pub(super) fn bad(&mut self, line: u64, reason: String) {
+        self.add(line, &[], Some(reason));
+    }
+
+    fn add(&mut self, line: u64, text: &[u8], reason: Option<String>) {
+        let part = match self.last {
+            (last, part) if last == line => part.saturating_add(1),
+            _ => 1,
+        };
+        self.last = (line, part);
+        self.given += 1;
+        let begin = self.text.len();
+        self.text.extend_from_slice(text);
+        self.items.push(Item {
+            line,
+            part,
+            text: begin..self.text.len(),
+            reason,
+        });
+    }
+
+    pub(super) fn row(&mut self, row: Row) {
+        self.row_bytes += row.text.len() + 64;
+        self.rows.push(row);
+    }
+
+    /// A member beside the records.
+    pub(super) fn leave_out(&mut self, name: &str) {
+        if name != "type" && self.left_out.len() < NAMES && !self.left_out.iter().any(|n| n == name)
+        {
+            self.left_out.push(name.to_string());
+        }
+    }
+
+    pub(super) fn take_left_out(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.left_out)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len() + self.row_bytes
+    }
+
+    /// All of it, where there is something.
+    pub(super) fn message(&mut self) -> Option<Message> {
+        if !self.items.is_empty() {
+            return Some(Message::Values {
+                items: std::mem::take(&mut self.items),
+                text: std::mem::take(&mut self.text),
+            });
+        }
+        let table = self.table.as_ref().filter(|_| !self.rows.is_empty())?;
+        self.row_bytes = 0;
+        let rows = std::mem::take(&mut self.rows);
+        Some(Message::Rows(Arc::clone(table), rows))
+    }
+}

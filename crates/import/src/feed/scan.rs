@@ -1,0 +1,333 @@
+//! Where a JSON value ends, by JSON's grammar: as soon as a byte cannot belong to one it is known that the value is broken.
+
+/// What has been seen of a value, byte by byte.
+pub(super) struct Scan {
+    /// The brackets that are open.
+    open: Vec<u8>,
+    expects: Expects,
+    /// Bytes seen.
+    seen: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expects {
+    Value,
+    /// A value or the end of an array that has none.
+    ValueOrEnd,
+    Name,
+    /// A name or the end of an object that has none.
+    NameOrEnd,
+    Colon,
+    CommaOrEnd,
+    /// Within a string: of a name, and behind a backslash.
+    Text {
+        is_name: bool,
+        is_escaped: bool,
+    },
+    /// Within a number or a literal.
+    Word,
+}
+
+/// What the bytes are so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// They hold a whole value of this length.
+    Whole(usize),
+    /// The value goes on.
+    Part,
+    /// They can be no value.
+    Broken,
+}
+
+/// The deepest nesting that is followed: what is deeper is refused as a record anyway.
+const DEEPEST: usize = 4096;
+
+impl Scan {
+    /// Begins with a value.
+    pub(super) fn new() -> Self {
+        Self {
+            open: Vec::new(),
+            expects: Expects::Value,
+            seen: 0,
+        }
+    }
+
+    /// Goes on with the bytes behind those that were seen; `bytes` are all of the value so far.
+    pub(super) fn go_on(&mut self, bytes: &[u8]) -> Seen {
+        while let Some(&byte) = bytes.get(self.seen) {
+            if let Expects::Text {
+                is_name,
+                is_escaped: false,
+            } = self.expects
+            {
+                let rest = bytes.get(self.seen..).unwrap_or_default();
+                let plain = rest.iter().position(|b| matches!(b, b'"' | b'\\' | b'\n'));
+                self.seen += plain.unwrap_or(rest.len());
+                match bytes.get(self.seen) {
+                    None => return Seen::Part,
+                    Some(b'"') => {
+                        self.expects = match is_name {
+                            true => Expects::Colon,
+                            false => Expects::CommaOrEnd,
+                        }
+                    }
+                    Some(b'\\') => {
+                        self.expects = Expects::Text {
+                            is_name,
+                            is_escaped: true,
+                        }
+                    }
+                    Some(_) => return Seen::Broken,
+                }
+                self.seen += 1;
+                if !is_name && self.is_done() {
+                    return Seen::Whole(self.seen);
+                }
+                continue;
+            }
+            if self.expects == Expects::Word {
+                if matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'+' | b'.') {
+                    self.seen += 1;
+                    continue;
+                }
+                self.expects = Expects::CommaOrEnd;
+                if self.is_done() {
+                    return Seen::Whole(self.seen);
+                }
+            }
+            if !self.step(byte) {
+                return Seen::Broken;
+            }
+            self.seen += 1;
+            if self.is_done() {
+                return Seen::Whole(self.seen);
+            }
+        }
+        Seen::Part
+    }
+
+    /// What the bytes are where nothing follows them.
+    pub(super) fn end(&self) -> Seen {
+        match self.open.is_empty() && self.expects == Expects::Word {
+            true => Seen::Whole(self.seen),
+            false => Seen::Broken,
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.open.is_empty() && self.expects == Expects::CommaOrEnd
+    }
+
+    /// Takes a byte that is not within a string or a word; false where it cannot stand here.
+    fn step(&mut self, byte: u8) -> bool {
+        use Expects::*;
+        if let Text { is_name, .. } = self.expects {
+            self.expects = Text {
+                is_name,
+                is_escaped: false,
+            };
+            return byte != b'\n';
+        }
+        if matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+            return true;
+        }
+        self.expects = match (self.expects, byte) {
+            (Name | NameOrEnd, b'"') => Text {
+                is_name: true,
+                is_escaped: false,
+            },
+            (Colon, b':') => Value,
+            (CommaOrEnd, b',') if self.open.last() == Some(&b'{') => Name,
+            (CommaOrEnd, b',') if self.open.last() == Some(&b'[') => Value,
+            (CommaOrEnd | NameOrEnd, b'}') if self.open.last() == Some(&b'{') => {
+                self.open.pop();
+                CommaOrEnd
+            }
+            (CommaOrEnd | ValueOrEnd, b']') if self.open.last() == Some(&b'[') => {
+                self.open.pop();
+                CommaOrEnd
+            }
+            (Value | ValueOrEnd, b'{' | b'[') if self.open.len() < DEEPEST => {
+                self.open.push(byte);
+                match byte {
+                    b'{' => NameOrEnd,
+                    _ => ValueOrEnd,
+                }
+            }
+            (Value | ValueOrEnd, b'"') => Text {
+                is_name: false,
+                is_escaped: false,
+            },
+            (Value | ValueOrEnd, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => Word,
+            _ => return false,
+        };
+        true
+    }
+}
+
+/// What the first bytes of a value are.
+pub(super) fn scan(bytes: &[u8]) -> Seen {
+    let mut scan = Scan::new();
+    match scan.go_on(bytes) {
+        Seen::Part => scan.end(),
+        seen => seen,
+    }
+}
+
+/// White space between values: JSON's, the separator of text sequences (RFC 8142), and a byte order mark's bytes.
+pub(super) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x1E)
+}
+
+/// An object that is there for an array of objects, which are the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wrapper {
+    /// A GeoJSON FeatureCollection.
+    Collection,
+    /// An object whose only member is the array, and its name.
+    Only(String),
+}
+
+impl Wrapper {
+    /// The member that has the records.
+    pub(super) fn member(&self) -> &str {
+        match self {
+            Self::Collection => "features",
+            Self::Only(name) => name,
+        }
+    }
+}
+
+/// What an object is there for, by its bytes or, where it is large, by its first bytes.
+pub(super) fn wrapper(bytes: &[u8]) -> Option<Wrapper> {
+    let mut at = 1;
+    let mut members = 0;
+    let (mut is_collection, mut has_features) = (false, false);
+    let mut first = None;
+    loop {
+        at = behind_space(bytes, at);
+        match bytes.get(at) {
+            Some(b',') => {
+                at += 1;
+                continue;
+            }
+            Some(b'"') => {}
+            // The end of the object, or of its bytes.
+            _ => break,
+        }
+        let Seen::Whole(length) = scan(bytes.get(at..)?) else {
+            break;
+        };
+        let name: String = serde_json::from_slice(bytes.get(at..at + length)?).ok()?;
+        at = behind_space(bytes, at + length);
+        if bytes.get(at) != Some(&b':') {
+            break;
+        }
+        at = behind_space(bytes, at + 1);
+        let value = bytes.get(at..)?;
+        members += 1;
+        let is_array = value.first() == Some(&b'[');
+        let is_of_objects = is_array && value.get(behind_space(value, 1)) == Some(&b'{');
+        has_features |= is_array && name == "features";
+        let Seen::Whole(length) = scan(value) else {
+            if members == 1 && is_of_objects {
+                first = Some(name);
+            }
+            break;
+        };
+        is_collection |= name == "type" && value.get(..length) == Some(b"\"FeatureCollection\"");
+        if members == 1 && is_of_objects {
+            first = Some(name);
+        }
+        at += length;
+    }
+    if is_collection && has_features {
+        return Some(Wrapper::Collection);
+    }
+    first.filter(|_| members == 1).map(Wrapper::Only)
+}
+
+fn behind_space(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest
+        .iter()
+        .position(|byte| !is_space(*byte))
+        .unwrap_or(rest.len())
+}
+
+/// The values of a line that holds several, or the records of one that is there for an array of them: where each lies.
+/// `None` where the line is one value, or cannot be read so.
+pub(crate) fn parts(line: &[u8]) -> Option<Vec<std::ops::Range<usize>>> {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    loop {
+        at = behind_space(line, at);
+        match line.get(at) {
+            None => break,
+            Some(b',') if !parts.is_empty() => {
+                at += 1;
+                continue;
+            }
+            Some(_) => {}
+        }
+        let Seen::Whole(length) = scan(line.get(at..)?) else {
+            return None;
+        };
+        parts.push(at..at + length);
+        at += length;
+    }
+    let [only] = parts.as_slice() else {
+        let is_object = |part: &std::ops::Range<usize>| line.get(part.start) == Some(&b'{');
+        return (parts.len() > 1 && parts.iter().all(is_object)).then_some(parts);
+    };
+    let value = line.get(only.clone())?;
+    let mut at = match value.first()? {
+        b'[' => 1,
+        b'{' => array(value, wrapper(value)?.member())? + 1,
+        _ => return None,
+    };
+    let mut elements = Vec::new();
+    loop {
+        at = behind_space(value, at);
+        match value.get(at)? {
+            b']' => break,
+            b',' => {
+                at += 1;
+                continue;
+            }
+            b'{' => {}
+            _ => return None,
+        }
+        let Seen::Whole(length) = scan(value.get(at..)?) else {
+            return None;
+        };
+        elements.push(only.start + at..only.start + at + length);
+        at += length;
+    }
+    (!elements.is_empty()).then_some(elements)
+}
+
+/// Where the array that a member of an object is begins.
+fn array(object: &[u8], member: &str) -> Option<usize> {
+    let mut at = 1;
+    loop {
+        at = behind_space(object, at);
+        if object.get(at)? == &b',' {
+            at += 1;
+            continue;
+        }
+        let Seen::Whole(length) = scan(object.get(at..)?) else {
+            return None;
+        };
+        let name: String = serde_json::from_slice(object.get(at..at + length)?).ok()?;
+        at = behind_space(object, at + length);
+        at = behind_space(object, at + 1);
+        if name == member {
+            return (object.get(at) == Some(&b'[')).then_some(at);
+        }
+        let Seen::Whole(length) = scan(object.get(at..)?) else {
+            return None;
+        };
+        at += length;
+    }
+}

@@ -1,0 +1,47 @@
+//! Records from files into an Esker dataset: NDJSON and other JSON, and CSV, plain, gzip or zstd.
+//!
+//! [`sources`] checks what is to be read, [`Import::new`] begins to read it, and [`Import::run`] writes the records into a dataset in
+//! batches. A line that is no record of the dataset is rejected: it goes to `FILE.rejected` with the reason, and the import goes on.
+//! How far the import is, is noted in the store with each batch, in the same commit, so that an import that was killed and is given
+//! again resumes behind the last batch. An [`Observer`] gets the progress; the crate itself prints nothing.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! use esker::{Database, DatasetDef, KeyType, Options};
+//! use import::{Import, sources};
+//!
+//! let file = dir.path().join("visits.ndjson");
+//! std::fs::write(&file, "{\"id\":1}\n{\"id\":2}\nbad\n")?;
+//! let db = Database::create_or_open(dir.path().join("db"), Options::default())?;
+//! let visits = db.create_dataset("visits", DatasetDef::new("id", KeyType::Int))?;
+//!
+//! let report = Import::new(sources(&[file], None)?).run(&visits, &mut ());
+//! assert_eq!((report.records, report.rejected), (2, 1));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Feed`] gives the lines alone, for programs that do something else with them.
+
+mod compression;
+mod error;
+mod feed;
+mod load;
+mod observer;
+mod rejects;
+mod replaced;
+mod resume;
+mod source;
+mod text;
+mod utf16;
+
+pub use error::{Error, Result};
+pub use feed::{Event, Feed, LINE_MAX, Place, Sample};
+pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report};
+pub use observer::{Note, Observer};
+pub use resume::{InterruptedImport, interrupted_imports};
+pub use source::{Format, Source, read_text, sources};
+
+#[cfg(test)]
+mod tests;

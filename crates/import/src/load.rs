@@ -1,0 +1,423 @@
+//! The import itself: records in batches, progress noted with each, bad lines set aside.
+
+use std::collections::HashSet;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use esker::{Dataset, DatasetDef, Durability, KeyType, Path, Type, WriteBatch};
+
+use crate::error::{Error, Result};
+use crate::feed::{Columns, Event, Feed, Place, parts};
+use crate::observer::{Note, Observer};
+use crate::rejects::Rejects;
+use crate::replaced::Replaced;
+use crate::resume::{Interrupted, Resume};
+use crate::source::Source;
+
+/// Records in a batch, and their bytes: whichever is reached first.
+pub const BATCH_RECORDS: usize = 1000;
+/// See [`BATCH_RECORDS`].
+pub const BATCH_BYTES: usize = 1 << 20;
+
+/// An import of files into a dataset.
+pub struct Import {
+    feed: Feed,
+    durability: Durability,
+    strict: bool,
+    restart: bool,
+    /// Of each source the lines that were not taken.
+    rejects: Vec<Rejects>,
+    resume: Resume,
+    loaded: u64,
+    /// Of these, those that were loaded before this import was resumed.
+    resumed: u64,
+    rejected: u64,
+    replaced: Replaced,
+    /// The last line that is in a batch or rejected.
+    done: Place,
+}
+
+/// What an import has done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// Records that are loaded.
+    pub records: u64,
+    /// Of these, those that an earlier import had loaded that this one resumed.
+    pub resumed: u64,
+    /// Records whose key had a record before, in the dataset or earlier in the import.
+    pub replaced: u64,
+    /// Lines that were rejected.
+    pub rejected: u64,
+    /// The files that keep the rejected lines, and how many each keeps.
+    pub rejects: Vec<(PathBuf, u64)>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How an import ended. What came before the end is loaded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum End {
+    /// Everything was read.
+    Complete,
+    /// The observer stopped it.
+    Stopped {
+        /// The name of the source.
+        name: String,
+        /// Its last line that is loaded or rejected.
+        line: u64,
+        /// True when the same import, given again, continues there.
+        is_resumable: bool,
+    },
+    /// A source cannot be read on, or a strict import met a line that is no record.
+    Bad(String),
+    /// It failed.
+    Failed(Error),
+}
+
+impl Import {
+    /// Begins to read the sources.
+    pub fn new(sources: Vec<Source>) -> Self {
+        let resume = Resume::new(&sources);
+        let rejects = sources
+            .iter()
+            .map(|source| Rejects::beside(source.path.as_deref()));
+        Self {
+            rejects: rejects.collect(),
+            resume,
+            feed: Feed::start(sources),
+            durability: Durability::Periodic(std::time::Duration::from_secs(1)),
+            strict: false,
+            restart: false,
+            loaded: 0,
+            resumed: 0,
+            rejected: 0,
+            replaced: Replaced::default(),
+            done: Place {
+                source: 0,
+                line: 0,
+                part: 0,
+            },
+        }
+    }
+
+    /// The durability of the batches; each second by default. The end of the import is synced in any case.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Whether the first line that is no record ends the import.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Whether the import begins at the start even where an interrupted one could be resumed.
+    pub fn restart(mut self, restart: bool) -> Self {
+        self.restart = restart;
+        self
+    }
+
+    /// The lines, to look at a sample before the dataset is made.
+    pub fn feed(&mut self) -> &mut Feed {
+        &mut self.feed
+    }
+
+    /// Loads everything.
+    pub fn run(mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Report {
+        self.feed.set_columns(columns(&dataset.def()));
+        let ended = self
+            .begin(dataset, observer)
+            .and_then(|()| self.load(dataset, observer));
+        // Also after a failure: what was loaded before stays.
+        let synced = dataset.sync();
+        observer.progress(self.feed.bytes_read(), self.loaded);
+        let is_complete = matches!(ended, Ok(End::Complete));
+        let kept = self.finish_rejects(is_complete);
+        let ended = ended.and_then(|end| {
+            synced?;
+            Ok(end)
+        });
+        let (rejects, end) = match (kept, ended) {
+            (Ok(rejects), Ok(end)) => (rejects, end),
+            (Ok(rejects), Err(error)) => (rejects, End::Failed(error)),
+            (Err(error), _) => (Vec::new(), End::Failed(error)),
+        };
+        Report {
+            records: self.loaded,
+            resumed: self.resumed,
+            replaced: self.replaced.count(),
+            rejected: self.rejected,
+            rejects,
+            end,
+        }
+    }
+
+    /// Rejects what a sample has looked at, where it has no record: so many lines. The files that keep them, and how many each keeps.
+    pub fn reject_sample(
+        mut self,
+        lines: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<(PathBuf, u64)>> {
+        while self.rejected < lines {
+            let (source, line, reason, text) = match self.feed.next() {
+                Some(Event::Record {
+                    source, line, text, ..
+                }) => {
+                    let reason = match serde_json::from_slice::<serde_json::Value>(text) {
+                        Ok(_) => "not a JSON object".to_string(),
+                        Err(error) => format!("not valid JSON: {error}"),
+                    };
+                    (source, line, reason, text)
+                }
+                Some(Event::Bad {
+                    source,
+                    line,
+                    reason,
+                    text,
+                    ..
+                }) => (source, line, reason, text),
+                Some(Event::Pause | Event::Failed { .. }) | None => break,
+            };
+            self.rejected += 1;
+            if let Some(rejects) = self.rejects.get_mut(source) {
+                rejects.add(line, &reason, text, &mut |note| observer.note(note));
+            }
+        }
+        self.finish_rejects(false)
+    }
+
+    /// Begins where an earlier import of the same files was interrupted, unless it is to start over.
+    fn begin(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<()> {
+        let mut note = |note: &Note| observer.note(note);
+        self.replaced.begin(dataset)?;
+        let interrupted = self.resume.interrupted(dataset, &mut note)?;
+        let Some(Interrupted {
+            place,
+            loaded,
+            replaced,
+            rejected,
+        }) = interrupted.filter(|_| !self.restart)
+        else {
+            return Ok(());
+        };
+        for (at, rejects) in self.rejects.iter_mut().enumerate().take(place.source + 1) {
+            let (last, most) = match at == place.source {
+                true => (place.line, rejected),
+                false => (u64::MAX, None),
+            };
+            rejects.resume(last, most).map_err(unwritten)?;
+            self.rejected += rejects.count();
+        }
+        (self.loaded, self.resumed) = (loaded, loaded);
+        self.replaced.resume(replaced);
+        observer.note(&Note::Resuming {
+            name: self.feed.name(place.source).to_string(),
+            line: place.line,
+            records: loaded,
+        });
+        self.feed.skip_to(place);
+        Ok(())
+    }
+
+    fn flush_rejects(&mut self) -> Result<()> {
+        let mut rejects = self.rejects.iter_mut();
+        rejects.try_for_each(|rejects| rejects.flush().map_err(unwritten))
+    }
+
+    /// Writes what is buffered: the files of rejected lines, and how many each keeps.
+    fn finish_rejects(&mut self, is_complete: bool) -> Result<Vec<(PathBuf, u64)>> {
+        let mut files = Vec::new();
+        for rejects in std::mem::take(&mut self.rejects) {
+            let count = rejects.count();
+            if is_complete {
+                rejects.remove_stale().map_err(unwritten)?;
+            }
+            if let Some(path) = rejects.finish().map_err(unwritten)? {
+                files.push((path, count));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Commits a batch, and notes with it how far the import is.
+    fn commit(&mut self, dataset: &Dataset, batch: &mut WriteBatch) -> Result<()> {
+        // The lines that were rejected before it are not read again.
+        self.flush_rejects()?;
+        self.replaced.look(dataset)?;
+        let records = batch.len() as u64;
+        let rejects = self.rejects.get(self.done.source);
+        let rejected = rejects.map_or(0, Rejects::count);
+        let resume = &mut self.resume;
+        let counts = (self.loaded + records, self.replaced.count());
+        resume.note(batch, self.done, counts, rejected)?;
+        batch.durability(self.durability).commit()?;
+        self.loaded += records;
+        Ok(())
+    }
+
+    /// Loads everything, unless the import has to stop early; what came before that is committed.
+    fn load(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<End> {
+        let mut batch = dataset.batch();
+        let end = loop {
+            if observer.is_stopped() {
+                break End::Stopped {
+                    name: self.feed.name(self.done.source).to_string(),
+                    line: self.done.line,
+                    is_resumable: self.resume.can_continue(),
+                };
+            }
+            for how in self.feed.take_notes() {
+                observer.note(&Note::Read(how));
+            }
+            let (place, text, bad) = match self.feed.next() {
+                Some(Event::Pause) => {
+                    // The other side may be a slow stream: what has come is stored meanwhile.
+                    match batch.is_empty() {
+                        false => self.commit(dataset, &mut batch)?,
+                        true => self.flush_rejects()?,
+                    }
+                    observer.progress(self.feed.bytes_read(), self.loaded);
+                    continue;
+                }
+                Some(Event::Record {
+                    source,
+                    line,
+                    part,
+                    text,
+                }) => {
+                    let place = Place { source, line, part };
+                    match batch.put_json(text) {
+                        Ok(()) => {
+                            self.replaced.put(batch.last_key());
+                            (place, text, Vec::new())
+                        }
+                        Err(error) => {
+                            let mut put = |record: &[u8]| {
+                                batch.put_json(record)?;
+                                self.replaced.put(batch.last_key());
+                                Ok(())
+                            };
+                            (place, text, put_parts(&mut put, text, &error))
+                        }
+                    }
+                }
+                Some(Event::Bad {
+                    source,
+                    line,
+                    part,
+                    reason,
+                    text,
+                }) => (
+                    Place { source, line, part },
+                    text,
+                    vec![(0..text.len(), reason)],
+                ),
+                Some(Event::Failed {
+                    source,
+                    line,
+                    reason,
+                }) => {
+                    let name = self.feed.name(source);
+                    break End::Bad(format!(
+                        "{name}: cannot be read after line {line}: {reason}"
+                    ));
+                }
+                None => break End::Complete,
+            };
+            for (range, reason) in &bad {
+                self.rejected += 1;
+                if let Some(rejects) = self.rejects.get_mut(place.source) {
+                    let text = text.get(range.clone()).unwrap_or_default();
+                    rejects.add(place.line, reason, text, &mut |note| observer.note(note));
+                }
+            }
+            if self.strict
+                && let Some((_, reason)) = bad.first()
+            {
+                let name = self.feed.name(place.source);
+                break End::Bad(format!("{name}, line {}: {reason}", place.line));
+            }
+            self.done = place;
+            if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
+                self.commit(dataset, &mut batch)?;
+                observer.progress(self.feed.bytes_read(), self.loaded);
+            }
+        };
+        for how in self.feed.take_notes() {
+            observer.note(&Note::Read(how));
+        }
+        if matches!(end, End::Complete) {
+            let rest = batch.len() as u64;
+            self.replaced.look(dataset)?;
+            self.resume.forget(&mut batch)?;
+            batch.durability(self.durability).commit()?;
+            self.loaded += rest;
+        } else if !batch.is_empty() {
+            // What stopped it may be mended: the same files are resumed here.
+            self.commit(dataset, &mut batch)?;
+        }
+        Ok(end)
+    }
+}
+
+/// Puts the records of a line that is none itself: several objects, or a value that is there for an array of them. What cannot be
+/// put, and why.
+fn put_parts(
+    put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
+    text: &[u8],
+    error: &esker::Error,
+) -> Vec<(Range<usize>, String)> {
+    let whole = || vec![(0..text.len(), error.to_string())];
+    let Some(parts) = parts(text) else {
+        return whole();
+    };
+    let (mut good, mut bad) = (0, Vec::new());
+    for part in &parts {
+        match put(text.get(part.clone()).unwrap_or_default()) {
+            Ok(()) => good += 1,
+            Err(error) => bad.push((part.clone(), error.to_string())),
+        }
+    }
+    // One value, of which nothing is a record, is bad as a whole.
+    let is_one = text.first() == Some(&b'[') || parts.first().is_some_and(|part| part.start > 0);
+    match good == 0 && is_one {
+        true => whole(),
+        false => bad,
+    }
+}
+
+/// The CSV columns that the dataset declares to be strings, or numbers. A column is a field of the record itself, whatever its name
+/// holds: it is meant by a path of that one name, not by one that reads like it.
+fn columns(def: &DatasetDef) -> Columns {
+    let one = |path: &Path| {
+        let mut names = path.names();
+        let name = names.next().filter(|_| names.len() == 0)?;
+        Some(name.to_string())
+    };
+    let of = |wanted: &[Type]| {
+        let indexes = def.indexes.iter();
+        let indexes = indexes.filter(|index| wanted.contains(&index.ty));
+        let names: HashSet<String> = indexes.filter_map(|index| one(&index.path)).collect();
+        names
+    };
+    let mut columns = Columns {
+        strings: of(&[Type::String]),
+        numbers: of(&[Type::Int, Type::Float]),
+    };
+    if let Some(key) = one(&def.key) {
+        match def.key_type {
+            KeyType::String => columns.strings.insert(key),
+            _ => columns.numbers.insert(key),
+        };
+    }
+    columns
+}
+
+/// A file of rejected lines that cannot be written or read.
+fn unwritten(error: io::Error) -> Error {
+    Error::Input(format!("cannot write rejected lines: {error}"))
+}

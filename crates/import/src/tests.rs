@@ -1,0 +1,282 @@
+//! Unit tests of the parts of an import.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::feed::{Cells, Columns, Event, Feed, cell};
+use crate::rejects::{Rejects, TEXT_MAX, cut};
+use crate::source::{Format, Source, sources};
+
+fn as_json(text: &str, cells: Cells) -> String {
+    let mut json = Vec::new();
+    cell(text, cells, &mut json);
+    String::from_utf8(json).unwrap()
+}
+
+#[test]
+fn a_cell_is_a_number_where_it_is_written_like_one() {
+    for number in ["0", "-1", "12.50", "1e5", "-2.5E-3", "18446744073709551615"] {
+        assert_eq!(as_json(number, Cells::Any), number);
+    }
+    for (text, number) in [
+        (".50", "0.50"),
+        ("-.5", "-0.5"),
+        ("5.", "5.0"),
+        ("+3", "3"),
+        ("+.5", "0.5"),
+        ("+12345.", "12345.0"),
+        (".5e3", "0.5e3"),
+    ] {
+        assert_eq!(as_json(text, Cells::Any), number);
+    }
+    for text in [
+        "007",
+        "1e",
+        "0x1",
+        "NaN",
+        "1e999",
+        "18446744073709551616",
+        "-",
+        "+",
+        ".",
+        "+007",
+        "1,5",
+        "+491701234567",
+    ] {
+        assert_eq!(as_json(text, Cells::Any), format!("\"{text}\""));
+    }
+    assert_eq!(as_json("+491701234567", Cells::Numbers), "491701234567");
+    assert_eq!(as_json("true", Cells::Any), "true");
+    assert_eq!(as_json("True", Cells::Any), "\"True\"");
+    assert_eq!(as_json("12", Cells::Strings), "\"12\"");
+    assert_eq!(as_json("a\"b", Cells::Any), "\"a\\\"b\"");
+}
+
+/// All events of a file, as (line, text or reason).
+fn events(path: &Path, strings: &[&str]) -> Vec<(u64, Result<String, String>)> {
+    let mut feed = Feed::start(sources(&[path.to_path_buf()], None).unwrap());
+    feed.set_columns(Columns {
+        strings: strings.iter().map(ToString::to_string).collect(),
+        numbers: HashSet::new(),
+    });
+    let mut events = Vec::new();
+    while let Some(event) = feed.next() {
+        events.push(match event {
+            Event::Pause => continue,
+            Event::Record { line, text, .. } => {
+                (line, Ok(String::from_utf8_lossy(text).into_owned()))
+            }
+            Event::Bad { line, reason, .. } | Event::Failed { line, reason, .. } => {
+                (line, Err(reason))
+            }
+        });
+    }
+    events
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(data).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn lines_are_the_same_from_plain_gzip_and_zstd() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = b"\xEF\xBB\xBF{\"a\":1}\r\n\n   \n{\"a\":2}\n{\"a\":3}";
+    let members = [gzip(&text[..9]), gzip(&text[9..])].concat();
+    let zstd = zstd::stream::encode_all(&text[..], 3).unwrap();
+    let files = [
+        ("plain.ndjson", text.to_vec()),
+        ("two.ndjson.gz", members.clone()),
+        ("frame.ndjson.zst", zstd.clone()),
+        // The content counts where the name says nothing.
+        ("gz-by-magic", members),
+        ("zstd-by-magic", zstd),
+    ];
+    for (name, bytes) in files {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let seen: Vec<_> = events(&path, &[])
+            .into_iter()
+            .map(|(l, t)| (l, t.unwrap()))
+            .collect();
+        let want = [(1, "{\"a\":1}"), (4, "{\"a\":2}"), (5, "{\"a\":3}")];
+        assert_eq!(seen, want.map(|(l, t)| (l, t.to_string())), "{name}");
+    }
+}
+
+#[test]
+fn damaged_compression_is_reported_after_what_came_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let text: String = (0..50_000)
+        .map(|i| format!("{{\"a\":{}}}\n", i * 7919 % 50_021))
+        .collect();
+    for (name, whole) in [
+        ("cut.gz", gzip(text.as_bytes())),
+        (
+            "cut.zst",
+            zstd::stream::encode_all(text.as_bytes(), 3).unwrap(),
+        ),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, &whole[..whole.len() - 20]).unwrap();
+        let seen = events(&path, &[]);
+        assert!(seen.last().unwrap().1.is_err(), "{name}");
+        assert!(
+            seen.iter().rev().skip(1).all(|(_, text)| text.is_ok()),
+            "{name}"
+        );
+    }
+    let path = dir.path().join("not.gz");
+    std::fs::write(&path, "{\"a\":1}\n").unwrap();
+    assert!(
+        events(&path, &[])[0]
+            .1
+            .as_ref()
+            .unwrap_err()
+            .contains("gzip")
+    );
+}
+
+#[test]
+fn csv_rows_become_objects_with_their_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = [
+        "id,zip,note,ok",
+        "7,007,\"two\nlines\",true",
+        "",
+        "8,123,,false",
+        "9,1",
+        "10,5,x,",
+    ];
+    for (end, last) in [("\n", ""), ("\n", "\n"), ("\r\n", ""), ("\r\n", "\r\n")] {
+        let path = dir.path().join("rows.csv");
+        std::fs::write(&path, rows.join(end) + last).unwrap();
+        let want = [
+            (
+                2,
+                Ok(r#"{"id":7,"zip":"007","note":"two\nlines","ok":true}"#.to_string()),
+            ),
+            (5, Ok(r#"{"id":8,"zip":"123","ok":false}"#.to_string())),
+            (6, Err("the row has 2 cells, the header 4".to_string())),
+            (7, Ok(r#"{"id":10,"zip":"5","note":"x"}"#.to_string())),
+        ];
+        assert_eq!(events(&path, &["zip"]), want, "{end:?} {last:?}");
+    }
+}
+
+#[test]
+fn a_sample_takes_nothing_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("in");
+    std::fs::write(&path, "{\"a\":1}\nnonsense\n[]\n{\"a\":2}\n").unwrap();
+    let mut feed = Feed::start(sources(&[path], Some(Format::Ndjson)).unwrap());
+    let sample = feed.sample(10, 1 << 20, |_| false, || false);
+    assert_eq!((sample.records.len(), sample.others), (2, 2));
+    let mut lines = 0;
+    while let Some(event) = feed.next() {
+        assert!(matches!(event, Event::Record { .. } | Event::Bad { .. }));
+        lines += 1;
+    }
+    assert_eq!(lines, 4);
+}
+
+#[test]
+fn rejects_are_made_anew_and_only_when_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("in.ndjson");
+    let path = dir.path().join("in.ndjson.rejected");
+    assert_eq!(Rejects::beside(Some(&input)).finish().unwrap(), None);
+    assert!(!path.exists());
+    for _ in 0..2 {
+        let mut rejects = Rejects::beside(Some(&input));
+        rejects.add(3, "it is \"bad\"", b"\xFF{", &mut |_| {});
+        assert_eq!(rejects.count(), 1);
+        assert_eq!(rejects.finish().unwrap().unwrap(), path);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let entry: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(entry["line"], 3);
+        assert_eq!(entry["reason"], "it is \"bad\"");
+        assert_eq!(entry["text"], "\u{FFFD}{");
+    }
+}
+
+#[test]
+fn long_texts_are_cut_between_characters() {
+    assert_eq!(cut(b"short"), b"short");
+    let text = "\u{20AC}".repeat(TEXT_MAX);
+    let kept = cut(text.as_bytes());
+    assert!(kept.len() <= TEXT_MAX && kept.len() > TEXT_MAX - 3);
+    assert!(std::str::from_utf8(kept).is_ok());
+}
+
+/// Gives a few bytes at a time.
+struct Slowly {
+    bytes: Vec<u8>,
+    at: usize,
+    most: usize,
+}
+
+impl Read for Slowly {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let rest = &self.bytes[self.at..];
+        let length = self.most.min(rest.len()).min(buffer.len());
+        buffer[..length].copy_from_slice(&rest[..length]);
+        self.at += length;
+        Ok(length)
+    }
+}
+
+#[test]
+fn what_is_read_does_not_depend_on_how_it_comes() {
+    let json = [
+        "{\"id\":1}\n{\"id\":2}{\"id\":3}\n\nbad\n{\"id\":4,\n\"a\":[1,\n{\"id\":9}]}\n{\"id\":5}",
+        "[\n {\"id\":1,\"s\":\"]},{\"},\n {\"id\":2 bad},\n {\"id\":3}, 4\n]\n{\"id\":5}\n",
+        "{\"type\":\"FeatureCollection\",\"x\":{\"a\":[]},\"features\":[{\"id\":1},\n{\"id\":2}]}\n",
+        "{\"Records\":[{\"id\":1},{\"id\":2}]}\n{\"Records\":[{\"id\":3}]}\n",
+        "\x1E{\"id\":1}\n\x1E{\"id\":2}\n[{\"id\":3},{\"id\":4}]\n[]\n",
+        "{\"id\":1,\n{\"id\":2}\n{\"id\":\"open\n{\"id\":3}\n{\"id\":4",
+        "[{\"id\":1},{\"id\":",
+        "",
+        "\n \n",
+    ];
+    let csv = [
+        "id,n\r\n1,\"a\r\nb\"\r\n\r\n2,\"x\"y\r\n3,z\r\n4,\"open\r\n5,c",
+        "id;n\n1;2\n3;\"4\n",
+        "sep=|\nid|n\r1|2\r3|4",
+    ];
+    let texts = json.map(|text| (Format::Ndjson, text)).into_iter();
+    let texts = texts.chain(csv.map(|text| (Format::Csv, text)));
+    for (format, text) in texts {
+        for records in [None, Some(vec!["Records".to_string()])] {
+            let events = |most: usize| {
+                let source = Source {
+                    path: None,
+                    format,
+                    size: None,
+                    delimiter: None,
+                    records: records.clone(),
+                };
+                let bytes = text.as_bytes().to_vec();
+                let mut feed = Feed::of(source, Box::new(Slowly { bytes, at: 0, most }));
+                let mut events = Vec::new();
+                while let Some(event) = feed.next() {
+                    if !matches!(event, Event::Pause) {
+                        events.push(format!("{event:?}"));
+                    }
+                }
+                events.extend(feed.take_notes());
+                events
+            };
+            let whole = events(usize::MAX);
+            for most in [1, 2, 3, 7] {
+                assert_eq!(events(most), whole, "{text:?}, {most} bytes at a time");
+            }
+        }
+    }
+}
