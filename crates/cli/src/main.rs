@@ -30,8 +30,12 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
     match cli.command {
         Command::Demo(args) => commands::demo::demo(&args, memory),
         Command::Create(args) => commands::create::create(&args, memory),
+        Command::List(args) => commands::datasets::list(&args, memory),
+        Command::Rename(args) => commands::datasets::rename(&args, memory),
+        Command::Drop(args) => commands::datasets::drop(&args, memory),
         Command::Load(args) => commands::load::load(&args, memory),
         Command::Put(args) => commands::write::put(&args, memory),
+        Command::Update(args) => commands::update::update(&args, memory),
         Command::Get(args) => commands::query::get(&args, memory),
         Command::ReadKey(args) => commands::versions::read_key(&args, memory),
         Command::ReadValue(args) => commands::versions::read_value(&args, memory),

@@ -118,13 +118,13 @@ pub(crate) struct RepairArgs {
     #[arg(long, hide_short_help = true, help_heading = BASELINES)]
     pub(crate) compaction: Option<RepairCompaction>,
     /// Memory for sorting and buffers [default: 16M]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<usize>,
     /// Threads that read [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<std::num::NonZeroUsize>,
     /// Bytes to read per second at most [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) rate: Option<usize>,
     /// By index: sort all keys, also those that no key filter knows
     #[arg(long, hide_short_help = true, help_heading = BASELINES)]

@@ -154,6 +154,9 @@ pub(crate) struct AnswerArgs {
     /// The order of the records
     #[arg(long, value_enum, default_value_t = AnswerOrder::Newest)]
     pub(crate) order: AnswerOrder,
+    /// Continue after the page that ended with this token: with the same conditions and order (newest or oldest)
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) after: Option<esker::PageToken>,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
 }

@@ -67,7 +67,7 @@ pub(super) fn has_points(records: &[Vec<u8>], path: &Path) -> bool {
 }
 
 /// A field's name as a part of a path.
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for c in name.chars() {
         if ".\\=<>^".contains(c) {

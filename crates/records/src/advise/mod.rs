@@ -214,7 +214,7 @@ impl Handle {
                     advise(path, present, queries, workload, index_entries)
                 });
         Ok(Advice {
-            dataset: self.name().to_string(),
+            dataset: self.name(),
             records,
             source,
             attributes: advised.collect(),

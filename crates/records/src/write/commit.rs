@@ -59,7 +59,7 @@ fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
         let layout = part.dataset.current.layout_in(snapshot.version());
         if !snapshot.version().trees.contains_key(&layout.data) {
             return Err(Error::UnknownDataset {
-                name: part.dataset.name().to_string(),
+                name: part.dataset.name(),
             });
         }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
