@@ -24,9 +24,19 @@ use clap::Parser;
 use args::{Cli, Command};
 use failure::{Failure, Outcome};
 
+/// Less memory makes a store no smaller.
+const LEAST_MEMORY: usize = 1 << 20;
+
 fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
     report::choose(cli.progress);
-    let memory = cli.memory;
+    let memory = cli.memory.max(LEAST_MEMORY);
+    if cli.memory < LEAST_MEMORY {
+        report::note(format_args!(
+            "note: --memory of {} is less than a store needs: it gets {}",
+            output::bytes(cli.memory as u64),
+            output::bytes(LEAST_MEMORY as u64)
+        ));
+    }
     match cli.command {
         Command::Demo(args) => commands::demo::demo(&args, memory),
         Command::Create(args) => commands::create::create(&args, memory),
@@ -70,6 +80,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
 }
 
 fn main() -> ExitCode {
+    commands::complete::answer();
     match dispatch(Cli::parse()) {
         Ok(outcome) => ExitCode::from(outcome.code()),
         Err(failure) => {

@@ -101,6 +101,21 @@ Examples:
         )
     };
 }
+pub(super) const INDEX_ADD: &str = concat!(
+    kinds!(),
+    "\n
+Examples:
+  esker index add db events files
+  esker index add db events user.name:composite:string"
+);
+
+pub(super) const INDEX_SWITCH: &str = concat!(
+    kinds!(),
+    "\n
+Example:
+  esker index switch db events user:composite"
+);
+
 pub(super) const INDEX: &str = index!();
 pub(super) const INDEX_LONG: &str = concat!(
     index!(),
@@ -235,6 +250,9 @@ Examples:
   esker find db events user=ann --format csv --columns id,user,address.city";
 
 pub(super) const COMPLETIONS: &str = "\
+The script asks `esker` for what fits: commands, options, and the names of datasets, fields, snapshots and consumers of the
+store that is named before.
+
 Examples:
   esker completions bash > ~/.local/share/bash-completion/completions/esker
   esker completions zsh > ~/.zfunc/_esker

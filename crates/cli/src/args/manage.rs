@@ -16,8 +16,10 @@ pub(crate) struct IndexArgs {
 #[derive(Subcommand)]
 pub(crate) enum IndexCommand {
     /// Index a field of all records, those that are there included
+    #[command(after_help = super::help::INDEX_ADD)]
     Add(IndexChangeArgs),
     /// Change how a field is indexed
+    #[command(after_help = super::help::INDEX_SWITCH)]
     Switch(IndexChangeArgs),
     /// Drop an index, or cancel a change that was interrupted; records that do not fit the field's type are still refused
     Drop(IndexDropArgs),
@@ -31,7 +33,7 @@ pub(crate) struct IndexChangeArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// The field, and how to index it, as in `load` [default: lazy]
+    /// The field, and how to index it; a KIND that is left out is lazy
     #[arg(value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) index: String,
 }

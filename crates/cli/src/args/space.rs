@@ -139,9 +139,9 @@ pub(crate) struct NearArgs {
     /// Conditions; all must hold
     #[arg(value_name = "EXPR")]
     pub(crate) conditions: Vec<String>,
-    /// So many records
-    #[arg(long, value_name = "N", value_parser = limit)]
-    pub(crate) k: usize,
+    /// So many records; the same as --limit
+    #[arg(long, value_name = "N", value_parser = limit, required_unless_present = "limit")]
+    pub(crate) k: Option<usize>,
     /// Only records at most so many metres away
     #[arg(long, value_name = "METRES")]
     pub(crate) max: Option<f64>,

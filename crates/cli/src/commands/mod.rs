@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod advise;
 pub(crate) mod changes;
 mod city;
+pub(crate) mod complete;
 pub(crate) mod create;
 pub(crate) mod datasets;
 mod definition;

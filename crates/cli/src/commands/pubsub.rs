@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ::pubsub::{
     Broker, Config, PubSub, Publication, Published, Region, Subscription, Topic, TopicFilter,
 };
-use esker::{Database, Durability, Error, Path};
+use esker::{Database, Durability, Error, ErrorKind, Path};
 use serde_json::{Value, json};
 
 use super::{open_to_read, options, refuse_file};
@@ -100,7 +100,9 @@ impl Publishing<'_> {
                             self.last = line;
                             continue;
                         }
-                        Err(Error::BadInput(what)) => (line, what),
+                        Err(error) if error.kind() == ErrorKind::BadInput => {
+                            (line, error.to_string())
+                        }
                         Err(error) => return Err(error.into()),
                     },
                     Err(reason) => (line, reason),

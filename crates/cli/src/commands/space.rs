@@ -13,7 +13,7 @@ use super::{dataset_at, open_to_read, plan};
 use crate::args::{AnswerOrder, AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
 use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;
-use crate::output::{Output, note};
+use crate::output::{Output, counted, note};
 use crate::rows::Rows;
 
 /// `esker within DIR DATASET PATH --rect=W,S,E,N | --circle=LON,LAT,METRES | --polygon FILE`
@@ -63,9 +63,14 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let conditions = conditions(&args.conditions)?;
     let query = filtered(dataset.query(), &conditions).validation(args.query.validation);
     let [x, y] = args.point;
-    let k = args.k.min(args.query.limit.unwrap_or(usize::MAX));
+    let most = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
+    let k = most(args.k).min(most(args.query.limit));
     note_no_index(&dataset, &args.path);
     let (near, plan) = query.nearest_explained(&args.path, (x, y), k, args.max)?;
+    if plan.steps.scanned > 0 {
+        let read = counted(plan.steps.scanned, "record");
+        note(format_args!("note: the scan read {read}"));
+    }
     let found = neighbours(&near, plan, &args.query)?;
     let mut asked = paths(&conditions);
     asked.extend(fields_of(&args.path));

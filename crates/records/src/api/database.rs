@@ -299,8 +299,9 @@ impl Database {
     }
 
     fn current(&self, name: &str) -> Result<Arc<Current>> {
-        let current = self.shared.datasets.lock().get(name).cloned();
-        current.ok_or_else(|| Error::unknown_dataset(name))
+        let datasets = self.shared.datasets.lock();
+        let current = datasets.get(name).cloned();
+        current.ok_or_else(|| Error::unknown_among(name, datasets.keys()))
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.

@@ -190,11 +190,14 @@ impl Deleting {
             let Some(overtaken) = error.conflict() else {
                 return Err(error);
             };
-            let before = self.waiting.len();
-            self.waiting.retain(|(key, _)| key != overtaken);
-            if self.waiting.len() == before {
-                return Err(error);
+            let mut same = Vec::with_capacity(self.waiting.len());
+            for (key, seq) in self.waiting.drain(..) {
+                let now = self.dataset.get(&key)?.map(|record| record.seq());
+                if now == Some(seq) && key != *overtaken {
+                    same.push((key, seq));
+                }
             }
+            self.waiting = same;
             self.overtaken = true;
             batch.clear();
         }
