@@ -22,14 +22,28 @@ use clap::Parser;
 use args::{Cli, Command};
 use failure::{Failure, Outcome};
 
+/// Less memory makes a store no smaller.
+const LEAST_MEMORY: usize = 1 << 20;
+
 fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
     report::choose(cli.progress);
-    let memory = cli.memory;
+    let memory = cli.memory.max(LEAST_MEMORY);
+    if cli.memory < LEAST_MEMORY {
+        report::note(format_args!(
+            "note: --memory of {} is less than a store needs: it gets {}",
+            output::bytes(cli.memory as u64),
+            output::bytes(LEAST_MEMORY as u64)
+        ));
+    }
     match cli.command {
         Command::Demo(args) => commands::demo::demo(&args, memory),
         Command::Create(args) => commands::create::create(&args, memory),
+        Command::List(args) => commands::datasets::list(&args, memory),
+        Command::Rename(args) => commands::datasets::rename(&args, memory),
+        Command::Drop(args) => commands::datasets::drop(&args, memory),
         Command::Load(args) => commands::load::load(&args, memory),
         Command::Put(args) => commands::write::put(&args, memory),
+        Command::Update(args) => commands::update::update(&args, memory),
         Command::Get(args) => commands::query::get(&args, memory),
         Command::ReadKey(args) => commands::versions::read_key(&args, memory),
         Command::ReadValue(args) => commands::versions::read_value(&args, memory),
@@ -64,6 +78,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
 }
 
 fn main() -> ExitCode {
+    commands::complete::answer();
     match dispatch(Cli::parse()) {
         Ok(outcome) => ExitCode::from(outcome.code()),
         Err(failure) => {

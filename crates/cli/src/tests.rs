@@ -1,10 +1,11 @@
 //! Unit tests of the command line's own parts.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::args::{Cli, durability, size};
+use crate::args::{Cli, durability, duration, size};
 use crate::tweets::{EPOCH, Tweets};
 
 #[test]
@@ -17,12 +18,51 @@ fn sizes_and_durability_are_read() {
     assert_eq!(size("4096"), Ok(4096));
     assert_eq!(size("128M"), Ok(128 << 20));
     assert_eq!(size("1GiB"), Ok(1 << 30));
-    assert!(size("0").is_err());
+    assert_eq!(size("64MiB"), Ok(64 << 20));
+    assert_eq!(size("64 mb"), Ok(64 << 20));
+    assert_eq!(size("1.5K"), Ok(1536));
+    assert_eq!(size("1T"), Ok(1 << 40));
+    for wrong in [
+        "0", "", "K", ".", "1..5K", "1K2", "-1", "1e3", "0.1", "1 000",
+    ] {
+        assert!(size(wrong).is_err(), "{wrong}");
+    }
     assert!(size("12X").is_err());
     assert!(size("99999999999999G").is_err());
     assert_eq!(durability("sync"), Ok(esker::Durability::Sync));
     assert!(durability("0").is_err());
     assert!(durability("often").is_err());
+    let every = |millis| Ok(esker::Durability::Periodic(Duration::from_millis(millis)));
+    assert_eq!(durability("20"), every(20));
+    assert_eq!(durability("5ms"), every(5));
+    assert_eq!(durability("1.5s"), every(1500));
+    for (text, millis) in [
+        ("500ms", 500),
+        ("10s", 10_000),
+        ("10 s", 10_000),
+        ("2min", 120_000),
+        ("1.5h", 5_400_000),
+        ("1h30m", 5_400_000),
+        ("1h 30m", 5_400_000),
+        ("1w2d", 777_600_000),
+    ] {
+        assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+    }
+    for wrong in [
+        "",
+        "2",
+        "0s",
+        "s",
+        "1x",
+        "1.s",
+        "1h30",
+        "-1s",
+        "1e3s",
+        "99999999999999w",
+    ] {
+        assert!(duration(wrong).is_err(), "{wrong}");
+    }
+    assert!(duration("2").unwrap_err().contains("has no unit"));
 }
 
 #[test]

@@ -123,7 +123,8 @@ fn a_scan_names_the_fields_that_have_no_index() {
         ),
     ] {
         let run = esker(&["find", &store, "d", condition]).expect(0);
-        assert_eq!(run.stderr.trim(), format!("note: {note}"), "{condition}");
+        let said = format!("note: {note}\nnote: the scan read 4 records\n");
+        assert_eq!(run.stderr, said, "{condition}");
     }
     let run = esker(&["find", &store, "d", "user=ann and ms>5"]).expect(0);
     assert_eq!(run.stderr, "");

@@ -11,6 +11,7 @@ pub mod error;
 mod geojson;
 pub mod geometry;
 pub mod key;
+mod merge;
 pub mod posting;
 pub mod range;
 pub mod record;
@@ -22,4 +23,5 @@ pub mod typed;
 
 pub use error::{Error, Result};
 pub use key::Key;
+pub use merge::merge_patch;
 pub use typed::{AsKey, KeyRange, PrimaryKey};

@@ -155,6 +155,14 @@ impl Broker {
         Broker::over(store, open)
     }
 
+    /// True when the store has a broker: somebody has published or subscribed.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] when the store was opened without the extension.
+    pub fn is_there(db: &Database) -> Result<bool> {
+        Ok(db.extension(NAME)?.tree(DIRECTORY).is_some())
+    }
+
     /// Opens the store's broker.
     ///
     /// # Errors

@@ -172,7 +172,7 @@ impl Store {
                 None => (kept.as_str(), None),
                 Some((data, name)) => {
                     let dataset = datasets.iter().find(|dataset| dataset.data == data)?;
-                    (name, Some(dataset.name.to_string()))
+                    (name, Some(dataset.name()))
                 }
             };
             Some(ChangeConsumer {
@@ -187,7 +187,9 @@ impl Store {
         let mut all: Vec<_> = all.collect();
         for consumer in &mut all {
             let dataset = consumer.dataset.as_deref();
-            let data = datasets.iter().find(|one| Some(&*one.name) == dataset);
+            let data = datasets
+                .iter()
+                .find(|one| Some(one.name().as_str()) == dataset);
             consumer.unread_for = match self
                 .unread_since(consumer.position, data.map(|one| one.data))
             {
@@ -238,7 +240,7 @@ impl Handle {
         let group = &self.shared.group;
         group.refresh()?;
         let log = group.consume_log(&scoped(self.current.data, name));
-        let log = log.map_err(|error| in_use(error, name, self.name()))?;
+        let log = log.map_err(|error| in_use(error, name, &self.name()))?;
         let known = match log.place()? {
             Some((place, _)) => Some(place),
             None => {
@@ -268,7 +270,17 @@ impl Handle {
             });
         }
         // A drop has it, too, until the dataset's consumers are gone.
-        let _reserved = self.shared.names.reserve(self.name());
+        let mut dataset = self.name();
+        let _reserved = loop {
+            let reserved = self.shared.names.reserve(&dataset);
+            let now = self.name();
+            if now == dataset {
+                break reserved;
+            }
+            // It was renamed meanwhile.
+            drop(reserved);
+            dataset = now;
+        };
         is_dropped()?;
         self.shared.release_orphans()?;
         Ok(log.keep(Some(name), at, bytes)?)
@@ -284,7 +296,7 @@ impl Handle {
     pub(crate) fn release_changes(&self, name: &str) -> Result<bool> {
         let group = &self.shared.group;
         let released = group.release_log(&scoped(self.current.data, name));
-        if released.map_err(|error| in_use(error, name, self.name()))? {
+        if released.map_err(|error| in_use(error, name, &self.name()))? {
             return Ok(true);
         }
         // Of an earlier version: with any name that it accepted.
@@ -295,7 +307,7 @@ impl Handle {
     pub(crate) fn change_consumer(&self, name: &str) -> Result<Option<ChangeConsumer>> {
         let mut all = self.shared.consumers()?;
         all.retain(|one| one.name == name);
-        let own = |one: &&ChangeConsumer| one.dataset.as_deref() == Some(self.name());
+        let own = |one: &&ChangeConsumer| one.dataset.as_deref() == Some(self.name().as_str());
         let found = all.iter().find(own);
         Ok(found
             .or_else(|| all.iter().find(|one| one.dataset.is_none()))

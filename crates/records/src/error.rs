@@ -38,6 +38,8 @@ pub enum Error {
     UnknownDataset {
         /// The name.
         name: String,
+        /// The dataset that is called nearly so, if there is one.
+        meant: Option<String>,
     },
     /// No snapshot of that name is kept.
     UnknownSnapshot {
@@ -175,7 +177,21 @@ impl Error {
     }
 
     pub(crate) fn unknown_dataset(name: impl Into<String>) -> Error {
-        Error::UnknownDataset { name: name.into() }
+        Error::UnknownDataset {
+            name: name.into(),
+            meant: None,
+        }
+    }
+
+    /// The same, among datasets of these names.
+    pub(crate) fn unknown_among<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Error {
+        let most = 1 + name.chars().count() / 4;
+        let near = known.map(|known| (distance(name, known), known));
+        let near = near.filter(|(distance, _)| *distance <= most).min();
+        Error::UnknownDataset {
+            name: name.to_string(),
+            meant: near.map(|(_, known)| known.clone()),
+        }
     }
 
     /// A key is not as it was expected to be.
@@ -245,11 +261,34 @@ impl Error {
     }
 }
 
+/// How many characters are to be changed, added or taken away to make one name of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, c) in a.chars().enumerate() {
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for ((above, diagonal), other) in row.iter().skip(1).zip(&row).zip(&b) {
+            let changed = diagonal + usize::from(c != *other);
+            left = changed.min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NoStore { folder } => write!(f, "{}: no store here", folder.display()),
-            Error::UnknownDataset { name } => write!(f, "there is no dataset `{name}`"),
+            Error::UnknownDataset { name, meant } => {
+                write!(f, "there is no dataset `{name}`")?;
+                match meant {
+                    Some(meant) => write!(f, ": did you mean `{meant}`?"),
+                    None => Ok(()),
+                }
+            }
             Error::UnknownSnapshot { name } => write!(f, "no snapshot called `{name}` is kept"),
             Error::Exists(text)
             | Error::BadInput(text)

@@ -179,7 +179,7 @@ impl<K: PrimaryKey> Changes<K> {
     /// [`Error::NoOldRecords`] where the dataset was not made with [`crate::DatasetDef::keep_old_records`].
     pub fn with_old(self) -> Result<Changes<K>> {
         if self.dataset.layout().old.is_none() {
-            let dataset = self.dataset.name().to_string();
+            let dataset = self.dataset.name();
             return Err(Error::NoOldRecords { dataset });
         }
         Ok(Changes {

@@ -110,7 +110,7 @@ pub use model::schema::{
 /// # }
 /// ```
 pub use model::tokens::Tokenizer;
-pub use model::{AsKey, Key, KeyRange, PrimaryKey};
+pub use model::{AsKey, Key, KeyRange, PrimaryKey, merge_patch};
 pub use query::{
     BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order,
     PageToken, ReadCost, Steps, TableBox, ValuePage, ValueToken,

@@ -268,7 +268,7 @@ impl Store {
         let memory = group.memory();
         let held = memory.held.iter();
         let of_dataset = |current: Arc<crate::store::Current>| {
-            let name = current.name.clone();
+            let name = current.name();
             (name, Handle::new(self.clone(), current, None).stats())
         };
         StoreStats {

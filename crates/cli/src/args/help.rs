@@ -106,6 +106,21 @@ Examples:
         )
     };
 }
+pub(super) const INDEX_ADD: &str = concat!(
+    kinds!(),
+    "\n
+Examples:
+  esker index add db events files
+  esker index add db events user.name:composite:string"
+);
+
+pub(super) const INDEX_SWITCH: &str = concat!(
+    kinds!(),
+    "\n
+Example:
+  esker index switch db events user:composite"
+);
+
 pub(super) const INDEX: &str = index!();
 pub(super) const INDEX_LONG: &str = concat!(
     index!(),
@@ -165,16 +180,30 @@ Examples:
   esker read-value db jobs state=ready
   esker read-value db jobs state=ready team=red --versions 2 --at 1200 --limit 20";
 
+pub(super) const PUT: &str = "\
+A record replaces the one with the same key. With --merge each line is a merge patch (RFC 7396) of the record with its key:
+what it does not name stays, a field that is null is taken away, objects are merged, any other value takes the place of
+what is there; a record that is not there is made. Bad lines are reported and left out (exit code 2).
+
+Examples:
+  echo '{\"id\":7,\"user\":\"ann\"}' | esker put db events
+  echo '{\"id\":7,\"seen\":true,\"draft\":null}' | esker put db events --merge";
+
 pub(super) const DELETE: &str = "\
 Each key that has no record is named on standard error; the others are deleted all the same. '-' reads further keys from
 standard input, one a line (a key that is a '-' itself goes there, too).
 Exit codes: 0 every key had a record, 1 at least one had none, 2 a key is not of the dataset's type (nothing is deleted;
 of standard input: that line is skipped).
 
+With --where every record that meets the condition is deleted, in batches of a thousand, and the exit code is 0, however
+many there were. A command that was stopped or killed has deleted whole batches: the same command again deletes the rest.
+`esker count db events --where EXPR` says beforehand how many there are.
+
 Examples:
   esker delete db events 200001
   esker delete db events 200001 200002 200003
-  esker find db events 'user = ann' --keys-only | esker delete db events -";
+  esker delete db events --where 'user = ann and time < 2026-01-01'
+  zcat keys.gz | esker delete db events -";
 
 pub(super) const ADVISE: &str = "\
 The advice is for the mix of operations that was counted by processes which wrote to the store; those that only read leave
@@ -209,11 +238,14 @@ EXPR is made of tests, joined by and, or, not and ( ). A test is one of
   PATH contains V    the array has the element V
   PATH in (V, V...)  equals one of these
   PATH exists, PATH is null, PATH is not null
-  within(PATH, rect(W,S,E,N)), circle(LON,LAT,METRES) or polygon(...)    the point lies there
+  within(PATH, AREA)   the point lies there; AREA is rect(W,S,E,N), circle(LON,LAT,METRES) or polygon([[LON,LAT],...])
 Blanks around an operator mean nothing. V ends at a blank or ), and takes the type of what it is
 compared with; a value with blanks is quoted. Where a field is absent, `is null` holds and no other
 test does (`not ms = 1` holds there, `ms != 1` does not). Quote EXPR for the shell; several are
 joined by and.
+
+Where --limit cut the answer off, the last line on standard error has the token for --after, which prints the next page.
+Records that are written meanwhile come before the first page; with --snapshot nothing changes between pages.
 
 Examples:
   esker find db events user=ann 'time>=1547194388' --limit 10
@@ -223,6 +255,9 @@ Examples:
   esker find db events user=ann --format csv --columns id,user,address.city";
 
 pub(super) const COMPLETIONS: &str = "\
+The script asks `esker` for what fits: commands, options, and the names of datasets, fields, snapshots and consumers of the
+store that is named before.
+
 Examples:
   esker completions bash > ~/.local/share/bash-completion/completions/esker
   esker completions zsh > ~/.zfunc/_esker

@@ -16,8 +16,10 @@ pub(crate) struct IndexArgs {
 #[derive(Subcommand)]
 pub(crate) enum IndexCommand {
     /// Index a field of all records, those that are there included
+    #[command(after_help = super::help::INDEX_ADD)]
     Add(IndexChangeArgs),
     /// Change how a field is indexed
+    #[command(after_help = super::help::INDEX_SWITCH)]
     Switch(IndexChangeArgs),
     /// Drop an index, or cancel a change that was interrupted; records that do not fit the field's type are still refused
     Drop(IndexDropArgs),
@@ -31,7 +33,7 @@ pub(crate) struct IndexChangeArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// The field, and how to index it, as in `load` [default: lazy]
+    /// The field, and how to index it; a KIND that is left out is lazy
     #[arg(value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) index: String,
 }
@@ -118,13 +120,13 @@ pub(crate) struct RepairArgs {
     #[arg(long, hide_short_help = true, help_heading = BASELINES)]
     pub(crate) compaction: Option<RepairCompaction>,
     /// Memory for sorting and buffers [default: 16M]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<usize>,
     /// Threads that read [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<std::num::NonZeroUsize>,
     /// Bytes to read per second at most [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) rate: Option<usize>,
     /// By index: sort all keys, also those that no key filter knows
     #[arg(long, hide_short_help = true, help_heading = BASELINES)]

@@ -1,12 +1,14 @@
 //! What can be said on the command line: commands, arguments, and how their values are read.
 
 mod changes;
+mod datasets;
 mod expiry;
 mod help;
 mod manage;
 mod pubsub;
 mod query;
 mod space;
+mod update;
 mod values;
 mod write;
 
@@ -16,7 +18,9 @@ pub(crate) use self::pubsub::{
     DemoCommand, DemoPubsubArgs, PublishArgs, ReplayArchitecture, ReplayArgs, ReplayGranularity,
     SubscribeArgs,
 };
+pub(crate) use self::update::UpdateArgs;
 pub(crate) use changes::ChangesArgs;
+pub(crate) use datasets::{DropArgs, ListArgs, RenameArgs};
 pub(crate) use expiry::{ExpireArgs, TtlArgs};
 pub(crate) use manage::{
     AdviseArgs, BackupArgs, CompactArgs, CompletionsArgs, DirArgs, IndexArgs, IndexChangeArgs,
@@ -28,9 +32,9 @@ pub(crate) use query::{
     ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
 pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
-#[cfg(test)]
-pub(crate) use values::durability;
 pub(crate) use values::{KINDS, Strategy, Ttl, size};
+#[cfg(test)]
+pub(crate) use values::{durability, duration};
 pub(crate) use write::{
     CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, Format, LoadArgs, PutArgs,
 };
@@ -41,8 +45,8 @@ use crate::report::ProgressForm;
 #[derive(Parser)]
 #[command(name = "esker", version, arg_required_else_help = true, after_help = help::EXAMPLES)]
 pub(crate) struct Cli {
-    /// Memory that the store may use, in bytes, or with a unit: K, M, G
-    #[arg(long, global = true, display_order = 500, value_name = "BYTES", default_value = "128M", value_parser = values::size)]
+    /// Memory that the store may use: bytes, or with a unit, as in 64M or 64MiB
+    #[arg(long, global = true, display_order = 500, value_name = "SIZE", default_value = "128M", value_parser = values::size)]
     pub(crate) memory: usize,
     /// Progress on standard error: a line on terminals (auto), none, or JSON objects, one a line, in place of all other messages (json)
     #[arg(long, global = true, display_order = 501, value_enum, value_name = "FORM", default_value_t = ProgressForm::Auto, hide_possible_values = true)]
@@ -61,12 +65,24 @@ pub(crate) enum Command {
     /// Make a dataset without records
     #[command(after_help = help::CREATE, after_long_help = help::CREATE_LONG)]
     Create(CreateArgs),
+    /// List the datasets of a store
+    #[command(after_help = datasets::LIST_HELP)]
+    List(ListArgs),
+    /// Give a dataset another name
+    #[command(after_help = datasets::RENAME_HELP)]
+    Rename(RenameArgs),
+    /// Drop datasets with their records and indexes
+    #[command(after_help = datasets::DROP_HELP)]
+    Drop(DropArgs),
     /// Load files of records into a dataset, which is made where it is new
     #[command(after_help = help::LOAD, after_long_help = help::LOAD_LONG)]
     Load(LoadArgs),
     /// Put records from standard input, one JSON object a line
-    #[command(after_help = "Example:\n  echo '{\"id\":7,\"user\":\"ann\"}' | esker put db events")]
+    #[command(after_help = help::PUT)]
     Put(PutArgs),
+    /// Change fields of a record
+    #[command(after_help = update::UPDATE_HELP)]
+    Update(UpdateArgs),
     /// Print the record with a key
     #[command(after_help = "Example:\n  esker get db events 200001")]
     Get(GetArgs),
@@ -76,7 +92,7 @@ pub(crate) enum Command {
     /// Print the versions of records whose fields match tokens, newest first, each with its sequence number
     #[command(after_help = help::READ_VALUE)]
     ReadValue(ReadValueArgs),
-    /// Delete the records with these keys
+    /// Delete the records with these keys, or those that meet a condition
     #[command(after_help = help::DELETE)]
     Delete(DeleteArgs),
     /// Print the records whose field has a value

@@ -7,10 +7,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use esker::{Expr, Path};
 
 use super::space::AreaArgs;
-use super::values::ttl;
+use super::values::duration;
 
 pub(super) const PUBLISH_HELP: &str = "\
-Topics are levels: `traffic/a7`. A subscription to `traffic` gets what is published to `traffic/a7`, too.
+Topics are levels: `traffic/a7`. A subscription to `traffic` gets what is published to `traffic/a7`, too. The empty topic ''
+is above all others: what is published there concerns every topic. Levels may be empty, as in MQTT: `/a` has two.
 
 Each line is stored when it has come, and synced within 100 ms. A line that is no JSON, or has no position, is
 reported and left out (exit code 2). SIGINT and SIGTERM: what has come is stored, and it is said where to go on.
@@ -28,10 +29,11 @@ Example:
 
 pub(super) const SUBSCRIBE_HELP: &str = "\
 One line a publication, as it was published. Reads beside a process that publishes. Without --for or --follow
-it prints what is there and ends.
+it prints what is there and ends; with one of them it also waits for a store and for the first publication.
 
 A topic without wildcards gets what is published to it, to the topics below and to those above. With
-wildcards it is as in MQTT: `+` is one level, `#` at the end any number of them.
+wildcards it is as in MQTT: `+` is one level, `#` at the end any number of them. The empty topic '' is above all others: it
+gets everything. Levels may be empty, as in MQTT: `/a` has two.
 
 Examples:
   esker subscribe db traffic --since 10m
@@ -58,7 +60,7 @@ pub(crate) struct PublishArgs {
     /// The topic, such as traffic/a7
     pub(crate) topic: String,
     /// How long they live: 20s, 10m, 2h, 1d [default: for ever]
-    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) expires: Option<Duration>,
     /// The fields that have longitude and latitude
     #[arg(long, value_name = "LON,LAT", value_parser = position)]
@@ -84,7 +86,7 @@ pub(crate) struct DemoPubsubArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 20.0)]
     pub(crate) speed: f64,
     /// How long, by the clock of what happens
-    #[arg(long, value_name = "TIME", value_parser = ttl, default_value = "3m")]
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3m")]
     pub(crate) length: Duration,
     /// Drivers in the generated city
     #[arg(long, value_name = "N", default_value_t = 500)]
@@ -101,10 +103,10 @@ pub(crate) struct SubscribeArgs {
     /// The topic, or a filter with + and # as in MQTT
     pub(crate) topic: String,
     /// How far back: 60s, 10m, 2h, 1d [default: all that is there, or nothing with --for or --follow]
-    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) since: Option<Duration>,
     /// How long to wait for more
-    #[arg(long = "for", value_name = "TIME", value_parser = ttl, conflicts_with = "follow")]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "follow")]
     pub(crate) lasting: Option<Duration>,
     /// Wait for more until it is stopped
     #[arg(long)]

@@ -6,21 +6,24 @@ use clap::{Args, ValueEnum};
 use esker::Path;
 
 use super::query::QueryArgs;
-use super::values::limit;
+use super::values::{limit, seconds};
 
 pub(super) const WITHIN_HELP: &str = "\
 PATH is that of a GeoJSON point or of an array [LON, LAT], or LON_PATH,LAT_PATH. With an index of kind spatial there only
 records in and about the area are looked at; without one all are. More conditions are as in `esker find`.
 
 --latest-per takes the newest record of each value first, and of those the ones in the area: the last position of each
-vehicle, of those that are here. --cells counts by the cells of a grid: {\"row\":R,\"column\":C,\"count\":N}, fullest first.
+vehicle, of those that are here. --cells counts by the cells of a grid, fullest first:
+{\"row\":R,\"column\":C,\"count\":N,\"west\":LON,\"south\":LAT,\"degrees\":D}. Rows are counted from the south pole and columns from
+the meridian of -180 degrees, both from 0; west and south are the corner where the cell begins. A longitude of 180 and a
+latitude of 90 degrees are in the last column and row. With --order distance each record has a further field `distance`.
 
 Examples:
   esker load db moves moves.ndjson.zst --key id --index lon,lat:spatial
   esker within db moves lon,lat --rect=2.2,48.7,2.6,49.0 'alt < 3000' --limit 10
   esker within db moves lon,lat --circle=2.35,48.85,20000 --order distance
   esker within db moves lon,lat --polygon paris.geojson --count
-  esker within db moves lon,lat --rect=2.2,48.7,2.6,49.0 --latest-per icao24 --time time --as-of 1633608000 --max-age 60
+  esker within db moves lon,lat --rect=2.2,48.7,2.6,49.0 --latest-per icao24 --time time --as-of 1633608000 --max-age 60s
   esker within db moves lon,lat --rect=-5,42,8,51 --cells 0.25 --limit 20";
 
 pub(super) const VIEW_HELP: &str = "\
@@ -31,7 +34,8 @@ Example:
 
 pub(super) const NEAR_HELP: &str = "\
 PATH is as in `esker within`. Distances are great-circle distances in metres; in an index of the plane, the unit of its
-coordinates. Records at the same distance come by key.
+coordinates. Each record has a further last field with its `distance` (`_distance` if it has a field of that name).
+Records at the same distance come by key.
 
 Examples:
   esker near db places lon,lat 2.35,48.85 --k 10
@@ -81,6 +85,9 @@ pub(crate) struct WithinArgs {
     /// The order of the records
     #[arg(long, value_enum, default_value_t = AreaOrder::Newest)]
     pub(crate) order: AreaOrder,
+    /// Continue after the page that ended with this token: with the same area, conditions and order (newest or oldest)
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["count", "cells", "latest_per"])]
+    pub(crate) after: Option<esker::PageToken>,
     /// Print only their number
     #[arg(long, conflicts_with_all = ["cells", "latest_per", "format", "columns", "keys_only"])]
     pub(crate) count: bool,
@@ -101,8 +108,8 @@ pub(crate) struct WithinArgs {
         allow_negative_numbers = true
     )]
     pub(crate) as_of: Option<String>,
-    /// With --as-of: only records at most so many seconds older than that
-    #[arg(long, value_name = "SECONDS", requires = "as_of")]
+    /// With --as-of: only records at most so much older than that: 60s, 10m (a plain number is seconds)
+    #[arg(long, value_name = "TIME", requires = "as_of", value_parser = seconds)]
     pub(crate) max_age: Option<f64>,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
@@ -132,9 +139,9 @@ pub(crate) struct NearArgs {
     /// Conditions; all must hold
     #[arg(value_name = "EXPR")]
     pub(crate) conditions: Vec<String>,
-    /// So many records
-    #[arg(long, value_name = "N", value_parser = limit)]
-    pub(crate) k: usize,
+    /// So many records; the same as --limit
+    #[arg(long, value_name = "N", value_parser = limit, required_unless_present = "limit")]
+    pub(crate) k: Option<usize>,
     /// Only records at most so many metres away
     #[arg(long, value_name = "METRES")]
     pub(crate) max: Option<f64>,

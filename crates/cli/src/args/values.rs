@@ -58,27 +58,59 @@ pub(super) fn versions(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads a size in bytes such as `4096`, `64K`, `128M`, `1G` or `1GiB`.
+/// A decimal number times a unit, rounded down.
+fn scaled(number: &str, unit: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let unit = u128::from(unit);
+    let parts = fraction.parse::<u128>().ok()? * unit / 10_u128.pow(fraction.len() as u32);
+    let whole = whole.parse::<u128>().ok()?.checked_mul(unit)?;
+    u64::try_from(whole.checked_add(parts)?).ok()
+}
+
+/// The number that a text begins with, the unit behind it, and what follows.
+fn number_and_unit(text: &str) -> (&str, &str, &str) {
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let unit_at = text.find(|c| !is_number(c)).unwrap_or(text.len());
+    let (number, rest) = text.split_at(unit_at);
+    let rest = rest.trim_start();
+    let next_at = rest
+        .find(|c: char| !c.is_ascii_alphabetic())
+        .unwrap_or(rest.len());
+    let (unit, rest) = rest.split_at(next_at);
+    (number, unit, rest.trim_start())
+}
+
+/// Reads a size in bytes such as `4096`, `64K`, `64MiB`, `1.5G` or `1GB`: units are powers of 1024.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text.get(digits.len()..).unwrap_or_default();
-    let factor: usize = match unit.to_ascii_uppercase().as_str() {
+    let (number, unit, rest) = number_and_unit(text.trim());
+    let factor: u64 = match unit.to_ascii_uppercase().as_str() {
         "" | "B" => 1,
         "K" | "KB" | "KIB" => 1 << 10,
         "M" | "MB" | "MIB" => 1 << 20,
         "G" | "GB" | "GIB" => 1 << 30,
-        _ => return Err(format!("unknown unit `{unit}` (K, M and G are understood)")),
+        "T" | "TB" | "TIB" => 1 << 40,
+        _ => {
+            return Err(format!(
+                "unknown unit `{unit}`: a size is bytes, or a number and K, M, G or T, as in 64M or 64MiB"
+            ));
+        }
     };
-    let number: usize = digits
-        .parse()
-        .map_err(|_| "not a number of bytes".to_string())?;
-    match number.checked_mul(factor) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => Err("out of range".to_string()),
+    if !rest.is_empty() || number.is_empty() || !number.bytes().any(|c| c.is_ascii_digit()) {
+        return Err(
+            "a size is bytes, or a number and K, M, G or T, as in 64M or 64MiB".to_string(),
+        );
     }
+    let bytes = scaled(number, factor).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "out of range".to_string())
 }
 
-/// The units of times to live, in milliseconds, longest first.
+/// The units of durations, in milliseconds, longest first.
 const UNITS: [(&str, u64); 6] = [
     ("w", 7 * 86_400_000),
     ("d", 86_400_000),
@@ -88,16 +120,45 @@ const UNITS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// Reads a time to live such as `7d`, `12h`, `30m`, `10s` or `500ms`.
-pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text.get(digits.len()..).unwrap_or_default();
-    let unit = UNITS.iter().find(|(name, _)| *name == unit);
-    let (_, millis) = unit.ok_or("a number and its unit: w, d, h, m, s or ms")?;
-    let number: u64 = digits.parse().map_err(|_| "not a whole number")?;
-    match number.checked_mul(*millis) {
-        Some(millis) if millis > 0 => Ok(Duration::from_millis(millis)),
-        _ => Err("out of range".to_string()),
+/// What a duration looks like.
+const DURATION: &str =
+    "a duration is a number and its unit (w, d, h, m, s or ms), as in 10s, 1.5h or 1h30m";
+
+/// Reads a duration such as `7d`, `12h`, `1h30m`, `1.5s` or `500ms`.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let mut millis = 0_u64;
+    let mut left = text.trim();
+    while !left.is_empty() {
+        let (number, unit, rest) = number_and_unit(left);
+        if unit.is_empty() && rest.is_empty() && scaled(number, 1).is_some() {
+            return Err(format!("`{text}` has no unit: {DURATION}"));
+        }
+        let unit = match unit {
+            "min" => "m",
+            "sec" => "s",
+            unit => unit,
+        };
+        let unit = UNITS.iter().find(|(name, _)| *name == unit);
+        let (_, unit) = unit.filter(|_| !number.is_empty()).ok_or(DURATION)?;
+        if scaled(number, 0).is_none() {
+            return Err(DURATION.to_string());
+        }
+        let part = scaled(number, *unit).and_then(|part| millis.checked_add(part));
+        millis = part.ok_or("out of range")?;
+        left = rest;
+    }
+    match (text.trim().is_empty(), millis) {
+        (true, _) => Err(DURATION.to_string()),
+        (false, 0) => Err("out of range: at least 1ms".to_string()),
+        (false, millis) => Ok(Duration::from_millis(millis)),
+    }
+}
+
+/// Reads an age in seconds: a number of them, or a duration.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(seconds) => Ok(seconds),
+        Err(_) => Ok(duration(text)?.as_secs_f64()),
     }
 }
 
@@ -105,7 +166,7 @@ pub(crate) fn ttl(text: &str) -> Result<Duration, String> {
 pub(super) fn new_ttl(text: &str) -> Result<Ttl, String> {
     match text {
         "none" => Ok(Ttl(None)),
-        _ => Ok(Ttl(Some(ttl(text)?))),
+        _ => Ok(Ttl(Some(duration(text)?))),
     }
 }
 
@@ -127,17 +188,24 @@ impl fmt::Display for Ttl {
     }
 }
 
-/// Reads a durability level: `sync`, `os`, or a number of milliseconds.
+/// Reads a durability level: `sync`, `os`, or how often writes are synced, a plain number in milliseconds.
 pub(crate) fn durability(text: &str) -> Result<esker::Durability, String> {
     match text {
         "sync" => Ok(esker::Durability::Sync),
         "os" => Ok(esker::Durability::Os),
-        _ => match text.parse() {
-            Ok(ms) if ms > 0 => Ok(esker::Durability::Periodic(
-                std::time::Duration::from_millis(ms),
-            )),
-            _ => Err("expected sync, os, or a number of milliseconds above 0".to_string()),
-        },
+        _ => {
+            let wrong = || {
+                format!(
+                    "expected sync, os, or how often to sync: {DURATION}, or milliseconds above 0"
+                )
+            };
+            let every = match text.parse::<u64>() {
+                Ok(0) => return Err(wrong()),
+                Ok(millis) => Duration::from_millis(millis),
+                Err(_) => duration(text).map_err(|_| wrong())?,
+            };
+            Ok(esker::Durability::Periodic(every))
+        }
     }
 }
 
@@ -247,5 +315,35 @@ pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
         }
         (_, [byte]) if byte.is_ascii() => Ok(*byte),
         _ => Err("one ASCII character, or tab".to_string()),
+    }
+}
+
+/// Paths with commas between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Paths(pub(crate) Vec<esker::Path>);
+
+/// Reads paths with commas between them. A comma behind a backslash is a part of a name.
+pub(super) fn paths(text: &str) -> Result<Paths, String> {
+    let (mut all, mut path) = (Vec::new(), String::new());
+    let mut chars = text.chars();
+    loop {
+        match chars.next() {
+            Some('\\') => match chars.next() {
+                Some(',') => path.push(','),
+                escaped => {
+                    path.push('\\');
+                    path.extend(escaped);
+                }
+            },
+            Some(',') | None if path.is_empty() => {
+                return Err("a path is empty: paths have a comma between them".to_string());
+            }
+            Some(',') => all.push(esker::Path::parse(&std::mem::take(&mut path))?),
+            None => {
+                all.push(esker::Path::parse(&path)?);
+                return Ok(Paths(all));
+            }
+            Some(c) => path.push(c),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::help::BASELINES;
-use super::values::{Strategy, delimiter, durability, merging, repair, strategy, ttl};
+use super::values::{Strategy, delimiter, durability, duration, merging, repair, strategy};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -41,7 +41,7 @@ pub(crate) struct DefinitionArgs {
     #[arg(long, value_name = "M")]
     pub(crate) versions: Option<u32>,
     /// Records expire this long after they were written: 7d, 12h, 30m, 10s; `esker ttl` changes it for later writes
-    #[arg(long, value_name = "TIME", value_parser = ttl)]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttl: Option<std::time::Duration>,
     /// Records expire at the time in their field PATH (RFC 3339, or seconds since 1970; absent or null: never). With --ttl the earlier time counts
     #[arg(long, value_name = "PATH")]
@@ -101,8 +101,8 @@ pub(crate) struct LoadArgs {
     /// dashed, what was there before
     #[arg(long, value_name = "DIR")]
     pub(crate) view: Option<PathBuf>,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least every MS milliseconds
-    #[arg(long, value_name = "sync|os|MS", default_value = "1000", value_parser = durability)]
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least so often (5ms, 1s; a plain number is milliseconds)
+    #[arg(long, value_name = "sync|os|TIME", default_value = "1s", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
 
@@ -132,8 +132,11 @@ pub(crate) struct PutArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least every MS milliseconds
-    #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
+    /// Each line changes a part of the record with its key: a JSON merge patch
+    #[arg(long)]
+    pub(crate) merge: bool,
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least so often (5ms, 1s; a plain number is milliseconds)
+    #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
 
@@ -144,9 +147,16 @@ pub(crate) struct DeleteArgs {
     /// The dataset's name
     pub(crate) dataset: String,
     /// Primary keys; '-' reads more from standard input, one a line
-    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+    #[arg(
+        required_unless_present = "conditions",
+        value_name = "KEY",
+        allow_negative_numbers = true
+    )]
     pub(crate) keys: Vec<String>,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least every MS milliseconds
-    #[arg(long, value_name = "sync|os|MS", default_value = "sync", value_parser = durability)]
+    /// Delete the records that meet this condition (see `find`); several must all hold
+    #[arg(long = "where", value_name = "EXPR", conflicts_with = "keys")]
+    pub(crate) conditions: Vec<String>,
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least so often (5ms, 1s; a plain number is milliseconds)
+    #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{dataset, open, open_to_read, open_whole};
 use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, bytes, note, thousands};
+use crate::output::{Output, bytes, counted, note, thousands};
 
 /// `esker check DIR`: all the damage, not only the first.
 pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -16,17 +16,20 @@ pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
     }
     if !report.errors.is_empty() {
         return Err(Failure::Store(format!(
-            "{}: {} damaged places",
+            "{}: {}",
             args.dir.display(),
-            report.errors.len()
+            counted(report.errors.len() as u64, "damaged place")
         )));
     }
     let mut output = Output::new();
     output.line(format_args!(
-        "{}: sound ({} files, {} entries)",
+        "{}: sound ({}, {})",
         args.dir.display(),
-        thousands(report.files),
-        thousands(report.entries)
+        counted(report.files, "file"),
+        match report.entries {
+            1 => "1 entry".to_string(),
+            entries => format!("{} entries", thousands(entries)),
+        }
     ))?;
     output.finish()?;
     Ok(Outcome::Done)

@@ -5,7 +5,7 @@ use esker::{Advice, AdvisedChange, AttributeAdvice, IndexKind, KindCost, Mix, Mi
 use super::{dataset, json, open_to_read};
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, columns, thousands};
+use crate::output::{Output, columns, counted, thousands};
 use crate::words::index_command;
 
 pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -49,11 +49,14 @@ fn picture(advice: &Advice, dir: &str) -> String {
             let counts = &advice.counts;
             let queries = counts.attributes.values().map(|a| a.lookups + a.ranges);
             format!(
-                "Counted: {} puts, {} deletes, {} gets, {} queries.",
-                thousands(counts.puts),
-                thousands(counts.deletes),
-                thousands(counts.gets),
-                thousands(queries.sum())
+                "Counted: {}, {}, {}, {}.",
+                counted(counts.puts, "put"),
+                counted(counts.deletes, "delete"),
+                counted(counts.gets, "get"),
+                match queries.sum::<u64>() {
+                    1 => "1 query".to_string(),
+                    queries => format!("{} queries", thousands(queries)),
+                }
             )
         }
         MixSource::Assumed => {
@@ -68,9 +71,9 @@ fn picture(advice: &Advice, dir: &str) -> String {
         }
     };
     let mut text = format!(
-        "{}: about {} records. {source}\n",
+        "{}: about {}. {source}\n",
         advice.dataset,
-        thousands(advice.records)
+        counted(advice.records, "record")
     );
     if advice.attributes.is_empty() {
         text += "No field is declared, and none was queried: there is nothing to advise.\n";

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{options, picture};
 use crate::args::{DemoArgs, DemoCommand};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, bytes, shorten, thousands};
+use crate::output::{Output, bytes, counted, shorten, thousands};
 use crate::progress::Progress;
 use crate::tweets::{EPOCH, Tweets};
 use crate::words::definition;
@@ -169,7 +169,7 @@ impl Tour<'_> {
             self.body(record.json())?;
         }
         self.result(
-            &format!("{} records", records.len()),
+            &counted(records.len() as u64, "record"),
             elapsed,
             Some(&scan.explain()),
         )?;

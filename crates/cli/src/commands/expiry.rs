@@ -3,7 +3,7 @@
 use super::{dataset, open};
 use crate::args::{ExpireArgs, Ttl, TtlArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{note, thousands};
+use crate::output::{counted, note};
 
 /// `esker ttl DIR DATASET TIME`: how long records live that are written from now on.
 pub(crate) fn ttl(args: &TtlArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -35,7 +35,7 @@ pub(crate) fn expire(args: &ExpireArgs, memory: usize) -> Result<Outcome, Failur
     }
     let unconfirmed = db.unconfirmed_time().is_some();
     db.close()?;
-    note(format_args!("{} records had expired", thousands(records)));
+    note(format_args!("{} had expired", counted(records, "record")));
     if unconfirmed {
         note(
             "note: the clock is a day or more ahead of the last time that the store was used with; --confirm where it is right",

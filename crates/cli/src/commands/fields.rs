@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::nearest::meant;
 use crate::output::{note, thousands};
+use crate::rows::escaped;
 
 /// Records that are looked at.
 const RECORDS: usize = 1000;
@@ -66,16 +67,47 @@ pub(super) fn has_points(records: &[Vec<u8>], path: &Path) -> bool {
     found.peek().is_some() && found.all(|is_point| is_point)
 }
 
-/// A field's name as a part of a path.
-fn escaped(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for c in name.chars() {
-        if ".\\=<>^".contains(c) {
-            text.push('\\');
+/// True when a record has a value at a path, be it in an array.
+fn has(record: &[u8], path: &Path) -> bool {
+    fn is_below(value: &Value, names: &[&str]) -> bool {
+        match (value, names.split_first()) {
+            (Value::Array(elements), _) => elements.iter().any(|one| is_below(one, names)),
+            (_, None) => true,
+            (_, Some((name, rest))) => value.get(name).is_some_and(|inner| is_below(inner, rest)),
         }
-        text.push(c);
     }
-    text
+    let names: Vec<&str> = path.names().collect();
+    serde_json::from_slice(record).is_ok_and(|record| is_below(&record, &names))
+}
+
+/// A note for a path where records have objects and nothing else: what is compared lies below it.
+fn note_objects<'a>(
+    path: &str,
+    known: &BTreeSet<String>,
+    mut records: impl Iterator<Item = &'a [u8]>,
+) {
+    let Ok(parsed) = path.parse::<Path>() else {
+        return;
+    };
+    let is_object = |record: &[u8]| {
+        let record = serde_json::from_slice::<Value>(record).ok()?;
+        let at = parsed
+            .names()
+            .try_fold(&record, |value, name| value.get(name))?;
+        Some(at.is_object())
+    };
+    let below: Vec<String> = known
+        .iter()
+        .filter(|known| known.starts_with(&format!("{path}.")))
+        .map(|known| format!("`{known}`"))
+        .take(3)
+        .collect();
+    if !below.is_empty() && !records.any(|record| is_object(record) == Some(false)) {
+        note(format_args!(
+            "note: `{path}` holds objects: did you mean {}?",
+            below.join(" or ")
+        ));
+    }
 }
 
 /// After an answer without records: a note for each path of the question that no record seems to have.
@@ -94,8 +126,11 @@ pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<
         return Ok(());
     }
     known.extend(def.indexes.iter().map(|index| index.path.to_string()));
-    for path in asked.iter().map(ToString::to_string) {
-        if known.contains(&path) {
+    for asked in asked {
+        let path = asked.to_string();
+        // Of records with very many fields not all are known by name.
+        if known.contains(&path) || records.iter().any(|record| has(record.json(), asked)) {
+            note_objects(&path, &known, records.iter().map(|record| record.json()));
             continue;
         }
         let whose = match is_all {

@@ -64,6 +64,12 @@ fn change(
             format!("; `esker index add {dir} {name} {text}` indexes it")
         })?;
     }
+    if verb == "add" && wanted.path == dataset.def().key {
+        note(format_args!(
+            "note: `{text}` is the primary key: conditions on it need no index",
+            text = wanted.path
+        ));
+    }
     let made = follow(&args.dir, &args.dataset, &dataset, |progress| {
         make(&dataset, &wanted, progress).map(Some)
     });

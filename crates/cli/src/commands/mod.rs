@@ -4,7 +4,9 @@ pub(crate) mod admin;
 pub(crate) mod advise;
 pub(crate) mod changes;
 mod city;
+pub(crate) mod complete;
 pub(crate) mod create;
+pub(crate) mod datasets;
 mod definition;
 pub(crate) mod demo;
 pub(crate) mod expiry;
@@ -23,6 +25,7 @@ pub(crate) mod replay;
 pub(crate) mod shell;
 pub(crate) mod space;
 pub(crate) mod stat;
+pub(crate) mod update;
 pub(crate) mod versions;
 pub(crate) mod view;
 pub(crate) mod write;
@@ -30,7 +33,7 @@ pub(crate) mod write;
 use std::path::Path;
 
 use ::pubsub::PubSub;
-use esker::{Database, Dataset, DatasetSnapshot, Durability, Error, Options};
+use esker::{Database, Dataset, DatasetSnapshot, Durability, Error, Options, StoreSnapshot};
 
 use crate::failure::Failure;
 use crate::nearest::meant;
@@ -47,6 +50,16 @@ fn options(memory: usize) -> Options {
 fn open(dir: &Path, memory: usize) -> Result<Database, Failure> {
     refuse_file(dir)?;
     Ok(Database::open(dir, options(memory))?)
+}
+
+/// Opens a store that exists to write to it, as durably as said.
+fn open_durable(dir: &Path, memory: usize, durability: Durability) -> Result<Database, Failure> {
+    refuse_file(dir)?;
+    let options = Options {
+        durability,
+        ..options(memory)
+    };
+    Ok(Database::open(dir, options)?)
 }
 
 /// Opens a store that exists to ask it: beside a process that has it open for writing, too.
@@ -87,15 +100,20 @@ fn dataset_at(
     name: &str,
     snapshot: Option<&str>,
 ) -> Result<DatasetSnapshot, Failure> {
-    let Some(kept) = snapshot else {
+    let Some(snapshot) = snapshot else {
         return Ok(dataset(db, name)?.snapshot());
     };
-    let kept = db.kept_snapshot(kept).map_err(|error| {
-        let names: Vec<String> = db.snapshots().into_iter().map(|kept| kept.name).collect();
-        unknown(error, "snapshot", kept, &names)
-    })?;
+    let kept = kept(db, snapshot)?;
     kept.dataset(name)
         .map_err(|error| unknown(error, "dataset", name, &kept.dataset_names()))
+}
+
+/// The snapshot that is kept under a name, or which ones are.
+fn kept(db: &Database, name: &str) -> Result<StoreSnapshot, Failure> {
+    db.kept_snapshot(name).map_err(|error| {
+        let names: Vec<String> = db.snapshots().into_iter().map(|kept| kept.name).collect();
+        unknown(error, "snapshot", name, &names)
+    })
 }
 
 /// An error, with the names that there are where it says that this one is not.

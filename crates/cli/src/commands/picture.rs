@@ -121,10 +121,11 @@ pub(crate) fn layers(stats: &DatasetStats) -> String {
         );
     };
     for tree in &stats.trees {
+        // As wide as the name and the bar of a layer: a longer name takes the place of blanks.
         let _ = writeln!(
             text,
-            "{:10} {:28} {:>12} {:>12} {:>6}",
-            tree.name, "", "entries", "bytes", "files"
+            "{:39} {:>12} {:>12} {:>6}",
+            tree.name, "entries", "bytes", "files"
         );
         let memory = &tree.memtable;
         let bytes = memory.bytes as u64;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ::pubsub::{
     Broker, Config, PubSub, Publication, Published, Region, Subscription, Topic, TopicFilter,
 };
-use esker::{Database, Durability, Error, Path};
+use esker::{Database, Durability, Error, ErrorKind, Path};
 use import::{Event, Feed, Format, sources};
 use serde_json::{Value, json};
 
@@ -100,7 +100,9 @@ impl Publishing<'_> {
                             self.last = line;
                             continue;
                         }
-                        Err(Error::BadInput(what)) => (line, what),
+                        Err(error) if error.kind() == ErrorKind::BadInput => {
+                            (line, error.to_string())
+                        }
                         Err(error) => return Err(error.into()),
                     },
                     Err(reason) => (line, reason),
@@ -152,8 +154,10 @@ impl Publishing<'_> {
 
     fn say(&self) {
         note(format_args!(
-            "published {} to {}, for {} subscriptions",
-            self.published, self.args.topic, self.matched
+            "published {} to {}, for {}",
+            self.published,
+            self.args.topic,
+            counted(self.matched, "subscription")
         ));
         if let Some((unread, error)) = &self.unread {
             note(format_args!(
@@ -168,24 +172,31 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
     let topics: TopicFilter = args.topic.parse()?;
     let mut subscription = Subscription::to(topics);
     let waits = args.follow || args.lasting.is_some();
-    subscription = match (args.since, waits) {
-        (Some(long), _) => subscription.since(long),
-        (None, true) => subscription,
-        (None, false) => subscription.from(::pubsub::Time::MIN),
-    };
-    if let Some(long) = args.lasting {
-        subscription = subscription.lasting(long);
-    }
+    let end = args.lasting.map(|long| Instant::now() + long);
     if let Some(condition) = &args.condition {
         subscription = subscription.matching(condition.clone());
     }
     if let Some(region) = region(&args.area)? {
         subscription = subscription.within(region);
     }
-    let db = open_to_read(&args.dir, memory)?;
-    let broker = Broker::open(&db)?;
+    let (broker, has_waited) = match waits {
+        true => match wait_for_broker(&args.dir, memory, end)? {
+            Some(found) => found,
+            None => return Ok(Outcome::NotFound),
+        },
+        false => (Broker::open(&open_to_read(&args.dir, memory)?)?, false),
+    };
+    subscription = match (args.since, waits) {
+        // All that there is was published since this began.
+        _ if has_waited => subscription.from(::pubsub::Time::MIN),
+        (Some(long), _) => subscription.since(long),
+        (None, true) => subscription,
+        (None, false) => subscription.from(::pubsub::Time::MIN),
+    };
+    if let Some(end) = end {
+        subscription = subscription.lasting(end.saturating_duration_since(Instant::now()));
+    }
     let mut follow = broker.follow(&subscription, None)?;
-    let end = args.lasting.map(|long| Instant::now() + long);
     let mut output = Output::new();
     let mut printed = 0_u64;
     loop {
@@ -205,6 +216,37 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
     }
     output.finish()?;
     Ok(Outcome::found(printed))
+}
+
+/// The broker of the store, as soon as there is one, and whether that took a wait; `None` when the time ends before.
+fn wait_for_broker(
+    dir: &std::path::Path,
+    memory: usize,
+    end: Option<Instant>,
+) -> Result<Option<(Broker, bool)>, Failure> {
+    refuse_file(dir)?;
+    let mut said = "";
+    loop {
+        let missing = match Database::open_reader(dir, options(memory)) {
+            Ok(db) if Broker::is_there(&db)? => {
+                return Ok(Some((Broker::open(&db)?, !said.is_empty())));
+            }
+            Ok(_) => "a first publication",
+            Err(Error::NoStore { .. }) => "a store",
+            Err(error) => return Err(error.into()),
+        };
+        if missing != said {
+            note(format_args!(
+                "waiting for {missing} in {} (`esker publish` makes both)",
+                dir.display()
+            ));
+            said = missing;
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(None);
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 fn region(args: &AreaArgs) -> Result<Option<Region>, Failure> {

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
 use esker::{
-    BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, Path, Query, field,
+    BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, PageToken, Path,
+    Query, field,
 };
 
 use super::{dataset_at, fields, open_to_read, plan};
@@ -12,7 +13,7 @@ use crate::args::{
     AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs,
 };
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, note};
+use crate::output::{Output, counted, note};
 use crate::rows::Rows;
 
 /// `esker get DIR DATASET KEY`
@@ -37,7 +38,12 @@ pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failur
     let path = path(&args.path)?;
     let condition = Expr::compare(path.clone(), Op::Eq, Operand::text(&args.value));
     let query = dataset.query().filter(condition);
-    let found = answer(query, args.answer.order, &args.answer.query)?;
+    let found = answer(
+        query,
+        args.answer.order,
+        args.answer.after,
+        &args.answer.query,
+    )?;
     explained(found, &dataset, &[path])
 }
 
@@ -47,7 +53,12 @@ pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure>
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
     let query = between(&dataset, &args.path, &args.lo, &args.hi)?;
-    let found = answer(query, args.answer.order, &args.answer.query)?;
+    let found = answer(
+        query,
+        args.answer.order,
+        args.answer.after,
+        &args.answer.query,
+    )?;
     explained(found, &dataset, &[path(&args.path)?])
 }
 
@@ -62,7 +73,7 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
         false => args.answer.order,
     };
     let query = filtered(dataset.query(), &conditions);
-    let found = answer(query, order, &args.answer.query)?;
+    let found = answer(query, order, args.answer.after, &args.answer.query)?;
     explained(found, &dataset, &paths(&conditions))
 }
 
@@ -126,6 +137,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     };
     let (count, plan) = query.count_explained()?;
     notes(&plan);
+    note_what_a_scan_read(&plan, AnswerOrder::Any, None);
     plan::explain(args.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;
@@ -198,9 +210,18 @@ fn between(
 pub(super) fn answer(
     query: Query,
     order: AnswerOrder,
+    after: Option<PageToken>,
     args: &QueryArgs,
 ) -> Result<Outcome, Failure> {
-    let query = query.limit(args.limit).validation(args.validation);
+    let mut query = query.limit(args.limit).validation(args.validation);
+    if let Some(token) = after {
+        if !matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest) {
+            return Err(Failure::Usage(
+                "--after goes with --order newest or oldest".to_string(),
+            ));
+        }
+        query = query.after(token);
+    }
     let keys_only = args.keys_only;
     if keys_only && order == AnswerOrder::Key {
         return Err(Failure::Usage(
@@ -233,6 +254,8 @@ pub(super) fn answer(
             printed += 1;
         }
         output.finish()?;
+        note_what_a_scan_read(&keys.explain(), order, args.limit);
+        note_next_page(keys.token(), printed, order, args.limit);
         plan::explain(args.explain, || keys.explain());
         return Ok(Outcome::found(printed));
     }
@@ -242,8 +265,41 @@ pub(super) fn answer(
         note(format_args!("note: {text}"));
     }
     let printed = print(answer.by_ref(), &mut rows)?;
+    note_what_a_scan_read(&answer.explain(), order, args.limit);
+    note_next_page(answer.token(), printed, order, args.limit);
     plan::explain(args.explain, || answer.explain());
     Ok(Outcome::found(printed))
+}
+
+/// Says what a scan for want of an index has read, and how it could have read less.
+pub(super) fn note_what_a_scan_read(plan: &Explain, order: AnswerOrder, limit: Option<usize>) {
+    if plan.notes.is_empty() || plan.plan.scan.is_none() {
+        return;
+    }
+    let read = counted(plan.steps.scanned, "record");
+    let is_by_recency = matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest);
+    let sooner = match limit.filter(|_| is_by_recency) {
+        None => String::new(),
+        Some(1) => "; with --order any it would stop at the first match".to_string(),
+        Some(limit) => format!("; with --order any it would stop at the first {limit} matches"),
+    };
+    note(format_args!("note: the scan read {read}{sooner}"));
+}
+
+/// Says how to go on behind a page that is full.
+fn note_next_page(
+    token: Option<PageToken>,
+    printed: u64,
+    order: AnswerOrder,
+    limit: Option<usize>,
+) {
+    let is_paged = matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest);
+    if let Some(token) = token
+        && is_paged
+        && limit.is_some_and(|limit| limit as u64 == printed)
+    {
+        note(format_args!("there may be more: --after {token}"));
+    }
 }
 
 /// Runs a query that wants no order of recency, and prints what it finds.
@@ -264,6 +320,7 @@ fn visit(query: Query, order: BulkOrder, args: &QueryArgs) -> Result<Outcome, Fa
     rows.flush()?;
     let plan = visited?;
     notes(&plan);
+    note_what_a_scan_read(&plan, AnswerOrder::Any, args.limit);
     plan::explain(args.explain, || plan);
     Ok(Outcome::found(rows.written()))
 }

@@ -1,6 +1,7 @@
 //! `completions` and `man`: what a shell and a manual know of the command line, made from its definition.
 
-use std::fs;
+use std::path::Path;
+use std::{fs, io};
 
 use clap::CommandFactory;
 
@@ -10,12 +11,41 @@ use crate::output::{Output, note};
 
 /// `esker completions SHELL`
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Outcome, Failure> {
+    // The script asks this program; where that was called by a path, by the whole of it.
+    let program = std::env::args_os().next().unwrap_or_default();
+    let program = match Path::new(&program).components().count() {
+        0 | 1 => "esker".to_string(),
+        _ => std::env::current_exe()
+            .map_or_else(|_| "esker".to_string(), |path| path.display().to_string()),
+    };
+    let shells = clap_complete::env::Shells::builtins();
+    let shell = args.shell.to_string();
+    let Some(shell) = shells.completer(&shell) else {
+        return Err(Failure::Usage(format!(
+            "there are no completions for {shell}"
+        )));
+    };
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "esker", &mut script);
+    shell
+        .write_registration("COMPLETE", "esker", "esker", &program, &mut script)
+        .map_err(|error| Failure::Store(format!("cannot write the script: {error}")))?;
     let mut output = Output::new();
     output.bytes(&script)?;
     output.finish()?;
     Ok(Outcome::Done)
+}
+
+/// Writes the pages of a command and of those below it. Each names the program and its version at its foot.
+fn pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
+    let below = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set());
+    for below in below {
+        pages(below, dir)?;
+    }
+    let page = clap_mangen::Man::new(command.clone());
+    let page = page.source(concat!("esker ", env!("CARGO_PKG_VERSION")));
+    page.generate_to(dir).map(|_| ())
 }
 
 /// `esker man DIR`: a page for the program, and one for each command.
@@ -27,8 +57,9 @@ pub(crate) fn man(args: &ManArgs) -> Result<Outcome, Failure> {
         ))
     };
     fs::create_dir_all(&args.dir).map_err(refuse)?;
-    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), &args.dir)
-        .map_err(refuse)?;
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    pages(&command, &args.dir).map_err(refuse)?;
     note(format_args!(
         "wrote manual pages into {}",
         args.dir.display()

@@ -1,15 +1,19 @@
 //! `within` and `near`: points in an area, and next to a point.
 
 use esker::{
-    AreaExpr, DatasetSnapshot, Explain, Latest, Neighbour, Path, Query, Record, Type, Value, field,
+    AreaExpr, CellCount, DatasetSnapshot, Explain, Latest, Neighbour, Path, Query, Record, Type,
+    Value, field,
 };
 
 use super::fields::note_unknown;
-use super::query::{answer, conditions, explained, filtered, notes, paths, print};
-use super::{dataset_at, json, open_to_read, plan};
+use super::query::{
+    answer, conditions, explained, filtered, note_what_a_scan_read, notes, paths, print,
+};
+use super::{dataset_at, open_to_read, plan};
 use crate::args::{AnswerOrder, AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
+use crate::nearest::meant;
+use crate::output::{Output, counted, note};
 use crate::rows::Rows;
 
 /// `esker within DIR DATASET PATH --rect=W,S,E,N | --circle=LON,LAT,METRES | --polygon FILE`
@@ -31,7 +35,7 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
         let most = args.query.limit.unwrap_or(usize::MAX);
         let mut printed = 0;
         for cell in cells.iter().take(most) {
-            output.line(json(cell))?;
+            output.line(cell_with_its_place(cell, degrees))?;
             printed += 1;
         }
         output.finish()?;
@@ -59,9 +63,15 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let conditions = conditions(&args.conditions)?;
     let query = filtered(dataset.query(), &conditions).validation(args.query.validation);
     let [x, y] = args.point;
-    let k = args.k.min(args.query.limit.unwrap_or(usize::MAX));
+    let most = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
+    let k = most(args.k).min(most(args.query.limit));
+    note_no_index(&dataset, &args.path);
     let (near, plan) = query.nearest_explained(&args.path, (x, y), k, args.max)?;
-    let found = rows(records(near), plan, &args.query)?;
+    if plan.steps.scanned > 0 {
+        let read = counted(plan.steps.scanned, "record");
+        note(format_args!("note: the scan read {read}"));
+    }
+    let found = neighbours(&near, plan, &args.query)?;
     let mut asked = paths(&conditions);
     asked.extend(fields_of(&args.path));
     explained(found, &dataset, &asked)
@@ -101,6 +111,7 @@ fn count(
         .validation(args.query.validation)
         .count_explained()?;
     notes(&plan);
+    note_what_a_scan_read(&plan, AnswerOrder::Any, None);
     plan::explain(args.query.explain, || plan);
     let mut output = Output::new();
     output.line(count)?;
@@ -115,13 +126,13 @@ fn ordered(query: Query, area: &AreaExpr, args: &WithinArgs) -> Result<Outcome, 
     let order = match args.order {
         AreaOrder::Distance => {
             let (near, plan) = query.by_distance(&args.path, area.middle()?)?;
-            return rows(records(near), plan, &args.query);
+            return neighbours(&near, plan, &args.query);
         }
         AreaOrder::Newest => AnswerOrder::Newest,
         AreaOrder::Oldest => AnswerOrder::Oldest,
         AreaOrder::Any => AnswerOrder::Any,
     };
-    answer(query, order, &args.query)
+    answer(query, order, args.after, &args.query)
 }
 
 /// Which records `--latest-per` looks at.
@@ -148,8 +159,79 @@ fn latest(args: &WithinArgs) -> Result<Latest, Failure> {
     Ok(latest.from(from))
 }
 
-fn records(near: Vec<Neighbour>) -> Vec<Record> {
-    near.into_iter().map(|near| near.record).collect()
+/// A cell, with the corner in the south-west that it begins at, and its size: all in degrees.
+fn cell_with_its_place(cell: &CellCount, degrees: f64) -> serde_json::Value {
+    // Sums of fractions that are not exact in binary.
+    let rounded = |degrees: f64| match (degrees * 1e9).round() / 1e9 {
+        whole if whole.fract() == 0.0 => serde_json::Value::from(whole as i64),
+        other => serde_json::Value::from(other),
+    };
+    let at = |number: i64, from: f64| rounded(number as f64 * degrees + from);
+    serde_json::json!({
+        "row": cell.row,
+        "column": cell.column,
+        "count": cell.count,
+        "west": at(cell.column, -180.0),
+        "south": at(cell.row, -90.0),
+        "degrees": rounded(degrees),
+    })
+}
+
+/// Says that all records are looked at, where no index has the points; a swapped or mistaken path is the likeliest reason.
+fn note_no_index(dataset: &DatasetSnapshot, path: &Path) {
+    let def = dataset.def();
+    let indexed = def.indexes.iter().filter(|index| {
+        let is_point = matches!(index.ty, Type::Point | Type::PlanePoint);
+        is_point && index.kind.is_indexed()
+    });
+    let indexed: Vec<String> = indexed.map(|index| index.path.to_string()).collect();
+    let asked = path.to_string();
+    let asked_of = |path: &String| path == &asked || asked.starts_with(&format!("{path}@"));
+    if indexed.iter().any(asked_of) {
+        return;
+    }
+    let swapped = asked.split_once(',').map(|(x, y)| format!("{y},{x}"));
+    let meant = match indexed.iter().find(|path| Some(*path) == swapped.as_ref()) {
+        Some(path) => format!(": did you mean `{path}`?"),
+        None => meant(&asked, indexed.iter().map(String::as_str)),
+    };
+    note(format_args!(
+        "note: no index on `{asked}`: answered by a scan{meant}"
+    ));
+}
+
+/// Prints records with their distances: as the last field, or the last column. Distances on the earth are in metres, to the millimetre.
+fn neighbours(near: &[Neighbour], plan: Explain, args: &QueryArgs) -> Result<Outcome, Failure> {
+    if args.keys_only {
+        let mut output = Output::new();
+        for near in near {
+            output.line(near.record.key())?;
+        }
+        output.finish()?;
+    } else {
+        let mut rows = Rows::new(&args.rows)?;
+        for near in near {
+            rows.record(&with_distance(near.record.json(), near.distance))?;
+        }
+        rows.flush()?;
+    }
+    plan::explain(args.explain, || plan);
+    Ok(Outcome::found(near.len() as u64))
+}
+
+/// A record with a further field `distance`; `_distance` where it has one of this name.
+fn with_distance(json: &[u8], distance: f64) -> Vec<u8> {
+    let distance = (distance * 1e3).round() / 1e3;
+    let record: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
+    let name = match record.get("distance") {
+        None => "distance",
+        Some(_) => "_distance",
+    };
+    let end = json.iter().rposition(|byte| *byte == b'}');
+    let body = json.get(..end.unwrap_or(json.len())).unwrap_or(json);
+    let body = body.trim_ascii_end();
+    let comma = if body.ends_with(b"{") { "" } else { "," };
+    [body, format!("{comma}\"{name}\":{distance}}}").as_bytes()].concat()
 }
 
 /// Prints records that are there already.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path as FilePath;
 
+use ::pubsub::Broker;
 use esker::{ConsumerStats, Database, Dataset, DatasetStats, StoreStats, TreeStats};
 use import::interrupted_imports;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use serde_json::Value as Json;
 use super::{dataset, json, open_to_read, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, bold, bytes, columns, thousands};
+use crate::output::{Output, bold, bytes, columns, counted, thousands};
 use crate::words::definition;
 
 /// Up to so many entries the records are counted; of more, the tables tell how many there are at most.
@@ -57,8 +58,19 @@ struct OfStore {
     datasets: BTreeMap<String, OfDataset>,
     /// Of its files, the log included.
     bytes: u64,
+    /// Of publish/subscribe, where somebody has published or subscribed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pubsub: Option<OfPubsub>,
     #[serde(flatten)]
     internals: StoreStats,
+}
+
+/// What is said of publish/subscribe: what is alive now.
+#[derive(Serialize)]
+struct OfPubsub {
+    topics: u64,
+    publications: u64,
+    subscriptions: u64,
 }
 
 /// What is said of a dataset.
@@ -104,8 +116,21 @@ fn of_store(dir: &FilePath, db: &Database) -> Result<OfStore, Failure> {
     Ok(OfStore {
         datasets,
         bytes: size_of(dir),
+        pubsub: of_pubsub(db)?,
         internals,
     })
+}
+
+fn of_pubsub(db: &Database) -> Result<Option<OfPubsub>, Failure> {
+    if !Broker::is_there(db)? {
+        return Ok(None);
+    }
+    let topics = Broker::open(db)?.topics()?;
+    Ok(Some(OfPubsub {
+        topics: topics.iter().filter(|topic| topic.publications > 0).count() as u64,
+        publications: topics.iter().map(|topic| topic.publications).sum(),
+        subscriptions: topics.iter().map(|topic| topic.subscriptions).sum(),
+    }))
 }
 
 /// The bytes of the files of a store, its log included.
@@ -160,7 +185,7 @@ fn of_dataset(
         });
     }
     let (health, advice) = health(dir, dataset, &stats, &indexes, records, is_counted)?;
-    let own = |consumer: &&ConsumerStats| consumer.dataset.as_deref() == Some(dataset.name());
+    let own = |consumer: &&ConsumerStats| consumer.dataset == Some(dataset.name());
     Ok(OfDataset {
         records,
         records_counted: is_counted,
@@ -221,8 +246,8 @@ fn health(
     }
     if let Some(import) = interrupted_imports(dataset)?.first() {
         let advice = format!(
-            "a load was interrupted after {} records: to resume it, esker load {dir} {name} {}",
-            thousands(import.records),
+            "a load was interrupted after {}: to resume it, esker load {dir} {name} {}",
+            counted(import.records, "record"),
             import.files.join(" ")
         );
         return Ok((health, advice));
@@ -252,12 +277,18 @@ fn health(
 
 /// A store for people: a line for all, and a paragraph a dataset.
 fn overview(dir: &FilePath, of: &OfStore) -> String {
-    let number = match of.datasets.len() {
-        1 => "1 dataset".to_string(),
-        number => format!("{} datasets", thousands(number as u64)),
-    };
+    let number = counted(of.datasets.len() as u64, "dataset");
     let size = bytes(of.bytes);
     let mut text = format!("{}: {number}, {size} on disk\n", dir.display());
+    if let Some(pubsub) = &of.pubsub {
+        let _ = writeln!(
+            text,
+            "publish/subscribe: {} to {}, {}",
+            counted(pubsub.publications, "publication"),
+            counted(pubsub.topics, "topic"),
+            counted(pubsub.subscriptions, "subscription")
+        );
+    }
     for (name, of_dataset) in &of.datasets {
         text.push('\n');
         text += &summary(name, of_dataset);
@@ -299,13 +330,13 @@ fn age(seconds: u64) -> String {
 }
 
 fn summary(name: &str, of: &OfDataset) -> String {
-    let records = thousands(of.records);
+    let records = counted(of.records, "record");
     let least = match of.records_counted {
         false => "at most ",
         true => "",
     };
     let size = bytes(of.bytes);
-    let mut summary = format!("{}: {least}{records} records, {size}\n", bold(name));
+    let mut summary = format!("{}: {least}{records}, {size}\n", bold(name));
     let mut rows = vec![["index", "kind", "type", "size", "state"].map(str::to_string)];
     for index in &of.indexes {
         let size = match index.bytes {

@@ -1,11 +1,14 @@
 //! `put` and `delete`.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
-use esker::{Dataset, Durability, Key};
+use esker::{Dataset, Durability, ErrorKind, Key};
 use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, sources};
 
-use super::{dataset, open};
+use super::query::{conditions, paths};
+use super::update::Merging;
+use super::{dataset, fields, open, open_durable};
 use crate::args::{DeleteArgs, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
@@ -19,6 +22,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     let interrupt = Interrupt::watch()?;
     let (mut put, mut bad, mut last) = (0u64, 0u64, 0u64);
     let mut batch = dataset.batch();
+    let mut merging = args.merge.then(|| Merging::of(&dataset));
     let mut paused = false;
     while interrupt.signal().is_none() {
         // What came is committed before more is waited for: the other side may be a slow stream.
@@ -26,6 +30,9 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
         if !batch.is_empty() && (full || paused) {
             put += batch.len() as u64;
             batch.durability(args.durability).commit()?;
+            if let Some(merging) = &mut merging {
+                merging.is_committed();
+            }
         }
         paused = false;
         let (line, reason) = match feed.next() {
@@ -35,8 +42,18 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
             }
             Some(Event::Record { line, text, .. }) => {
                 last = line;
-                match batch.put_json(text) {
+                let added = match &mut merging {
+                    None => batch.put_json(text),
+                    Some(merging) => merging.merged(text).and_then(|(key, record)| {
+                        batch.put_json(&record)?;
+                        merging.is_put(key, record);
+                        Ok(())
+                    }),
+                };
+                match added {
                     Ok(()) => continue,
+                    // What cannot be read is no fault of the line.
+                    Err(error) if error.kind() == ErrorKind::Damaged => return Err(error.into()),
                     Err(error) => (line, error.to_string()),
                 }
             }
@@ -72,6 +89,9 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
 
 /// `esker delete DIR DATASET KEY...`: each key that has no record is named, the others are deleted.
 pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
+    if !args.conditions.is_empty() {
+        return delete_where(args, memory);
+    }
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     // A key that cannot be one is found before anything is deleted.
@@ -113,6 +133,44 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
             "{} are not keys of the dataset",
             counted(bad, "line")
         ))),
+    }
+}
+
+/// `esker delete DIR DATASET --where EXPR`: all that meet the condition.
+fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
+    let conditions = conditions(&args.conditions)?;
+    let asked = paths(&conditions);
+    let Some(condition) = conditions.into_iter().reduce(|all, one| all & one) else {
+        return Ok(Outcome::Done);
+    };
+    let db = open_durable(&args.dir, memory, args.durability)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let interrupt = Interrupt::watch()?;
+    for text in dataset.find(condition.clone()).explain()?.notes {
+        note(format_args!("note: {text}"));
+    }
+    let mut deleted = 0;
+    let mut progress = |so_far| {
+        deleted = so_far;
+        match interrupt.signal() {
+            None => ControlFlow::Continue(()),
+            Some(_) => ControlFlow::Break(()),
+        }
+    };
+    let ended = dataset.delete_where(condition, &mut progress);
+    if ended.is_ok() && deleted == 0 {
+        fields::note_unknown(&dataset.snapshot(), &asked)?;
+    }
+    let closed = db.close();
+    note(format_args!("deleted {}", counted(deleted, "record")));
+    ended?;
+    closed?;
+    match interrupt.signal() {
+        None => Ok(Outcome::Done),
+        Some(signal) => {
+            note("interrupted: the same command deletes what is left");
+            Ok(Outcome::Interrupted(signal))
+        }
     }
 }
 

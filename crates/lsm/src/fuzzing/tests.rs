@@ -52,6 +52,7 @@ fn edits() -> Vec<Vec<u8>> {
     };
     let plain = edit.encode();
     edit.dropped = vec![2];
+    edit.renamed = vec![(1, "e/data".into())];
     edit.configured = vec![(1, b"[]".to_vec())];
     edit.cursors = vec![(1, 1, b"m".to_vec())];
     edit.added = vec![

@@ -286,6 +286,12 @@ impl Group {
         self.inner.drop_trees(trees)
     }
 
+    /// Gives trees other names, all or none, durably: their options are resolved again, and what refers to them by number (the log, snapshots)
+    /// keeps finding them. Waits for a flush, and for their compactions. Trees may swap names.
+    pub fn rename_trees(&self, trees: &[(TreeId, String)]) -> Result<()> {
+        self.inner.rename_trees(trees)
+    }
+
     /// Changes a tree's configuration; its options are resolved again.
     pub fn configure_tree(&self, tree: TreeId, config: Vec<u8>) -> Result<()> {
         self.inner.configure_tree(tree, config)
@@ -293,7 +299,7 @@ impl Group {
 
     /// Applies a change of trees atomically, and returns the numbers of the created ones. `make` gets the last
     /// allocated sequence number: everything up to it is durable and visible, and later writes go to the trees as
-    /// they are after the change. Waits for a flush, and for compactions of the trees that it drops or configures,
+    /// they are after the change. Waits for a flush, and for compactions of the trees that it drops, renames or configures,
     /// and of those compacted with them; `make` may be called again after a wait, which discards its previous result.
     pub fn change_trees(
         &self,

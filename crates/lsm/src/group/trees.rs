@@ -1,4 +1,4 @@
-//! Creating, dropping and configuring trees.
+//! Creating, dropping, renaming and configuring trees.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +18,8 @@ pub struct TreeChange {
     pub created: Vec<(String, Vec<u8>)>,
     /// Trees with a new configuration; their options are resolved again.
     pub configured: Vec<(TreeId, Vec<u8>)>,
+    /// Trees with a new name; their options are resolved again. What they hold stays where it is.
+    pub renamed: Vec<(TreeId, String)>,
     /// Trees to drop with their contents.
     pub dropped: Vec<TreeId>,
 }
@@ -72,7 +74,8 @@ impl Inner {
     /// - dropped trees: a compaction would put tables into them;
     /// - configured trees: a compaction that began earlier writes by the old options, so its tables would pass for
     ///   ones written by the new options (attributes that they lack, numbers of another set that they have);
-    /// - with both the trees that are compacted with them, and with an obsolete set the trees that report their
+    /// - renamed trees: a compaction that began earlier knows the set that it reports to by its old name;
+    /// - with all of these the trees that are compacted with them, and with an obsolete set the trees that report their
     ///   drops to it;
     /// - the set that a new tree reads: a sweep about to end must not drop numbers that the tree is about to
     ///   receive.
@@ -80,7 +83,8 @@ impl Inner {
         let version = &self.versions.view.load().version;
         let mut concerned = BTreeSet::new();
         let configured = change.configured.iter().map(|(id, _)| id);
-        for tree in change.dropped.iter().chain(configured) {
+        let renamed = change.renamed.iter().map(|(id, _)| id);
+        for tree in change.dropped.iter().chain(configured).chain(renamed) {
             let Some(tree) = version.trees.get(tree) else {
                 continue;
             };
@@ -137,6 +141,16 @@ impl Inner {
         self.change(&mut { drop }).map(|_| ())
     }
 
+    pub(super) fn rename_trees(&self, trees: &[(TreeId, String)]) -> Result<()> {
+        let rename = |_| {
+            Ok(TreeChange {
+                renamed: trees.to_vec(),
+                ..TreeChange::default()
+            })
+        };
+        self.change(&mut { rename }).map(|_| ())
+    }
+
     pub(super) fn configure_tree(&self, tree: TreeId, config: Vec<u8>) -> Result<()> {
         let configure = |_| {
             Ok(TreeChange {
@@ -152,7 +166,8 @@ impl Inner {
     pub(super) fn add_change(&self, change: TreeChange, edit: &mut Edit) -> Result<()> {
         let view = self.versions.view.load();
         let known = change.dropped.iter();
-        let mut known = known.chain(change.configured.iter().map(|(id, _)| id));
+        let known = known.chain(change.configured.iter().map(|(id, _)| id));
+        let mut known = known.chain(change.renamed.iter().map(|(id, _)| id));
         if let Some(unknown) = known.find(|id| !view.version.trees.contains_key(id)) {
             return Err(no_tree(*unknown));
         }
@@ -162,9 +177,25 @@ impl Inner {
             let named = view.version.tree_named(&name);
             let taken = named.is_some_and(|tree| !change.dropped.contains(&tree.id));
             if taken || edit.created.iter().any(|(_, other, _)| *other == name) {
-                return Err(Error::Invalid(format!("a tree called {name} exists")));
+                return Err(name_taken(&name));
             }
             edit.created.push((id, name, config));
+        }
+        for (at, (id, name)) in change.renamed.iter().enumerate() {
+            let is_given_up = |tree: TreeId| {
+                change.dropped.contains(&tree) || change.renamed.iter().any(|(id, _)| *id == tree)
+            };
+            let named = view.version.tree_named(name);
+            let created = edit.created.iter().map(|(_, name, _)| name);
+            let before = change.renamed.iter().take(at);
+            let mut given = created.chain(before.clone().map(|(_, name)| name));
+            let twice = before.clone().any(|(other, _)| other == id);
+            if twice
+                || given.any(|other| other == name)
+                || named.is_some_and(|tree| !is_given_up(tree.id))
+            {
+                return Err(name_taken(name));
+            }
         }
         if after > MAX_TREE {
             return Err(Error::Limit {
@@ -175,6 +206,7 @@ impl Inner {
         }
         edit.next_tree = (after > next).then_some(after);
         edit.configured = change.configured;
+        edit.renamed = change.renamed;
         edit.dropped = change.dropped;
         Ok(())
     }
@@ -199,4 +231,8 @@ impl Inner {
             }
         })
     }
+}
+
+fn name_taken(name: &str) -> Error {
+    Error::Invalid(format!("a tree called {name} exists"))
 }

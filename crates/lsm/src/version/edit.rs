@@ -26,6 +26,7 @@
 //!                 number and the expiry times of its entries that expire
 //!   18 released   name bytes: a named snapshot that is dropped
 //!   19 time       varint: entries that expire up to then have been dropped, or are about to be
+//!   20 renamed    tree varint | name bytes
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,7 @@ pub(crate) struct Edit {
     pub(crate) created: Vec<(TreeId, String, Vec<u8>)>,
     pub(crate) dropped: Vec<TreeId>,
     pub(crate) configured: Vec<(TreeId, Vec<u8>)>,
+    pub(crate) renamed: Vec<(TreeId, String)>,
     pub(crate) added: Vec<NewTable>,
     pub(crate) removed: Vec<TableAt>,
     pub(crate) cursors: Vec<(TreeId, u32, Vec<u8>)>,
@@ -115,9 +117,11 @@ impl Edit {
     /// The trees whose tables or options change.
     pub(crate) fn touched(&self) -> BTreeSet<TreeId> {
         let configured = self.configured.iter().map(|(id, _)| *id);
+        let renamed = self.renamed.iter().map(|(id, _)| *id);
         let added = self.added.iter().map(|new| new.tree);
         let removed = self.removed.iter().map(|at| at.tree);
-        configured.chain(added).chain(removed).collect()
+        let of_trees = configured.chain(renamed);
+        of_trees.chain(added).chain(removed).collect()
     }
 
     /// True when an added table has entries that expire.
@@ -160,6 +164,11 @@ impl Edit {
             out.push(3);
             put_varint(&mut out, u64::from(*tree));
             put_bytes(&mut out, config);
+        }
+        for (tree, name) in &self.renamed {
+            out.push(20);
+            put_varint(&mut out, u64::from(*tree));
+            put_bytes(&mut out, name.as_bytes());
         }
         for new in &self.added {
             out.push(4);
@@ -283,6 +292,11 @@ impl Edit {
                 3 => {
                     let tree = tree_id(&mut reader)?;
                     edit.configured.push((tree, reader.bytes()?.to_vec()));
+                }
+                20 => {
+                    let tree = tree_id(&mut reader)?;
+                    let name = String::from_utf8(reader.bytes()?.to_vec()).ok()?;
+                    edit.renamed.push((tree, name));
                 }
                 4 => {
                     let tree = tree_id(&mut reader)?;

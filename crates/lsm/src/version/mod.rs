@@ -281,7 +281,7 @@ impl Version {
         ids.filter_map(|id| self.trees.get(id))
     }
 
-    /// How often trees were created, configured or dropped since the group was opened: two versions with the same
+    /// How often trees were created, configured, renamed or dropped since the group was opened: two versions with the same
     /// number have the same trees, with the same configurations.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -372,7 +372,7 @@ impl Version {
         }
     }
 
-    /// Creates, configures and drops trees; returns the tables of the dropped ones.
+    /// Creates, configures, renames and drops trees; returns the tables of the dropped ones.
     fn apply_trees(
         &mut self,
         edit: &Edit,
@@ -380,7 +380,8 @@ impl Version {
         bad: &dyn Fn(String) -> Error,
     ) -> Result<Vec<Arc<TableFile>>> {
         let mut dropped = Vec::new();
-        if edit.created.is_empty() && edit.configured.is_empty() && edit.dropped.is_empty() {
+        let is_of_tables = edit.created.is_empty() && edit.configured.is_empty();
+        if is_of_tables && edit.renamed.is_empty() && edit.dropped.is_empty() {
             return Ok(dropped);
         }
         self.changes += 1;
@@ -405,6 +406,21 @@ impl Version {
             names.remove(tree);
             tree.options = options(&tree.name, config)?.bounded();
             tree.config = Arc::new(config.clone());
+            names.add(tree);
+        }
+        // All names are given up before the first is taken: trees may swap them.
+        for (id, _) in &edit.renamed {
+            names.remove(self.trees.get(id).ok_or_else(|| unknown(*id))?);
+        }
+        for (id, name) in &edit.renamed {
+            let taken = names.id(name).is_some_and(|by| !edit.dropped.contains(&by));
+            let tree = self.trees.get_mut(id).ok_or_else(|| unknown(*id))?;
+            if taken {
+                return Err(bad(format!("tree {id} gets the name of another tree")));
+            }
+            let tree = Arc::make_mut(tree);
+            tree.name.clone_from(name);
+            tree.options = options(name, &tree.config)?.bounded();
             names.add(tree);
         }
         for id in &edit.dropped {

@@ -17,6 +17,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
         created: vec![(1, "data".to_string(), b"{}".to_vec())],
         dropped: vec![4],
         configured: vec![(2, b"x".to_vec())],
+        renamed: vec![(3, "other".to_string())],
         added: vec![NewTable {
             tree: 1,
             level: 0,

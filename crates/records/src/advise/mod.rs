@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use crate::error::{Error, Result};
 pub use crate::index::cost::Workload;
 use crate::index::cost::{self, AttributeProfile};
-use crate::query::Scan;
+use crate::query::{Scan, count_all};
 use crate::store::Handle;
 use crate::telemetry::{QueryStats, UsageCounts};
 
@@ -29,6 +29,9 @@ const RANGE_ROWS: f64 = 100.0;
 
 /// Records that the type of an undeclared attribute is inferred from.
 const SAMPLE: usize = 1000;
+
+/// Up to so many stored records they are counted; of more, the sample tells how many there are.
+const COUNTED: u64 = 100_000;
 
 /// A mix of operations, in shares of any sum. For each attribute by itself: `lookups` and `ranges` are those
 /// that query it.
@@ -194,7 +197,11 @@ impl Handle {
         let cost = snapshot.snapshot.cost();
         let measured = sample::measure(&snapshot.snapshot, layout, &readers, &cost);
         self.shared.group.count(&cost);
-        let (records, index_entries) = measured?;
+        let (mut records, index_entries) = measured?;
+        // Of few records there are soon many versions.
+        if snapshot.record_count() <= COUNTED {
+            records = count_all(&snapshot, u64::MAX)?.0;
+        }
         let source = match mix {
             Some(_) => MixSource::Given,
             None if reads(&counts) > 0 => MixSource::Counted,
@@ -214,7 +221,7 @@ impl Handle {
                     advise(path, present, queries, workload, index_entries)
                 });
         Ok(Advice {
-            dataset: self.name().to_string(),
+            dataset: self.name(),
             records,
             source,
             attributes: advised.collect(),

@@ -11,7 +11,7 @@ use model::definition::{DatasetDef, StoredDef};
 use super::batch::Batch;
 use super::dataset::{Dataset, check_key_type};
 use crate::background::MaintenanceThread;
-use crate::catalog::{Layout, Step, is_of_extension};
+use crate::catalog::{Layout, Step, is_of_extension, renamed_trees};
 use crate::check::{self, CheckReport};
 use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
@@ -302,8 +302,9 @@ impl Database {
     }
 
     fn current(&self, name: &str) -> Result<Arc<Current>> {
-        let current = self.shared.datasets.lock().get(name).cloned();
-        current.ok_or_else(|| Error::unknown_dataset(name))
+        let datasets = self.shared.datasets.lock();
+        let current = datasets.get(name).cloned();
+        current.ok_or_else(|| Error::unknown_among(name, datasets.keys()))
     }
 
     /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
@@ -341,6 +342,56 @@ impl Database {
         // The dataset is dropped, whatever becomes of this: consumers that are left are removed by the next drop or the next
         // opening, or when a consumer notes its place.
         let _ = self.shared.release_orphans();
+        Ok(())
+    }
+
+    /// Gives a dataset another name, durably and at once: after a crash it has the one or the other, with all its records, indexes, notes
+    /// and consumers. Handles of it, here and in processes that read beside this one, go on under the new name; what a
+    /// [kept snapshot](Database::kept_snapshot) holds has the name that it had. Waits for running compactions of the dataset; other
+    /// writes wait for a moment only.
+    ///
+    /// ```
+    /// # fn main() -> esker::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let visits = db.create_dataset::<u64>("vists", DatasetDef::new("id", KeyType::Int))?;
+    /// visits.put_json(br#"{"id":1}"#)?;
+    /// db.rename_dataset("vists", "visits")?;
+    /// assert_eq!(db.dataset_names(), ["visits"]);
+    /// assert_eq!(visits.name(), "visits");
+    /// assert!(visits.get(1)?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`]; [`Error::Exists`] if a dataset has the new name; [`Error::BadInput`] for a name that no dataset can
+    /// have; [`Error::Busy`] while one of its indexes is changed; what a write fails with.
+    pub fn rename_dataset(&self, name: &str, to: &str) -> Result<()> {
+        check_dataset_name(to)?;
+        let exists = || Error::exists(format!("dataset `{to}` exists"));
+        if name == to {
+            self.current(name)?;
+            return Err(exists());
+        }
+        // In one order, whoever renames what.
+        let _first = self.shared.names.reserve(name.min(to));
+        let _second = self.shared.names.reserve(name.max(to));
+        let current = self.current(name)?;
+        if self.shared.datasets.lock().contains_key(to) {
+            return Err(exists());
+        }
+        let _changing = current.claim()?;
+        let group = &self.shared.group;
+        group.rename_trees(&renamed_trees(group.snapshot().version(), name, to))?;
+        let mut datasets = self.shared.datasets.lock();
+        current.is_renamed(to);
+        datasets.remove(name);
+        datasets.insert(to.to_string(), current.clone());
+        drop(datasets);
+        self.shared.replace_usage();
         Ok(())
     }
 

@@ -73,7 +73,7 @@ pub(super) fn check_key_type<K: PrimaryKey>(name: &str, ty: KeyType) -> Result<(
 
 impl<K: PrimaryKey> Dataset<K> {
     pub(super) fn new(handle: Handle) -> Result<Dataset<K>> {
-        check_key_type::<K>(handle.name(), handle.key_type())?;
+        check_key_type::<K>(&handle.name(), handle.key_type())?;
         let key = PhantomData;
         Ok(Dataset { handle, key })
     }
@@ -116,8 +116,8 @@ impl<K: PrimaryKey> Dataset<K> {
         }
     }
 
-    /// Its name.
-    pub fn name(&self) -> &str {
+    /// Its name, as of now: a dataset can be [renamed](crate::Database::rename_dataset) while handles of it are in use.
+    pub fn name(&self) -> String {
         self.handle.name()
     }
 
@@ -442,7 +442,7 @@ impl<K> Clone for DatasetSnapshot<K> {
 
 impl<K: PrimaryKey> DatasetSnapshot<K> {
     pub(super) fn new(view: View) -> Result<DatasetSnapshot<K>> {
-        check_key_type::<K>(view.dataset.name(), view.dataset.key_type())?;
+        check_key_type::<K>(&view.dataset.name(), view.dataset.key_type())?;
         let key = PhantomData;
         Ok(DatasetSnapshot { view, key })
     }
@@ -459,8 +459,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         }
     }
 
-    /// The dataset's name.
-    pub fn name(&self) -> &str {
+    /// The dataset's name: as of now, and in a [kept snapshot](crate::Database::kept_snapshot) as it was.
+    pub fn name(&self) -> String {
         self.view.dataset.name()
     }
 

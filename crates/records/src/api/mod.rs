@@ -3,6 +3,7 @@
 mod batch;
 mod database;
 mod dataset;
+mod dependent;
 mod maintenance;
 mod query;
 mod snapshots;

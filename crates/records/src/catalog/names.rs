@@ -12,6 +12,8 @@
 //! `d/old` has what changes replaced, in the log alone, where the feed is to have that: by key, the write and the stored record.
 //! Trees of extensions are `@extension/tree`.
 
+use lsm::TreeId;
+use lsm::version::Version;
 use model::definition::{ExternalKind, IndexKind, MaintenanceSettings, Merging, Repair};
 
 const DATA: &str = "/data";
@@ -32,6 +34,16 @@ pub(crate) fn index_tree(dataset: &str, id: u32, number: u32) -> String {
 /// The dataset that a data tree belongs to; `None` for other trees.
 pub(crate) fn dataset_of(tree: &str) -> Option<&str> {
     tree.strip_suffix(DATA).filter(|_| !is_of_extension(tree))
+}
+
+/// The trees of a dataset with their names under another name of it.
+pub(crate) fn renamed_trees(version: &Version, dataset: &str, to: &str) -> Vec<(TreeId, String)> {
+    let trees = version.trees.values();
+    let renamed = trees.filter_map(|tree| {
+        let (first, rest) = tree.name.split_once('/')?;
+        (first == dataset).then(|| (tree.id, format!("{to}/{rest}")))
+    });
+    renamed.collect()
 }
 
 /// What the names of extensions' trees begin with; no dataset is called so.

@@ -98,7 +98,6 @@ impl Build<'_, '_> {
         let widened = old.and_then(|old| old.widened);
         let widened = widened.filter(|_| self.building.attribute.widened.is_none());
         TreeChange {
-            created: Vec::new(),
             configured: vec![(self.layout.data, self.layout.stored.changed().to_bytes())],
             dropped: old
                 .and_then(|old| old.tree)
@@ -106,6 +105,7 @@ impl Build<'_, '_> {
                 .chain(keys)
                 .chain(widened)
                 .collect(),
+            ..TreeChange::default()
         }
     }
 

@@ -22,7 +22,7 @@ impl Handle {
         let tree = TreeConfig::new(Role::Expiry, &stored.settings).to_bytes();
         self.shared.group.change_trees(&mut |_| {
             let is_new = layout.expiry.is_none();
-            let created = is_new.then(|| (expiry_tree(self.name()), tree.clone()));
+            let created = is_new.then(|| (expiry_tree(&self.name()), tree.clone()));
             Ok(TreeChange {
                 created: created.into_iter().collect(),
                 configured: vec![(layout.data, stored.to_bytes())],

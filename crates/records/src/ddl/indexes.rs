@@ -263,7 +263,7 @@ impl Handle {
         model::definition::check_type(path, kind, ty)?;
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
         model::definition::check_place_and_time(path, ty, declared)?;
-        let name = self.name();
+        let name = &self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();
         let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
@@ -316,7 +316,7 @@ impl Handle {
             Ok(TreeChange {
                 created: created.clone(),
                 configured: vec![(layout.data, stored.to_bytes())],
-                dropped: Vec::new(),
+                ..TreeChange::default()
             })
         })?;
         Ok(())

@@ -173,24 +173,24 @@ impl Handle {
                     let keys = config(Role::Keys).incomplete();
                     change
                         .created
-                        .push((keys_tree(self.name()), keys.to_bytes()));
+                        .push((keys_tree(&self.name()), keys.to_bytes()));
                 }
                 if layout.superseded.is_none() {
-                    let tree = superseded_tree(self.name());
+                    let tree = superseded_tree(&self.name());
                     change
                         .created
                         .push((tree, config(Role::Superseded).to_bytes()));
                 }
                 let standalone = layout.attributes.iter().filter(|a| a.tree.is_some());
                 for attribute in standalone.filter(|_| maintenance::of(to).keeps_written_keys()) {
-                    let tree = deleted_tree(self.name(), attribute.id);
+                    let tree = deleted_tree(&self.name(), attribute.id);
                     change
                         .created
                         .push((tree, config(Role::Deleted).to_bytes()));
                 }
                 let filters = layout.attributes.iter();
                 for attribute in filters.filter(|a| widens(&stored.settings, a.kind)) {
-                    let tree = widened_tree(self.name(), attribute.id);
+                    let tree = widened_tree(&self.name(), attribute.id);
                     change
                         .created
                         .push((tree, config(Role::Widened).to_bytes()));

@@ -281,7 +281,7 @@ impl Answer {
             looks: Looks::default(),
         };
         if self.plan.driver == Driver::Scan {
-            self.scan_all(&mut best, want)?;
+            self.steps.scanned += self.scan_all(&mut best, want)?;
             self.scanned = true;
         }
         for at in self.plan.driver.predicates() {
@@ -312,8 +312,8 @@ impl Answer {
         Ok(())
     }
 
-    /// Offers every record that meets the conditions.
-    fn scan_all(&self, best: &mut Best, want: usize) -> Result<()> {
+    /// Offers every record that meets the conditions; how many were looked at.
+    fn scan_all(&self, best: &mut Best, want: usize) -> Result<u64> {
         let mut offer = OfferScanned {
             best,
             order: self.order,
@@ -325,8 +325,7 @@ impl Answer {
             (BulkOrder::Any, offer.brings && !self.keys_only),
             (&self.data_cost, &self.place_cost),
             &mut offer,
-        )?;
-        Ok(())
+        )
     }
 
     /// Takes the next candidates through the stages.

@@ -130,8 +130,10 @@ impl Answer {
             let (snapshot, predicates) = (&self.snapshot, &self.predicates);
             let given_out = matches!(give.sink, Sink::Visit(_));
             let costs = (&self.data_cost, &self.place_cost);
-            self.steps.candidates +=
+            let scanned =
                 stages::scan_matching(snapshot, predicates, (order, given_out), costs, &mut give)?;
+            self.steps.candidates += scanned;
+            self.steps.scanned += scanned;
         }
         self.steps.answers += give.answers;
         self.remaining = give.remaining;

@@ -88,6 +88,9 @@ pub struct Steps {
     pub candidates: u64,
     /// Of writes that are obsolete: replaced, deleted or expired.
     pub obsolete: u64,
+    /// Records that a scan looked at, whether or not they met the condition.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub scanned: u64,
     /// Looked up in a tree of keys.
     pub probed: u64,
     /// Records read for them.
@@ -101,6 +104,11 @@ pub struct Steps {
     pub answers: u64,
     /// Times that the index was read.
     pub rounds: u64,
+}
+
+/// For what is left out where it says nothing.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a query read: of the records, of the index, and of a tree of keys. In a dataset that is stored by place

@@ -333,7 +333,36 @@ fn declared(at: usize, attribute: &Attribute, test: &Test) -> Result<Predicate> 
 }
 
 fn text(test: &Test) -> String {
-    test.to_expr().map(|e| e.to_string()).unwrap_or_default()
+    let text = test.to_expr().map(|e| e.to_string()).unwrap_or_default();
+    without_types(&text)
+}
+
+/// A condition without the types that its text has for being read again: `n >= 5` for `n >= int(5)`.
+fn without_types(text: &str) -> String {
+    const TYPES: [&str; 4] = ["int(", "float(", "bool(", "time("];
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let (mut in_quotes, mut before) = (false, ' ');
+    while let Some(c) = rest.chars().next() {
+        let typed = TYPES
+            .iter()
+            .filter(|_| !in_quotes && " (,".contains(before))
+            .find_map(|ty| rest.strip_prefix(ty)?.split_once(')'));
+        if let Some((value, behind)) = typed {
+            out += value;
+            (rest, before) = (behind, ')');
+            continue;
+        }
+        let mut taken = c.len_utf8();
+        if in_quotes && c == '\\' {
+            taken += rest.chars().nth(1).map_or(0, char::len_utf8);
+        } else if c == '"' {
+            in_quotes = !in_quotes;
+        }
+        let (part, behind) = rest.split_at(taken);
+        out += part;
+        (rest, before) = (behind, c);
+    }
+    out
 }
 
 /// What an index with this tokenizer is asked for, and whether that answers the test.
@@ -396,4 +425,27 @@ fn refuse_upside_down(range: &Range, test: &Test) -> Result<()> {
         &text([Op::Ge, Op::Gt]),
         &text([Op::Le, Op::Lt]),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_types;
+
+    #[test]
+    fn conditions_for_people_have_no_types() {
+        for (text, plain) in [
+            ("n >= int(5)", "n >= 5"),
+            (
+                "a in (int(-1), float(2.5), \"int(3)\")",
+                "a in (-1, 2.5, \"int(3)\")",
+            ),
+            (
+                "a = \"x \\\" int(3)\" & t < time(7)",
+                "a = \"x \\\" int(3)\" & t < 7",
+            ),
+            ("print(x) = 1", "print(x) = 1"),
+        ] {
+            assert_eq!(without_types(text), plain);
+        }
+    }
 }

@@ -173,7 +173,7 @@ impl Iterator for Scan {
 }
 
 /// Counts the records of a dataset, at most `limit`.
-pub(super) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Explain)> {
+pub(crate) fn count_all(snapshot: &View, limit: u64) -> Result<(u64, Explain)> {
     let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);
     cursor.seek_first()?;
     let mut count = 0;

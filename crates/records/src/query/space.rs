@@ -55,12 +55,29 @@ impl Ord for Near {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct CellCount {
-    /// From the south pole: the latitude and 90, divided by the cell's size, rounded down.
+    /// From the south pole: the latitude and 90, divided by the cell's size, rounded down. The pole in the north belongs to the last row.
     pub row: i64,
     /// From the meridian of -180 degrees: the longitude and 180, divided by the cell's size, rounded down.
     pub column: i64,
     /// Records.
     pub count: u64,
+}
+
+/// The row or column of a coordinate, in cells of so many degrees from `-most` on. On the sphere `most` itself lies in the last of them,
+/// not in one beyond the border.
+fn cell_of(coordinate: f64, most: f64, degrees: f64, is_sphere: bool) -> i64 {
+    let cell = ((coordinate + most) / degrees).floor() as i64;
+    if !is_sphere {
+        return cell;
+    }
+    // What a division rounds is no further cell.
+    let cells = 2.0 * most / degrees;
+    let whole = cells.round();
+    let all = match (cells - whole).abs() < 1e-9 * cells {
+        true => whole,
+        false => cells.ceil(),
+    };
+    cell.min(all as i64 - 1).max(0)
 }
 
 /// The density around a point is that of a cell with so many times as many records as are wanted.
@@ -279,11 +296,12 @@ impl Query {
         }
         let space = self.space(path)?;
         let at = PointAt::new(path)?;
+        let is_sphere = space == Space::Sphere;
         let mut counts: HashMap<(i64, i64), u64> = HashMap::new();
         self.visit(BulkOrder::Any, &mut |record| {
             if let Some(point) = at.find(space, record.json()) {
-                let row = ((point.y() + 90.0) / degrees).floor() as i64;
-                let column = ((point.x() + 180.0) / degrees).floor() as i64;
+                let row = cell_of(point.y(), 90.0, degrees, is_sphere);
+                let column = cell_of(point.x(), 180.0, degrees, is_sphere);
                 *counts.entry((row, column)).or_default() += 1;
             }
             ControlFlow::Continue(())

@@ -283,10 +283,11 @@ impl Handle {
                 stored.settings.since = last;
             }
             Ok(TreeChange {
-                created: vec![(superseded_tree(self.name()), config.to_bytes())],
+                created: vec![(superseded_tree(&self.name()), config.to_bytes())],
                 // With the definition, so that layouts of it are computed again.
                 configured: vec![(layout.data, stored.to_bytes())],
                 dropped: layout.superseded.into_iter().collect(),
+                ..TreeChange::default()
             })
         })?;
         let made = made.first().copied();

@@ -53,8 +53,9 @@ impl Handle {
         self.current.key_type
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.current.name
+    /// Its name, as of now.
+    pub(crate) fn name(&self) -> String {
+        self.current.name()
     }
 
     /// The record of `key`.

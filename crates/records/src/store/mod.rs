@@ -8,10 +8,10 @@ mod kept_filter;
 mod read_repair;
 mod state;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use lsm::{Account, Durability, Group, Loan};
+use lsm::{Account, Durability, Group, Loan, TreeId};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 pub(crate) use clustered::{Ahead, Item, Stubs, whole, whole_in_memory};
@@ -57,14 +57,14 @@ impl Store {
 /// Queries and builds continue with such a part of the budget where no more is free.
 const LEAST_LOAN: usize = 128;
 
-/// The names of datasets that are created or dropped now: one at a time for each name.
+/// The names of datasets that are created, renamed or dropped now: one at a time for each name.
 #[derive(Default)]
 pub(crate) struct Names {
     taken: Mutex<BTreeSet<String>>,
     given_back: Condvar,
 }
 
-/// A name that nobody else creates or drops a dataset of, until this is dropped.
+/// A name that nobody else creates, renames or drops a dataset of, until this is dropped.
 pub(crate) struct Reserved<'a> {
     pub(crate) names: &'a Names,
     name: &'a str,
@@ -119,7 +119,7 @@ impl Store {
         let counts: BTreeMap<String, UsageCounts> = self
             .currents()
             .into_iter()
-            .map(|current| (current.name.clone(), current.usage.read()))
+            .map(|current| (current.name(), current.usage.read()))
             .collect();
         let _ = telemetry::keep(self.group.options().fs.as_ref(), self.group.dir(), &counts);
     }
@@ -132,20 +132,25 @@ impl Drop for Store {
     }
 }
 
-/// The datasets of a snapshot, by name; those that are known already are taken over.
+/// The datasets of a snapshot, by name; those that are known already are taken over, with the names that they have in it.
 pub(crate) fn found_datasets(
     snapshot: &lsm::Snapshot,
     known: &BTreeMap<String, Arc<Current>>,
     usage: impl Fn(&str) -> Usage,
 ) -> Result<BTreeMap<String, Arc<Current>>> {
+    // By their trees: names change.
+    let known: HashMap<TreeId, &Arc<Current>> =
+        known.values().map(|known| (known.data, known)).collect();
     let mut datasets = BTreeMap::new();
     for tree in snapshot.version().trees.values() {
         let Some(name) = dataset_of(&tree.name) else {
             continue;
         };
-        let known = known.get(name).filter(|known| known.data == tree.id);
-        let current = match known {
-            Some(known) => known.clone(),
+        let current = match known.get(&tree.id) {
+            Some(known) => {
+                known.is_renamed(name);
+                Arc::clone(known)
+            }
             None => {
                 let layout = Layout::new(name, snapshot.version()).ok_or_else(|| {
                     Error::damaged(format!(

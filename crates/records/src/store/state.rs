@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::kept_filter::KeptFilter;
 use super::read_repair::Online;
-use crate::catalog::Layout;
+use crate::catalog::{Layout, dataset_of};
 use crate::error::{Error, Result};
 use crate::telemetry::Usage;
 
@@ -22,7 +22,8 @@ use crate::telemetry::Usage;
 /// configuration. So a snapshot and its layout always fit, whenever either was taken, and a batch
 /// that was made for an older layout is refused by the engine ([`lsm::Batch::made_for`]).
 pub(crate) struct Current {
-    pub(crate) name: String,
+    /// It may get another: what identifies it is its data tree.
+    name: ArcSwap<String>,
     pub(crate) data: TreeId,
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
@@ -42,7 +43,7 @@ pub(crate) struct Current {
 impl Current {
     pub(crate) fn new(name: &str, layout: Layout, usage: Usage) -> Current {
         Current {
-            name: name.to_string(),
+            name: ArcSwap::from_pointee(name.to_string()),
             data: layout.data,
             key_type: layout.stored.key_type,
             usage,
@@ -53,6 +54,18 @@ impl Current {
             first_note: Mutex::new(()),
             gives_way: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The name of the dataset, as of now.
+    pub(crate) fn name(&self) -> String {
+        self.name.load().to_string()
+    }
+
+    /// The dataset has another name now.
+    pub(crate) fn is_renamed(&self, name: &str) {
+        if **self.name.load() != name {
+            self.name.store(Arc::new(name.to_string()));
         }
     }
 
@@ -80,7 +93,7 @@ impl Current {
     }
 
     pub(crate) fn is_changing(&self) -> Error {
-        Error::busy(format!("dataset `{}` is being changed", self.name))
+        Error::busy(format!("dataset `{}` is being changed", self.name()))
     }
 
     /// The layout that was right a moment ago: for writers, which learn when it is not any more.
@@ -109,7 +122,9 @@ impl Current {
             latest.is_seen_in(version);
             return Arc::clone(&latest);
         }
-        let Some(layout) = Layout::new(&self.name, version) else {
+        // By the name that it had then: trees are called by it.
+        let name = dataset_of(&tree.name).unwrap_or_default();
+        let Some(layout) = Layout::new(name, version) else {
             // It was read before it was written.
             return Arc::clone(&latest);
         };

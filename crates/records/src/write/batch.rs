@@ -503,7 +503,7 @@ impl Part {
         let snapshot = self.dataset.shared.group.snapshot();
         let current = &self.dataset.current;
         if !snapshot.version().trees.contains_key(&current.data) {
-            return Err(Error::unknown_dataset(&current.name));
+            return Err(Error::unknown_dataset(current.name()));
         }
         let layout = current.layout_in(snapshot.version());
         if Arc::ptr_eq(&layout, &self.layout) {

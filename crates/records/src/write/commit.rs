@@ -58,9 +58,7 @@ fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
     for part in parts.iter().filter(|part| !part.expected.is_empty()) {
         let layout = part.dataset.current.layout_in(snapshot.version());
         if !snapshot.version().trees.contains_key(&layout.data) {
-            return Err(Error::UnknownDataset {
-                name: part.dataset.name().to_string(),
-            });
+            return Err(Error::unknown_dataset(part.dataset.name()));
         }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
         if let Some((key, seq)) = replaced.unexpected(&part.expected) {

@@ -28,7 +28,7 @@ impl Handle {
         let config = TreeConfig::new(Role::Notes, &layout.stored.settings);
         let made = self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
-                created: vec![(notes_tree(self.name()), config.to_bytes())],
+                created: vec![(notes_tree(&self.name()), config.to_bytes())],
                 // With the definition, so that layouts of it are computed again.
                 configured: vec![(layout.data, layout.stored.to_bytes())],
                 ..TreeChange::default()

@@ -212,6 +212,10 @@ impl<'a> Dump<'a> {
                     self.varint("  configured tree");
                     self.counted("  configuration");
                 }
+                20 => {
+                    self.varint("  renamed tree");
+                    self.counted("  name");
+                }
                 4 => {
                     self.varint("  table added to tree");
                     self.varint("  level");

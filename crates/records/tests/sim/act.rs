@@ -20,6 +20,12 @@ impl World {
                     self.drop_set(at, set);
                 }
             }
+            Action::Rename { store, set, name } => {
+                let at = self.store_at(*store);
+                if let Some(set) = self.set_at(at, *set) {
+                    self.rename_set(at, set, &format!("d{}", name % 4));
+                }
+            }
             Action::Batch {
                 store,
                 set,

@@ -200,6 +200,12 @@ pub(crate) enum Action {
         store: u8,
         set: u8,
     },
+    /// A dataset gets another name, which may be taken.
+    Rename {
+        store: u8,
+        set: u8,
+        name: u8,
+    },
     Batch {
         store: u8,
         set: u8,
@@ -393,6 +399,7 @@ impl Action {
         match self {
             Create { store, .. }
             | DropSet { store, .. }
+            | Rename { store, .. }
             | Batch { store, .. }
             | Over { store, .. }
             | Tick { store, .. }
@@ -432,6 +439,7 @@ impl Action {
         match self {
             Create { .. } => "create",
             DropSet { .. } => "drop",
+            Rename { .. } => "rename",
             Batch { .. } => "batch",
             Over { .. } => "batch: over datasets",
             Tick { .. } => "clock",

@@ -10,6 +10,7 @@ use esker::{
 };
 
 use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick};
+use crate::ask;
 use crate::common::path;
 use crate::define::tokenizer;
 use crate::obsolete::Known;
@@ -84,6 +85,44 @@ impl World {
             None => {
                 store.lost_sets.insert(uid);
             }
+        }
+    }
+
+    /// A dataset gets another name. A handle from before goes on under it.
+    pub(crate) fn rename_set(&mut self, at: usize, set: usize, to: &str) {
+        let store = &self.stores[at];
+        let Some(db) = store.db.clone() else {
+            return;
+        };
+        let is_taken = store.sets.iter().any(|set| set.name == to);
+        let Set { name, uid, .. } = store.sets[set].clone();
+        let before = store.handle(&name).unwrap();
+        let result = db.rename_dataset(&name, to);
+        drop(db);
+        let mut allowed = Vec::new();
+        allowed.extend(is_taken.then_some(ErrorKind::Exists));
+        allowed.extend((self.depth > 0).then_some(ErrorKind::Busy));
+        let kinds = [ErrorKind::Exists, ErrorKind::Busy];
+        let refused = matches!(&result, Err(error) if kinds.contains(&error.kind()));
+        let renamed = self.decide(at, result, &allowed).is_some();
+        assert!(!(renamed && is_taken), "two datasets of one name");
+        let store = &mut self.stores[at];
+        let mut new = store.sets[set].clone();
+        new.name = to.to_string();
+        if renamed {
+            count("renamed");
+            store.told = store.last_seq();
+            store.sets[set] = new.clone();
+            store.sets.sort_by(|a, b| a.name.cmp(&b.name));
+            assert_eq!(before.name(), to);
+            let (view, records) = (new.view(), store.records(uid).at(store.time()));
+            let mut rng = fastrand::Rng::with_seed(3);
+            let asked = ask::some(&before.snapshot(), &view, &records, &mut rng, 1);
+            self.decide(at, asked, &[]);
+        } else if !refused {
+            // Either name may be found.
+            store.lost_sets.insert(uid);
+            store.made_sets.push(new);
         }
     }
 

@@ -241,7 +241,10 @@ impl World {
         for name in names {
             if !store.sets.iter().any(|set| set.name == name) {
                 let def = db.dataset::<esker::Key>(&name).unwrap().def();
-                let fits = |set: &&Set| set.name == name && set.def == def;
+                let fits = |set: &&Set| {
+                    let may_be = set.doubt || set.def.auto || after_fault && set.known.partial;
+                    set.name == name && (set.def == def || may_be)
+                };
                 let set = made.iter().rev().find(fits);
                 let set = set.unwrap_or_else(|| panic!("{name} is there, and was dropped"));
                 back.push(set.uid);

@@ -308,6 +308,52 @@ fn consumers() -> Vec<Step> {
     ]
 }
 
+/// A dataset gets other names, while its index is changed, records come and go, and a snapshot, a consumer and a copy have it.
+fn renames() -> Vec<Step> {
+    let rename = |name| {
+        let rename = Action::Rename {
+            store: 0,
+            set: 0,
+            name,
+        };
+        Step(5, rename)
+    };
+    let consume = Action::Consume {
+        store: 0,
+        set: 0,
+        name: 0,
+        bytes: 0,
+        most: None,
+        forget: false,
+    };
+    let snapshot = Action::Snapshot {
+        store: 0,
+        name: 0,
+        drops: false,
+    };
+    let compact = Action::Compact {
+        store: 0,
+        set: Some(0),
+    };
+    vec![
+        create(3, [5, 6, 1]),
+        puts(0, 12, 2, 2),
+        Step(0, consume.clone()),
+        Step(0, Action::Hold { store: 0, set: 0 }),
+        index(4, Change::Add, between(Some(1))),
+        rename(1),
+        index(4, Change::Resume, nothing()),
+        puts(3, 8, 3, 2),
+        Step(5, snapshot.clone()),
+        rename(2),
+        deletes(1, 3),
+        Step(5, compact),
+        Step(5, consume),
+        rename(0),
+        Step(5, snapshot),
+    ]
+}
+
 /// The lists that are cut in each test, by name, and more that seeds make.
 fn lists() -> Vec<(String, Settings, Vec<Step>)> {
     let settings = |table_size, memory| Settings {
@@ -348,6 +394,7 @@ fn lists() -> Vec<(String, Settings, Vec<Step>)> {
     let kept = settings(300, 16 << 10);
     lists.push(("snapshots".to_string(), kept, snapshots()));
     lists.push(("consumers".to_string(), kept, consumers()));
+    lists.push(("renames".to_string(), kept, renames()));
     for seed in seeds(0).start..seeds(0).start + number("ESKER_SIM_LISTS", 2) as u64 {
         let (settings, steps) = generate::run(seed);
         let quiet = |step: &Step| {

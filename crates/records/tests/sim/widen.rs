@@ -1,5 +1,5 @@
 //! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes,
-//! feeds with old records, consumers, an extension. It is
+//! feeds with old records, consumers, an extension, datasets that get other names. It is
 //! put into some runs from a chance of its own, so that the others stay what they were.
 
 use fastrand::Rng;
@@ -22,6 +22,8 @@ struct Widening {
     beside: bool,
     /// Indexes are made again.
     rebuilds: bool,
+    /// Datasets get other names.
+    renames: bool,
     /// Writes that batches over several datasets can have.
     writes: Vec<List<Write>>,
 }
@@ -38,12 +40,14 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         consumers: false,
         beside: false,
         rebuilds: false,
+        renames: false,
     };
     widening.old_records = rng.usize(0..4) == 0;
     widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
     widening.consumers = Rng::with_seed(seed ^ 0x636f_6e73_756d).usize(0..4) == 0;
     widening.beside = Rng::with_seed(seed ^ 0x6265_7369_6465).usize(0..5) == 0;
     widening.rebuilds = Rng::with_seed(seed ^ 0x7265_6275_696c).usize(0..4) == 0;
+    widening.renames = Rng::with_seed(seed ^ 0x7265_6e61_6d65).usize(0..4) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| List(writes.clone())).collect();
@@ -74,6 +78,9 @@ impl Widening {
             }
             if self.consumers && rng.usize(0..3) == 0 {
                 list.push(consume(rng));
+            }
+            if self.renames && rng.usize(0..6) == 0 {
+                list.push(rename(rng));
             }
         }
         list
@@ -190,6 +197,17 @@ fn beside(rng: &mut Rng) -> Step {
         durability: [0, 1, 2, 2, 2, 2][rng.usize(0..6)],
     };
     Step(rng.u16(0..3), action)
+}
+
+fn rename(rng: &mut Rng) -> Step {
+    Step(
+        rng.u16(..),
+        Action::Rename {
+            store: rng.u8(0..3),
+            set: rng.u8(0..3),
+            name: rng.u8(0..4),
+        },
+    )
 }
 
 fn consume(rng: &mut Rng) -> Step {

@@ -1,0 +1,137 @@
+//! What a shell offers for a word that is not finished: commands and options from their definition, and names of datasets, fields and
+//! snapshots from the store that the words before name.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use ::pubsub::PubSub;
+use clap::CommandFactory;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use esker::{Database, Dataset, Options};
+
+use super::fields::known_paths;
+use crate::args::{Cli, KINDS};
+
+/// Records whose fields are offered.
+const RECORDS: usize = 300;
+
+/// Memory that completing may use.
+const MEMORY: usize = 16 << 20;
+
+/// Answers the shell, where this process was begun to do so.
+pub(crate) fn answer() {
+    clap_complete::CompleteEnv::with_factory(command).complete();
+}
+
+/// The command line, with what completes its values.
+fn command() -> clap::Command {
+    with_completers(Cli::command())
+}
+
+fn with_completers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let completer = match arg.get_id().as_str() {
+            "dataset" | "datasets" => ArgValueCompleter::new(datasets),
+            "snapshot" => ArgValueCompleter::new(snapshots),
+            "consumer" => ArgValueCompleter::new(consumers),
+            "index" => ArgValueCompleter::new(indexes),
+            "path" | "conditions" | "tokens" | "changes" | "columns" | "rebuild_index"
+            | "latest_per" | "time" => ArgValueCompleter::new(fields),
+            _ => return arg,
+        };
+        arg.add(completer)
+    });
+    command.mut_subcommands(with_completers)
+}
+
+/// The words of the line that is completed, without the program's name.
+fn words() -> Vec<OsString> {
+    let words = std::env::args_os().skip_while(|word| word != "--");
+    words.skip(2).collect()
+}
+
+/// The store that the words name: the first of them that is one. What cannot be read offers nothing.
+fn store() -> Option<(Database, Vec<OsString>)> {
+    let words = words();
+    let at = words
+        .iter()
+        .position(|word| Path::new(word).join("CURRENT").is_file())?;
+    let options = PubSub::with(Options {
+        memory_budget: MEMORY,
+        ..Options::default()
+    });
+    let db = Database::open_reader(words.get(at)?, options).ok()?;
+    Some((db, words.get(at + 1..)?.to_vec()))
+}
+
+/// The dataset that the words behind the store name.
+fn dataset() -> Option<Dataset> {
+    let (db, words) = store()?;
+    let mut words = words.iter().filter_map(|word| word.to_str());
+    words.find_map(|word| db.dataset(word).ok())
+}
+
+/// Those of some names that go on from what is typed.
+fn beginning<N: Into<String>>(
+    typed: &OsStr,
+    names: impl IntoIterator<Item = N>,
+) -> Vec<CompletionCandidate> {
+    let typed = typed.to_string_lossy();
+    let names = names.into_iter().map(Into::into);
+    names
+        .filter(|name: &String| name.starts_with(&*typed))
+        .map(CompletionCandidate::new)
+        .collect()
+}
+
+fn datasets(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let names = store().map(|(db, _)| db.dataset_names());
+    beginning(typed, names.unwrap_or_default())
+}
+
+fn snapshots(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let kept = store().map(|(db, _)| db.snapshots());
+    beginning(
+        typed,
+        kept.unwrap_or_default().into_iter().map(|kept| kept.name),
+    )
+}
+
+fn consumers(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(dataset) = dataset() else {
+        return Vec::new();
+    };
+    let all = store().and_then(|(db, _)| db.change_consumers().ok());
+    let own = all.unwrap_or_default().into_iter();
+    let own = own.filter(|one| one.dataset == Some(dataset.name()));
+    beginning(typed, own.map(|one| one.name))
+}
+
+/// The fields that are indexed, and those that the first records have.
+fn known_fields() -> BTreeSet<String> {
+    let Some(dataset) = dataset() else {
+        return BTreeSet::new();
+    };
+    let def = dataset.def();
+    let records: Vec<_> = dataset.scan(..).take(RECORDS).flatten().collect();
+    let mut known = known_paths(records.iter().map(|record| record.json()));
+    known.insert(def.key.to_string());
+    known.extend(def.indexes.iter().map(|index| index.path.to_string()));
+    known
+}
+
+fn fields(typed: &OsStr) -> Vec<CompletionCandidate> {
+    beginning(typed, known_fields())
+}
+
+/// `PATH`, and behind a colon `PATH:KIND`.
+fn indexes(typed: &OsStr) -> Vec<CompletionCandidate> {
+    match typed.to_str().and_then(|typed| typed.split_once(':')) {
+        None => fields(typed),
+        Some((path, _)) => {
+            let kinds = KINDS.split(", ");
+            beginning(typed, kinds.map(|kind| format!("{path}:{kind}")))
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `list`, `rename` and `drop`: datasets as wholes.
+
+use esker::Database;
+
+use super::{dataset, kept, open, open_to_read};
+use crate::args::{DropArgs, ListArgs, RenameArgs};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, counted, note};
+use crate::words::definition;
+
+/// `esker list DIR`: a line each, with the name first.
+pub(crate) fn list(args: &ListArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open_to_read(&args.dir, memory)?;
+    let mut all = Vec::new();
+    match &args.snapshot {
+        None => {
+            for name in db.dataset_names() {
+                let def = db.dataset::<esker::Key>(&name)?.def();
+                all.push((name, def));
+            }
+        }
+        Some(snapshot) => {
+            let kept = kept(&db, snapshot)?;
+            for name in kept.dataset_names() {
+                let def = kept.dataset::<esker::Key>(&name)?.def();
+                all.push((name, def));
+            }
+        }
+    }
+    let mut output = Output::new();
+    for (name, def) in &all {
+        output.line(format_args!("{name}\t{}", definition(def)))?;
+    }
+    output.finish()?;
+    if all.is_empty() {
+        note("there is no dataset");
+    }
+    Ok(Outcome::Done)
+}
+
+/// `esker rename DIR DATASET NEW`
+pub(crate) fn rename(args: &RenameArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    dataset(&db, &args.dataset)?;
+    db.rename_dataset(&args.dataset, &args.to)?;
+    note(format_args!(
+        "dataset `{}` is called `{}` now",
+        args.dataset, args.to
+    ));
+    note_snapshots(&db, &args.dataset, "hold it under its old name");
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+/// `esker drop DIR DATASET...`
+pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open(&args.dir, memory)?;
+    // A name that is wrong is found before anything is dropped.
+    for name in &args.datasets {
+        dataset(&db, name)?;
+    }
+    let mut names: Vec<&String> = args.datasets.iter().collect();
+    names.sort_unstable();
+    names.dedup();
+    let consumers = db.change_consumers()?;
+    for name in names {
+        db.drop_dataset(name)?;
+        let own = |consumer: &&esker::ChangeConsumer| consumer.dataset.as_ref() == Some(name);
+        let ended = match consumers.iter().filter(own).count() as u64 {
+            0 => String::new(),
+            number => format!(" with {} of its changes", counted(number, "consumer")),
+        };
+        note(format_args!("dropped dataset `{name}`{ended}"));
+        note_snapshots(&db, name, "still hold it, and its space");
+    }
+    db.close()?;
+    Ok(Outcome::Done)
+}
+
+/// Says which snapshots hold a dataset that is not there any more under this name.
+fn note_snapshots(db: &Database, name: &str, how: &str) {
+    let holds = |snapshot: &String| {
+        let kept = db.kept_snapshot(snapshot);
+        kept.is_ok_and(|kept| kept.dataset_names().iter().any(|held| held == name))
+    };
+    let kept: Vec<String> = db
+        .snapshots()
+        .into_iter()
+        .map(|kept| kept.name)
+        .filter(holds)
+        .collect();
+    if !kept.is_empty() {
+        note(format_args!("kept snapshots {how}: {}", kept.join(", ")));
+    }
+}

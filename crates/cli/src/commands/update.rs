@@ -1,0 +1,155 @@
+//! `update`, and the merging of `put --merge`: changes of parts of records.
+
+use std::collections::HashMap;
+
+use esker::{Dataset, DatasetDef, Error, Key, Path, Type, Update, merge_patch};
+use serde_json::Value;
+
+use super::{dataset, open_durable};
+use crate::args::UpdateArgs;
+use crate::failure::{Failure, Outcome};
+use crate::output::note;
+use crate::rows::escaped;
+
+/// `esker update DIR DATASET KEY FIELD=VALUE...`
+pub(crate) fn update(args: &UpdateArgs, memory: usize) -> Result<Outcome, Failure> {
+    let db = open_durable(&args.dir, memory, args.durability)?;
+    let dataset = dataset(&db, &args.dataset)?;
+    let key = dataset.parse_key(&args.key)?;
+    let def = dataset.def();
+    let changes = args.changes.iter().map(|text| Change::parse(text, &def));
+    let changes: Vec<Change> = changes.collect::<Result<_, _>>().map_err(Failure::Usage)?;
+    let found = dataset.update(&key, |old| {
+        let Some(old) = old else {
+            return Ok(Update::Keep);
+        };
+        let mut json = old.json().to_vec();
+        for change in &changes {
+            json = change.apply(&json).map_err(Error::BadInput)?;
+        }
+        Ok::<_, Error>(Update::Put(json))
+    })?;
+    db.close()?;
+    if found.is_none() {
+        note(format_args!("no record with key {key}"));
+        return Ok(Outcome::NotFound);
+    }
+    note(format_args!("updated the record with key {key}"));
+    Ok(Outcome::Done)
+}
+
+/// A field, and what it becomes.
+struct Change {
+    path: Path,
+    /// As a merge patch of the record.
+    patch: String,
+}
+
+impl Change {
+    /// Reads `FIELD=VALUE`.
+    fn parse(text: &str, def: &DatasetDef) -> Result<Change, String> {
+        let wrong = || format!("`{text}` is not FIELD=VALUE");
+        let (field, value) = split(text).ok_or_else(wrong)?;
+        let path = Path::parse(field)?;
+        let mut declared = def.indexes.iter().filter(|index| index.path == path);
+        let is_string = declared.any(|index| index.ty == Type::String);
+        let mut patch = json_of(value, is_string);
+        let names: Vec<&str> = path.names().collect();
+        for name in names.iter().rev() {
+            patch = format!("{{{}:{patch}}}", Value::from(*name));
+        }
+        Ok(Change { path, patch })
+    }
+
+    /// The record with the field changed.
+    fn apply(&self, json: &[u8]) -> Result<Vec<u8>, String> {
+        let record: Value =
+            serde_json::from_slice(json).map_err(|error| format!("not valid JSON: {error}"))?;
+        let mut names: Vec<&str> = self.path.names().collect();
+        names.pop();
+        let (mut at, mut above) = (Some(&record), Vec::new());
+        for name in names {
+            above.push(escaped(name));
+            at = at.and_then(|value| value.get(name));
+            let holds = match at {
+                Some(Value::Array(_)) => "an array",
+                Some(Value::String(_)) => "a string",
+                Some(Value::Number(_)) => "a number",
+                Some(Value::Bool(_)) => "a boolean",
+                Some(Value::Null | Value::Object(_)) | None => continue,
+            };
+            let above = above.join(".");
+            return Err(format!(
+                "`{}` cannot be set: `{above}` holds {holds}; give `{above}` as a whole",
+                self.path
+            ));
+        }
+        merge_patch(Some(json), self.patch.as_bytes())
+    }
+}
+
+/// The field and the value on either side of the first `=` that no `\` stands before.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'=' if at > 0 => return Some((text.get(..at)?, text.get(at + 1..)?)),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// A value as JSON: it is JSON already, or text.
+fn json_of(text: &str, is_string: bool) -> String {
+    let is_json = serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok();
+    let trimmed = text.trim();
+    let may_be = !is_string || trimmed == "null" || trimmed.starts_with('"');
+    match is_json && may_be {
+        true => trimmed.to_string(),
+        false => Value::from(text).to_string(),
+    }
+}
+
+/// What the lines of a batch make of records.
+pub(super) struct Merging<'d> {
+    dataset: &'d Dataset,
+    /// What is in the batch, and not in the store yet.
+    made: HashMap<Key, Vec<u8>>,
+}
+
+impl<'d> Merging<'d> {
+    pub(super) fn of(dataset: &'d Dataset) -> Merging<'d> {
+        Merging {
+            dataset,
+            made: HashMap::new(),
+        }
+    }
+
+    /// What a patch makes of the record with its key, as the lines before it left that. Nobody else writes to the store meanwhile.
+    pub(super) fn merged(&self, patch: &[u8]) -> Result<(Key, Vec<u8>), Error> {
+        let key = self.dataset.key_of(patch)?;
+        let stored = match self.made.contains_key(&key) {
+            true => None,
+            false => self.dataset.get(&key)?,
+        };
+        let before = match &stored {
+            Some(record) => Some(record.json()),
+            None => self.made.get(&key).map(Vec::as_slice),
+        };
+        let merged = merge_patch(before, patch).map_err(Error::BadInput)?;
+        Ok((key, merged))
+    }
+
+    /// It is in the batch.
+    pub(super) fn is_put(&mut self, key: Key, record: Vec<u8>) {
+        self.made.insert(key, record);
+    }
+
+    /// The batch is in the store.
+    pub(super) fn is_committed(&mut self) {
+        self.made.clear();
+    }
+}

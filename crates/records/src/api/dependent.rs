@@ -1,0 +1,206 @@
+//! Writes that depend on what is there: merge patches, and the deletion of what meets a condition.
+
+use std::ops::ControlFlow;
+
+use model::condition::Expr;
+use model::schema::{Extracted, Extraction};
+use model::{AsKey, Key, PrimaryKey, merge_patch};
+use serde::Serialize;
+
+use super::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::query::BulkOrder;
+use crate::record::{self, Record};
+use crate::write::Update;
+
+/// Records that [`Dataset::delete_where`] deletes in one batch.
+const DELETED_AT_ONCE: usize = 1000;
+
+/// How often records that others have just written are looked at again.
+const MOST_PASSES: usize = 100;
+
+impl<K: PrimaryKey> Dataset<K> {
+    /// Changes a part of the record of `key`, as durably as the store does by default: a JSON merge patch (RFC 7396). What the patch does
+    /// not name stays, a member that is null is taken away, an object is merged with the one that is there, any other value takes the place
+    /// of what is there. A record that is not there is made of the patch, which must have the key then. Returns the record that was there.
+    ///
+    /// No write of others in between is lost ([`Dataset::update`]).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use serde_json::json;
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// users.put(&json!({"id": 1, "name": "ann", "at": {"city": "Oslo", "zip": "0150"}}))?;
+    /// users.merge(1, &json!({"at": {"zip": null}, "ms": 12}))?;
+    /// let merged = users.get(1)?.unwrap().parse::<serde_json::Value>()?;
+    /// assert_eq!(merged, json!({"id": 1, "name": "ann", "at": {"city": "Oslo"}, "ms": 12}));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] for a patch that is no object; as [`Dataset::update`].
+    pub fn merge(
+        &self,
+        key: impl AsKey<K>,
+        patch: &(impl Serialize + ?Sized),
+    ) -> Result<Option<Record<K>>> {
+        let mut json = Vec::new();
+        record::serialise(patch, &mut json)?;
+        self.merge_json(key, json)
+    }
+
+    /// As [`Dataset::merge`], of a patch as text. What it does not name stays as it was put, to the byte.
+    ///
+    /// # Errors
+    /// As [`Dataset::merge`].
+    pub fn merge_json(
+        &self,
+        key: impl AsKey<K>,
+        patch: impl AsRef<[u8]>,
+    ) -> Result<Option<Record<K>>> {
+        let patch = patch.as_ref();
+        if !patch.trim_ascii_start().starts_with(b"{") {
+            return Err(Error::bad_input(
+                "a merge patch of a record is a JSON object",
+            ));
+        }
+        self.update(key, |old| {
+            let merged = merge_patch(old.map(Record::json), patch);
+            merged.map(Update::Put).map_err(Error::bad_input)
+        })
+    }
+
+    /// The key of a record, or of a patch of one, from its JSON.
+    ///
+    /// # Errors
+    /// [`Error::Record`]: there is none, or not one of the dataset's type.
+    pub fn key_of(&self, json: impl AsRef<[u8]>) -> Result<K> {
+        let stored = &self.handle.layout().stored;
+        let extraction = Extraction::new((stored.key.clone(), stored.key_type), Vec::new());
+        let mut extracted = Extracted::default();
+        extraction.extract(json.as_ref(), &mut extracted)?;
+        let key = Key::from_encoded(stored.key_type, extracted.key().to_vec());
+        Ok(K::from_key(key)?)
+    }
+
+    /// Deletes every record that meets the condition, as of now, in batches of a thousand, each as durable as the store's writes are by
+    /// default. Returns how many. `progress` gets after each batch how many have been deleted so far, and may end it; what is left is
+    /// deleted by the same call again. A record that somebody else writes meanwhile is deleted only if it still meets the condition.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use std::ops::ControlFlow;
+    ///
+    /// use esker::{Database, DatasetDef, KeyType, Options, field};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// for id in 0..100 {
+    ///     events.put(&serde_json::json!({"id": id, "n": id % 7}))?;
+    /// }
+    /// let deleted = events.delete_where(field("n").eq(3), &mut |_| ControlFlow::Continue(()))?;
+    /// assert_eq!((deleted, events.query().count()?), (14, 86));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if other writers overtook it a hundred times; what queries and writes fail with. What was deleted before stays
+    /// deleted.
+    pub fn delete_where(
+        &self,
+        condition: Expr,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<u64> {
+        let mut deleting = Deleting {
+            dataset: Dataset::new(self.handle.clone())?,
+            waiting: Vec::new(),
+            deleted: 0,
+            overtaken: false,
+        };
+        for _ in 0..MOST_PASSES {
+            deleting.overtaken = false;
+            let mut ended = Ok(ControlFlow::Continue(()));
+            let query = deleting.dataset.find(condition.clone());
+            query.visit(BulkOrder::Any, &mut |record| {
+                ended = deleting.add(&record, progress);
+                match ended {
+                    Ok(go_on) => go_on,
+                    Err(_) => ControlFlow::Break(()),
+                }
+            })?;
+            let go_on = match ended? {
+                ControlFlow::Continue(()) => deleting.commit(progress)?,
+                ControlFlow::Break(()) => ControlFlow::Break(()),
+            };
+            if go_on.is_break() || !deleting.overtaken {
+                return Ok(deleting.deleted);
+            }
+        }
+        Err(Error::overtaken(format!(
+            "others wrote the records that are to be deleted {MOST_PASSES} times in a row"
+        )))
+    }
+}
+
+/// Deletions that are under way.
+struct Deleting {
+    dataset: Dataset,
+    /// Keys, and the writes that meet the condition.
+    waiting: Vec<(Key, u64)>,
+    deleted: u64,
+    /// Others wrote some of the records: these are to be looked at again.
+    overtaken: bool,
+}
+
+impl Deleting {
+    fn add(
+        &mut self,
+        record: &Record,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        self.waiting.push((record.key().clone(), record.seq()));
+        match self.waiting.len() >= DELETED_AT_ONCE {
+            true => self.commit(progress),
+            false => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    fn commit(
+        &mut self,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let mut batch = self.dataset.batch();
+        while !self.waiting.is_empty() {
+            for (key, seq) in &self.waiting {
+                batch.delete(key)?;
+                batch.if_seq(key, *seq)?;
+            }
+            let Err(error) = batch.commit() else {
+                self.deleted += self.waiting.len() as u64;
+                self.waiting.clear();
+                return Ok(progress(self.deleted));
+            };
+            let Some(overtaken) = error.conflict() else {
+                return Err(error);
+            };
+            let mut same = Vec::with_capacity(self.waiting.len());
+            for (key, seq) in self.waiting.drain(..) {
+                let now = self.dataset.get(&key)?.map(|record| record.seq());
+                if now == Some(seq) && key != *overtaken {
+                    same.push((key, seq));
+                }
+            }
+            self.waiting = same;
+            self.overtaken = true;
+            batch.clear();
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
