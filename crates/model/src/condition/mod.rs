@@ -52,7 +52,9 @@
 //! | bool | never | never | yes | never |
 //! | time | as seconds since 1970 | if it is an RFC 3339 time | never | never |
 //!
-//! A number that is written with more than 64 bits, in a record or as text without quotes, is the nearest float.
+//! Numbers in records and in text without quotes are compared by their values, whatever their length: `n = 0.1` finds `0.10` and
+//! `1e-1`, and of two numbers of thirty digits that differ in the last one only the one that is asked for. A float of a program is
+//! compared with the float nearest to the number in the record, and exactly with integers of 64 bits.
 //!
 //! "Never" means that `=`, the bounds and `^=` are false. `!=` holds for each value for which `=` does not, of any
 //! type. Text is ordered by code points. `^=` is for text only.
@@ -62,8 +64,8 @@
 //!
 //! | operand | int | float | string | bool | time |
 //! | --- | --- | --- | --- | --- | --- |
-//! | text, quoted or not; string | read as int | read as float | text | `true`, `false` | RFC 3339, or seconds |
-//! | int | exactly | rounded, as records are | error | error | seconds since 1970 |
+//! | text, quoted or not; string | by value (`n < 2.5` is `n <= 2`) | by value | text | `true`, `false` | RFC 3339, or seconds |
+//! | int | exactly | exactly | error | error | seconds since 1970 |
 //! | float | exactly (`n < 2.5` is `n <= 2`) | yes | error | error | seconds since 1970 |
 //! | bool | error | error | error | yes | error |
 //! | time | error | error | error | error | exactly |
@@ -79,7 +81,7 @@ mod ranges;
 
 pub use area::AreaExpr;
 pub use build::{Field, field};
-pub use filter::{Filter, Formula, Test};
+pub use filter::{Filter, Formula, Residual, Test};
 pub use operand::Operand;
 pub use parse::ParseError;
 

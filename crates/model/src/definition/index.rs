@@ -18,6 +18,7 @@ pub struct Index {
     pub(super) kind: IndexKind,
     pub(super) ty: Option<Type>,
     pub(super) tokenizer: Tokenizer,
+    pub(super) lenient: bool,
 }
 
 impl Index {
@@ -27,6 +28,7 @@ impl Index {
             kind,
             ty: None,
             tokenizer: Tokenizer::Exact,
+            lenient: false,
         }
     }
 
@@ -119,6 +121,19 @@ impl Index {
     /// It holds these tokens of the values.
     pub fn tokenizer(self, tokenizer: Tokenizer) -> Index {
         Index { tokenizer, ..self }
+    }
+
+    /// Records with a value of another type are kept, and found as a scan finds them. Without this they are refused.
+    pub fn lenient(self) -> Index {
+        Index {
+            lenient: true,
+            ..self
+        }
+    }
+
+    /// True where [`Index::lenient`] was said.
+    pub fn is_lenient(&self) -> bool {
+        self.lenient
     }
 
     /// Its kind.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::geometry::Space;
-use crate::schema::{IntoPath, KeyType, Path, Type, coordinate_paths, point_time_paths};
+use crate::schema::{IntoPath, KeyType, Path, Type, Wanted, coordinate_paths, point_time_paths};
 use crate::tokens::Tokenizer;
 
 /// The maximum number of attributes of a dataset.
@@ -38,6 +38,9 @@ pub struct IndexDef {
     /// How its values become tokens of the index.
     #[serde(default)]
     pub tokenizer: Tokenizer,
+    /// Records with a value of another type at the path are kept, and found as a scan finds them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lenient: bool,
 }
 
 impl IndexDef {
@@ -48,7 +51,29 @@ impl IndexDef {
             kind,
             ty,
             tokenizer: Tokenizer::default(),
+            lenient: false,
         }
+    }
+
+    /// The same, where `lenient` of an attribute that may have values of other types, too.
+    pub fn lenient(self, lenient: bool) -> IndexDef {
+        IndexDef { lenient, ..self }
+    }
+
+    /// Refuses a lenient index of points.
+    pub fn check_lenient(&self) -> Result<()> {
+        match self.lenient && self.ty.has_place() {
+            false => Ok(()),
+            true => Err(Error::bad_input(format!(
+                "attribute `{}`: an index of points cannot be lenient",
+                self.path
+            ))),
+        }
+    }
+
+    /// What is extracted of a record for it.
+    pub fn wanted(&self) -> Wanted {
+        Wanted::new(self.path.clone(), self.ty).lenient(self.lenient)
     }
 
     /// The same, with values that become several tokens of the index.
@@ -268,6 +293,7 @@ impl DatasetDef {
             kind: index.kind,
             ty: ty.unwrap_or(Type::String),
             tokenizer: index.tokenizer,
+            lenient: index.lenient,
         });
         self
     }
@@ -291,6 +317,7 @@ impl DatasetDef {
                 path,
                 kind,
                 tokenizer: Tokenizer::Exact,
+                lenient: false,
             }),
         }
         self
@@ -344,6 +371,7 @@ impl DatasetDef {
         for (at, index) in self.indexes.iter().enumerate() {
             check_tokenizer(index.tokenizer, index.kind, index.ty)?;
             check_type(&index.path, index.kind, index.ty)?;
+            index.check_lenient()?;
             let declared = |path: &Path| {
                 let other = self.indexes.iter().find(|other| other.path == *path);
                 other.map(|other| other.ty)

@@ -327,6 +327,8 @@ struct AttributeJson {
     since: Option<Seq>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokenizer: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    lenient: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     tables: Option<u64>,
 }
@@ -344,6 +346,7 @@ impl From<&StoredAttribute> for AttributeJson {
             tokenizer: Some(def.tokenizer)
                 .filter(|tokenizer| *tokenizer != Tokenizer::default())
                 .map(|tokenizer| tokenizer.to_string()),
+            lenient: def.lenient,
             tables: None,
         }
     }
@@ -360,6 +363,9 @@ fn from_json(json: &Json) -> Option<StoredAttribute> {
                 Some(_) => text(json, "tokenizer")?.parse().ok()?,
                 None => Tokenizer::default(),
             },
+            lenient: json
+                .get("lenient")
+                .is_some_and(|set| *set == Json::Bool(true)),
         },
         tree: match json.get("tree") {
             Some(_) => number(json, "tree")?,

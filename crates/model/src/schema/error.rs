@@ -41,11 +41,6 @@ pub enum RecordErrorKind {
         /// The deepest nesting allowed.
         limit: usize,
     },
-    /// A field that the dataset extracts occurs twice in one object.
-    Repeated {
-        /// The field.
-        path: Path,
-    },
     /// There is no primary key.
     KeyMissing {
         /// Its path.
@@ -118,9 +113,6 @@ impl fmt::Display for RecordErrorKind {
             RecordErrorKind::NotAnObject => f.write_str("not a JSON object"),
             RecordErrorKind::TooDeep { limit } => {
                 write!(f, "nested deeper than {limit} objects and arrays")
-            }
-            RecordErrorKind::Repeated { path } => {
-                write!(f, "field {path} comes twice in the same object")
             }
             RecordErrorKind::KeyMissing { path } => write!(f, "the key {path} is missing"),
             RecordErrorKind::KeyNull { path } => write!(f, "the key {path} is null"),

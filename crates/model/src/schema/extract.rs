@@ -9,15 +9,16 @@ use coding::Reader;
 
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
+use super::exact::float_of;
 use super::path::Path;
-use super::point::{COORDINATES, Coordinates, coordinate_paths, encode_point};
+use super::point::{COORDINATES, Coordinates, Place, coordinate_paths, encode_point};
 use super::point_time::{encode_point_time, point_time_paths};
-use super::readable::without_negative_zeros;
+use super::readable::{without_negative_zeros, without_repeated_names};
 use super::time;
 use super::types::{KeyType, Type};
 use super::value::{
     MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, decode_key, encode_bool, encode_float, encode_int,
-    encode_string,
+    encode_string, other,
 };
 use super::walk::{Found, Numbers, Rest, Sink, Trie};
 
@@ -35,11 +36,45 @@ enum Target {
     Time(u32),
 }
 
+/// An attribute to extract.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub(super) path: Path,
+    pub(super) ty: Type,
+    lenient: bool,
+    refuses_objects: bool,
+}
+
+impl Wanted {
+    /// The values of a type at a path. A record with a value of another type is refused; an object there is not indexed.
+    pub fn new(path: Path, ty: Type) -> Wanted {
+        Wanted {
+            path,
+            ty,
+            lenient: false,
+            refuses_objects: false,
+        }
+    }
+
+    /// The same, of which a value of another type is [`other`](super::other).
+    pub fn lenient(self, lenient: bool) -> Wanted {
+        Wanted { lenient, ..self }
+    }
+
+    /// The same, of which an object is refused, too.
+    pub fn refusing_objects(self) -> Wanted {
+        Wanted {
+            refuses_objects: true,
+            ..self
+        }
+    }
+}
+
 /// The key and attributes to extract from each record of a dataset.
 #[derive(Debug, Clone)]
 pub struct Extraction {
     pub(super) key: (Path, KeyType),
-    pub(super) attributes: Vec<(Path, Type)>,
+    pub(super) attributes: Vec<Wanted>,
     trie: Trie,
     /// What the targets of the trie are, in order.
     targets: Vec<Target>,
@@ -57,6 +92,8 @@ pub struct Extracted {
     points: Vec<(u32, Coordinates)>,
     /// Times found of attributes that are points at a time.
     times: Vec<(u32, i64)>,
+    /// The attributes at whose paths there is something that is not indexed.
+    unindexed: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,15 +104,24 @@ struct Entry {
 }
 
 impl Extraction {
-    /// Compiles the key and the attributes; an attribute is identified by its index in the list.
+    /// Compiles the key and the attributes, none of them lenient; an attribute is identified by its index in the list.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
+        let wanted = attributes.into_iter();
+        Extraction::of(
+            key,
+            wanted.map(|(path, ty)| Wanted::new(path, ty)).collect(),
+        )
+    }
+
+    /// Compiles the key and the attributes; an attribute is identified by its index in the list.
+    pub fn of(key: (Path, KeyType), attributes: Vec<Wanted>) -> Extraction {
         let (mut trie, mut targets) = (Trie::new(), Vec::new());
         let mut add = |path: &Path, target, numbers| {
             trie.add(path, targets.len() as u32, numbers);
             targets.push(target);
         };
         add(&key.0, Target::Key, Numbers::Parsed);
-        for ((path, ty), i) in attributes.iter().zip(0_u32..) {
+        for (Wanted { path, ty, .. }, i) in attributes.iter().zip(0_u32..) {
             let numbers = match ty {
                 Type::Int | Type::String | Type::Bool => Numbers::Parsed,
                 _ => Numbers::Exact,
@@ -135,7 +181,8 @@ impl Extraction {
     /// Extracts the key and the attributes of the record `json` into `out`, in one pass.
     ///
     /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one value for each
-    /// element. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped
+    /// element. An object in the place of a value, and a point that is none, are not indexed ([`Extracted::unindexed`]). Of several
+    /// fields of one name in an object the last one counts. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped
     /// nested content.
     /// # Errors
     /// The record is refused: see [`RecordErrorKind`]. The contents of `out` are then undefined.
@@ -175,12 +222,20 @@ impl Extraction {
             out,
             error: None,
             negative_zero: false,
+            is_repeated: false,
         };
         let mut input = serde_json::Deserializer::from_str(text);
         let walked = self
             .trie
             .walk(&mut input, rest, &mut collector)
             .and_then(|()| input.end());
+        if collector.is_repeated
+            && walked.is_ok()
+            && let Some(text) = without_repeated_names(text)
+        {
+            out.clear();
+            return self.extract_text(&text, rest, out);
+        }
         if collector.negative_zero
             && let Some(text) = without_negative_zeros(text)
         {
@@ -241,6 +296,12 @@ impl Extracted {
             .map(|(_, value)| value)
     }
 
+    /// The attributes, by their index in the list, at whose paths there is something that is not indexed: an object in the place of a
+    /// value, or no point where there should be one.
+    pub fn unindexed(&self) -> impl Iterator<Item = usize> + Clone {
+        self.unindexed.iter().map(|attribute| *attribute as usize)
+    }
+
     /// The earliest of the values of an attribute of type [`Type::Time`]: microseconds since 1970.
     pub fn time(&self, attribute: usize) -> Option<i64> {
         let first = self.values(attribute).next()?;
@@ -255,7 +316,8 @@ impl Extracted {
         let times = self.times.capacity() * size_of::<(u32, i64)>();
         let points = self.points.capacity() * size_of::<(u32, Coordinates)>();
         let entries = self.entries.capacity() * size_of::<Entry>();
-        self.key.capacity() + self.values.capacity() + entries + points + times
+        let unindexed = self.unindexed.capacity() * size_of::<u32>();
+        self.key.capacity() + self.values.capacity() + entries + points + times + unindexed
     }
 
     fn clear(&mut self) {
@@ -264,10 +326,13 @@ impl Extracted {
         self.entries.clear();
         self.points.clear();
         self.times.clear();
+        self.unindexed.clear();
     }
 
     /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
     fn normalise(&mut self) {
+        self.unindexed.sort_unstable();
+        self.unindexed.dedup();
         let Extracted {
             values, entries, ..
         } = self;
@@ -292,6 +357,8 @@ struct Collector<'a> {
     error: Option<RecordErrorKind>,
     /// An integer was expected, and the parser found -0.0: the text may say `-0`.
     negative_zero: bool,
+    /// A name came twice in an object.
+    is_repeated: bool,
 }
 
 impl Sink for Collector<'_> {
@@ -322,10 +389,9 @@ impl Sink for Collector<'_> {
         ControlFlow::Continue(())
     }
 
-    fn repeated(&mut self, node: u32) -> ControlFlow<()> {
-        self.refuse(RecordErrorKind::Repeated {
-            path: self.extraction.trie.path_of(node),
-        });
+    /// The walk goes on: what does not count is to be readable, too.
+    fn repeated(&mut self) -> ControlFlow<()> {
+        self.is_repeated = true;
         ControlFlow::Continue(())
     }
 }
@@ -373,13 +439,17 @@ impl Collector<'_> {
 
     #[inline]
     fn attribute(&mut self, attribute: u32, found: Found<'_>) {
-        let Some((_, declared)) = self.extraction.attributes.get(attribute as usize) else {
+        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
             return;
         };
         let values = &mut self.out.values;
         let start = values.len();
-        let fits = match (*declared, found) {
+        let fits = match (wanted.ty, found) {
             (_, Found::Null) => return,
+            (_, Found::Object) if !wanted.refuses_objects => {
+                self.out.unindexed.push(attribute);
+                return;
+            }
             (Type::Int, Found::Int(v)) => {
                 encode_int(v, values);
                 true
@@ -388,8 +458,8 @@ impl Collector<'_> {
                 encode_float(v, values);
                 true
             }
-            (Type::Float, Found::Int(v)) => {
-                encode_float(nearest_float(v), values);
+            (Type::Float, found @ (Found::Int(_) | Found::Long(..))) => {
+                encode_number(found, values);
                 true
             }
             (Type::String, Found::Str(v)) => {
@@ -409,8 +479,17 @@ impl Collector<'_> {
             },
             _ => false,
         };
-        let end = values.len();
-        if fits && end - start <= MAX_INDEXED_VALUE {
+        let mut end = values.len();
+        let mut is_indexed = fits && end - start <= MAX_INDEXED_VALUE;
+        if !is_indexed
+            && wanted.lenient
+            && let Some(other) = other(wanted.ty)
+        {
+            values.truncate(start);
+            values.extend_from_slice(other);
+            (end, is_indexed) = (values.len(), true);
+        }
+        if is_indexed {
             self.out.entries.push(Entry {
                 attribute,
                 start,
@@ -441,7 +520,7 @@ impl Collector<'_> {
             Found::Null => {}
             Found::Object if matches!(target, Target::Place(_)) => point.begin(),
             Found::Int(v) => point.take(first, nearest_float(v)),
-            Found::Float(v) => point.take(first, v),
+            Found::Float(v) | Found::Long(_, v) => point.take(first, v),
             found => point.refuse(describe(Type::Float, found)),
         }
     }
@@ -450,10 +529,11 @@ impl Collector<'_> {
     fn time(&mut self, attribute: u32, found: Found<'_>) {
         match (found, time_of(found)) {
             (Found::Null, _) => {}
+            (Found::Object, _) => self.out.unindexed.push(attribute),
             (_, Some(micros)) => self.out.times.push((attribute, micros)),
             (_, None) => {
                 let path = self.extraction.attributes.get(attribute as usize);
-                let Some(path) = path.map(|(path, _)| path.clone()) else {
+                let Some(path) = path.map(|wanted| wanted.path.clone()) else {
                     return;
                 };
                 self.refuse(RecordErrorKind::AttributeType {
@@ -470,15 +550,17 @@ impl Collector<'_> {
         let points = std::mem::take(&mut self.out.points);
         for (attribute, coordinates) in &points {
             let attribute = *attribute;
-            let Some((path, ty)) = self.extraction.attributes.get(attribute as usize) else {
+            let Some(Wanted { path, ty, .. }) = self.extraction.attributes.get(attribute as usize)
+            else {
                 continue;
             };
             let Some(space) = ty.space().or(ty.timed_space()) else {
                 continue;
             };
             match coordinates.point(space) {
-                Ok(None) => {}
-                Ok(Some(point)) if ty.timed_space().is_some() => {
+                Ok(Place::Nowhere) => {}
+                Ok(Place::NoPoint) => self.out.unindexed.push(attribute),
+                Ok(Place::At(point)) if ty.timed_space().is_some() => {
                     let Extracted {
                         values,
                         entries,
@@ -496,7 +578,7 @@ impl Collector<'_> {
                         });
                     }
                 }
-                Ok(Some(point)) => {
+                Ok(Place::At(point)) => {
                     let start = self.out.values.len();
                     encode_point(space, point, &mut self.out.values);
                     let end = self.out.values.len();
@@ -521,10 +603,10 @@ impl Collector<'_> {
 
     #[cold]
     fn refuse_attribute(&mut self, attribute: u32, found: Found<'_>, length: Option<usize>) {
-        let Some((path, expected)) = self.extraction.attributes.get(attribute as usize) else {
+        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
             return;
         };
-        let (path, expected) = (path.clone(), *expected);
+        let (path, expected) = (wanted.path.clone(), wanted.ty);
         self.negative_zero |= is_negative_zero(found);
         self.refuse(match length {
             Some(length) => RecordErrorKind::ValueTooLong {
@@ -551,13 +633,38 @@ fn nearest_float(v: i128) -> f64 {
     v as f64
 }
 
+/// A number as a float, where one stands for it.
+#[inline(never)]
+fn encode_number(found: Found<'_>, values: &mut Vec<u8>) {
+    match float_of(found) {
+        Some(v) => encode_float(v, values),
+        None => values.extend_from_slice(other(Type::Float).unwrap_or_default()),
+    }
+}
+
 #[inline(never)]
 fn time_of(found: Found<'_>) -> Option<i64> {
     match found {
         Found::Str(text) => time::parse_rfc3339(text),
         Found::Int(seconds) => time::from_seconds(seconds),
-        Found::Float(seconds) => time::from_decimal_seconds(seconds),
+        Found::Float(seconds) | Found::Long(_, seconds) => time::from_decimal_seconds(seconds),
         Found::Null | Found::Bool(_) | Found::Object => None,
+    }
+}
+
+/// True when an attribute of type `ty` has a value for what was found: then no [`other`] stands for it. For floats true of any number:
+/// whether one stands for it, [`float_of`] tells.
+pub(crate) fn fits(ty: Type, found: Found<'_>) -> bool {
+    match (ty, found) {
+        (Type::Int, Found::Int(_))
+        | (Type::Float, Found::Int(_) | Found::Float(_) | Found::Long(..))
+        | (Type::Bool, Found::Bool(_)) => true,
+        (Type::String, Found::Str(text)) => {
+            let zeros = text.bytes().filter(|byte| *byte == 0).count();
+            text.len() + zeros + 2 <= MAX_INDEXED_VALUE
+        }
+        (Type::Time, found) => time_of(found).is_some(),
+        _ => false,
     }
 }
 
@@ -572,13 +679,17 @@ fn describe(expected: Type, found: Found<'_>) -> &'static str {
         (_, Found::Bool(_)) => "bool",
         (_, Found::Object) => "object",
         (Type::Time, Found::Str(_)) => "a string that is not an RFC 3339 time",
-        (Type::Time, Found::Int(_) | Found::Float(_)) => "a number of seconds out of range",
+        (Type::Time, Found::Int(_) | Found::Float(_) | Found::Long(..)) => {
+            "a number of seconds out of range"
+        }
         (_, Found::Str(_)) => "string",
         (_, Found::Int(_)) => "int",
         // The parser turns integers that do not fit 64 bits into floats.
-        (Type::Int, Found::Float(v)) if v.fract() == 0.0 && v.abs() >= 9.2e18 => {
+        (Type::Int, Found::Float(v) | Found::Long(_, v))
+            if v.fract() == 0.0 && v.abs() >= 9.2e18 =>
+        {
             "a number beyond 64 bits"
         }
-        (_, Found::Float(_)) => "float",
+        (_, Found::Float(_) | Found::Long(..)) => "float",
     }
 }

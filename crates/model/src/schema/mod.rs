@@ -3,6 +3,7 @@
 //!
 //! [`Extraction`] runs once per write, in one pass over the record; all later code compares encoded values as bytes.
 
+pub(crate) mod decimal;
 mod depth;
 mod error;
 pub(crate) mod exact;
@@ -20,7 +21,8 @@ mod walk;
 
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
-pub use extract::{Extracted, Extraction};
+pub(crate) use extract::fits;
+pub use extract::{Extracted, Extraction, Wanted};
 pub use infer::{infer, infer_key};
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
@@ -30,10 +32,11 @@ pub use point_time::{
     POINT_TIME_LEN, decode_point_time, point_time_paths, time_at, time_coordinate,
 };
 pub use readable::without_negative_zeros;
+pub(crate) use readable::without_repeated_names;
 pub use types::{KeyType, Type};
 pub use value::Value;
 pub(crate) use value::decode_int_key;
-pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
+pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, other, string_prefix_range};
 pub use values::{Scalar, Values};
 pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};
 

@@ -72,12 +72,6 @@ impl Path {
         names.push(name.to_owned());
         Path { names }
     }
-
-    /// The path with these names. At least one, none empty.
-    pub(super) fn from_names(names: Vec<String>) -> Path {
-        debug_assert!(!names.is_empty());
-        Path { names }
-    }
 }
 
 /// What can be given as a path: a [`Path`], or its text.

@@ -31,6 +31,25 @@ pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 /// Longest value of an indexed attribute, in encoded bytes.
 pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
 
+/// Stands for a value that its type has no encoding for ([`other`]).
+const OTHER_INT: &[u8] = &[0xff];
+const OTHER_FLOAT: &[u8] = &[0xff; 8];
+const OTHER_STRING: &[u8] = &[0xff, 0, 1];
+const OTHER_BOOL: &[u8] = &[2];
+
+/// In the place of a value of an attribute that the type has no encoding for: a number that no float stands for, or in an attribute
+/// that is declared leniently one of another type. It is behind all values of the type. What the value is, the record tells.
+/// `None` for types that have no such thing.
+pub fn other(t: Type) -> Option<&'static [u8]> {
+    match t {
+        Type::Int | Type::Time => Some(OTHER_INT),
+        Type::Float => Some(OTHER_FLOAT),
+        Type::String => Some(OTHER_STRING),
+        Type::Bool => Some(OTHER_BOOL),
+        Type::Point | Type::PlanePoint | Type::PointTime | Type::PlanePointTime => None,
+    }
+}
+
 /// A range of encoded values.
 pub type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -140,7 +159,7 @@ impl Value {
     /// too short for one.
     pub fn split(t: Type, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let length = match t {
-            Type::Int | Type::Time => 1 + int_length(*bytes.first()?)?,
+            Type::Int | Type::Time => 1 + split_int(*bytes.first()?)?,
             Type::Float => 8,
             Type::Bool => 1,
             Type::Point | Type::PlanePoint => POINT_LEN,
@@ -323,6 +342,14 @@ pub(super) fn encode_int(v: i128, out: &mut Vec<u8>) {
 fn int_length(header: u8) -> Option<usize> {
     let length = usize::from(header.abs_diff(0x80));
     (length <= 8).then_some(length)
+}
+
+/// The same of what may be [`other`], which is its header alone.
+fn split_int(header: u8) -> Option<usize> {
+    match header {
+        0xff => Some(0),
+        header => int_length(header),
+    }
 }
 
 fn decode_int(input: &mut Reader<'_>) -> Option<i128> {

@@ -8,7 +8,7 @@ use lsm::version::Version;
 use lsm::{Seq, TreeId};
 use model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
 use model::record::RecordRef;
-use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type, Wanted};
 use model::tokens::Tokenizer;
 
 use super::names::{
@@ -23,6 +23,8 @@ pub struct Attribute {
     pub(crate) ty: Type,
     pub(crate) kind: IndexKind,
     pub(crate) tokenizer: Tokenizer,
+    /// Records with values of other types are kept.
+    pub(crate) lenient: bool,
     pub(crate) path: Path,
     /// How many versions of a record the index keeps index entries of.
     pub(crate) versions: u32,
@@ -98,6 +100,7 @@ impl Attribute {
             deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
             kind: def.kind,
             tokenizer: def.tokenizer,
+            lenient: def.lenient,
             path: def.path.clone(),
             versions,
             tree,
@@ -120,6 +123,16 @@ impl Attribute {
                 .any(|(id, value)| id == self.id && test(value));
         }
         self.late.any_value(record.body(), &mut test)
+    }
+
+    /// True when the record has something at the path that is not indexed.
+    pub(crate) fn is_unindexed(&self, record: &RecordRef<'_>) -> bool {
+        if self.id < record.known() {
+            return record.unindexed().any(|id| id == self.id);
+        }
+        let mut out = Extracted::default();
+        let extracted = self.late.extraction.extract(record.body(), &mut out);
+        extracted.is_ok() && out.unindexed().next().is_some()
     }
 
     /// Shows what the index has of a record.
@@ -164,10 +177,9 @@ pub(crate) struct BackfillExtractor {
 
 impl BackfillExtractor {
     pub(crate) fn new(key: &(Path, KeyType), stored: &StoredAttribute) -> BackfillExtractor {
-        let attribute = (stored.def.path.clone(), stored.def.ty);
         BackfillExtractor {
             id: stored.id,
-            extraction: Extraction::new(key.clone(), vec![attribute]),
+            extraction: Extraction::of(key.clone(), vec![stored.def.wanted()]),
         }
     }
 
@@ -254,18 +266,14 @@ impl Layout {
             .map(|stored| Attribute::new(name, stored, (&key, versions), false, version))
             .collect::<Option<_>>()?;
         let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
-        let mut extracted: Vec<(Path, Type)> = stored
-            .attributes
-            .iter()
-            .map(|a| (a.def.path.clone(), a.def.ty))
-            .collect();
+        let mut extracted: Vec<Wanted> = stored.attributes.iter().map(|a| a.def.wanted()).collect();
         let building = match &stored.change {
             Some(change) => {
                 let attribute =
                     Attribute::new(name, &change.attribute, (&key, versions), true, version)?;
                 let known = attributes.iter().position(|a| a.id == attribute.id);
                 if known.is_none() {
-                    extracted.push((attribute.path.clone(), attribute.ty));
+                    extracted.push(change.attribute.def.wanted());
                     ids.push(attribute.id);
                 }
                 Some(Building {
@@ -293,7 +301,8 @@ impl Layout {
             return None;
         }
         let expires_place = stored.expiry.path.as_ref().map(|path| {
-            extracted.push((path.clone(), Type::Time));
+            // A record whose time is not understood would never expire.
+            extracted.push(Wanted::new(path.clone(), Type::Time).refusing_objects());
             extracted.len() - 1
         });
         let old = version.tree_named(&old_tree(name)).map(|tree| tree.id);
@@ -307,7 +316,7 @@ impl Layout {
             expires_place,
             extracted: ids,
             deleted,
-            extraction: Extraction::new(key, extracted),
+            extraction: Extraction::of(key, extracted),
             data: data.id,
             keys: keys_written.filter(|_| stored.settings.keys_after.is_none()),
             keys_written,

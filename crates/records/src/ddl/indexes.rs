@@ -122,7 +122,10 @@ impl Handle {
                 None => self.infer(path)?,
             },
         };
-        self.begin(&layout, path, kind, ty, tokenizer)?;
+        // What was declared leniently has values of other types.
+        let lenient = index.is_lenient() || known.is_some_and(|known| known.def.lenient);
+        let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
+        self.begin(&layout, def.lenient(lenient))?;
         self.build(progress)
     }
 
@@ -148,7 +151,9 @@ impl Handle {
             drop(claim);
             return self.drop_index(path);
         }
-        self.begin(&layout, path, kind, known.def.ty, known.def.tokenizer)?;
+        let mut def = known.def.clone();
+        def.kind = kind;
+        self.begin(&layout, def)?;
         self.build(progress)
     }
 
@@ -169,7 +174,7 @@ impl Handle {
         if !def.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
-        self.begin(&layout, path, def.kind, def.ty, def.tokenizer)?;
+        self.begin(&layout, def)?;
         self.build(progress)
     }
 
@@ -250,34 +255,28 @@ impl Handle {
     }
 
     /// The first step of a change: from here on writes go to the new index.
-    fn begin(
-        &self,
-        layout: &Layout,
-        path: &Path,
-        kind: IndexKind,
-        ty: Type,
-        tokenizer: Tokenizer,
-    ) -> Result<()> {
+    fn begin(&self, layout: &Layout, def: IndexDef) -> Result<()> {
+        let (path, kind, ty) = (&def.path, def.kind, def.ty);
         refuse_clustered(layout, path, kind)?;
-        model::definition::check_tokenizer(tokenizer, kind, ty)?;
+        def.check_lenient()?;
+        model::definition::check_tokenizer(def.tokenizer, kind, ty)?;
         model::definition::check_type(path, kind, ty)?;
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
         model::definition::check_place_and_time(path, ty, declared)?;
         let name = self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();
-        let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
         let mut attribute = match known {
             Some(known) => StoredAttribute {
                 id: known.id,
-                def,
+                def: def.clone(),
                 // A tree of another name than the one in use.
                 tree: known.tree + u32::from(kind.is_standalone()),
                 since: 0,
             },
             None => StoredAttribute {
                 id: stored.next_id,
-                def,
+                def: def.clone(),
                 tree: 0,
                 since: 0,
             },

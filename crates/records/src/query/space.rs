@@ -299,7 +299,7 @@ impl Query {
     pub(crate) fn latest_per(self, key: &Path, asked: &AsOf) -> Result<(Vec<Record>, Explain)> {
         let layout = self.snapshot.layout.clone();
         let mut query = self;
-        let conditions = Predicates::new(&layout, query.condition.take())?;
+        let conditions = Predicates::new(&layout, query.condition.take(), &mut |_| Ok(true))?;
         let mut paths = vec![key.clone()];
         if let Some(time) = &asked.time {
             paths.push(time.clone());
