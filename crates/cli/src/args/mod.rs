@@ -30,7 +30,7 @@ pub(crate) use query::{
 pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 #[cfg(test)]
 pub(crate) use values::durability;
-pub(crate) use values::{KINDS, Strategy, Ttl, size};
+pub(crate) use values::{Strategy, Ttl, size};
 pub(crate) use write::{
     CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, Format, LoadArgs, PutArgs,
 };

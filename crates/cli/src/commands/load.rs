@@ -10,7 +10,7 @@ use serde_json::json;
 use super::definition::Wanted;
 use super::merges::{self, Merges};
 use super::resume::{Interrupted, Resume};
-use super::{options, promise, refuse_file};
+use super::{options, promise, refuse_file, say_remarks};
 use crate::args::LoadArgs;
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, Place, Source, prepare};
@@ -100,6 +100,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     // Also after a failure: what was loaded before stays.
     let synced = dataset.sync();
     loading.report()?;
+    say_remarks(&dataset);
     if let Some(merges) = merges {
         merges.end()?;
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use esker::{Dataset, Durability, Key};
 
 use super::load::{BATCH_BYTES, BATCH_RECORDS};
-use super::{dataset, open};
+use super::{dataset, open, say_remarks};
 use crate::args::{DeleteArgs, Format, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::input::{Event, Feed, prepare};
@@ -55,6 +55,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     dataset.sync()?;
     db.close()?;
     note(format_args!("put {}", counted(put, "record")));
+    say_remarks(&dataset);
     if let Some(signal) = interrupt.signal() {
         note(format_args!(
             "interrupted: everything up to line {last} is put or was reported; continue with the line after it"

@@ -8,7 +8,7 @@ use super::number::Number;
 use super::{Expr, Node, Op, Operand, Predicate};
 use crate::geometry::{Area, Space};
 use crate::schema::{
-    Bits, Found, Numbers, Path, PointAt, Rest, Sink, Trie, Type, Value, fits, time,
+    Bits, Found, Numbers, Path, PointAt, Rest, Sink, Trie, Type, Value, fits, time_of,
     without_repeated_names,
 };
 
@@ -489,7 +489,7 @@ impl JsonOperand {
     /// Compares a value with the operand; `None` when they are not comparable.
     fn order(&self, found: Found<'_>) -> Option<Ordering> {
         if let Some(time) = self.time {
-            return Some(time_of(found)?.cmp(&time));
+            return Some(time_of(Type::Time, found)?.0.cmp(&time));
         }
         match found {
             Found::Str(v) => Some(v.cmp(self.text.as_deref()?)),
@@ -500,15 +500,5 @@ impl JsonOperand {
             }
             Found::Null | Found::Object => None,
         }
-    }
-}
-
-/// A JSON value as a time, converted as for a declared attribute.
-fn time_of(found: Found<'_>) -> Option<i64> {
-    match found {
-        Found::Str(text) => time::parse_rfc3339(text),
-        Found::Int(seconds) => time::from_seconds(seconds),
-        Found::Float(seconds) | Found::Long(_, seconds) => time::from_decimal_seconds(seconds),
-        Found::Null | Found::Bool(_) | Found::Object => None,
     }
 }

@@ -16,6 +16,7 @@
 //!            | "polygon(" GeoJSON ")"
 //! PATH      := names joined by dots | the same in quotes
 //! VALUE     := text up to a blank or ")" (in a list also ",") | text in quotes
+//!            | "now" | "now-1h" | "now+1d12h" (behind `<`, `<=`, `>`, `>=`; units: w, d, h, m, s, ms)
 //!            | int(N) | float(N) | bool(B) | time(T) | point(X,Y) | plane(X,Y) | text(T)
 //! ```
 //!
@@ -50,7 +51,7 @@
 //! | text in quotes, string | never | as text | never | never |
 //! | int, float | exactly, across the two types | never | never | never |
 //! | bool | never | never | yes | never |
-//! | time | as seconds since 1970 | if it is an RFC 3339 time | never | never |
+//! | time | as seconds since 1970 | if it is a [time](crate::schema::Type::Time) | never | never |
 //!
 //! Numbers in records and in text without quotes are compared by their values, whatever their length: `n = 0.1` finds `0.10` and
 //! `1e-1`, and of two numbers of thirty digits that differ in the last one only the one that is asked for. A float of a program is
@@ -64,9 +65,9 @@
 //!
 //! | operand | int | float | string | bool | time |
 //! | --- | --- | --- | --- | --- | --- |
-//! | text, quoted or not; string | by value (`n < 2.5` is `n <= 2`) | by value | text | `true`, `false` | RFC 3339, or seconds |
-//! | int | exactly | exactly | error | error | seconds since 1970 |
-//! | float | exactly (`n < 2.5` is `n <= 2`) | yes | error | error | seconds since 1970 |
+//! | text, quoted or not; string | by value (`n < 2.5` is `n <= 2`) | by value | text | `true`, `false` | text of a time, or a number in the unit of the type |
+//! | int | exactly | exactly | error | error | in the unit of the type |
+//! | float | exactly (`n < 2.5` is `n <= 2`) | yes | error | error | in the unit of the type |
 //! | bool | error | error | error | yes | error |
 //! | time | error | error | error | error | exactly |
 

@@ -79,7 +79,7 @@ impl Predicate {
     /// numbers and texts with a time.
     pub fn reads_records(&self, t: Type) -> bool {
         let mut operands = self.operands().iter();
-        operands.any(|o| matches!(o, Operand::Value(Value::Time(_))) && t != Type::Time)
+        operands.any(|o| matches!(o, Operand::Value(Value::Time(_))) && !t.is_time())
     }
 
     /// The encoded values of type `t` of which it is not known whether they satisfy the predicate: floats that are nearest to an operand
@@ -160,13 +160,13 @@ impl Operand {
             Operand::Text(text) | Operand::Value(Value::String(text)) => Value::parse(t, text)?,
             Operand::Value(value) => match (value, t) {
                 (Value::Bool(v), Type::Bool) => Value::Bool(*v),
-                (Value::Time(v), Type::Time) => Value::Time(*v),
+                (Value::Time(v), t) if t.is_time() => Value::Time(*v),
                 (Value::Point(..), _) if value.type_of() == t => value.clone(),
-                (Value::Int(v), Type::Time) => {
-                    Value::Time(time::from_seconds(*v).ok_or_else(|| mismatch(value, t))?)
+                (Value::Int(v), t) if t.is_time() => {
+                    Value::Time(time::from_int(t, *v).ok_or_else(|| mismatch(value, t))?)
                 }
-                (Value::Float(v), Type::Time) => {
-                    Value::Time(time::from_decimal_seconds(*v).ok_or_else(|| mismatch(value, t))?)
+                (Value::Float(v), t) if t.is_time() => {
+                    Value::Time(time::from_decimal(t, *v).ok_or_else(|| mismatch(value, t))?)
                 }
                 _ => return Err(mismatch(value, t)),
             },

@@ -107,7 +107,7 @@ impl Index {
         self.of_type(Type::Bool)
     }
 
-    /// Of points in time.
+    /// Of points in time; numbers are seconds since 1970. Other units have types of their own: [`Type::TIMES`].
     pub fn time(self) -> Index {
         self.of_type(Type::Time)
     }
@@ -129,6 +129,11 @@ impl Index {
             lenient: true,
             ..self
         }
+    }
+
+    /// As [`Index::lenient`] where `lenient` is true.
+    pub fn lenient_if(self, lenient: bool) -> Index {
+        Index { lenient, ..self }
     }
 
     /// True where [`Index::lenient`] was said.

@@ -5,12 +5,14 @@ mod index;
 mod kind;
 mod stored;
 mod strategy;
+mod text;
 
 pub use external::ExternalKind;
 pub use index::Index;
 pub use kind::{IndexKind, Layout};
 pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};
 pub use strategy::{Maintenance, Merging, Repair};
+pub use text::{ExpiresText, IndexText, KINDS, KeyText};
 
 use std::time::Duration;
 
@@ -146,7 +148,7 @@ fn path_or_mistake(path: impl IntoPath) -> (Path, Option<String>) {
 }
 
 /// When records expire: the earlier one of the two counts, and a record for which neither says anything never does.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Expiry {
     /// So long after they were written, to the millisecond.
@@ -157,9 +159,34 @@ pub struct Expiry {
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl: Option<Duration>,
-    /// At the time that stands there in the record: RFC 3339, or seconds since 1970; the earliest of several. Absent or null: never.
+    /// At the time at this path of the record; the earliest of several. Absent or null: never.
     #[serde(default, rename = "expires", skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
+    /// The type of that time, which says the unit of its numbers.
+    #[serde(
+        default = "time",
+        rename = "expires_type",
+        skip_serializing_if = "is_plain_time"
+    )]
+    pub ty: Type,
+}
+
+impl Default for Expiry {
+    fn default() -> Expiry {
+        Expiry {
+            ttl: None,
+            path: None,
+            ty: time(),
+        }
+    }
+}
+
+fn time() -> Type {
+    Type::Time
+}
+
+fn is_plain_time(ty: &Type) -> bool {
+    *ty == Type::Time
 }
 
 /// A time to live, serialised in milliseconds.
@@ -191,6 +218,12 @@ impl Expiry {
 
     /// Refuses a time to live that is none, or that no clock reaches.
     pub fn validate(&self) -> Result<()> {
+        if !self.ty.is_time() {
+            return Err(Error::bad_input(format!(
+                "records expire at a time, and {} is none: use time, time_s, time_ms, time_us or time_ns",
+                self.ty
+            )));
+        }
         let millis = self.ttl.map(|ttl| ttl.as_millis());
         match millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
             true => Ok(()),
@@ -238,10 +271,17 @@ impl DatasetDef {
         self
     }
 
-    /// Records expire at the time that they have at `path`: RFC 3339, or seconds since 1970; absent or null, never.
-    pub fn expires_at(mut self, path: impl IntoPath) -> DatasetDef {
+    /// Records expire at the time that they have at `path`: text, or seconds since 1970; absent or null, never.
+    pub fn expires_at(self, path: impl IntoPath) -> DatasetDef {
+        self.expires_as(path, Type::Time)
+    }
+
+    /// Records expire at the time of type `ty` that they have at `path`: text, or a number in the unit of the type; absent or null,
+    /// never.
+    pub fn expires_as(mut self, path: impl IntoPath, ty: Type) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         self.expiry.path = Some(path);
+        self.expiry.ty = ty;
         self.mistake = self.mistake.or(mistake);
         self
     }
@@ -428,7 +468,7 @@ pub fn check_place_and_time(
     };
     let (point, time) = point_time_paths(path)?;
     match declared(&time) {
-        Some(Type::Time | Type::Int | Type::Float) => {}
+        Some(ty) if ty.is_time() || matches!(ty, Type::Int | Type::Float) => {}
         Some(other) => {
             return Err(Error::bad_input(format!(
                 "attribute `{path}`: `{time}` is of type {other}, and no time: it is to be of type time, int or float"
@@ -456,7 +496,7 @@ pub fn check_tokenizer(tokenizer: Tokenizer, kind: IndexKind, ty: Type) -> Resul
     let fits = match tokenizer {
         Tokenizer::Exact => return Ok(()),
         Tokenizer::Prefix => ty == Type::String,
-        Tokenizer::Number => matches!(ty, Type::Int | Type::Float | Type::Time),
+        Tokenizer::Number => ty.is_time() || matches!(ty, Type::Int | Type::Float),
     };
     if !fits {
         return Err(Error::bad_input(format!(

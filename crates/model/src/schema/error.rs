@@ -82,6 +82,8 @@ pub enum RecordErrorKind {
         expected: Type,
         /// The type found.
         found: &'static str,
+        /// The attribute could be declared leniently.
+        strict: bool,
     },
     /// The value of an indexed attribute is too long.
     ValueTooLong {
@@ -141,8 +143,16 @@ impl fmt::Display for RecordErrorKind {
                 path,
                 expected,
                 found,
+                strict,
             } => {
-                write!(f, "field {path} must be of type {expected}, found {found}")
+                write!(f, "field {path} must be of type {expected}, found {found}")?;
+                match strict {
+                    true => write!(
+                        f,
+                        "; an index of `{path}?` keeps such records, as in {path}?:lazy:{expected}"
+                    ),
+                    false => Ok(()),
+                }
             }
             RecordErrorKind::ValueTooLong {
                 path,

@@ -9,18 +9,19 @@ use coding::Reader;
 
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
-use super::exact::float_of;
+use super::found::{describe, encode_number, is_negative_zero, nearest_float, time_of};
 use super::path::Path;
 use super::point::{COORDINATES, Coordinates, Place, coordinate_paths, encode_point};
 use super::point_time::{encode_point_time, point_time_paths};
 use super::readable::{without_negative_zeros, without_repeated_names};
-use super::time;
+use super::time::Offset;
 use super::types::{KeyType, Type};
 use super::value::{
     MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, decode_key, encode_bool, encode_float, encode_int,
     encode_string, other,
 };
 use super::walk::{Found, Numbers, Rest, Sink, Trie};
+use super::wanted::{Remark, USUAL_MICROS, Wanted};
 
 /// What is found at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,40 +35,6 @@ enum Target {
     Place(u32),
     /// A time of an attribute that is a point at a time.
     Time(u32),
-}
-
-/// An attribute to extract.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    pub(super) path: Path,
-    pub(super) ty: Type,
-    lenient: bool,
-    refuses_objects: bool,
-}
-
-impl Wanted {
-    /// The values of a type at a path. A record with a value of another type is refused; an object there is not indexed.
-    pub fn new(path: Path, ty: Type) -> Wanted {
-        Wanted {
-            path,
-            ty,
-            lenient: false,
-            refuses_objects: false,
-        }
-    }
-
-    /// The same, of which a value of another type is [`other`](super::other).
-    pub fn lenient(self, lenient: bool) -> Wanted {
-        Wanted { lenient, ..self }
-    }
-
-    /// The same, of which an object is refused, too.
-    pub fn refusing_objects(self) -> Wanted {
-        Wanted {
-            refuses_objects: true,
-            ..self
-        }
-    }
 }
 
 /// The key and attributes to extract from each record of a dataset.
@@ -94,6 +61,7 @@ pub struct Extracted {
     times: Vec<(u32, i64)>,
     /// The attributes at whose paths there is something that is not indexed.
     unindexed: Vec<u32>,
+    remarks: Vec<(u32, Remark)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -302,6 +270,12 @@ impl Extracted {
         self.unindexed.iter().map(|attribute| *attribute as usize)
     }
 
+    /// What may be said of the record, by the index of the attribute that it is about.
+    pub fn remarks(&self) -> impl Iterator<Item = (usize, Remark)> + Clone {
+        let remarks = self.remarks.iter();
+        remarks.map(|(attribute, remark)| (*attribute as usize, *remark))
+    }
+
     /// The earliest of the values of an attribute of type [`Type::Time`]: microseconds since 1970.
     pub fn time(&self, attribute: usize) -> Option<i64> {
         let first = self.values(attribute).next()?;
@@ -317,7 +291,9 @@ impl Extracted {
         let points = self.points.capacity() * size_of::<(u32, Coordinates)>();
         let entries = self.entries.capacity() * size_of::<Entry>();
         let unindexed = self.unindexed.capacity() * size_of::<u32>();
-        self.key.capacity() + self.values.capacity() + entries + points + times + unindexed
+        let remarks = self.remarks.capacity() * size_of::<(u32, Remark)>();
+        let found = points + times + unindexed + remarks;
+        self.key.capacity() + self.values.capacity() + entries + found
     }
 
     fn clear(&mut self) {
@@ -327,6 +303,7 @@ impl Extracted {
         self.points.clear();
         self.times.clear();
         self.unindexed.clear();
+        self.remarks.clear();
     }
 
     /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
@@ -448,6 +425,7 @@ impl Collector<'_> {
             (_, Found::Null) => return,
             (_, Found::Object) if !wanted.refuses_objects => {
                 self.out.unindexed.push(attribute);
+                self.out.remarks.push((attribute, Remark::Object));
                 return;
             }
             (Type::Int, Found::Int(v)) => {
@@ -470,9 +448,15 @@ impl Collector<'_> {
                 encode_bool(v, values);
                 true
             }
-            (Type::Time, found) => match time_of(found) {
-                Some(v) => {
-                    encode_int(i128::from(v), values);
+            (ty, found) if ty.is_time() => match time_of(ty, found) {
+                Some((micros, offset)) => {
+                    encode_int(i128::from(micros), values);
+                    if offset == Offset::Assumed {
+                        self.out.remarks.push((attribute, Remark::NoOffset));
+                    }
+                    if !USUAL_MICROS.contains(&micros) {
+                        self.out.remarks.push((attribute, Remark::FarTime(micros)));
+                    }
                     true
                 }
                 None => false,
@@ -527,19 +511,22 @@ impl Collector<'_> {
 
     /// A time of a point.
     fn time(&mut self, attribute: u32, found: Found<'_>) {
-        match (found, time_of(found)) {
+        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
+            return;
+        };
+        let (ty, lenient) = wanted.time;
+        match (found, time_of(ty, found)) {
             (Found::Null, _) => {}
             (Found::Object, _) => self.out.unindexed.push(attribute),
-            (_, Some(micros)) => self.out.times.push((attribute, micros)),
+            (_, Some((micros, _))) => self.out.times.push((attribute, micros)),
+            (_, None) if lenient => self.out.unindexed.push(attribute),
             (_, None) => {
-                let path = self.extraction.attributes.get(attribute as usize);
-                let Some(path) = path.map(|wanted| wanted.path.clone()) else {
-                    return;
-                };
+                let path = wanted.path.clone();
                 self.refuse(RecordErrorKind::AttributeType {
                     path,
-                    expected: Type::Time,
-                    found: describe(Type::Time, found),
+                    expected: ty,
+                    found: describe(ty, found),
+                    strict: false,
                 });
             }
         }
@@ -559,7 +546,10 @@ impl Collector<'_> {
             };
             match coordinates.point(space) {
                 Ok(Place::Nowhere) => {}
-                Ok(Place::NoPoint) => self.out.unindexed.push(attribute),
+                Ok(Place::NoPoint) => {
+                    self.out.unindexed.push(attribute);
+                    self.out.remarks.push((attribute, Remark::NoPoint));
+                }
                 Ok(Place::At(point)) if ty.timed_space().is_some() => {
                     let Extracted {
                         values,
@@ -594,6 +584,7 @@ impl Collector<'_> {
                         path,
                         expected,
                         found,
+                        strict: false,
                     });
                 }
             }
@@ -607,6 +598,7 @@ impl Collector<'_> {
             return;
         };
         let (path, expected) = (wanted.path.clone(), wanted.ty);
+        let strict = !wanted.refuses_objects;
         self.negative_zero |= is_negative_zero(found);
         self.refuse(match length {
             Some(length) => RecordErrorKind::ValueTooLong {
@@ -620,76 +612,9 @@ impl Collector<'_> {
                     path,
                     expected,
                     found,
+                    strict,
                 }
             }
         });
-    }
-}
-
-// Kept out of line: inlined, the optimiser runs the slow conversions ahead of the match, for values of every type.
-
-#[inline(never)]
-fn nearest_float(v: i128) -> f64 {
-    v as f64
-}
-
-/// A number as a float, where one stands for it.
-#[inline(never)]
-fn encode_number(found: Found<'_>, values: &mut Vec<u8>) {
-    match float_of(found) {
-        Some(v) => encode_float(v, values),
-        None => values.extend_from_slice(other(Type::Float).unwrap_or_default()),
-    }
-}
-
-#[inline(never)]
-fn time_of(found: Found<'_>) -> Option<i64> {
-    match found {
-        Found::Str(text) => time::parse_rfc3339(text),
-        Found::Int(seconds) => time::from_seconds(seconds),
-        Found::Float(seconds) | Found::Long(_, seconds) => time::from_decimal_seconds(seconds),
-        Found::Null | Found::Bool(_) | Found::Object => None,
-    }
-}
-
-/// True when an attribute of type `ty` has a value for what was found: then no [`other`] stands for it. For floats true of any number:
-/// whether one stands for it, [`float_of`] tells.
-pub(crate) fn fits(ty: Type, found: Found<'_>) -> bool {
-    match (ty, found) {
-        (Type::Int, Found::Int(_))
-        | (Type::Float, Found::Int(_) | Found::Float(_) | Found::Long(..))
-        | (Type::Bool, Found::Bool(_)) => true,
-        (Type::String, Found::Str(text)) => {
-            let zeros = text.bytes().filter(|byte| *byte == 0).count();
-            text.len() + zeros + 2 <= MAX_INDEXED_VALUE
-        }
-        (Type::Time, found) => time_of(found).is_some(),
-        _ => false,
-    }
-}
-
-fn is_negative_zero(found: Found<'_>) -> bool {
-    matches!(found, Found::Float(v) if v == 0.0 && v.is_sign_negative())
-}
-
-/// Names the value found where `expected` should have been.
-fn describe(expected: Type, found: Found<'_>) -> &'static str {
-    match (expected, found) {
-        (_, Found::Null) => "null",
-        (_, Found::Bool(_)) => "bool",
-        (_, Found::Object) => "object",
-        (Type::Time, Found::Str(_)) => "a string that is not an RFC 3339 time",
-        (Type::Time, Found::Int(_) | Found::Float(_) | Found::Long(..)) => {
-            "a number of seconds out of range"
-        }
-        (_, Found::Str(_)) => "string",
-        (_, Found::Int(_)) => "int",
-        // The parser turns integers that do not fit 64 bits into floats.
-        (Type::Int, Found::Float(v) | Found::Long(_, v))
-            if v.fract() == 0.0 && v.abs() >= 9.2e18 =>
-        {
-            "a number beyond 64 bits"
-        }
-        (_, Found::Float(_) | Found::Long(..)) => "float",
     }
 }

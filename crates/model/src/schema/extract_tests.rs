@@ -108,7 +108,7 @@ fn times_are_strings_or_seconds() {
     );
     assert_eq!(
         at("\"May 1\"").unwrap_err().to_string(),
-        "record 1: field at must be of type time, found a string that is not an RFC 3339 time"
+        "record 1: field at must be of type time, found a string that is not an RFC 3339 time; an index of `at?` keeps such records, as in at?:lazy:time"
     );
     assert!(
         at("1e300")
@@ -195,11 +195,11 @@ fn values_of_the_wrong_type_are_refused_with_the_key() {
     // The key is reported even when it follows the error.
     assert_eq!(
         message(r#"{"n":"7","s":1,"id":17}"#),
-        "record 17: field n must be of type int, found string"
+        "record 17: field n must be of type int, found string; an index of `n?` keeps such records, as in n?:lazy:int"
     );
     assert_eq!(
         message(r#"{"id":17,"n":[1,3.0]}"#),
-        "record 17: field n must be of type int, found float"
+        "record 17: field n must be of type int, found float; an index of `n?` keeps such records, as in n?:lazy:int"
     );
     assert!(message(r#"{"id":1,"n":-9223372036854775809}"#).contains("beyond 64 bits"));
     assert_eq!(message(r#"{"n":1}"#), "the key id is missing");

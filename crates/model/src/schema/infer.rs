@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use super::path::Path;
 use super::readable::without_negative_zeros;
+use super::time;
 use super::types::{KeyType, Type};
 
 /// The most frequent type of the values at `path` in `samples`, the first of equally frequent ones; integers and
@@ -34,6 +35,35 @@ pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
         Some(Type::Float)
     } else {
         Some(most)
+    }
+}
+
+/// The type of the times at `path` in `samples`: that of the unit in which most of the numbers there are times of the years 1900 to 2500,
+/// the largest such unit; [`Type::Time`] where there are no numbers but 0.
+pub fn infer_time(samples: &[&[u8]], path: &Path) -> Type {
+    let mut votes = [0_usize; Type::TIMES.len()];
+    each_scalar(samples, path, &mut |scalar| {
+        let Some(number) = scalar.as_f64().filter(|number| *number != 0.0) else {
+            return;
+        };
+        let fits = |ty: &Type| {
+            let micros = time::from_decimal(*ty, number);
+            micros.is_some_and(|micros| (1900..=2500).contains(&time::year_of(micros)))
+        };
+        let unit = Type::TIMES.iter().position(fits);
+        if let Some(votes) = unit.and_then(|unit| votes.get_mut(unit)) {
+            *votes += 1;
+        }
+    });
+    // For equal counts `max_by_key` returns the last: the larger unit comes first.
+    let most = Type::TIMES
+        .iter()
+        .zip(votes)
+        .rev()
+        .max_by_key(|(_, votes)| *votes);
+    match most {
+        Some((ty, votes)) if votes > 0 => *ty,
+        _ => Type::Time,
     }
 }
 

@@ -8,6 +8,7 @@ mod depth;
 mod error;
 pub(crate) mod exact;
 mod extract;
+mod found;
 mod infer;
 mod path;
 mod point;
@@ -18,12 +19,13 @@ mod types;
 mod value;
 mod values;
 mod walk;
+mod wanted;
 
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
-pub(crate) use extract::fits;
-pub use extract::{Extracted, Extraction, Wanted};
-pub use infer::{infer, infer_key};
+pub use extract::{Extracted, Extraction};
+pub(crate) use found::{fits, time_of};
+pub use infer::{infer, infer_key, infer_time};
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
 pub use point::{POINT_LEN, PointAt, coordinate, coordinate_bytes, coordinate_paths, decode_point};
@@ -39,6 +41,7 @@ pub(crate) use value::decode_int_key;
 pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, other, string_prefix_range};
 pub use values::{Scalar, Values};
 pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};
+pub use wanted::{Remark, Wanted};
 
 #[cfg(test)]
 mod extract_tests;

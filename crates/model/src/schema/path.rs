@@ -8,8 +8,8 @@ use crate::error::Error;
 /// The characters that a backslash may escape in a path: the dot, itself, and the operators of conditions.
 const ESCAPED: &str = ".\\=<>^";
 
-/// Further ones: the characters that end a path in a condition.
-const ALSO_ESCAPED: &str = "!()\"', ";
+/// Further ones: the characters that end a path in a condition, or in the text of an index.
+const ALSO_ESCAPED: &str = "!()\"', ?";
 
 /// The path of a field: the names of its enclosing objects, and its own. As text the names are joined by dots:
 /// `user.name`. A backslash escapes a dot, itself, and the characters of operators (`=`, `<`, `>`, `^`): `a\.b` is

@@ -42,7 +42,9 @@ const OTHER_BOOL: &[u8] = &[2];
 /// `None` for types that have no such thing.
 pub fn other(t: Type) -> Option<&'static [u8]> {
     match t {
-        Type::Int | Type::Time => Some(OTHER_INT),
+        Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+            Some(OTHER_INT)
+        }
         Type::Float => Some(OTHER_FLOAT),
         Type::String => Some(OTHER_STRING),
         Type::Bool => Some(OTHER_BOOL),
@@ -131,7 +133,9 @@ impl Value {
     pub fn decode(t: Type, input: &mut Reader<'_>) -> Option<Value> {
         match t {
             Type::Int => decode_int(input).map(Value::Int),
-            Type::Time => i64::try_from(decode_int(input)?).ok().map(Value::Time),
+            Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+                i64::try_from(decode_int(input)?).ok().map(Value::Time)
+            }
             Type::Float => decode_float(input).map(Value::Float),
             Type::String => {
                 let text = unescape(take_string(input)?);
@@ -159,7 +163,9 @@ impl Value {
     /// too short for one.
     pub fn split(t: Type, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let length = match t {
-            Type::Int | Type::Time => 1 + split_int(*bytes.first()?)?,
+            Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+                1 + split_int(*bytes.first()?)?
+            }
             Type::Float => 8,
             Type::Bool => 1,
             Type::Point | Type::PlanePoint => POINT_LEN,
@@ -169,7 +175,7 @@ impl Value {
         bytes.split_at_checked(length)
     }
 
-    /// Parses a value in text form. Times are RFC 3339, a date alone, or seconds since 1970.
+    /// Parses a value in text form. Times are text as in records, or a number in the type's unit.
     ///
     /// # Errors
     /// The expected form of `text`.
@@ -183,14 +189,18 @@ impl Value {
                 .map(Value::Float),
             Type::String => Some(Value::String(text.to_owned())),
             Type::Bool => text.parse().ok().map(Value::Bool),
-            Type::Time => parse_time(text).map(Value::Time),
+            Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+                parse_time(t, text).map(Value::Time)
+            }
             Type::Point | Type::PlanePoint => parse_point(t.space(), text),
             Type::PointTime | Type::PlanePointTime => {
                 text.rsplit_once('@').and_then(|(at, time)| {
                     match parse_point(t.timed_space(), at)? {
-                        Value::Point(space, point) => {
-                            Some(Value::PointTime(space, point, parse_time(time)?))
-                        }
+                        Value::Point(space, point) => Some(Value::PointTime(
+                            space,
+                            point,
+                            parse_time(Type::Time, time)?,
+                        )),
                         _ => None,
                     }
                 })
@@ -202,8 +212,17 @@ impl Value {
                 Type::Float => "a finite number",
                 Type::String => "text",
                 Type::Bool => "true or false",
-                Type::Time => {
+                Type::Time | Type::TimeS => {
                     "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or seconds since 1970"
+                }
+                Type::TimeMs => {
+                    "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or milliseconds since 1970"
+                }
+                Type::TimeUs => {
+                    "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or microseconds since 1970"
+                }
+                Type::TimeNs => {
+                    "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or nanoseconds since 1970"
                 }
                 Type::Point => "a longitude and a latitude in degrees, as in 2.35,48.85",
                 Type::PlanePoint => "two finite numbers, as in 2.5,-3",
@@ -310,14 +329,14 @@ fn parse_point(space: Option<Space>, text: &str) -> Option<Value> {
     Some(Value::Point(space, Point::new(space, x, y).ok()?))
 }
 
-fn parse_time(text: &str) -> Option<i64> {
-    if let Ok(seconds) = text.parse() {
-        return time::from_seconds(seconds);
+fn parse_time(t: Type, text: &str) -> Option<i64> {
+    if let Ok(number) = text.parse() {
+        return time::from_int(t, number);
     }
     match text.parse() {
         // Converted as a decimal in a record, so that the two are equal.
-        Ok(seconds) => time::from_decimal_seconds(seconds),
-        Err(_) => time::parse_rfc3339(text),
+        Ok(number) => time::from_decimal(t, number),
+        Err(_) => time::parse(text).map(|(micros, _)| micros),
     }
 }
 

@@ -401,6 +401,13 @@ impl<K: PrimaryKey> Dataset<K> {
         self.handle.notes()
     }
 
+    /// What may be said of the records that were written through this store since this was last called, each thing once: times without
+    /// an offset, which are read as UTC; times that are hardly meant, as of milliseconds that are read as seconds; objects and
+    /// positions that are not indexed.
+    pub fn remarks(&self) -> Vec<String> {
+        self.handle.current.remarks.take()
+    }
+
     /// The indexed attributes at whose paths some records have something that is not indexed, and how many records: an object in the
     /// place of a value, or a position out of range. Such records are kept, and conditions find them as a scan does. Reads every
     /// record.

@@ -72,7 +72,7 @@ impl Attribute {
 
     fn new(
         dataset: &str,
-        stored: &StoredAttribute,
+        (stored, of): (&StoredAttribute, &StoredDef),
         (key, versions): (&(Path, KeyType), u32),
         incomplete: bool,
         version: &Version,
@@ -105,7 +105,7 @@ impl Attribute {
             versions,
             tree,
             incomplete,
-            late: BackfillExtractor::new(key, stored),
+            late: BackfillExtractor::new(key, stored, of),
         })
     }
 
@@ -176,10 +176,15 @@ pub(crate) struct BackfillExtractor {
 }
 
 impl BackfillExtractor {
-    pub(crate) fn new(key: &(Path, KeyType), stored: &StoredAttribute) -> BackfillExtractor {
+    /// Of an attribute of the definition `of`.
+    pub(crate) fn new(
+        key: &(Path, KeyType),
+        stored: &StoredAttribute,
+        of: &StoredDef,
+    ) -> BackfillExtractor {
         BackfillExtractor {
             id: stored.id,
-            extraction: Extraction::of(key.clone(), vec![stored.def.wanted()]),
+            extraction: Extraction::of(key.clone(), vec![of.wanted(&stored.def)]),
         }
     }
 
@@ -263,17 +268,26 @@ impl Layout {
         let versions = stored.settings.versions;
         let attributes = stored.attributes.iter();
         let attributes: Vec<Attribute> = attributes
-            .map(|stored| Attribute::new(name, stored, (&key, versions), false, version))
+            .map(|a| Attribute::new(name, (a, &stored), (&key, versions), false, version))
             .collect::<Option<_>>()?;
         let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
-        let mut extracted: Vec<Wanted> = stored.attributes.iter().map(|a| a.def.wanted()).collect();
+        let mut extracted: Vec<Wanted> = stored
+            .attributes
+            .iter()
+            .map(|a| stored.wanted(&a.def))
+            .collect();
         let building = match &stored.change {
             Some(change) => {
-                let attribute =
-                    Attribute::new(name, &change.attribute, (&key, versions), true, version)?;
+                let attribute = Attribute::new(
+                    name,
+                    (&change.attribute, &stored),
+                    (&key, versions),
+                    true,
+                    version,
+                )?;
                 let known = attributes.iter().position(|a| a.id == attribute.id);
                 if known.is_none() {
-                    extracted.push(change.attribute.def.wanted());
+                    extracted.push(stored.wanted(&change.attribute.def));
                     ids.push(attribute.id);
                 }
                 Some(Building {
@@ -302,7 +316,7 @@ impl Layout {
         }
         let expires_place = stored.expiry.path.as_ref().map(|path| {
             // A record whose time is not understood would never expire.
-            extracted.push(Wanted::new(path.clone(), Type::Time).refusing_objects());
+            extracted.push(Wanted::new(path.clone(), stored.expiry.ty).refusing_objects());
             extracted.len() - 1
         });
         let old = version.tree_named(&old_tree(name)).map(|tree| tree.id);

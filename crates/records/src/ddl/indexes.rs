@@ -15,7 +15,7 @@ use lsm::TreeChange;
 use model::definition::{
     Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
-use model::schema::{Path, Type, infer};
+use model::schema::{Path, Type, infer, infer_time};
 use model::tokens::Tokenizer;
 
 use super::backfill::{Backfill, Pass, Stop};
@@ -91,7 +91,7 @@ impl Handle {
         }
         let known = layout.stored.attribute(path);
         if let Some(known) = known {
-            let differs = ty.filter(|ty| *ty != known.def.ty);
+            let differs = ty.filter(|ty| !known.def.ty.is_said_by(*ty));
             if known.def.kind.is_indexed() {
                 let what = format!(
                     "`{path}` has an index already, of kind {}; `switch` changes it",
@@ -115,8 +115,10 @@ impl Handle {
             )));
         }
         let ty = match (ty, known) {
-            (Some(ty), _) => ty,
-            (None, Some(known)) => known.def.ty,
+            (_, Some(known)) => known.def.ty,
+            // The unit of its numbers is that of those that are there.
+            (Some(Type::Time), None) => self.infer_time(path)?,
+            (Some(ty), None) => ty,
             (None, None) => match kind.type_for(None) {
                 Some(ty) => ty,
                 None => self.infer(path)?,
@@ -240,6 +242,14 @@ impl Handle {
             return Ok(None);
         }
         self.build(progress).map(Some)
+    }
+
+    /// Guesses the unit of an undeclared attribute of times.
+    fn infer_time(&self, path: &Path) -> Result<Type> {
+        let records = Scan::all(self.snapshot())?.take(SAMPLE);
+        let records = records.collect::<Result<Vec<_>>>()?;
+        let bodies: Vec<&[u8]> = records.iter().map(|record| record.json()).collect();
+        Ok(infer_time(&bodies, path))
     }
 
     /// Guesses the type of an undeclared attribute.
@@ -411,7 +421,8 @@ fn goes_on(
         return Ok(false);
     };
     let def = &change.attribute.def;
-    let fits = ty.is_none_or(|ty| ty == def.ty) && tokenizer.is_none_or(|t| t == def.tokenizer);
+    let fits =
+        ty.is_none_or(|ty| def.ty.is_said_by(ty)) && tokenizer.is_none_or(|t| t == def.tokenizer);
     if def.path == *path && def.kind == kind && fits {
         return Ok(true);
     }

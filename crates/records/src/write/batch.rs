@@ -138,7 +138,23 @@ impl Part {
         self.records += 1;
         self.inserts |= insert;
         self.touch(insert, None);
+        self.remark();
         Ok(())
+    }
+
+    /// Says what may be said of the record that was just extracted.
+    #[inline]
+    fn remark(&self) {
+        for (at, remark) in self.extracted.remarks() {
+            let attribute = self.layout.written().find(|(place, _)| *place == at);
+            let expiry = &self.layout.stored.expiry;
+            let (path, ty) = match (attribute, &expiry.path) {
+                (Some((_, attribute)), _) => (&attribute.path, attribute.ty),
+                (None, Some(path)) => (path, expiry.ty),
+                (None, None) => continue,
+            };
+            self.dataset.current.remarks.add(at, path, ty, remark);
+        }
     }
 
     /// The batch is committed only where the record of `key` is then the one of the write `seq`, or there is none.
