@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use esker::{
-    AdvisedChange, DatasetDef, IndexKind, KeyType, Merging, Path, Repair, Tokenizer, Type,
+    AdvisedChange, DatasetDef, IndexKind, IndexText, KeyType, Merging, Path, Repair, Type,
 };
 
 use crate::args::{Strategy, Ttl};
@@ -24,10 +24,7 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
             }
             continue;
         }
-        let _ = write!(text, " --index {}:{}:{}", index.path, index.kind, index.ty);
-        if index.tokenizer != Tokenizer::default() {
-            let _ = write!(text, ":{}", index.tokenizer);
-        }
+        let _ = write!(text, " --index {}", IndexText::of(index));
     }
     let usual = DatasetDef::new(def.key.clone(), def.key_type);
     let strategy = Strategy::of(def);
@@ -48,6 +45,9 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
     }
     if let Some(path) = &def.expiry.path {
         let _ = write!(text, " --expires {path}");
+        if def.expiry.ty != Type::Time {
+            let _ = write!(text, ":{}", def.expiry.ty);
+        }
     }
     if def.old_records {
         text += " --old-records";

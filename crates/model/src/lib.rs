@@ -17,6 +17,7 @@ pub mod range;
 pub mod record;
 pub mod region;
 pub mod schema;
+pub mod suggest;
 mod text;
 pub mod tokens;
 pub mod typed;

@@ -13,12 +13,17 @@
 //! In a dataset that is stored by place a record without a body is a *stub*: the same record with its body is elsewhere. JSON is
 //! never empty, so there is no other.
 //!
-//! A record that expires has an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes.
+//! A record that expires has an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes. One that has something
+//! at an attribute's path that is not indexed has next one of the id [`UNINDEXED`].
 
 use coding::{Reader, put_varint};
 
 /// The id that no attribute has: under it a record has the time at which it expires.
 pub const EXPIRES: u32 = u32::MAX;
+
+/// Another id that no attribute has: under it a record has the ids of the attributes at whose paths it has something that is not
+/// indexed ([`crate::schema::Extracted::unindexed`]), as varints, ascending.
+pub const UNINDEXED: u32 = u32::MAX - 1;
 
 /// Appends the stored form. `attributes` are (stable id, encoded value), iterated twice: all that the record has of
 /// ids below `known`.
@@ -105,6 +110,14 @@ impl<'a> RecordRef<'a> {
     #[inline]
     pub fn known(&self) -> u32 {
         self.known
+    }
+
+    /// The ids of the attributes at whose paths it has something that is not indexed.
+    pub fn unindexed(&self) -> impl Iterator<Item = u32> {
+        let mut attributes = self.attributes().take(2);
+        let listed = attributes.find_map(|(id, list)| (id == UNINDEXED).then_some(list));
+        let mut rest = Reader::new(listed.unwrap_or_default());
+        std::iter::from_fn(move || u32::try_from(rest.varint()?).ok())
     }
 
     /// The attributes: (stable id, encoded value), in the order of encoding.

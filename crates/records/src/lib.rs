@@ -86,8 +86,8 @@ pub use lsm::{Budget, Clock, Durability, KeepLog, NamedSnapshot, Position, Seq, 
 pub use model::Error as ModelError;
 pub use model::condition::{AreaExpr, Expr, Field, Op, Operand, ParseError, field};
 pub use model::definition::{
-    DatasetDef, Expiry, ExternalKind, Index, IndexDef, IndexKind, Layout, Maintenance, Merging,
-    Repair,
+    DatasetDef, ExpiresText, Expiry, ExternalKind, Index, IndexDef, IndexKind, IndexText, KINDS,
+    KeyText, Layout, Maintenance, Merging, Repair,
 };
 pub use model::schema::{
     IntoPath, KeyError, KeyType, Path, RecordError, RecordErrorKind, Type, Value, point_time_paths,
@@ -135,6 +135,12 @@ pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
 pub fn count_dissent(samples: &[Vec<u8>], path: &Path, found: Type) -> usize {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     model::schema::dissent(&samples, path, found)
+}
+
+/// The type of times, by its unit, that the samples (records) show at `path`: for an attribute that is said to be [`Type::Time`].
+pub fn infer_time_type(samples: &[Vec<u8>], path: &Path) -> Type {
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    model::schema::infer_time(&samples, path)
 }
 
 /// The type of key that the samples (records) show at `path`; `None` when none has one.

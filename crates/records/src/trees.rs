@@ -81,7 +81,7 @@ impl EmbeddedAttributes {
             .collect();
         let late: Vec<BackfillExtractor> = attributes
             .iter()
-            .map(|a| BackfillExtractor::new(&key, a))
+            .map(|a| BackfillExtractor::new(&key, a, stored))
             .collect();
         let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
         let summaries = attributes.iter().map(|a| {

@@ -32,7 +32,7 @@ pub(crate) use query::{
     ReadKeyArgs, ReadValueArgs, RowForm, RowsArgs, ScanArgs, VersionArgs,
 };
 pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
-pub(crate) use values::{KINDS, Strategy, Ttl, size};
+pub(crate) use values::{Strategy, Ttl, size};
 #[cfg(test)]
 pub(crate) use values::{durability, duration};
 pub(crate) use write::{

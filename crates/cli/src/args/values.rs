@@ -8,10 +8,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use esker::experimental::Validation;
 use esker::{DatasetDef, Maintenance, Merging, Mix, Repair};
 
-/// The kinds of index that a user chooses from, as help and errors list them.
-pub(crate) const KINDS: &str =
-    "lazy, recent, composite, embedded, fingerprint, filter, spatial, space-time";
-
 /// Reads one of these names. A name that is none of them is answered with the nearest; baselines are taken, but not listed.
 fn named<T>(
     names: &[&'static str],

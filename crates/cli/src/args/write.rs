@@ -28,7 +28,7 @@ pub(crate) struct DefinitionArgs {
     #[arg(long, value_name = "FIELD[:TYPE]")]
     pub(crate) key: Option<String>,
     /// A field to index, and how (see below); may be repeated [default kind: lazy]
-    #[arg(long = "index", value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
+    #[arg(long = "index", value_name = "PATH[?][:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) indexes: Vec<String>,
     /// Store the records in the order of the points at PATH, so that an area is read from neighbouring blocks: as for an index of
     /// kind spatial, or POINT@TIME; it cannot be changed later
@@ -43,9 +43,9 @@ pub(crate) struct DefinitionArgs {
     /// Records expire this long after they were written: 7d, 12h, 30m, 10s; `esker ttl` changes it for later writes
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttl: Option<std::time::Duration>,
-    /// Records expire at the time in their field PATH (RFC 3339, or seconds since 1970; absent or null: never). With --ttl the earlier time counts
-    #[arg(long, value_name = "PATH")]
-    pub(crate) expires: Option<esker::Path>,
+    /// Records expire at the time in their field PATH (text, or a number in the unit of TYPE: time_s, time_ms, time_us, time_ns; absent or null: never). With --ttl the earlier time counts
+    #[arg(long, value_name = "PATH[:TYPE]")]
+    pub(crate) expires: Option<esker::ExpiresText>,
     /// Keep, for `esker changes --old`, the record that each change replaced; each write then looks it up
     #[arg(long)]
     pub(crate) old_records: bool,

@@ -8,10 +8,10 @@ use std::path::Path;
 use ::pubsub::PubSub;
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use esker::{Database, Dataset, Options};
+use esker::{Database, Dataset, KINDS, Options};
 
 use super::fields::known_paths;
-use crate::args::{Cli, KINDS};
+use crate::args::Cli;
 
 /// Records whose fields are offered.
 const RECORDS: usize = 300;

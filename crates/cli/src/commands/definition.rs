@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use esker::{
-    DatasetDef, IndexDef, IndexKind, KeyType, Layout, Maintenance, Merging, Path, Repair,
-    Tokenizer, Type,
+    DatasetDef, ExpiresText, IndexKind, IndexText, KeyText, KeyType, Maintenance, Merging, Path,
+    Repair, Type,
 };
 use import::Feed;
 use serde_json::Value as Json;
 
 use super::fields::{has_points, known_paths};
-use crate::args::{DefinitionArgs, KINDS, Strategy, Ttl};
+use crate::args::{DefinitionArgs, Strategy, Ttl};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::nearest::meant;
@@ -26,13 +26,13 @@ pub(super) struct Wanted {
     pub(super) key: Option<(Path, Option<KeyType>)>,
     /// Records without a key get one.
     auto_key: bool,
-    indexes: Vec<WantedIndex>,
+    indexes: Vec<IndexText>,
     maintenance: Option<Strategy>,
     repair: Option<Repair>,
     merging: Option<Merging>,
     versions: Option<u32>,
     ttl: Option<Duration>,
-    expires: Option<Path>,
+    expires: Option<ExpiresText>,
     old_records: bool,
 }
 
@@ -47,35 +47,20 @@ pub(super) enum Defined {
     },
 }
 
-/// An attribute as the command line says it is to be indexed.
-pub(crate) struct WantedIndex {
-    pub(crate) path: Path,
-    pub(crate) kind: IndexKind,
-    pub(crate) ty: Option<Type>,
-    pub(crate) tokenizer: Tokenizer,
-}
-
-impl WantedIndex {
-    /// The type that is said, or that follows from the kind.
-    fn known_type(&self) -> Option<Type> {
-        self.kind.type_for(self.ty)
-    }
-}
-
 impl Wanted {
     pub(super) fn parse(args: &DefinitionArgs) -> Result<Self, Failure> {
-        let auto_key = args.key.as_deref() == Some("auto");
-        let key = match args.key.as_deref() {
-            Some("auto") => {
-                let made = DatasetDef::auto_key();
-                Some((made.key, Some(made.key_type)))
-            }
-            said => said.map(parse_key).transpose()?,
-        };
-        let mut indexes: Vec<WantedIndex> = Vec::new();
+        let key = args.key.as_deref().map(|text| {
+            let refuse = |what| Failure::Usage(format!("--key {text}: {what}"));
+            let key = text.parse::<KeyText>().map_err(refuse)?;
+            Ok::<_, Failure>(key)
+        });
+        let key = key.transpose()?;
+        let auto_key = key.as_ref().is_some_and(|key| key.is_auto);
+        let key = key.map(|key| (key.path, key.ty));
+        let mut indexes: Vec<IndexText> = Vec::new();
         for text in &args.indexes {
             let refuse = |what| Failure::Usage(format!("--index {text}: {what}"));
-            let index = parse_index(text).map_err(refuse)?;
+            let index = text.parse::<IndexText>().map_err(refuse)?;
             if indexes.iter().any(|other| other.path == index.path) {
                 return Err(Failure::Usage(format!(
                     "--index names `{}` twice",
@@ -86,7 +71,7 @@ impl Wanted {
         }
         if let Some(text) = &args.cluster {
             let refuse = |what| Failure::Usage(format!("--cluster {text}: {what}"));
-            let clustered = parse_cluster(text).map_err(refuse)?;
+            let clustered = IndexText::cluster(text).map_err(refuse)?;
             match indexes
                 .iter_mut()
                 .find(|other| other.path == clustered.path)
@@ -103,7 +88,7 @@ impl Wanted {
                 None => indexes.push(clustered),
             }
         }
-        declare_times(&mut indexes);
+        IndexText::declare_times(&mut indexes);
         Ok(Self {
             key,
             auto_key,
@@ -126,15 +111,8 @@ impl Wanted {
             }) && (!self.auto_key || def.auto_key);
         let indexes = self.indexes.is_empty()
             || self.indexes.len() == def.indexes.len()
-                && self.indexes.iter().all(|wanted| {
-                    def.indexes.iter().any(|index| {
-                        index.path == wanted.path
-                            && index.kind == wanted.kind
-                            && index.tokenizer == wanted.tokenizer
-                            && (wanted.ty.is_none()
-                                || wanted.kind.type_for(wanted.ty) == Some(index.ty))
-                    })
-                });
+                && (self.indexes.iter())
+                    .all(|wanted| def.indexes.iter().any(|index| wanted.agrees(index)));
         let strategy = self
             .maintenance
             .is_none_or(|said| said == Strategy::of(def))
@@ -142,7 +120,10 @@ impl Wanted {
             && self.merging.is_none_or(|said| said == def.merging)
             && self.versions.is_none_or(|said| said == def.versions)
             && (self.ttl.is_none() || self.ttl == def.expiry.ttl)
-            && (self.expires.is_none() || self.expires == def.expiry.path)
+            && self.expires.as_ref().is_none_or(|said| {
+                def.expiry.path.as_ref() == Some(&said.path)
+                    && (said.ty).is_none_or(|ty| def.expiry.ty.is_said_by(ty))
+            })
             && (!self.old_records || def.old_records);
         if key && indexes && strategy {
             return Ok(());
@@ -160,11 +141,9 @@ impl Wanted {
         let Some((key, key_type)) = self.key.clone() else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
         };
-        let open = key_type.is_none()
-            || self
-                .indexes
-                .iter()
-                .any(|index| index.known_type().is_none());
+        let expires = (self.expires.as_ref()).filter(|expires| is_open_time(expires.ty));
+        let open =
+            key_type.is_none() || expires.is_some() || self.indexes.iter().any(IndexText::is_open);
         let sample = match open {
             true => {
                 let enough = |records: &[Vec<u8>]| {
@@ -214,8 +193,12 @@ impl Wanted {
             say_dissent(&sample.records, &key, key_type.as_type(), feed.is_table());
         }
         let indexes = self.indexes.iter().map(|wanted| {
-            let ty = wanted.known_type();
-            let ty = ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
+            let ty = match wanted.known_type() {
+                // The unit of its numbers is what the first of them show.
+                Some(Type::Time) => Some(esker::infer_time_type(&sample.records, &wanted.path)),
+                Some(ty) => Some(ty),
+                None => esker::infer_type(&sample.records, &wanted.path),
+            };
             if wanted.known_type().is_none() && has_points(&sample.records, &wanted.path) {
                 let path = &wanted.path;
                 note(format_args!(
@@ -237,7 +220,15 @@ impl Wanted {
             })
         });
         let types = indexes.collect();
-        let def = self.definition(&key, key_type, types)?;
+        let expires = match expires {
+            Some(expires) => esker::infer_time_type(&sample.records, &expires.path),
+            None => self
+                .expires
+                .as_ref()
+                .and_then(|e| e.ty)
+                .unwrap_or(Type::Time),
+        };
+        let def = self.definition((&key, key_type), types, expires)?;
         Ok(Defined::As(Box::new(def)))
     }
 
@@ -265,27 +256,27 @@ impl Wanted {
             })
         });
         let types = types.collect::<Result<_, _>>()?;
-        self.definition(key, key_type, types)
+        let expires = self.expires.as_ref().and_then(|expires| expires.ty);
+        self.definition((key, key_type), types, expires.unwrap_or(Type::Time))
     }
 
     fn definition(
         &self,
-        key: &Path,
-        key_type: KeyType,
+        (key, key_type): (&Path, KeyType),
         types: Vec<Type>,
+        expires: Type,
     ) -> Result<DatasetDef, Failure> {
         let mut def = DatasetDef::new(key, key_type);
         def.auto_key = self.auto_key;
         let indexes = self.indexes.iter().zip(types);
-        let indexes = indexes.map(|(wanted, ty)| {
-            IndexDef::new(wanted.path.clone(), wanted.kind, ty).tokenizer(wanted.tokenizer)
-        });
-        def.indexes = indexes.collect();
+        def.indexes = indexes.map(|(wanted, ty)| wanted.to_def(ty)).collect();
         def.repair = self.repair.unwrap_or(def.repair);
         def.merging = self.merging.unwrap_or(def.merging);
         def.versions = self.versions.unwrap_or(def.versions);
         def.expiry.ttl = self.ttl;
-        def.expiry.path = self.expires.clone();
+        if let Some(said) = &self.expires {
+            def = def.expires_as(&said.path, expires);
+        }
         def.old_records = self.old_records;
         let is_clustered = def.indexes.iter().any(|index| index.kind.is_clustered());
         let def = match self.maintenance {
@@ -307,16 +298,10 @@ impl Wanted {
             None => String::new(),
         };
         for index in &self.indexes {
-            if index.kind.is_clustered() {
-                text += &format!(" --cluster {}", index.path);
-            } else {
-                text += &format!(" --index {}:{}", index.path, index.kind);
-            }
-            if let Some(ty) = index.ty {
-                text += &format!(":{ty}");
-            }
-            if index.tokenizer != Tokenizer::default() {
-                text += &format!(":{}", index.tokenizer);
+            match (index.kind.is_clustered(), index.ty) {
+                (true, Some(ty)) => text += &format!(" --cluster {}:{ty}", index.path),
+                (true, None) => text += &format!(" --cluster {}", index.path),
+                (false, _) => text += &format!(" --index {index}"),
             }
         }
         for (name, said) in [
@@ -325,7 +310,7 @@ impl Wanted {
             ("merging", self.merging.map(|said| said.to_string())),
             ("versions", self.versions.map(|said| said.to_string())),
             ("ttl", self.ttl.map(|said| Ttl(Some(said)).to_string())),
-            ("expires", self.expires.as_ref().map(Path::to_string)),
+            ("expires", self.expires.as_ref().map(ExpiresText::to_string)),
         ] {
             if let Some(said) = said {
                 text += &format!(" --{name} {said}");
@@ -369,171 +354,9 @@ fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, is_table: bool) {
     }
 }
 
-/// The types of fields.
-const TYPES: [&str; 5] = ["int", "float", "string", "bool", "time"];
-
-/// Reads `FIELD[:TYPE]`.
-fn parse_key(text: &str) -> Result<(Path, Option<KeyType>), Failure> {
-    let (path, ty) = match text.rsplit_once(':') {
-        Some((path, ty)) => {
-            let refuse = |_| {
-                let meant = meant(ty, ["int", "string"]);
-                format!("--key {text}: unknown key type `{ty}`{meant} (int or string)")
-            };
-            (
-                path,
-                Some(ty.parse().map_err(refuse).map_err(Failure::Usage)?),
-            )
-        }
-        None => (text, None),
-    };
-    if has_commas(path) {
-        return match ty {
-            None | Some(KeyType::Fields) => Ok((parse_path(path)?, Some(KeyType::Fields))),
-            Some(_) => Err(Failure::Usage(format!(
-                "--key {text}: the fields of a key of several are whole numbers or texts, whichever they hold: leave :{} out",
-                ty.map_or(String::new(), |ty| ty.to_string())
-            ))),
-        };
-    }
-    Ok((parse_path(path)?, ty))
-}
-
-/// True where there are commas that no backslash precedes.
-fn has_commas(text: &str) -> bool {
-    let mut is_escaped = false;
-    text.chars().any(|c| {
-        let is_comma = c == ',' && !is_escaped;
-        is_escaped = c == '\\' && !is_escaped;
-        is_comma
-    })
-}
-
-/// How an attribute is indexed where it is not said: of the kinds that find what is asked for
-/// without reading much else, the one that is quickest to ask (docs/performance.md).
-pub(crate) const USUAL: IndexKind = IndexKind::Lazy;
-
-/// Reads `PATH[:KIND[:TYPE[:TOKENIZER]]]`; says what is wrong with it.
-pub(crate) fn parse_index(text: &str) -> Result<WantedIndex, String> {
-    if let Some(wanted) = parse_spatial(text) {
-        return wanted;
-    }
-    let wanted = |path: &str, kind, ty| -> Result<WantedIndex, String> {
-        Ok(WantedIndex {
-            path: path.parse::<Path>().map_err(|error| error.to_string())?,
-            kind,
-            ty,
-            tokenizer: Tokenizer::default(),
-        })
-    };
-    let Some((head, last)) = text.rsplit_once(':') else {
-        return wanted(text, USUAL, None);
-    };
-    if let Ok(kind) = last.parse() {
-        return wanted(head, kind, None);
-    }
-    // A tokenizer comes behind a type: a name with a colon in it is not mistaken for one.
-    if let Ok(tokenizer) = last.parse()
-        && let Some((_, ty)) = head.rsplit_once(':')
-        && ty.parse::<Type>().is_ok()
-    {
-        return Ok(WantedIndex {
-            tokenizer,
-            ..parse_index(head)?
-        });
-    }
-    let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
-    let kind = kind.parse().map_err(|_| {
-        let meant = meant(kind, KINDS.split(", ").chain(["eager"]));
-        format!("unknown index kind `{kind}`{meant} (kinds: {KINDS})")
-    })?;
-    let ty = last.parse().map_err(|_| {
-        let meant = meant(last, TYPES);
-        format!("unknown type `{last}`{meant} (int, float, string, bool or time)")
-    })?;
-    wanted(head, kind, Some(ty))
-}
-
-/// Reads `PATH:spatial[:LAYOUT][:plane]` and `POINT@TIME:space-time[:LAYOUT][:plane]`; `None` for an index that is none of
-/// points.
-fn parse_spatial(text: &str) -> Option<Result<WantedIndex, String>> {
-    const NAMES: [&str; 2] = ["spatial", "space-time"];
-    let found = |name: &'static str| Some((name, text.rfind(&format!(":{name}"))?));
-    let (name, at) = NAMES
-        .into_iter()
-        .filter_map(found)
-        .max_by_key(|(_, at)| *at)?;
-    let (path, said) = (text.get(..at)?, text.get(at + 1 + name.len()..)?);
-    let mut said = match said.strip_prefix(':') {
-        None if said.is_empty() => Vec::new(),
-        None => return None,
-        Some(said) => said.split(':').collect(),
-    };
-    let ty = said.last().and_then(|last| last.parse::<Type>().ok());
-    if ty.is_some() {
-        said.pop();
-    }
-    let kind = |text: &str| text.parse::<IndexKind>();
-    let kind = match said.as_slice() {
-        [] => kind(name).map_err(|error| error.to_string()),
-        [layout] => kind(&format!("{name}:{layout}")).map_err(|_| {
-            let layouts = Layout::ALL.map(|layout| match name {
-                "spatial" => IndexKind::Spatial(layout).to_string(),
-                _ => IndexKind::SpaceTime(layout).to_string(),
-            });
-            let layouts = layouts.join(", ");
-            format!("unknown layout or type `{layout}` (such an index is one of {layouts}, with `:plane` after it for points of the plane)")
-        }),
-        _ => Err(format!("such an index is PATH:{name}[:LAYOUT][:plane]")),
-    };
-    Some(kind.and_then(|kind| {
-        Ok(WantedIndex {
-            path: path.parse::<Path>().map_err(|error| error.to_string())?,
-            kind,
-            ty,
-            tokenizer: Tokenizer::default(),
-        })
-    }))
-}
-
-/// Reads `PATH[:plane]` or `POINT@TIME[:plane]`: what the records are stored by.
-fn parse_cluster(text: &str) -> Result<WantedIndex, String> {
-    let ty = text
-        .rsplit_once(':')
-        .and_then(|(path, ty)| Some((path, ty.parse::<Type>().ok()?)));
-    let (path, ty) = match ty {
-        Some((path, ty)) => (path, Some(ty)),
-        None => (text, None),
-    };
-    let path = path.parse::<Path>().map_err(|error| error.to_string())?;
-    let kind = match esker::point_time_paths(&path) {
-        Ok(_) => IndexKind::SpaceTime(Layout::Clustered),
-        Err(_) => IndexKind::Spatial(Layout::Clustered),
-    };
-    Ok(WantedIndex {
-        path,
-        kind,
-        ty,
-        tokenizer: Tokenizer::default(),
-    })
-}
-
-/// The times of indexes over place and time that are not declared: they are, as times.
-fn declare_times(indexes: &mut Vec<WantedIndex>) {
-    let timed = indexes
-        .iter()
-        .filter(|index| matches!(index.kind, IndexKind::SpaceTime(_)));
-    let times = timed.filter_map(|index| Some(esker::point_time_paths(&index.path).ok()?.1));
-    for path in times.collect::<Vec<Path>>() {
-        if indexes.iter().all(|index| index.path != path) {
-            indexes.push(WantedIndex {
-                path,
-                kind: IndexKind::None,
-                ty: Some(Type::Time),
-                tokenizer: Tokenizer::default(),
-            });
-        }
-    }
+/// True where the unit of a time's numbers is left to the records to show.
+fn is_open_time(ty: Option<Type>) -> bool {
+    ty.is_none_or(|ty| ty == Type::Time)
 }
 
 pub(crate) fn parse_path(text: &str) -> Result<Path, Failure> {

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, Index, IndexChange, IndexKind, IndexProgress, Path};
+use esker::{Database, Dataset, Index, IndexChange, IndexKind, IndexProgress, IndexText, Path};
 
-use super::definition::{USUAL, WantedIndex, parse_index, parse_path};
+use super::definition::parse_path;
 use super::fields::note_unknown;
-use super::{dataset, open};
+use super::{dataset, open, say_remarks};
 use crate::args::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;
@@ -22,7 +22,7 @@ pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure>
     match &args.change {
         IndexCommand::Add(args) => change(args, memory, "add", |dataset, wanted, progress| {
             let index = Index::new(wanted.kind).of_type(wanted.ty);
-            let index = index.tokenizer(wanted.tokenizer);
+            let index = index.tokenizer(wanted.tokenizer).lenient_if(wanted.lenient);
             dataset
                 .add_index(&wanted.path, index)
                 .on_progress(progress)
@@ -45,16 +45,23 @@ fn change(
     args: &IndexChangeArgs,
     memory: usize,
     verb: &str,
-    make: impl Fn(&Dataset, &WantedIndex, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
+    make: impl Fn(&Dataset, &IndexText, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
 ) -> Result<Outcome, Failure> {
     let text = &args.index;
     let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
     if verb == "switch" && !text.contains(':') {
-        return Err(refuse(format!("say the new kind, as in {text}:{USUAL}")));
+        return Err(refuse(format!(
+            "say the new kind, as in {text}:{}",
+            IndexText::USUAL
+        )));
     }
-    let wanted = parse_index(text).map_err(refuse)?;
+    let wanted: IndexText = text.parse().map_err(refuse)?;
     if verb == "switch" && wanted.ty.is_some() {
         return Err(refuse("a switch keeps the type: leave it out".to_string()));
+    }
+    if verb == "switch" && wanted.lenient {
+        let what = "a switch keeps what is let pass: leave the question mark out; `index drop` and `index add` change it";
+        return Err(refuse(what.to_string()));
     }
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
@@ -78,6 +85,7 @@ fn change(
         note_unknown(&dataset.snapshot(), &[wanted.path])?;
     }
     made?;
+    say_remarks(&dataset);
     db.close()?;
     Ok(Outcome::Done)
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::definition::{Defined, Wanted};
 use super::merges::{self, Merges};
-use super::{options, promise, refuse_file};
+use super::{options, promise, refuse_file, say_remarks};
 use crate::args::{Format, LoadArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
@@ -82,6 +82,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     };
     let report = import.run(&dataset, &mut watch);
     say(&report, &watch.progress);
+    say_remarks(&dataset);
     if let Some(merges) = merges {
         merges.end()?;
     }

@@ -94,6 +94,13 @@ fn dataset(db: &Database, name: &str) -> Result<Dataset, Failure> {
         .map_err(|error| unknown(error, "dataset", name, &db.dataset_names()))
 }
 
+/// Says what may be said of the records that were written, each thing once.
+fn say_remarks(dataset: &Dataset) {
+    for remark in dataset.remarks() {
+        crate::output::note(format_args!("note: {remark}"));
+    }
+}
+
 /// A dataset as it is now, or as it was in the snapshot that is kept under a name.
 fn dataset_at(
     db: &Database,

@@ -79,6 +79,9 @@ struct OfDataset {
     records: u64,
     /// False where the records are too many to be counted: there are at most so many.
     records_counted: bool,
+    /// How many of them have something at the path of an index that is not indexed, by path; of too many records, nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unindexed: BTreeMap<String, u64>,
     bytes: u64,
     indexes: Vec<OfIndex>,
     maintenance: String,
@@ -154,6 +157,12 @@ fn of_dataset(
         true => dataset.query().count()?,
         false => entries,
     };
+    let unindexed = match is_counted {
+        true => dataset.unindexed()?,
+        false => BTreeMap::new(),
+    };
+    let unindexed = unindexed.into_iter();
+    let unindexed = unindexed.map(|(path, count)| (path.to_string(), count));
     let unfinished = stats.unfinished.as_ref();
     let mut indexes = Vec::new();
     for index in def.indexes.iter().filter(|index| index.kind.is_indexed()) {
@@ -189,6 +198,7 @@ fn of_dataset(
     Ok(OfDataset {
         records,
         records_counted: is_counted,
+        unindexed: unindexed.collect(),
         bytes: stats.trees.iter().map(size).sum(),
         indexes,
         maintenance: match Strategy::of(def) {
@@ -352,6 +362,16 @@ fn summary(name: &str, of: &OfDataset) -> String {
             // Writing to a string cannot fail.
             let _ = writeln!(summary, "  {line}");
         }
+    }
+    for (path, count) in &of.unindexed {
+        let records = match count {
+            1 => "1 record has".to_string(),
+            count => format!("{} records have", thousands(*count)),
+        };
+        let _ = writeln!(
+            summary,
+            "  not indexed: {records} an object or no valid position at `{path}`"
+        );
     }
     for (name, text) in [
         ("maintenance", &of.maintenance),

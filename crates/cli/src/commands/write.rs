@@ -8,7 +8,7 @@ use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, sources};
 
 use super::query::{conditions, paths};
 use super::update::Merging;
-use super::{dataset, fields, open, open_durable};
+use super::{dataset, fields, open, open_durable, say_remarks};
 use crate::args::{DeleteArgs, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
@@ -71,6 +71,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     dataset.sync()?;
     db.close()?;
     note(format_args!("put {}", counted(put, "record")));
+    say_remarks(&dataset);
     if let Some(signal) = interrupt.signal() {
         note(format_args!(
             "interrupted: everything up to line {last} is put or was reported; continue with the line after it"

@@ -7,7 +7,10 @@ use std::ops::ControlFlow;
 use super::number::Number;
 use super::{Expr, Node, Op, Operand, Predicate};
 use crate::geometry::{Area, Space};
-use crate::schema::{Bits, Found, Numbers, Path, PointAt, Rest, Sink, Trie, Value, time};
+use crate::schema::{
+    Bits, Found, Numbers, Path, PointAt, Rest, Sink, Trie, Type, Value, fits, time_of,
+    without_repeated_names,
+};
 
 /// A test that some value at a path must satisfy: one predicate, or several bounds of a range.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,8 +156,8 @@ impl Filter {
     }
 
     /// True when the record with this body matches. `elsewhere` returns the truth of the tests on declared paths. The
-    /// body is read when they do not decide, in one pass that ends as soon as the result is known. A body that is not
-    /// JSON does not match.
+    /// body is read when they do not decide, in one pass. Of several fields of one name in an object the last one counts. A body that is
+    /// not JSON does not match.
     pub fn matches(&self, elsewhere: &mut dyn FnMut(usize) -> bool, body: &[u8]) -> bool {
         let is_json = |test: usize| matches!(self.json.get(test), Some(Some(_)));
         let mut elsewhere = |test: usize| match self.areas.get(test) {
@@ -181,19 +184,26 @@ impl Filter {
                 met.insert(test);
             }
         }
-        let mut walk = Walk {
-            filter: self,
-            met,
-            decided: None,
+        let walk = |body: &[u8]| {
+            let mut walk = Walk {
+                filter: self,
+                met: met.clone(),
+                is_repeated: false,
+            };
+            let mut input = serde_json::Deserializer::from_slice(body);
+            let walked = self.trie.walk(&mut input, Rest::Skipped, &mut walk);
+            (walk, walked.is_ok())
         };
-        let mut input = serde_json::Deserializer::from_slice(body);
-        // The walk ends with an error both on bad JSON and when the result is known.
-        let walked = self.trie.walk(&mut input, Rest::Skipped, &mut walk);
-        if let Some(truth) = walk.decided {
-            return truth;
+        let (mut walked, mut is_json) = walk(body);
+        if walked.is_repeated {
+            let text = std::str::from_utf8(body).ok();
+            let Some(text) = text.and_then(without_repeated_names) else {
+                return false;
+            };
+            (walked, is_json) = walk(text.as_bytes());
         }
-        let met = walk.met;
-        walked.is_ok()
+        let met = walked.met;
+        is_json
             && self
                 .formula
                 .truth(&mut |test| Some(met.contains(test)))
@@ -253,12 +263,11 @@ fn compile(expr: Expr, tests: &mut Vec<Test>) -> Formula {
 struct Walk<'a> {
     filter: &'a Filter,
     met: Bits,
-    decided: Option<bool>,
+    is_repeated: bool,
 }
 
 impl Sink for Walk<'_> {
     fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
-        let mut new = false;
         for target in targets {
             let target = *target as usize;
             if !self.met.contains(target)
@@ -266,21 +275,95 @@ impl Sink for Walk<'_> {
                 && test.accepts(found)
             {
                 self.met.insert(target);
-                new = true;
             }
         }
-        if !new {
-            return ControlFlow::Continue(());
+        ControlFlow::Continue(())
+    }
+
+    fn repeated(&mut self) -> ControlFlow<()> {
+        self.is_repeated = true;
+        ControlFlow::Break(())
+    }
+}
+
+/// A test of a declared attribute on those values of a record that its type has no encoding for, and on all numbers where the type is
+/// float: what the encoded values of the record do not tell.
+#[derive(Debug, Clone)]
+pub struct Residual {
+    /// `None` where it is all values.
+    ty: Option<Type>,
+    test: JsonTest,
+    trie: Trie,
+}
+
+impl Residual {
+    /// Of an attribute of type `ty`.
+    pub fn new(test: &Test, ty: Type) -> Residual {
+        let mut trie = Trie::new();
+        trie.add(&test.path, 0, Numbers::Exact);
+        let mut made = JsonTest::new(test);
+        if ty != Type::String {
+            made.read_quoted();
         }
-        let (json, met) = (&self.filter.json, &self.met);
-        self.decided = self.filter.formula.truth(&mut |test| {
-            let open = !met.contains(test) && matches!(json.get(test), Some(Some(_)));
-            (!open).then(|| met.contains(test))
-        });
-        match self.decided {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(()),
+        Residual {
+            ty: Some(ty),
+            test: made,
+            trie,
         }
+    }
+
+    /// The test on all values, whatever their type.
+    pub fn of_all(test: &Test) -> Residual {
+        let mut trie = Trie::new();
+        trie.add(&test.path, 0, Numbers::Exact);
+        Residual {
+            ty: None,
+            test: JsonTest::new(test),
+            trie,
+        }
+    }
+
+    /// True when such a value in a record with this body satisfies the test.
+    pub fn holds(&self, body: &[u8]) -> bool {
+        let walk = |body: &[u8]| {
+            let mut look = Look {
+                residual: self,
+                holds: false,
+                is_repeated: false,
+            };
+            let mut input = serde_json::Deserializer::from_slice(body);
+            let walked = self.trie.walk(&mut input, Rest::Skipped, &mut look);
+            (look.holds && walked.is_ok(), look.is_repeated)
+        };
+        match walk(body) {
+            (_, true) => {
+                let text = std::str::from_utf8(body).ok();
+                let text = text.and_then(without_repeated_names);
+                text.is_some_and(|text| walk(text.as_bytes()).0)
+            }
+            (holds, false) => holds,
+        }
+    }
+}
+
+struct Look<'r> {
+    residual: &'r Residual,
+    holds: bool,
+    is_repeated: bool,
+}
+
+impl Sink for Look<'_> {
+    fn found(&mut self, _: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        let Residual { ty, test, .. } = self.residual;
+        if ty.is_none_or(|ty| ty == Type::Float || !fits(ty, found)) {
+            self.holds |= test.accepts(found);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn repeated(&mut self) -> ControlFlow<()> {
+        self.is_repeated = true;
+        ControlFlow::Break(())
     }
 }
 
@@ -293,6 +376,8 @@ enum JsonPredicate {
     Compare(Op, JsonOperand),
     In(Vec<JsonOperand>),
     Exists,
+    /// A point in an area: not tested one value at a time, see [`JsonArea`].
+    Never,
 }
 
 /// The forms of an operand for JSON values of each type.
@@ -311,8 +396,8 @@ impl JsonTest {
             Predicate::In(operands) => {
                 JsonPredicate::In(operands.iter().map(JsonOperand::from).collect())
             }
-            // Points are not tested one value at a time: see `JsonArea`.
-            Predicate::Exists | Predicate::Within(_) => JsonPredicate::Exists,
+            Predicate::Exists => JsonPredicate::Exists,
+            Predicate::Within(_) => JsonPredicate::Never,
         });
         JsonTest(each.collect())
     }
@@ -323,11 +408,27 @@ impl JsonTest {
         let exact = self.0.iter().any(|predicate| match predicate {
             JsonPredicate::Compare(_, operand) => compared(operand),
             JsonPredicate::In(operands) => operands.iter().any(compared),
-            JsonPredicate::Exists => false,
+            JsonPredicate::Exists | JsonPredicate::Never => false,
         });
         match exact {
             true => Numbers::Exact,
             false => Numbers::Parsed,
+        }
+    }
+
+    /// Reads text in quotes as text without them, as the operands of declared attributes are read.
+    fn read_quoted(&mut self) {
+        let read = |operand: &mut JsonOperand| {
+            if let (Some(text), None) = (&operand.text, &operand.number) {
+                operand.number = Number::parse(text);
+            }
+        };
+        for predicate in &mut self.0 {
+            match predicate {
+                JsonPredicate::Compare(_, operand) => read(operand),
+                JsonPredicate::In(operands) => operands.iter_mut().for_each(read),
+                JsonPredicate::Exists | JsonPredicate::Never => {}
+            }
         }
     }
 
@@ -340,6 +441,7 @@ impl JsonPredicate {
     fn accepts(&self, found: Found<'_>) -> bool {
         match self {
             JsonPredicate::Exists => true,
+            JsonPredicate::Never => false,
             JsonPredicate::In(operands) => operands
                 .iter()
                 .any(|operand| operand.order(found).is_some_and(Ordering::is_eq)),
@@ -387,24 +489,16 @@ impl JsonOperand {
     /// Compares a value with the operand; `None` when they are not comparable.
     fn order(&self, found: Found<'_>) -> Option<Ordering> {
         if let Some(time) = self.time {
-            return Some(time_of(found)?.cmp(&time));
+            return Some(time_of(Type::Time, found)?.0.cmp(&time));
         }
         match found {
             Found::Str(v) => Some(v.cmp(self.text.as_deref()?)),
             Found::Bool(v) => Some(v.cmp(&self.truth?)),
-            Found::Int(v) => Number::Int(v).compare(self.number?),
-            Found::Float(v) => Number::Float(v).compare(self.number?),
+            Found::Int(_) | Found::Float(_) | Found::Long(..) => {
+                let number = self.number.as_ref()?;
+                Number::found(found)?.compare(number)
+            }
             Found::Null | Found::Object => None,
         }
-    }
-}
-
-/// A JSON value as a time, converted as for a declared attribute.
-fn time_of(found: Found<'_>) -> Option<i64> {
-    match found {
-        Found::Str(text) => time::parse_rfc3339(text),
-        Found::Int(seconds) => time::from_seconds(seconds),
-        Found::Float(seconds) => time::from_decimal_seconds(seconds),
-        Found::Null | Found::Bool(_) | Found::Object => None,
     }
 }

@@ -16,6 +16,7 @@
 //!            | "polygon(" GeoJSON ")"
 //! PATH      := names joined by dots | the same in quotes
 //! VALUE     := text up to a blank or ")" (in a list also ",") | text in quotes
+//!            | "now" | "now-1h" | "now+1d12h" (behind `<`, `<=`, `>`, `>=`; units: w, d, h, m, s, ms)
 //!            | int(N) | float(N) | bool(B) | time(T) | point(X,Y) | plane(X,Y) | text(T)
 //! ```
 //!
@@ -50,9 +51,11 @@
 //! | text in quotes, string | never | as text | never | never |
 //! | int, float | exactly, across the two types | never | never | never |
 //! | bool | never | never | yes | never |
-//! | time | as seconds since 1970 | if it is an RFC 3339 time | never | never |
+//! | time | as seconds since 1970 | if it is a [time](crate::schema::Type::Time) | never | never |
 //!
-//! A number that is written with more than 64 bits, in a record or as text without quotes, is the nearest float.
+//! Numbers in records and in text without quotes are compared by their values, whatever their length: `n = 0.1` finds `0.10` and
+//! `1e-1`, and of two numbers of thirty digits that differ in the last one only the one that is asked for. A float of a program is
+//! compared with the float nearest to the number in the record, and exactly with integers of 64 bits.
 //!
 //! "Never" means that `=`, the bounds and `^=` are false. `!=` holds for each value for which `=` does not, of any
 //! type. Text is ordered by code points. `^=` is for text only.
@@ -62,9 +65,9 @@
 //!
 //! | operand | int | float | string | bool | time |
 //! | --- | --- | --- | --- | --- | --- |
-//! | text, quoted or not; string | read as int | read as float | text | `true`, `false` | RFC 3339, or seconds |
-//! | int | exactly | rounded, as records are | error | error | seconds since 1970 |
-//! | float | exactly (`n < 2.5` is `n <= 2`) | yes | error | error | seconds since 1970 |
+//! | text, quoted or not; string | by value (`n < 2.5` is `n <= 2`) | by value | text | `true`, `false` | text of a time, or a number in the unit of the type |
+//! | int | exactly | exactly | error | error | in the unit of the type |
+//! | float | exactly (`n < 2.5` is `n <= 2`) | yes | error | error | in the unit of the type |
 //! | bool | error | error | error | yes | error |
 //! | time | error | error | error | error | exactly |
 
@@ -79,7 +82,7 @@ mod ranges;
 
 pub use area::AreaExpr;
 pub use build::{Field, field};
-pub use filter::{Filter, Formula, Test};
+pub use filter::{Filter, Formula, Residual, Test};
 pub use operand::Operand;
 pub use parse::ParseError;
 

@@ -73,6 +73,42 @@ pub(super) fn typed_name(text: &str) -> Option<&'static str> {
     NAMES.into_iter().find(|known| *known == name)
 }
 
+/// The time of `now`, or of so much before or after it, as in `now-1h` or `now-1d12h`.
+fn relative_time(text: &str) -> Option<Operand> {
+    const UNITS: [(&str, i64); 6] = [
+        ("ms", 1_000),
+        ("w", 7 * 86_400_000_000),
+        ("d", 86_400_000_000),
+        ("h", 3_600_000_000),
+        ("m", 60_000_000),
+        ("s", 1_000_000),
+    ];
+    let rest = text.strip_prefix("now")?;
+    let (sign, mut rest) = match rest.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, rest.strip_prefix('+').unwrap_or(rest)),
+    };
+    if rest.is_empty() && text != "now" {
+        return None;
+    }
+    let mut micros = 0_i64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let (number, behind) = rest.split_at_checked(digits)?;
+        let (unit, factor) = UNITS.iter().find(|(unit, _)| behind.starts_with(unit))?;
+        let number = number.parse::<i64>().ok()?.checked_mul(*factor)?;
+        micros = micros.checked_add(number)?;
+        rest = behind.strip_prefix(unit)?;
+    }
+    let now = match Operand::from(std::time::SystemTime::now()) {
+        Operand::Value(Value::Time(now)) => now,
+        _ => return None,
+    };
+    Some(Operand::Value(Value::Time(
+        now.saturating_add(sign * micros),
+    )))
+}
+
 /// An error at a byte of the text.
 struct Wrong {
     at: usize,
@@ -272,6 +308,10 @@ impl<'a> Parser<'a> {
             }
             let operand = self.operand(false)?;
             self.ends(start, value)?;
+            let operand = match (op.bounds_a_range(), &operand) {
+                (true, Operand::Text(text)) => relative_time(text).unwrap_or(operand),
+                _ => operand,
+            };
             return Ok(Expr::compare(path, op, operand));
         }
         if self.keyword("contains") {

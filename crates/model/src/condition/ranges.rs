@@ -60,6 +60,40 @@ impl Predicate {
     }
 }
 
+impl Predicate {
+    /// As [`Predicate::to_ranges`], where values of the type are equal to none of the operands that are not comparable with it, and in
+    /// no order with them.
+    pub fn to_ranges_where_comparable(&self, t: Type) -> Vec<Range> {
+        match self {
+            Predicate::In(operands) => {
+                let known = operands.iter().filter(|operand| operand.nearest(t).is_ok());
+                let known = Predicate::In(known.cloned().collect());
+                known.to_ranges(t).unwrap_or_default()
+            }
+            Predicate::Compare(Op::Ne, _) => vec![ALL],
+            _ => self.to_ranges(t).unwrap_or_default(),
+        }
+    }
+
+    /// True where values of the type `t` are compared with an operand by what they are in the record, and not by what they are encoded as:
+    /// numbers and texts with a time.
+    pub fn reads_records(&self, t: Type) -> bool {
+        let mut operands = self.operands().iter();
+        operands.any(|o| matches!(o, Operand::Value(Value::Time(_))) && !t.is_time())
+    }
+
+    /// The encoded values of type `t` of which it is not known whether they satisfy the predicate: floats that are nearest to an operand
+    /// for which no float stands. In records that were written before these were told apart, they may be the operand itself.
+    pub fn doubtful(&self, t: Type) -> Vec<Vec<u8>> {
+        if t != Type::Float {
+            return Vec::new();
+        }
+        let nearest = self.operands().iter().filter_map(|o| o.nearest(t).ok());
+        let doubtful = nearest.filter(|(_, order)| order.is_ne());
+        doubtful.map(|(value, _)| value.encoded()).collect()
+    }
+}
+
 fn point(value: Vec<u8>) -> Range {
     Range::exactly(value)
 }
@@ -99,32 +133,40 @@ fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
 }
 
 impl Operand {
+    /// The number that a declared number is compared with.
+    fn number(&self) -> Option<Number> {
+        match self {
+            Operand::Text(text) | Operand::Value(Value::String(text)) => Number::parse(text),
+            Operand::Value(Value::Int(v)) => Some(Number::Int(*v)),
+            Operand::Value(Value::Float(v)) => Some(Number::Float(*v)),
+            Operand::Value(_) => None,
+        }
+    }
+
     /// The value of type `t` nearest to the operand, and its order relative to it.
     fn nearest(&self, t: Type) -> Result<(Value, Ordering), String> {
+        if let (Type::Int | Type::Float, Some(number)) = (t, self.number()) {
+            let nearest = match t {
+                Type::Int => number
+                    .nearest_int()
+                    .map(|(v, order)| (Value::Int(v), order)),
+                _ => number
+                    .nearest_float()
+                    .map(|(v, order)| (Value::Float(v), order)),
+            };
+            return nearest.ok_or_else(|| format!("{self} cannot be compared with a number"));
+        }
         let value = match self {
             Operand::Text(text) | Operand::Value(Value::String(text)) => Value::parse(t, text)?,
             Operand::Value(value) => match (value, t) {
-                (Value::Int(v), Type::Int) => {
-                    let inside = (*v).clamp(i128::from(i64::MIN), i128::from(u64::MAX));
-                    return Ok((Value::Int(inside), inside.cmp(v)));
-                }
-                (Value::Float(v), Type::Int) => {
-                    let whole = v.floor() as i128;
-                    let inside = whole.clamp(i128::from(i64::MIN), i128::from(u64::MAX));
-                    let order = Number::Int(inside).compare(Number::Float(*v));
-                    let order = order.ok_or_else(|| mismatch(value, t))?;
-                    return Ok((Value::Int(inside), order));
-                }
-                (Value::Int(v), Type::Float) => Value::Float(*v as f64),
-                (Value::Float(v), Type::Float) if v.is_finite() => Value::Float(*v),
                 (Value::Bool(v), Type::Bool) => Value::Bool(*v),
-                (Value::Time(v), Type::Time) => Value::Time(*v),
+                (Value::Time(v), t) if t.is_time() => Value::Time(*v),
                 (Value::Point(..), _) if value.type_of() == t => value.clone(),
-                (Value::Int(v), Type::Time) => {
-                    Value::Time(time::from_seconds(*v).ok_or_else(|| mismatch(value, t))?)
+                (Value::Int(v), t) if t.is_time() => {
+                    Value::Time(time::from_int(t, *v).ok_or_else(|| mismatch(value, t))?)
                 }
-                (Value::Float(v), Type::Time) => {
-                    Value::Time(time::from_decimal_seconds(*v).ok_or_else(|| mismatch(value, t))?)
+                (Value::Float(v), t) if t.is_time() => {
+                    Value::Time(time::from_decimal(t, *v).ok_or_else(|| mismatch(value, t))?)
                 }
                 _ => return Err(mismatch(value, t)),
             },

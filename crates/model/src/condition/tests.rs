@@ -1,7 +1,7 @@
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::schema::{Extracted, Extraction, KeyType, Type, Value};
+use crate::schema::{Extracted, Extraction, KeyType, Type, Value, Wanted};
 
 mod random;
 
@@ -496,6 +496,46 @@ fn a_number_beyond_64_bits_is_found_by_its_text() {
             assert!(!filter.matches_json(record.as_bytes()), "{condition}");
         }
     }
+    // Two that differ in the last digit are two.
+    for (text, below) in [
+        ("211230200427052203004205123", "211230200427052203004205122"),
+        ("-9223372036854775809", "-9223372036854775810"),
+        ("0.12345678901234567891", "0.12345678901234567890"),
+        ("18446744073709551617", "18446744073709551616.5"),
+        ("1e23", "99999999999999999999999"),
+    ] {
+        let record = format!("{{\"n\":[{text}]}}");
+        let other = format!("{{\"n\":[{below}]}}");
+        for (condition, of_it, of_other) in [
+            (format!("n = {text}"), true, false),
+            (format!("n != {text}"), false, true),
+            (format!("n in (1, {text})"), true, false),
+            (format!("n > {below}"), true, false),
+            (format!("n >= {text}"), true, false),
+            (format!("n < {text}"), false, true),
+            (format!("n <= {below}"), false, true),
+        ] {
+            let filter = Filter::new(&read(&condition));
+            assert_eq!(filter.matches_json(record.as_bytes()), of_it, "{condition}");
+            assert_eq!(
+                filter.matches_json(other.as_bytes()),
+                of_other,
+                "{condition}"
+            );
+        }
+    }
+    for (same, text) in [
+        ("0.10", "0.1"),
+        ("1e2", "100"),
+        ("100.0", "100"),
+        ("1.5e1", "15"),
+    ] {
+        let filter = Filter::new(&read(&format!("n = {text}")));
+        assert!(
+            filter.matches_json(format!("{{\"n\":{same}}}").as_bytes()),
+            "{same}"
+        );
+    }
     // Those of 64 bits are told apart to the last bit.
     let filter = Filter::new(&read("n = 18446744073709551615"));
     assert!(!filter.matches_json(br#"{"n":18446744073709551616}"#));
@@ -527,5 +567,35 @@ fn the_middle_of_a_polygon_is_that_of_the_box_around_it() {
     ] {
         let area = AreaExpr::parse("polygon", &format!("[{ring}]")).unwrap();
         assert_eq!(area.middle().unwrap(), (x, y), "{ring}");
+    }
+}
+
+/// Of several fields of one name in an object the last one counts, as with every parser.
+#[test]
+fn the_last_of_several_fields_of_a_name_counts() {
+    for (condition, body, holds) in [
+        ("a = 2", r#"{"a":1,"a":2}"#, true),
+        ("a = 1", r#"{"a":1,"a":2}"#, false),
+        ("a = 1", r#"{"a":1,"b":0,"\u0061":2}"#, false),
+        ("a.b = 1", r#"{"a":{"b":1},"a":{"c":2}}"#, false),
+        ("a.b is null", r#"{"a":{"b":1},"a":{"c":2}}"#, true),
+        ("a.b = 1", r#"{"a":[{"b":1,"b":3},{"b":1}]}"#, true),
+        ("a.b = 3", r#"{"a":[{"b":1,"b":3},{"b":1}]}"#, true),
+        ("a exists", r#"{"a":1,"a":null}"#, false),
+        ("a = 1 or b = 2", r#"{"a":1,"a":3,"b":2}"#, true),
+        (
+            "within(p, rect(0,0,2,2))",
+            r#"{"p":[1,1],"p":[5,5]}"#,
+            false,
+        ),
+        ("within(p, rect(4,4,6,6))", r#"{"p":[1,1],"p":[5,5]}"#, true),
+        ("a = 1", r#"{"a":1,"b":1,"b":2}"#, true),
+    ] {
+        let filter = Filter::new(&read(condition));
+        assert_eq!(
+            filter.matches_json(body.as_bytes()),
+            holds,
+            "{condition}: {body}"
+        );
     }
 }

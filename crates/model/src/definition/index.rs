@@ -18,6 +18,7 @@ pub struct Index {
     pub(super) kind: IndexKind,
     pub(super) ty: Option<Type>,
     pub(super) tokenizer: Tokenizer,
+    pub(super) lenient: bool,
 }
 
 impl Index {
@@ -27,6 +28,7 @@ impl Index {
             kind,
             ty: None,
             tokenizer: Tokenizer::Exact,
+            lenient: false,
         }
     }
 
@@ -105,7 +107,7 @@ impl Index {
         self.of_type(Type::Bool)
     }
 
-    /// Of points in time.
+    /// Of points in time; numbers are seconds since 1970. Other units have types of their own: [`Type::TIMES`].
     pub fn time(self) -> Index {
         self.of_type(Type::Time)
     }
@@ -119,6 +121,24 @@ impl Index {
     /// It holds these tokens of the values.
     pub fn tokenizer(self, tokenizer: Tokenizer) -> Index {
         Index { tokenizer, ..self }
+    }
+
+    /// Records with a value of another type are kept, and found as a scan finds them. Without this they are refused.
+    pub fn lenient(self) -> Index {
+        Index {
+            lenient: true,
+            ..self
+        }
+    }
+
+    /// As [`Index::lenient`] where `lenient` is true.
+    pub fn lenient_if(self, lenient: bool) -> Index {
+        Index { lenient, ..self }
+    }
+
+    /// True where [`Index::lenient`] was said.
+    pub fn is_lenient(&self) -> bool {
+        self.lenient
     }
 
     /// Its kind.

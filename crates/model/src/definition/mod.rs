@@ -5,12 +5,14 @@ mod index;
 mod kind;
 mod stored;
 mod strategy;
+mod text;
 
 pub use external::ExternalKind;
 pub use index::Index;
 pub use kind::{IndexKind, Layout};
 pub use stored::{MaintenanceSettings, StoredAttribute, StoredChange, StoredDef};
 pub use strategy::{Maintenance, Merging, Repair};
+pub use text::{ExpiresText, IndexText, KINDS, KeyText};
 
 use std::time::Duration;
 
@@ -18,7 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::geometry::Space;
-use crate::schema::{IntoPath, KeyType, Path, Type, coordinate_paths, key_paths, point_time_paths};
+use crate::schema::{
+    IntoPath, KeyType, Path, Type, Wanted, coordinate_paths, key_paths, point_time_paths,
+};
 use crate::tokens::Tokenizer;
 
 /// The maximum number of attributes of a dataset.
@@ -38,6 +42,9 @@ pub struct IndexDef {
     /// How its values become tokens of the index.
     #[serde(default)]
     pub tokenizer: Tokenizer,
+    /// Records with a value of another type at the path are kept, and found as a scan finds them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lenient: bool,
 }
 
 impl IndexDef {
@@ -48,7 +55,29 @@ impl IndexDef {
             kind,
             ty,
             tokenizer: Tokenizer::default(),
+            lenient: false,
         }
+    }
+
+    /// The same, where `lenient` of an attribute that may have values of other types, too.
+    pub fn lenient(self, lenient: bool) -> IndexDef {
+        IndexDef { lenient, ..self }
+    }
+
+    /// Refuses a lenient index of points.
+    pub fn check_lenient(&self) -> Result<()> {
+        match self.lenient && self.ty.has_place() {
+            false => Ok(()),
+            true => Err(Error::bad_input(format!(
+                "attribute `{}`: an index of points cannot be lenient",
+                self.path
+            ))),
+        }
+    }
+
+    /// What is extracted of a record for it.
+    pub fn wanted(&self) -> Wanted {
+        Wanted::new(self.path.clone(), self.ty).lenient(self.lenient)
     }
 
     /// The same, with values that become several tokens of the index.
@@ -124,7 +153,7 @@ fn path_or_mistake(path: impl IntoPath) -> (Path, Option<String>) {
 }
 
 /// When records expire: the earlier one of the two counts, and a record for which neither says anything never does.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Expiry {
     /// So long after they were written, to the millisecond.
@@ -135,9 +164,34 @@ pub struct Expiry {
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl: Option<Duration>,
-    /// At the time that stands there in the record: RFC 3339, or seconds since 1970; the earliest of several. Absent or null: never.
+    /// At the time at this path of the record; the earliest of several. Absent or null: never.
     #[serde(default, rename = "expires", skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
+    /// The type of that time, which says the unit of its numbers.
+    #[serde(
+        default = "time",
+        rename = "expires_type",
+        skip_serializing_if = "is_plain_time"
+    )]
+    pub ty: Type,
+}
+
+impl Default for Expiry {
+    fn default() -> Expiry {
+        Expiry {
+            ttl: None,
+            path: None,
+            ty: time(),
+        }
+    }
+}
+
+fn time() -> Type {
+    Type::Time
+}
+
+fn is_plain_time(ty: &Type) -> bool {
+    *ty == Type::Time
 }
 
 /// A time to live, serialised in milliseconds.
@@ -169,6 +223,12 @@ impl Expiry {
 
     /// Refuses a time to live that is none, or that no clock reaches.
     pub fn validate(&self) -> Result<()> {
+        if !self.ty.is_time() {
+            return Err(Error::bad_input(format!(
+                "records expire at a time, and {} is none: use time, time_s, time_ms, time_us or time_ns",
+                self.ty
+            )));
+        }
         let millis = self.ttl.map(|ttl| ttl.as_millis());
         match millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
             true => Ok(()),
@@ -226,10 +286,17 @@ impl DatasetDef {
         self
     }
 
-    /// Records expire at the time that they have at `path`: RFC 3339, or seconds since 1970; absent or null, never.
-    pub fn expires_at(mut self, path: impl IntoPath) -> DatasetDef {
+    /// Records expire at the time that they have at `path`: text, or seconds since 1970; absent or null, never.
+    pub fn expires_at(self, path: impl IntoPath) -> DatasetDef {
+        self.expires_as(path, Type::Time)
+    }
+
+    /// Records expire at the time of type `ty` that they have at `path`: text, or a number in the unit of the type; absent or null,
+    /// never.
+    pub fn expires_as(mut self, path: impl IntoPath, ty: Type) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         self.expiry.path = Some(path);
+        self.expiry.ty = ty;
         self.mistake = self.mistake.or(mistake);
         self
     }
@@ -281,6 +348,7 @@ impl DatasetDef {
             kind: index.kind,
             ty: ty.unwrap_or(Type::String),
             tokenizer: index.tokenizer,
+            lenient: index.lenient,
         });
         self
     }
@@ -304,6 +372,7 @@ impl DatasetDef {
                 path,
                 kind,
                 tokenizer: Tokenizer::Exact,
+                lenient: false,
             }),
         }
         self
@@ -368,6 +437,7 @@ impl DatasetDef {
         for (at, index) in self.indexes.iter().enumerate() {
             check_tokenizer(index.tokenizer, index.kind, index.ty)?;
             check_type(&index.path, index.kind, index.ty)?;
+            index.check_lenient()?;
             let declared = |path: &Path| {
                 let other = self.indexes.iter().find(|other| other.path == *path);
                 other.map(|other| other.ty)
@@ -424,7 +494,7 @@ pub fn check_place_and_time(
     };
     let (point, time) = point_time_paths(path)?;
     match declared(&time) {
-        Some(Type::Time | Type::Int | Type::Float) => {}
+        Some(ty) if ty.is_time() || matches!(ty, Type::Int | Type::Float) => {}
         Some(other) => {
             return Err(Error::bad_input(format!(
                 "attribute `{path}`: `{time}` is of type {other}, and no time: it is to be of type time, int or float"
@@ -452,7 +522,7 @@ pub fn check_tokenizer(tokenizer: Tokenizer, kind: IndexKind, ty: Type) -> Resul
     let fits = match tokenizer {
         Tokenizer::Exact => return Ok(()),
         Tokenizer::Prefix => ty == Type::String,
-        Tokenizer::Number => matches!(ty, Type::Int | Type::Float | Type::Time),
+        Tokenizer::Number => ty.is_time() || matches!(ty, Type::Int | Type::Float),
     };
     if !fits {
         return Err(Error::bad_input(format!(

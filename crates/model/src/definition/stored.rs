@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::{DatasetDef, Expiry, ExternalKind, IndexDef, Maintenance, Merging, Repair};
-use crate::schema::{KeyType, Path};
+use crate::schema::{KeyType, Path, Type, Wanted, point_time_paths};
 use crate::tokens::Tokenizer;
 
 /// A stored attribute, with the number that identifies it in records and synopses.
@@ -126,6 +126,20 @@ impl StoredDef {
         self.attributes.iter().find(|a| a.def.path == *path)
     }
 
+    /// What is extracted of a record for an attribute of this definition.
+    pub fn wanted(&self, def: &IndexDef) -> Wanted {
+        let wanted = def.wanted();
+        let time = match def.ty.timed_space() {
+            Some(_) => point_time_paths(&def.path).ok(),
+            None => None,
+        };
+        // Of a point at a time, the time is declared on its own.
+        match time.and_then(|(_, time)| self.attribute(&time)) {
+            Some(time) => wanted.at_time(time.def.ty, time.def.lenient),
+            None => wanted,
+        }
+    }
+
     /// The attribute by whose place the records are stored.
     pub fn clustered(&self) -> Option<&StoredAttribute> {
         self.attributes.iter().find(|a| a.def.kind.is_clustered())
@@ -194,6 +208,9 @@ impl StoredDef {
                 .ttl
                 .map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             expires: self.expiry.path.as_ref().map(Path::to_string),
+            expires_type: Some(self.expiry.ty)
+                .filter(|ty| *ty != Type::Time)
+                .map(|ty| ty.to_string()),
             change: self.change.as_ref().map(|change| AttributeJson {
                 since: Some(change.since),
                 tables: Some(change.tables),
@@ -259,6 +276,10 @@ fn expiry(json: &Json) -> Option<Expiry> {
             Some(_) => Some(text(json, "expires")?.parse().ok()?),
             None => None,
         },
+        ty: match json.get("expires_type") {
+            Some(_) => text(json, "expires_type")?.parse().ok()?,
+            None => Type::Time,
+        },
     };
     expiry.validate().ok().map(|()| expiry)
 }
@@ -317,6 +338,8 @@ struct DefJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    expires_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     change: Option<AttributeJson>,
 }
 
@@ -337,6 +360,8 @@ struct AttributeJson {
     since: Option<Seq>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokenizer: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    lenient: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     tables: Option<u64>,
 }
@@ -354,6 +379,7 @@ impl From<&StoredAttribute> for AttributeJson {
             tokenizer: Some(def.tokenizer)
                 .filter(|tokenizer| *tokenizer != Tokenizer::default())
                 .map(|tokenizer| tokenizer.to_string()),
+            lenient: def.lenient,
             tables: None,
         }
     }
@@ -370,6 +396,9 @@ fn from_json(json: &Json) -> Option<StoredAttribute> {
                 Some(_) => text(json, "tokenizer")?.parse().ok()?,
                 None => Tokenizer::default(),
             },
+            lenient: json
+                .get("lenient")
+                .is_some_and(|set| *set == Json::Bool(true)),
         },
         tree: match json.get("tree") {
             Some(_) => number(json, "tree")?,

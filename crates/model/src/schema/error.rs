@@ -41,11 +41,6 @@ pub enum RecordErrorKind {
         /// The deepest nesting allowed.
         limit: usize,
     },
-    /// A field that the dataset extracts occurs twice in one object.
-    Repeated {
-        /// The field.
-        path: Path,
-    },
     /// There is no primary key.
     KeyMissing {
         /// Its path.
@@ -87,6 +82,8 @@ pub enum RecordErrorKind {
         expected: Type,
         /// The type found.
         found: &'static str,
+        /// The attribute could be declared leniently.
+        strict: bool,
     },
     /// The value of an indexed attribute is too long.
     ValueTooLong {
@@ -119,9 +116,6 @@ impl fmt::Display for RecordErrorKind {
             RecordErrorKind::TooDeep { limit } => {
                 write!(f, "nested deeper than {limit} objects and arrays")
             }
-            RecordErrorKind::Repeated { path } => {
-                write!(f, "field {path} comes twice in the same object")
-            }
             RecordErrorKind::KeyMissing { path } => write!(f, "the key {path} is missing"),
             RecordErrorKind::KeyNull { path } => write!(f, "the key {path} is null"),
             RecordErrorKind::KeyEmpty { path } => write!(f, "the key {path} is an empty string"),
@@ -149,8 +143,16 @@ impl fmt::Display for RecordErrorKind {
                 path,
                 expected,
                 found,
+                strict,
             } => {
-                write!(f, "field {path} must be of type {expected}, found {found}")
+                write!(f, "field {path} must be of type {expected}, found {found}")?;
+                match strict {
+                    true => write!(
+                        f,
+                        "; an index of `{path}?` keeps such records, as in {path}?:lazy:{expected}"
+                    ),
+                    false => Ok(()),
+                }
             }
             RecordErrorKind::ValueTooLong {
                 path,

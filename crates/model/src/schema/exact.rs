@@ -3,11 +3,12 @@
 
 use serde_json::value::RawValue;
 
+use super::decimal::{int_is_of_float, is_of_float, is_short};
 use super::walk::Found;
 
-/// A number by its text, as JSON has them: an integer of 64 bits, or the nearest float (`-0`, too). `None` for what is no number,
-/// and for numbers beyond all floats.
-pub(super) fn number(text: &str) -> Option<Found<'static>> {
+/// A number by its text, as JSON has them: an integer of 64 bits, or a decimal with the nearest float (`-0`, too). `None` for what
+/// is no number, and for numbers beyond all floats.
+pub(super) fn number(text: &str) -> Option<Found<'_>> {
     if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
         return None;
     }
@@ -21,14 +22,29 @@ pub(super) fn number(text: &str) -> Option<Found<'static>> {
         }
     }
     let v = text.parse::<f64>().ok()?;
-    v.is_finite().then_some(Found::Float(v))
+    let found = match is_short(text, v) {
+        true => Found::Float(v),
+        false => Found::Long(text, v),
+    };
+    v.is_finite().then_some(found)
+}
+
+/// The float that stands for a number that was found, in the order of all such: the nearest one, unless another number is written
+/// for it.
+pub(super) fn float_of(found: Found<'_>) -> Option<f64> {
+    match found {
+        Found::Int(v) => int_is_of_float(v).then_some(v as f64),
+        Found::Float(v) => Some(v),
+        Found::Long(text, v) => is_of_float(text, v).then_some(v),
+        _ => None,
+    }
 }
 
 /// A value as the nearest float; `None` when it is no number.
 pub(crate) fn as_f64(value: &RawValue) -> Option<f64> {
     match number(value.get())? {
         Found::Int(v) => Some(v as f64),
-        Found::Float(v) => Some(v),
+        Found::Float(v) | Found::Long(_, v) => Some(v),
         _ => None,
     }
 }

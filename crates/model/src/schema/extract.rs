@@ -9,18 +9,20 @@ use coding::Reader;
 
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
-use super::key_fields::{encode_number, encode_text, key_paths};
+use super::found::{describe, encode_number, is_negative_zero, nearest_float, time_of};
+use super::key_fields::{encode_number as encode_key_number, encode_text, key_paths};
 use super::path::Path;
-use super::point::{COORDINATES, Coordinates, coordinate_paths, encode_point};
+use super::point::{COORDINATES, Coordinates, Place, coordinate_paths, encode_point};
 use super::point_time::{encode_point_time, point_time_paths};
-use super::readable::without_negative_zeros;
-use super::time;
+use super::readable::{without_negative_zeros, without_repeated_names};
+use super::time::Offset;
 use super::types::{KeyType, Type};
 use super::value::{
     MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, decode_key, encode_bool, encode_float, encode_int,
-    encode_string,
+    encode_string, other,
 };
 use super::walk::{Found, Numbers, Rest, Sink, Trie};
+use super::wanted::{Remark, USUAL_MICROS, Wanted};
 
 /// What is found at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +44,7 @@ enum Target {
 #[derive(Debug, Clone)]
 pub struct Extraction {
     pub(super) key: (Path, KeyType),
-    pub(super) attributes: Vec<(Path, Type)>,
+    pub(super) attributes: Vec<Wanted>,
     trie: Trie,
     /// What the targets of the trie are, in order.
     targets: Vec<Target>,
@@ -64,6 +66,9 @@ pub struct Extracted {
     points: Vec<(u32, Coordinates)>,
     /// Times found of attributes that are points at a time.
     times: Vec<(u32, i64)>,
+    /// The attributes at whose paths there is something that is not indexed.
+    unindexed: Vec<u32>,
+    remarks: Vec<(u32, Remark)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,8 +79,17 @@ struct Entry {
 }
 
 impl Extraction {
-    /// Compiles the key and the attributes; an attribute is identified by its index in the list.
+    /// Compiles the key and the attributes, none of them lenient; an attribute is identified by its index in the list.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
+        let wanted = attributes.into_iter();
+        Extraction::of(
+            key,
+            wanted.map(|(path, ty)| Wanted::new(path, ty)).collect(),
+        )
+    }
+
+    /// Compiles the key and the attributes; an attribute is identified by its index in the list.
+    pub fn of(key: (Path, KeyType), attributes: Vec<Wanted>) -> Extraction {
         let (mut trie, mut targets) = (Trie::new(), Vec::new());
         let mut add = |path: &Path, target, numbers| {
             trie.add(path, targets.len() as u32, numbers);
@@ -94,7 +108,7 @@ impl Extraction {
             }
             KeyType::Int | KeyType::String => add(&key.0, Target::Key, Numbers::Parsed),
         }
-        for ((path, ty), i) in attributes.iter().zip(0_u32..) {
+        for (Wanted { path, ty, .. }, i) in attributes.iter().zip(0_u32..) {
             let numbers = match ty {
                 Type::Int | Type::String | Type::Bool => Numbers::Parsed,
                 _ => Numbers::Exact,
@@ -158,7 +172,8 @@ impl Extraction {
     /// Extracts the key and the attributes of the record `json` into `out`, in one pass.
     ///
     /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one value for each
-    /// element. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped
+    /// element. An object in the place of a value, and a point that is none, are not indexed ([`Extracted::unindexed`]). Of several
+    /// fields of one name in an object the last one counts. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped
     /// nested content.
     /// # Errors
     /// The record is refused: see [`RecordErrorKind`]. The contents of `out` are then undefined.
@@ -198,12 +213,20 @@ impl Extraction {
             out,
             error: None,
             negative_zero: false,
+            is_repeated: false,
         };
         let mut input = serde_json::Deserializer::from_str(text);
         let walked = self
             .trie
             .walk(&mut input, rest, &mut collector)
             .and_then(|()| input.end());
+        if collector.is_repeated
+            && walked.is_ok()
+            && let Some(text) = without_repeated_names(text)
+        {
+            out.clear();
+            return self.extract_text(&text, rest, out);
+        }
         if collector.negative_zero
             && let Some(text) = without_negative_zeros(text)
         {
@@ -271,6 +294,18 @@ impl Extracted {
             .map(|(_, value)| value)
     }
 
+    /// The attributes, by their index in the list, at whose paths there is something that is not indexed: an object in the place of a
+    /// value, or no point where there should be one.
+    pub fn unindexed(&self) -> impl Iterator<Item = usize> + Clone {
+        self.unindexed.iter().map(|attribute| *attribute as usize)
+    }
+
+    /// What may be said of the record, by the index of the attribute that it is about.
+    pub fn remarks(&self) -> impl Iterator<Item = (usize, Remark)> + Clone {
+        let remarks = self.remarks.iter();
+        remarks.map(|(attribute, remark)| (*attribute as usize, *remark))
+    }
+
     /// The earliest of the values of an attribute of type [`Type::Time`]: microseconds since 1970.
     pub fn time(&self, attribute: usize) -> Option<i64> {
         let first = self.values(attribute).next()?;
@@ -285,7 +320,10 @@ impl Extracted {
         let times = self.times.capacity() * size_of::<(u32, i64)>();
         let points = self.points.capacity() * size_of::<(u32, Coordinates)>();
         let entries = self.entries.capacity() * size_of::<Entry>();
-        self.key.capacity() + self.values.capacity() + entries + points + times
+        let unindexed = self.unindexed.capacity() * size_of::<u32>();
+        let remarks = self.remarks.capacity() * size_of::<(u32, Remark)>();
+        let found = points + times + unindexed + remarks;
+        self.key.capacity() + self.values.capacity() + entries + found
     }
 
     fn clear(&mut self) {
@@ -295,10 +333,14 @@ impl Extracted {
         self.entries.clear();
         self.points.clear();
         self.times.clear();
+        self.unindexed.clear();
+        self.remarks.clear();
     }
 
     /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
     fn normalise(&mut self) {
+        self.unindexed.sort_unstable();
+        self.unindexed.dedup();
         let Extracted {
             values, entries, ..
         } = self;
@@ -323,6 +365,8 @@ struct Collector<'a> {
     error: Option<RecordErrorKind>,
     /// An integer was expected, and the parser found -0.0: the text may say `-0`.
     negative_zero: bool,
+    /// A name came twice in an object.
+    is_repeated: bool,
 }
 
 impl Sink for Collector<'_> {
@@ -354,10 +398,9 @@ impl Sink for Collector<'_> {
         ControlFlow::Continue(())
     }
 
-    fn repeated(&mut self, node: u32) -> ControlFlow<()> {
-        self.refuse(RecordErrorKind::Repeated {
-            path: self.extraction.trie.path_of(node),
-        });
+    /// The walk goes on: what does not count is to be readable, too.
+    fn repeated(&mut self) -> ControlFlow<()> {
+        self.is_repeated = true;
         ControlFlow::Continue(())
     }
 }
@@ -391,7 +434,7 @@ impl Collector<'_> {
         };
         key.clear();
         match found {
-            Found::Int(v) => encode_number(v, key),
+            Found::Int(v) => encode_key_number(v, key),
             Found::Str(v) if v.len() <= MAX_PRIMARY_KEY => encode_text(v, key),
             _ => self.refuse_key(Some(field), found),
         }
@@ -453,13 +496,18 @@ impl Collector<'_> {
 
     #[inline]
     fn attribute(&mut self, attribute: u32, found: Found<'_>) {
-        let Some((_, declared)) = self.extraction.attributes.get(attribute as usize) else {
+        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
             return;
         };
         let values = &mut self.out.values;
         let start = values.len();
-        let fits = match (*declared, found) {
+        let fits = match (wanted.ty, found) {
             (_, Found::Null) => return,
+            (_, Found::Object) if !wanted.refuses_objects => {
+                self.out.unindexed.push(attribute);
+                self.out.remarks.push((attribute, Remark::Object));
+                return;
+            }
             (Type::Int, Found::Int(v)) => {
                 encode_int(v, values);
                 true
@@ -468,8 +516,8 @@ impl Collector<'_> {
                 encode_float(v, values);
                 true
             }
-            (Type::Float, Found::Int(v)) => {
-                encode_float(nearest_float(v), values);
+            (Type::Float, found @ (Found::Int(_) | Found::Long(..))) => {
+                encode_number(found, values);
                 true
             }
             (Type::String, Found::Str(v)) => {
@@ -480,17 +528,32 @@ impl Collector<'_> {
                 encode_bool(v, values);
                 true
             }
-            (Type::Time, found) => match time_of(found) {
-                Some(v) => {
-                    encode_int(i128::from(v), values);
+            (ty, found) if ty.is_time() => match time_of(ty, found) {
+                Some((micros, offset)) => {
+                    encode_int(i128::from(micros), values);
+                    if offset == Offset::Assumed {
+                        self.out.remarks.push((attribute, Remark::NoOffset));
+                    }
+                    if !USUAL_MICROS.contains(&micros) {
+                        self.out.remarks.push((attribute, Remark::FarTime(micros)));
+                    }
                     true
                 }
                 None => false,
             },
             _ => false,
         };
-        let end = values.len();
-        if fits && end - start <= MAX_INDEXED_VALUE {
+        let mut end = values.len();
+        let mut is_indexed = fits && end - start <= MAX_INDEXED_VALUE;
+        if !is_indexed
+            && wanted.lenient
+            && let Some(other) = other(wanted.ty)
+        {
+            values.truncate(start);
+            values.extend_from_slice(other);
+            (end, is_indexed) = (values.len(), true);
+        }
+        if is_indexed {
             self.out.entries.push(Entry {
                 attribute,
                 start,
@@ -521,25 +584,29 @@ impl Collector<'_> {
             Found::Null => {}
             Found::Object if matches!(target, Target::Place(_)) => point.begin(),
             Found::Int(v) => point.take(first, nearest_float(v)),
-            Found::Float(v) => point.take(first, v),
+            Found::Float(v) | Found::Long(_, v) => point.take(first, v),
             found => point.refuse(describe(Type::Float, found)),
         }
     }
 
     /// A time of a point.
     fn time(&mut self, attribute: u32, found: Found<'_>) {
-        match (found, time_of(found)) {
+        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
+            return;
+        };
+        let (ty, lenient) = wanted.time;
+        match (found, time_of(ty, found)) {
             (Found::Null, _) => {}
-            (_, Some(micros)) => self.out.times.push((attribute, micros)),
+            (Found::Object, _) => self.out.unindexed.push(attribute),
+            (_, Some((micros, _))) => self.out.times.push((attribute, micros)),
+            (_, None) if lenient => self.out.unindexed.push(attribute),
             (_, None) => {
-                let path = self.extraction.attributes.get(attribute as usize);
-                let Some(path) = path.map(|(path, _)| path.clone()) else {
-                    return;
-                };
+                let path = wanted.path.clone();
                 self.refuse(RecordErrorKind::AttributeType {
                     path,
-                    expected: Type::Time,
-                    found: describe(Type::Time, found),
+                    expected: ty,
+                    found: describe(ty, found),
+                    strict: false,
                 });
             }
         }
@@ -550,15 +617,20 @@ impl Collector<'_> {
         let points = std::mem::take(&mut self.out.points);
         for (attribute, coordinates) in &points {
             let attribute = *attribute;
-            let Some((path, ty)) = self.extraction.attributes.get(attribute as usize) else {
+            let Some(Wanted { path, ty, .. }) = self.extraction.attributes.get(attribute as usize)
+            else {
                 continue;
             };
             let Some(space) = ty.space().or(ty.timed_space()) else {
                 continue;
             };
             match coordinates.point(space) {
-                Ok(None) => {}
-                Ok(Some(point)) if ty.timed_space().is_some() => {
+                Ok(Place::Nowhere) => {}
+                Ok(Place::NoPoint) => {
+                    self.out.unindexed.push(attribute);
+                    self.out.remarks.push((attribute, Remark::NoPoint));
+                }
+                Ok(Place::At(point)) if ty.timed_space().is_some() => {
                     let Extracted {
                         values,
                         entries,
@@ -576,7 +648,7 @@ impl Collector<'_> {
                         });
                     }
                 }
-                Ok(Some(point)) => {
+                Ok(Place::At(point)) => {
                     let start = self.out.values.len();
                     encode_point(space, point, &mut self.out.values);
                     let end = self.out.values.len();
@@ -592,6 +664,7 @@ impl Collector<'_> {
                         path,
                         expected,
                         found,
+                        strict: false,
                     });
                 }
             }
@@ -601,10 +674,11 @@ impl Collector<'_> {
 
     #[cold]
     fn refuse_attribute(&mut self, attribute: u32, found: Found<'_>, length: Option<usize>) {
-        let Some((path, expected)) = self.extraction.attributes.get(attribute as usize) else {
+        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
             return;
         };
-        let (path, expected) = (path.clone(), *expected);
+        let (path, expected) = (wanted.path.clone(), wanted.ty);
+        let strict = !wanted.refuses_objects;
         self.negative_zero |= is_negative_zero(found);
         self.refuse(match length {
             Some(length) => RecordErrorKind::ValueTooLong {
@@ -618,47 +692,9 @@ impl Collector<'_> {
                     path,
                     expected,
                     found,
+                    strict,
                 }
             }
         });
-    }
-}
-
-// Kept out of line: inlined, the optimiser runs the slow conversions ahead of the match, for values of every type.
-
-#[inline(never)]
-fn nearest_float(v: i128) -> f64 {
-    v as f64
-}
-
-#[inline(never)]
-fn time_of(found: Found<'_>) -> Option<i64> {
-    match found {
-        Found::Str(text) => time::parse_rfc3339(text),
-        Found::Int(seconds) => time::from_seconds(seconds),
-        Found::Float(seconds) => time::from_decimal_seconds(seconds),
-        Found::Null | Found::Bool(_) | Found::Object => None,
-    }
-}
-
-fn is_negative_zero(found: Found<'_>) -> bool {
-    matches!(found, Found::Float(v) if v == 0.0 && v.is_sign_negative())
-}
-
-/// Names the value found where `expected` should have been.
-fn describe(expected: Type, found: Found<'_>) -> &'static str {
-    match (expected, found) {
-        (_, Found::Null) => "null",
-        (_, Found::Bool(_)) => "bool",
-        (_, Found::Object) => "object",
-        (Type::Time, Found::Str(_)) => "a string that is not an RFC 3339 time",
-        (Type::Time, Found::Int(_) | Found::Float(_)) => "a number of seconds out of range",
-        (_, Found::Str(_)) => "string",
-        (_, Found::Int(_)) => "int",
-        // The parser turns integers that do not fit 64 bits into floats.
-        (Type::Int, Found::Float(v)) if v.fract() == 0.0 && v.abs() >= 9.2e18 => {
-            "a number beyond 64 bits"
-        }
-        (_, Found::Float(_)) => "float",
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use super::path::Path;
 use super::readable::without_negative_zeros;
+use super::time;
 use super::types::{KeyType, Type};
 
 /// The type that most records of `samples` have at `path`, the first of equally frequent ones: each record has one vote, however many
@@ -69,6 +70,35 @@ fn most(counts: &[(Type, usize)]) -> Option<Type> {
     // For equal counts `max_by_key` returns the last.
     let most = counts.iter().rev().max_by_key(|(_, count)| *count);
     most.map(|(ty, _)| *ty)
+}
+
+/// The type of the times at `path` in `samples`: that of the unit in which most of the numbers there are times of the years 1900 to 2500,
+/// the largest such unit; [`Type::Time`] where there are no numbers but 0.
+pub fn infer_time(samples: &[&[u8]], path: &Path) -> Type {
+    let mut votes = [0_usize; Type::TIMES.len()];
+    each_scalar(samples, path, &mut |scalar| {
+        let Some(number) = scalar.as_f64().filter(|number| *number != 0.0) else {
+            return;
+        };
+        let fits = |ty: &Type| {
+            let micros = time::from_decimal(*ty, number);
+            micros.is_some_and(|micros| (1900..=2500).contains(&time::year_of(micros)))
+        };
+        let unit = Type::TIMES.iter().position(fits);
+        if let Some(votes) = unit.and_then(|unit| votes.get_mut(unit)) {
+            *votes += 1;
+        }
+    });
+    // For equal counts `max_by_key` returns the last: the larger unit comes first.
+    let most = Type::TIMES
+        .iter()
+        .zip(votes)
+        .rev()
+        .max_by_key(|(_, votes)| *votes);
+    match most {
+        Some((ty, votes)) if votes > 0 => *ty,
+        _ => Type::Time,
+    }
 }
 
 /// The type for the primary key at `path`: int when most of the samples' values there are integers,

@@ -3,10 +3,12 @@
 //!
 //! [`Extraction`] runs once per write, in one pass over the record; all later code compares encoded values as bytes.
 
+pub(crate) mod decimal;
 mod depth;
 mod error;
 pub(crate) mod exact;
 mod extract;
+mod found;
 mod infer;
 mod key_fields;
 mod path;
@@ -18,11 +20,13 @@ mod types;
 mod value;
 mod values;
 mod walk;
+mod wanted;
 
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
-pub use infer::{dissent, infer, infer_key};
+pub(crate) use found::{fits, time_of};
+pub use infer::{dissent, infer, infer_key, infer_time};
 pub use key_fields::key_paths;
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
@@ -32,12 +36,14 @@ pub use point_time::{
     POINT_TIME_LEN, decode_point_time, point_time_paths, time_at, time_coordinate,
 };
 pub use readable::without_negative_zeros;
+pub(crate) use readable::without_repeated_names;
 pub use types::{KeyType, Type};
 pub use value::Value;
 pub(crate) use value::decode_int_key;
-pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, string_prefix_range};
+pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, other, string_prefix_range};
 pub use values::{Scalar, Values};
 pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};
+pub use wanted::{Remark, Wanted};
 
 #[cfg(test)]
 mod extract_tests;

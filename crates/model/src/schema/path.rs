@@ -8,8 +8,8 @@ use crate::error::Error;
 /// The characters that a backslash may escape in a path: the dot, itself, and the operators of conditions.
 const ESCAPED: &str = ".\\=<>^";
 
-/// Further ones: the characters that end a path in a condition.
-const ALSO_ESCAPED: &str = "!()\"', ";
+/// Further ones: the characters that end a path in a condition, or in the text of an index.
+const ALSO_ESCAPED: &str = "!()\"', ?";
 
 /// The path of a field: the names of its enclosing objects, and its own. As text the names are joined by dots:
 /// `user.name`. A backslash escapes a dot, itself, and the characters of operators (`=`, `<`, `>`, `^`): `a\.b` is
@@ -70,12 +70,6 @@ impl Path {
     pub(super) fn child(&self, name: &str) -> Path {
         let mut names = self.names.clone();
         names.push(name.to_owned());
-        Path { names }
-    }
-
-    /// The path with these names. At least one, none empty.
-    pub(super) fn from_names(names: Vec<String>) -> Path {
-        debug_assert!(!names.is_empty());
         Path { names }
     }
 }

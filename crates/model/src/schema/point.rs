@@ -206,22 +206,31 @@ impl Coordinates {
         self.wrong.get_or_insert(found);
     }
 
-    /// The point; `None` where there is none. The error says what was found instead.
-    pub(super) fn point(&self, space: Space) -> std::result::Result<Option<Point>, &'static str> {
+    /// The place. The error says what was found that is of another type.
+    pub(super) fn point(&self, space: Space) -> std::result::Result<Place, &'static str> {
         match (self.wrong, self.x, self.y) {
+            // Of another shape, or none of GeoJSON.
+            (Some(_), _, _) if self.is_object => Ok(Place::NoPoint),
             (Some(wrong), _, _) => Err(wrong),
-            (None, None, None) if self.is_object => Err("an object that is no GeoJSON point"),
-            (None, None, None) => Ok(None),
+            (None, None, None) if self.is_object => Ok(Place::NoPoint),
+            (None, None, None) => Ok(Place::Nowhere),
             (None, Some(x), Some(y)) => match Point::new(space, x, y) {
-                Ok(point) => Ok(Some(point)),
-                Err(_) if y.abs() <= 180.0 && x.abs() <= 90.0 => {
-                    Err("a latitude beyond 90 degrees: the longitude comes first")
-                }
-                Err(_) => Err("coordinates out of range"),
+                Ok(point) => Ok(Place::At(point)),
+                Err(_) => Ok(Place::NoPoint),
             },
+            _ if self.is_object => Ok(Place::NoPoint),
             _ => Err("one coordinate without the other"),
         }
     }
+}
+
+/// What coordinates say.
+pub(super) enum Place {
+    /// There are none.
+    Nowhere,
+    At(Point),
+    /// There is something that is no point: an object of another kind, or coordinates out of range.
+    NoPoint,
 }
 
 /// Reads the point at a path of JSON texts.
@@ -262,6 +271,9 @@ impl PointAt {
                 }),
             }
         });
-        found.point(space).ok().flatten()
+        match found.point(space) {
+            Ok(Place::At(point)) => Some(point),
+            _ => None,
+        }
     }
 }

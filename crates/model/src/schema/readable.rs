@@ -2,7 +2,11 @@
 //! accepts two things that the grammar allows: lone surrogates (`"\ud800"` is not valid text), and numbers beyond the
 //! range of floats (`1e400`). Whether a later reader refuses the record would depend on the fields it reads.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
+
+use serde_json::value::RawValue;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -54,6 +58,77 @@ impl<'de> Visitor<'de> for Everything {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Everything, A::Error> {
         while fields.next_entry::<Everything, Everything>()?.is_some() {}
         Ok(self)
+    }
+}
+
+/// The text with the last of several fields of the same name in each object, as parsers read it. `None` when it is not JSON.
+pub(crate) fn without_repeated_names(json: &str) -> Option<String> {
+    let mut out = String::with_capacity(json.len());
+    rewrite(json, &mut out)?;
+    Some(out)
+}
+
+fn rewrite(json: &str, out: &mut String) -> Option<()> {
+    let json = json.trim_ascii();
+    match json.as_bytes().first()? {
+        b'{' => {
+            let Fields(fields) = serde_json::from_str(json).ok()?;
+            out.push('{');
+            for (at, (name, value)) in fields.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                out.push_str(&serde_json::to_string(&name).ok()?);
+                out.push(':');
+                rewrite(value.get(), out)?;
+            }
+            out.push('}');
+        }
+        b'[' => {
+            let elements: Vec<&RawValue> = serde_json::from_str(json).ok()?;
+            out.push('[');
+            for (at, element) in elements.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                rewrite(element.get(), out)?;
+            }
+            out.push(']');
+        }
+        _ => out.push_str(json),
+    }
+    Some(())
+}
+
+/// The fields of an object, each name once, with the last of its values.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Fields<'de>, D::Error> {
+        struct Visit;
+        impl<'de> Visitor<'de> for Visit {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Fields<'de>, A::Error> {
+                let mut places: HashMap<Cow<'de, str>, usize> = HashMap::new();
+                let mut all: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
+                while let Some((name, value)) = fields.next_entry::<Cow<'de, str>, &RawValue>()? {
+                    match places.get(&name).and_then(|place| all.get_mut(*place)) {
+                        Some((_, known)) => *known = value,
+                        None => {
+                            places.insert(name.clone(), all.len());
+                            all.push((name, value));
+                        }
+                    }
+                }
+                Ok(Fields(all))
+            }
+        }
+        input.deserialize_map(Visit)
     }
 }
 

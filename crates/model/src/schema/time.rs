@@ -5,57 +5,105 @@
 
 use std::fmt;
 
+use super::types::Type;
+
 const MICROS: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// Parses an RFC 3339 time, or a date alone (its midnight, UTC). Digits beyond microseconds are truncated; second 60
-/// is the first of the next minute.
-pub(crate) fn parse_rfc3339(text: &str) -> Option<i64> {
+/// What text says of the offset of its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offset {
+    /// It says one, or it is a date alone.
+    Said,
+    /// It says none: the time is taken for UTC.
+    Assumed,
+}
+
+/// Parses a time: RFC 3339, a date alone (its midnight, UTC), and forms that are close to it. Digits beyond microseconds are
+/// truncated; second 60 is the first of the next minute.
+///
+/// | form | as in |
+/// | --- | --- |
+/// | a blank or nothing between date and offset | `2024-05-01 12:30:00 +02:00` |
+/// | no offset: UTC | `2024-05-01 12:30:00` |
+/// | no seconds; a comma before their fraction | `2024-05-01T12:30Z`, `2024-05-01 12:30:00,250` |
+/// | offsets without colon or minutes; the name of UTC | `+0200`, `+02`, ` UTC`, ` GMT` |
+/// | the name of a zone behind an offset | `+0200 CEST`, `+02:00[Europe/Paris]` |
+/// | slashes; nothing between the parts | `2024/05/01 12:30:00`, `20240501T123000Z` |
+pub(crate) fn parse(text: &str) -> Option<(i64, Offset)> {
     let mut s = Scan {
-        rest: text.as_bytes(),
+        rest: text.trim_ascii().as_bytes(),
     };
     let year = s.year()?;
-    s.byte(b"-")?;
+    let between = s.byte(b"-/");
     let month = s.two(1, 12)?;
-    s.byte(b"-")?;
+    if let Some(between) = between {
+        s.byte(&[between])?;
+    }
     let day = s.two(1, days_in_month(year, month))?;
     let mut seconds = days_from_civil(year, month, day).checked_mul(DAY_SECONDS)?;
     let mut micros = 0;
-    if !s.rest.is_empty() {
-        s.byte(b"Tt ")?;
-        let hour = s.two(0, 23)?;
-        s.byte(b":")?;
-        let minute = s.two(0, 59)?;
-        s.byte(b":")?;
-        let second = s.two(0, 60)?;
-        if s.byte(b".").is_some() {
-            micros = s.fraction()?;
+    let mut said = Offset::Said;
+    if s.rest.is_empty() {
+        // Digits alone are a number.
+        between?;
+    } else {
+        let is_apart = s.byte(b"Tt ")? == b' ';
+        if between.is_none() && is_apart {
+            return None;
         }
-        let offset = match s.byte(b"Zz+-")? {
-            sign @ (b'+' | b'-') => {
-                let hours = s.two(0, 23)?;
-                s.byte(b":")?;
-                let east = hours * 3600 + s.two(0, 59)? * 60;
-                if sign == b'-' { -east } else { east }
-            }
-            _ => 0,
+        let hour = s.two(0, 23)?;
+        let colon = s.byte(b":");
+        let minute = s.two(0, 59)?;
+        let mut second = 0;
+        let has_seconds = match colon {
+            Some(_) => s.byte(b":").is_some(),
+            None => s.rest.first().is_some_and(u8::is_ascii_digit),
         };
-        seconds += hour * 3600 + minute * 60 + second - offset;
+        if has_seconds {
+            second = s.two(0, 60)?;
+            if s.byte(b".,").is_some() {
+                micros = s.fraction()?;
+            }
+        }
+        if colon.is_some() == between.is_none() {
+            return None;
+        }
+        let offset = s.offset()?;
+        said = match offset {
+            Some(_) => Offset::Said,
+            None => Offset::Assumed,
+        };
+        seconds += hour * 3600 + minute * 60 + second - offset.unwrap_or(0);
     }
     if !s.rest.is_empty() {
         return None;
     }
-    i64::try_from(i128::from(seconds) * i128::from(MICROS) + i128::from(micros)).ok()
+    let time = i64::try_from(i128::from(seconds) * i128::from(MICROS) + i128::from(micros));
+    Some((time.ok()?, said))
 }
 
-/// The time `seconds` after 1970; `None` when it is out of range.
-pub(crate) fn from_seconds(seconds: i128) -> Option<i64> {
-    i64::try_from(seconds.checked_mul(i128::from(MICROS))?).ok()
+/// The year of a time.
+pub(crate) fn year_of(micros: i64) -> i64 {
+    civil_from_days(micros.div_euclid(MICROS * DAY_SECONDS)).0
 }
 
-/// The time `seconds` after 1970, to the nearest microsecond.
-pub(crate) fn from_decimal_seconds(seconds: f64) -> Option<i64> {
-    let micros = (seconds * MICROS as f64).round();
+/// The time of a number in the unit of a type of times, rounded down to the microsecond; `None` when it is out of range.
+pub(crate) fn from_int(t: Type, number: i128) -> Option<i64> {
+    let per_second = t.per_second()?;
+    let scaled = number.checked_mul(i128::from(MICROS))?;
+    i64::try_from(scaled.div_euclid(per_second)).ok()
+}
+
+/// The time of a decimal in the unit of a type of times, to the nearest microsecond.
+pub(crate) fn from_decimal(t: Type, number: f64) -> Option<i64> {
+    let (per_second, micros) = (t.per_second()? as f64, MICROS as f64);
+    // The factors are whole numbers, so that only the result is rounded.
+    let micros = match per_second <= micros {
+        true => number * (micros / per_second),
+        false => number / (per_second / micros),
+    };
+    let micros = micros.round();
     // i64::MAX is not a float; the float above it is the first that does not fit.
     (micros >= i64::MIN as f64 && micros < i64::MAX as f64).then_some(micros as i64)
 }
@@ -151,6 +199,50 @@ impl Scan<'_> {
             }
         }
         Some(if sign == Some(b'-') { -year } else { year })
+    }
+
+    /// The offset from UTC in seconds, with the name of a zone behind it; `Some(None)` at the end, and `None` for anything else.
+    fn offset(&mut self) -> Option<Option<i64>> {
+        let at_end = self.rest.is_empty();
+        while self.byte(b" ").is_some() {}
+        if at_end {
+            return Some(None);
+        }
+        let is_name = |name: &[u8]| self.rest.eq_ignore_ascii_case(name);
+        if is_name(b"UTC") || is_name(b"GMT") {
+            self.rest = &[];
+            return Some(Some(0));
+        }
+        let east = match self.byte(b"Zz+-")? {
+            sign @ (b'+' | b'-') => {
+                let hours = self.two(0, 23)?;
+                let minutes = match (self.byte(b":"), self.rest.first()) {
+                    (None, first) if !first.is_some_and(u8::is_ascii_digit) => 0,
+                    _ => self.two(0, 59)?,
+                };
+                let east = hours * 3600 + minutes * 60;
+                if sign == b'-' { -east } else { east }
+            }
+            _ => 0,
+        };
+        self.zone()?;
+        Some(Some(east))
+    }
+
+    /// The name of a zone behind an offset, which says nothing more: ` CEST`, `[Europe/Paris]`.
+    fn zone(&mut self) -> Option<()> {
+        let name = match self.rest {
+            [] => return Some(()),
+            [b' ', name @ ..] if name.iter().all(u8::is_ascii_alphabetic) => name,
+            [b'[', name @ .., b']'] => name,
+            _ => return None,
+        };
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"/_-+".contains(byte);
+        if name.is_empty() || !name.iter().all(is_part) {
+            return None;
+        }
+        self.rest = &[];
+        Some(())
     }
 
     /// One digit or more behind the point, as microseconds.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::time;
 use crate::error::Error;
 use crate::geometry::Space;
 
@@ -18,7 +19,11 @@ pub enum Type {
     String = 3,
     /// `false`, then `true`.
     Bool = 4,
-    /// A point in time in microseconds: an RFC 3339 string or seconds since 1970.
+    /// A point in time in microseconds: text ([RFC 3339 and forms close to it](Type::Time#text)) or seconds since 1970.
+    ///
+    /// # Text
+    /// `2024-05-01T12:30:00Z`, a date alone, a blank in the place of the `T`, no seconds, offsets such as `+0200`, `+02` or ` UTC`, a
+    /// comma in the place of the point, slashes between year, month and day. Text without an offset is UTC.
     Time = 5,
     /// A point on the sphere: longitude and latitude in degrees.
     Point = 6,
@@ -28,11 +33,19 @@ pub enum Type {
     PointTime = 8,
     /// A point of the plane at a time.
     PlanePointTime = 9,
+    /// As [`Type::Time`]: numbers are seconds since 1970.
+    TimeS = 10,
+    /// As [`Type::Time`], but numbers are milliseconds since 1970.
+    TimeMs = 11,
+    /// As [`Type::Time`], but numbers are microseconds since 1970.
+    TimeUs = 12,
+    /// As [`Type::Time`], but numbers are nanoseconds since 1970; a microsecond is the least that is told apart.
+    TimeNs = 13,
 }
 
 impl Type {
     /// Every type, in the order of the numbers.
-    pub const ALL: [Type; 9] = [
+    pub const ALL: [Type; 13] = [
         Type::Int,
         Type::Float,
         Type::String,
@@ -42,9 +55,16 @@ impl Type {
         Type::PlanePoint,
         Type::PointTime,
         Type::PlanePointTime,
+        Type::TimeS,
+        Type::TimeMs,
+        Type::TimeUs,
+        Type::TimeNs,
     ];
 
-    /// The types of single values: what has no place.
+    /// The types of times, by their units.
+    pub const TIMES: [Type; 4] = [Type::TimeS, Type::TimeMs, Type::TimeUs, Type::TimeNs];
+
+    /// The types of single values: what has no place. Of times the one without a unit in its name.
     pub const SCALAR: [Type; 5] = [Type::Int, Type::Float, Type::String, Type::Bool, Type::Time];
 
     /// The space of points of this type.
@@ -79,6 +99,56 @@ impl Type {
         }
     }
 
+    /// How many of a time's numbers are a second; `None` for types that are no times.
+    pub(crate) fn per_second(self) -> Option<i128> {
+        match self {
+            Type::Time | Type::TimeS => Some(1),
+            Type::TimeMs => Some(1_000),
+            Type::TimeUs => Some(1_000_000),
+            Type::TimeNs => Some(1_000_000_000),
+            _ => None,
+        }
+    }
+
+    /// True for times, whatever the unit of their numbers is.
+    pub fn is_time(self) -> bool {
+        self.per_second().is_some()
+    }
+
+    /// The unit of a time's numbers; empty for types that are no times.
+    pub fn unit_name(self) -> &'static str {
+        match self {
+            Type::Time | Type::TimeS => "seconds",
+            Type::TimeMs => "milliseconds",
+            Type::TimeUs => "microseconds",
+            Type::TimeNs => "nanoseconds",
+            _ => "",
+        }
+    }
+
+    /// A time, in microseconds since 1970, as a number in the unit of this type, rounded down.
+    pub fn number_of(self, micros: i64) -> i128 {
+        let per_second = self.per_second().unwrap_or(1);
+        (i128::from(micros) * per_second).div_euclid(1_000_000)
+    }
+
+    /// The year of a number in the unit of this type, or the nearest that times have.
+    pub fn year_of(self, number: i128) -> i64 {
+        let micros = time::from_int(self, number);
+        time::year_of(micros.unwrap_or(if number < 0 { i64::MIN } else { i64::MAX }))
+    }
+
+    /// True where a number in the unit of this type is a time of the years 1900 to 2500, which times of records usually have.
+    pub fn is_usual_year(self, number: i128) -> bool {
+        time::from_int(self, number)
+            .is_some_and(|micros| (1900..=2500).contains(&time::year_of(micros)))
+    }
+
+    /// True where an attribute that is declared as `said` may be of this type: the same, or a time of which the unit is not said.
+    pub fn is_said_by(self, said: Type) -> bool {
+        self == said || said == Type::Time && self.is_time()
+    }
+
     /// The type's number on disk.
     pub fn to_byte(self) -> u8 {
         self as u8
@@ -101,6 +171,10 @@ impl Type {
             Type::PlanePoint => "plane",
             Type::PointTime => "point@time",
             Type::PlanePointTime => "plane@time",
+            Type::TimeS => "time_s",
+            Type::TimeMs => "time_ms",
+            Type::TimeUs => "time_us",
+            Type::TimeNs => "time_ns",
         }
     }
 }
@@ -120,7 +194,7 @@ impl FromStr for Type {
             .find(|t| t.name() == text)
             .ok_or_else(|| {
                 Error::bad_input(format!(
-                    "unknown type {text:?}: use int, float, string, bool, time, point or plane"
+                    "unknown type {text:?}: use int, float, string, bool, time (time_s, time_ms, time_us, time_ns), point or plane"
                 ))
             })
     }

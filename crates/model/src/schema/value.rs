@@ -32,6 +32,27 @@ pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 /// Longest value of an indexed attribute, in encoded bytes.
 pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
 
+/// Stands for a value that its type has no encoding for ([`other`]).
+const OTHER_INT: &[u8] = &[0xff];
+const OTHER_FLOAT: &[u8] = &[0xff; 8];
+const OTHER_STRING: &[u8] = &[0xff, 0, 1];
+const OTHER_BOOL: &[u8] = &[2];
+
+/// In the place of a value of an attribute that the type has no encoding for: a number that no float stands for, or in an attribute
+/// that is declared leniently one of another type. It is behind all values of the type. What the value is, the record tells.
+/// `None` for types that have no such thing.
+pub fn other(t: Type) -> Option<&'static [u8]> {
+    match t {
+        Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+            Some(OTHER_INT)
+        }
+        Type::Float => Some(OTHER_FLOAT),
+        Type::String => Some(OTHER_STRING),
+        Type::Bool => Some(OTHER_BOOL),
+        Type::Point | Type::PlanePoint | Type::PointTime | Type::PlanePointTime => None,
+    }
+}
+
 /// A range of encoded values.
 pub type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -113,7 +134,9 @@ impl Value {
     pub fn decode(t: Type, input: &mut Reader<'_>) -> Option<Value> {
         match t {
             Type::Int => decode_int(input).map(Value::Int),
-            Type::Time => i64::try_from(decode_int(input)?).ok().map(Value::Time),
+            Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+                i64::try_from(decode_int(input)?).ok().map(Value::Time)
+            }
             Type::Float => decode_float(input).map(Value::Float),
             Type::String => {
                 let text = unescape(take_string(input)?);
@@ -141,7 +164,9 @@ impl Value {
     /// too short for one.
     pub fn split(t: Type, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let length = match t {
-            Type::Int | Type::Time => 1 + int_length(*bytes.first()?)?,
+            Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+                1 + split_int(*bytes.first()?)?
+            }
             Type::Float => 8,
             Type::Bool => 1,
             Type::Point | Type::PlanePoint => POINT_LEN,
@@ -151,7 +176,7 @@ impl Value {
         bytes.split_at_checked(length)
     }
 
-    /// Parses a value in text form. Times are RFC 3339, a date alone, or seconds since 1970.
+    /// Parses a value in text form. Times are text as in records, or a number in the type's unit.
     ///
     /// # Errors
     /// The expected form of `text`.
@@ -165,14 +190,18 @@ impl Value {
                 .map(Value::Float),
             Type::String => Some(Value::String(text.to_owned())),
             Type::Bool => text.parse().ok().map(Value::Bool),
-            Type::Time => parse_time(text).map(Value::Time),
+            Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
+                parse_time(t, text).map(Value::Time)
+            }
             Type::Point | Type::PlanePoint => parse_point(t.space(), text),
             Type::PointTime | Type::PlanePointTime => {
                 text.rsplit_once('@').and_then(|(at, time)| {
                     match parse_point(t.timed_space(), at)? {
-                        Value::Point(space, point) => {
-                            Some(Value::PointTime(space, point, parse_time(time)?))
-                        }
+                        Value::Point(space, point) => Some(Value::PointTime(
+                            space,
+                            point,
+                            parse_time(Type::Time, time)?,
+                        )),
                         _ => None,
                     }
                 })
@@ -184,8 +213,17 @@ impl Value {
                 Type::Float => "a finite number",
                 Type::String => "text",
                 Type::Bool => "true or false",
-                Type::Time => {
+                Type::Time | Type::TimeS => {
                     "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or seconds since 1970"
+                }
+                Type::TimeMs => {
+                    "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or milliseconds since 1970"
+                }
+                Type::TimeUs => {
+                    "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or microseconds since 1970"
+                }
+                Type::TimeNs => {
+                    "a time such as 2024-05-01T12:30:00Z, 2024-05-01, or nanoseconds since 1970"
                 }
                 Type::Point => "a longitude and a latitude in degrees, as in 2.35,48.85",
                 Type::PlanePoint => "two finite numbers, as in 2.5,-3",
@@ -294,14 +332,14 @@ fn parse_point(space: Option<Space>, text: &str) -> Option<Value> {
     Some(Value::Point(space, Point::new(space, x, y).ok()?))
 }
 
-fn parse_time(text: &str) -> Option<i64> {
-    if let Ok(seconds) = text.parse() {
-        return time::from_seconds(seconds);
+fn parse_time(t: Type, text: &str) -> Option<i64> {
+    if let Ok(number) = text.parse() {
+        return time::from_int(t, number);
     }
     match text.parse() {
         // Converted as a decimal in a record, so that the two are equal.
-        Ok(seconds) => time::from_decimal_seconds(seconds),
-        Err(_) => time::parse_rfc3339(text),
+        Ok(number) => time::from_decimal(t, number),
+        Err(_) => time::parse(text).map(|(micros, _)| micros),
     }
 }
 
@@ -326,6 +364,14 @@ pub(super) fn encode_int(v: i128, out: &mut Vec<u8>) {
 fn int_length(header: u8) -> Option<usize> {
     let length = usize::from(header.abs_diff(0x80));
     (length <= 8).then_some(length)
+}
+
+/// The same of what may be [`other`], which is its header alone.
+fn split_int(header: u8) -> Option<usize> {
+    match header {
+        0xff => Some(0),
+        header => int_length(header),
+    }
 }
 
 fn decode_int(input: &mut Reader<'_>) -> Option<i128> {

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::path::Path;
+use super::readable::without_repeated_names;
 use super::walk::{Found, Numbers, Rest, Sink, Trie};
 
 /// A value that is no object, array or null.
@@ -55,29 +56,80 @@ impl Values {
     }
 
     /// Calls `visit` with the number of a path and a scalar value there, for each, in the order of the text; the
-    /// elements of an array come one by one. False when the text is not JSON: then some values may have been visited.
+    /// elements of an array come one by one. Of several fields of one name in an object the last one counts. False when the text
+    /// is not JSON: then no value is visited.
     pub fn visit(&self, json: &[u8], visit: &mut dyn FnMut(usize, Scalar<'_>)) -> bool {
+        let mut gather = Gather::default();
         let mut input = serde_json::Deserializer::from_slice(json);
-        self.0
-            .walk(&mut input, Rest::Skipped, &mut Visit(visit))
-            .is_ok()
+        let mut walked = self.0.walk(&mut input, Rest::Skipped, &mut gather).is_ok();
+        if gather.is_repeated {
+            let text = std::str::from_utf8(json).ok();
+            gather = Gather::default();
+            walked = text.and_then(without_repeated_names).is_some_and(|text| {
+                let mut input = serde_json::Deserializer::from_str(&text);
+                self.0.walk(&mut input, Rest::Skipped, &mut gather).is_ok()
+            });
+        }
+        if walked {
+            for (path, kept) in &gather.found {
+                let scalar = match kept {
+                    Kept::Bool(v) => Scalar::Bool(*v),
+                    Kept::Int(v) => Scalar::Int(*v),
+                    Kept::Float(v) => Scalar::Float(*v),
+                    Kept::Text { from, to } => {
+                        Scalar::Str(gather.texts.get(*from..*to).unwrap_or_default())
+                    }
+                };
+                visit(*path as usize, scalar);
+            }
+        }
+        walked
     }
 }
 
-struct Visit<'v>(&'v mut dyn FnMut(usize, Scalar<'_>));
+/// Keeps what a walk finds until it is known that it counts.
+#[derive(Default)]
+struct Gather {
+    found: Vec<(u32, Kept)>,
+    texts: String,
+    is_repeated: bool,
+}
 
-impl Sink for Visit<'_> {
+#[derive(Clone, Copy)]
+enum Kept {
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    /// A part of the texts.
+    Text {
+        from: usize,
+        to: usize,
+    },
+}
+
+impl Sink for Gather {
     fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
-        let scalar = match found {
-            Found::Bool(v) => Scalar::Bool(v),
-            Found::Int(v) => Scalar::Int(v),
-            Found::Float(v) => Scalar::Float(v),
-            Found::Str(v) => Scalar::Str(v),
+        let kept = match found {
+            Found::Bool(v) => Kept::Bool(v),
+            Found::Int(v) => Kept::Int(v),
+            Found::Float(v) | Found::Long(_, v) => Kept::Float(v),
+            Found::Str(text) => {
+                let from = self.texts.len();
+                self.texts.push_str(text);
+                Kept::Text {
+                    from,
+                    to: self.texts.len(),
+                }
+            }
             Found::Null | Found::Object => return ControlFlow::Continue(()),
         };
-        for target in targets {
-            (self.0)(*target as usize, scalar);
-        }
+        self.found
+            .extend(targets.iter().map(|target| (*target, kept)));
         ControlFlow::Continue(())
+    }
+
+    fn repeated(&mut self) -> ControlFlow<()> {
+        self.is_repeated = true;
+        ControlFlow::Break(())
     }
 }

@@ -22,7 +22,10 @@ pub(crate) enum Found<'a> {
     Null,
     Bool(bool),
     Int(i128),
+    /// Read to the last bit, one of so few digits that its value is in the order of floats.
     Float(f64),
+    /// Any other number that is read to the last bit: its text, and the nearest float.
+    Long(&'a str, f64),
     Str(&'a str),
     Object,
 }
@@ -50,17 +53,20 @@ pub(crate) trait Sink {
     /// A value at the path of each of `targets`.
     fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()>;
 
+    /// The same of an element of an array.
+    fn element(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        self.found(targets, found)
+    }
+
     /// An array at `node`; its elements follow.
     fn array(&mut self, node: u32) -> ControlFlow<()> {
         let _ = node;
         ControlFlow::Continue(())
     }
 
-    /// The field of `node` occurred a second time in the same object; its value follows.
-    fn repeated(&mut self, node: u32) -> ControlFlow<()> {
-        let _ = node;
-        ControlFlow::Continue(())
-    }
+    /// A name on some path occurred a second time in the same object; its value follows. It counts, and what was found of the
+    /// one before does not: see [`super::readable::without_repeated_names`].
+    fn repeated(&mut self) -> ControlFlow<()>;
 }
 
 /// The paths to visit.
@@ -71,8 +77,6 @@ pub(crate) struct Trie {
 
 #[derive(Debug, Clone, Default)]
 struct Node {
-    parent: u32,
-    name: String,
     children: Vec<Child>,
     targets: Vec<u32>,
     /// The numbers here are read to the last bit.
@@ -118,19 +122,13 @@ impl Trie {
                 node: new,
             });
         }
-        self.nodes.push(Node {
-            parent,
-            name: name.into(),
-            ..Node::default()
-        });
+        self.nodes.push(Node::default());
         new
     }
 
     #[inline]
     fn node(&self, at: u32) -> &Node {
         static NOWHERE: Node = Node {
-            parent: 0,
-            name: String::new(),
             children: Vec::new(),
             targets: Vec::new(),
             exact: false,
@@ -151,18 +149,6 @@ impl Trie {
             .collect()
     }
 
-    /// The path that leads to `node`.
-    pub(crate) fn path_of(&self, mut node: u32) -> Path {
-        let mut names = Vec::new();
-        while node != Trie::ROOT {
-            let n = self.node(node);
-            names.push(n.name.clone());
-            node = n.parent;
-        }
-        names.reverse();
-        Path::from_names(names)
-    }
-
     /// Walks the value in `input`, and reports to `sink`. Values outside of the paths are skipped or decoded, by
     /// `rest`.
     pub(crate) fn walk<'de, D, S>(&self, input: D, rest: Rest, sink: &mut S) -> Result<(), D::Error>
@@ -174,6 +160,7 @@ impl Trie {
             trie: self,
             node: self.node(Trie::ROOT),
             at: Trie::ROOT,
+            is_element: false,
             rest,
             sink,
         }
@@ -235,6 +222,8 @@ struct Step<'w, S> {
     trie: &'w Trie,
     node: &'w Node,
     at: u32,
+    /// The value is an element of an array.
+    is_element: bool,
     rest: Rest,
     sink: &'w mut S,
 }
@@ -245,7 +234,10 @@ impl<S: Sink> Step<'_, S> {
         if self.node.targets.is_empty() {
             return Ok(());
         }
-        go_on(self.sink.found(&self.node.targets, found))
+        go_on(match self.is_element {
+            false => self.sink.found(&self.node.targets, found),
+            true => self.sink.element(&self.node.targets, found),
+        })
     }
 }
 
@@ -327,6 +319,7 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
             trie,
             node,
             at,
+            is_element: _,
             rest,
             sink,
         } = self;
@@ -336,6 +329,7 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
                 trie,
                 node,
                 at,
+                is_element: true,
                 rest,
                 sink: &mut *sink,
             })?
@@ -348,12 +342,16 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
         let Step {
             trie,
             node,
+            is_element,
             rest,
             sink,
             ..
         } = self;
         if !node.targets.is_empty() {
-            go_on(sink.found(&node.targets, Found::Object))?;
+            go_on(match is_element {
+                false => sink.found(&node.targets, Found::Object),
+                true => sink.element(&node.targets, Found::Object),
+            })?;
         }
         let mut seen = Bits::default();
         while let Some(child) = fields.next_key_seed(Name(node))? {
@@ -365,12 +363,13 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
                 continue;
             };
             if !seen.insert(place) {
-                go_on(sink.repeated(at))?;
+                go_on(sink.repeated())?;
             }
             fields.next_value_seed(Step {
                 trie,
                 node: trie.node(at),
                 at,
+                is_element: false,
                 rest,
                 sink: &mut *sink,
             })?;

@@ -401,6 +401,31 @@ impl<K: PrimaryKey> Dataset<K> {
         self.handle.notes()
     }
 
+    /// What may be said of the records that were written through this store since this was last called, each thing once: times without
+    /// an offset, which are read as UTC; times that are hardly meant, as of milliseconds that are read as seconds; objects and
+    /// positions that are not indexed.
+    pub fn remarks(&self) -> Vec<String> {
+        self.handle.current.remarks.take()
+    }
+
+    /// The indexed attributes at whose paths some records have something that is not indexed, and how many records: an object in the
+    /// place of a value, or a position out of range. Such records are kept, and conditions find them as a scan does. Reads every
+    /// record.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub fn unindexed(&self) -> Result<BTreeMap<Path, u64>> {
+        let view = self.handle.now();
+        let layout = view.layout.clone();
+        let counts = query::count_unindexed(view)?;
+        let counted = layout.attributes.iter().zip(counts);
+        let counted =
+            counted.filter(|(attribute, count)| attribute.kind.is_indexed() && *count > 0);
+        Ok(counted
+            .map(|(attribute, count)| (attribute.path.clone(), count))
+            .collect())
+    }
+
     /// Makes everything that was written durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.handle.shared.group.sync()?)

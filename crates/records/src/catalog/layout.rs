@@ -8,7 +8,7 @@ use lsm::version::Version;
 use lsm::{Seq, TreeId};
 use model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
 use model::record::RecordRef;
-use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type};
+use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type, Wanted};
 use model::tokens::Tokenizer;
 
 use super::names::{
@@ -23,6 +23,8 @@ pub struct Attribute {
     pub(crate) ty: Type,
     pub(crate) kind: IndexKind,
     pub(crate) tokenizer: Tokenizer,
+    /// Records with values of other types are kept.
+    pub(crate) lenient: bool,
     pub(crate) path: Path,
     /// How many versions of a record the index keeps index entries of.
     pub(crate) versions: u32,
@@ -70,7 +72,7 @@ impl Attribute {
 
     fn new(
         dataset: &str,
-        stored: &StoredAttribute,
+        (stored, of): (&StoredAttribute, &StoredDef),
         (key, versions): (&(Path, KeyType), u32),
         incomplete: bool,
         version: &Version,
@@ -98,11 +100,12 @@ impl Attribute {
             deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
             kind: def.kind,
             tokenizer: def.tokenizer,
+            lenient: def.lenient,
             path: def.path.clone(),
             versions,
             tree,
             incomplete,
-            late: BackfillExtractor::new(key, stored),
+            late: BackfillExtractor::new(key, stored, of),
         })
     }
 
@@ -120,6 +123,16 @@ impl Attribute {
                 .any(|(id, value)| id == self.id && test(value));
         }
         self.late.any_value(record.body(), &mut test)
+    }
+
+    /// True when the record has something at the path that is not indexed.
+    pub(crate) fn is_unindexed(&self, record: &RecordRef<'_>) -> bool {
+        if self.id < record.known() {
+            return record.unindexed().any(|id| id == self.id);
+        }
+        let mut out = Extracted::default();
+        let extracted = self.late.extraction.extract(record.body(), &mut out);
+        extracted.is_ok() && out.unindexed().next().is_some()
     }
 
     /// Shows what the index has of a record.
@@ -163,11 +176,15 @@ pub(crate) struct BackfillExtractor {
 }
 
 impl BackfillExtractor {
-    pub(crate) fn new(key: &(Path, KeyType), stored: &StoredAttribute) -> BackfillExtractor {
-        let attribute = (stored.def.path.clone(), stored.def.ty);
+    /// Of an attribute of the definition `of`.
+    pub(crate) fn new(
+        key: &(Path, KeyType),
+        stored: &StoredAttribute,
+        of: &StoredDef,
+    ) -> BackfillExtractor {
         BackfillExtractor {
             id: stored.id,
-            extraction: Extraction::new(key.clone(), vec![attribute]),
+            extraction: Extraction::of(key.clone(), vec![of.wanted(&stored.def)]),
         }
     }
 
@@ -251,21 +268,26 @@ impl Layout {
         let versions = stored.settings.versions;
         let attributes = stored.attributes.iter();
         let attributes: Vec<Attribute> = attributes
-            .map(|stored| Attribute::new(name, stored, (&key, versions), false, version))
+            .map(|a| Attribute::new(name, (a, &stored), (&key, versions), false, version))
             .collect::<Option<_>>()?;
         let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
-        let mut extracted: Vec<(Path, Type)> = stored
+        let mut extracted: Vec<Wanted> = stored
             .attributes
             .iter()
-            .map(|a| (a.def.path.clone(), a.def.ty))
+            .map(|a| stored.wanted(&a.def))
             .collect();
         let building = match &stored.change {
             Some(change) => {
-                let attribute =
-                    Attribute::new(name, &change.attribute, (&key, versions), true, version)?;
+                let attribute = Attribute::new(
+                    name,
+                    (&change.attribute, &stored),
+                    (&key, versions),
+                    true,
+                    version,
+                )?;
                 let known = attributes.iter().position(|a| a.id == attribute.id);
                 if known.is_none() {
-                    extracted.push((attribute.path.clone(), attribute.ty));
+                    extracted.push(stored.wanted(&change.attribute.def));
                     ids.push(attribute.id);
                 }
                 Some(Building {
@@ -293,7 +315,8 @@ impl Layout {
             return None;
         }
         let expires_place = stored.expiry.path.as_ref().map(|path| {
-            extracted.push((path.clone(), Type::Time));
+            // A record whose time is not understood would never expire.
+            extracted.push(Wanted::new(path.clone(), stored.expiry.ty).refusing_objects());
             extracted.len() - 1
         });
         let old = version.tree_named(&old_tree(name)).map(|tree| tree.id);
@@ -307,7 +330,7 @@ impl Layout {
             expires_place,
             extracted: ids,
             deleted,
-            extraction: Extraction::new(key, extracted),
+            extraction: Extraction::of(key, extracted),
             data: data.id,
             keys: keys_written.filter(|_| stored.settings.keys_after.is_none()),
             keys_written,

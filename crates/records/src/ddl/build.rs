@@ -9,7 +9,7 @@ use super::backfill::{Backfill, Pass, Place, READAHEAD, Result, Stop, Target, Ve
 use crate::catalog::{Attribute, Building, Layout, Role, TreeConfig};
 use crate::error::Error;
 use crate::index::build::{Gathered, Piece, builder, each_staged};
-use crate::store::Handle;
+use crate::store::{Handle, Remarks};
 
 /// Index entries that are written between two checks for cancellation.
 const FACTS: u64 = 4096;
@@ -27,6 +27,8 @@ struct Gather<'a> {
     dataset: &'a Handle,
     staging: TreeId,
     attribute: &'a Attribute,
+    /// Its place among the extracted attributes.
+    place: usize,
     gathered: Gathered,
     piece: Piece,
     /// Bytes at which a piece is written.
@@ -36,7 +38,8 @@ struct Gather<'a> {
 
 /// Gives the tokens of a version to `show`. A newest version has to fit the attribute; older ones that do not have no index entries.
 fn each_token(
-    attribute: &Attribute,
+    (place, attribute): (usize, &Attribute),
+    remarks: &Remarks,
     version: &Version<'_>,
     out: &mut Extracted,
     show: &mut dyn FnMut(&[u8]),
@@ -45,6 +48,11 @@ fn each_token(
         .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
     match attribute.values_of(&record, out) {
         Ok(values) => {
+            if attribute.id >= record.known() {
+                for (_, remark) in out.remarks() {
+                    remarks.add(place, &attribute.path, attribute.ty, remark);
+                }
+            }
             let values = values.iter().map(Vec::as_slice);
             attribute.tokenizer.each(values, |token| {
                 show(token);
@@ -58,7 +66,9 @@ fn each_token(
 
 impl Target for Gather<'_> {
     fn take(&mut self, version: &Version<'_>) -> Result<()> {
-        each_token(self.attribute, version, &mut self.out, &mut |token| {
+        let remarks = &self.dataset.current.remarks;
+        let attribute = (self.place, self.attribute);
+        each_token(attribute, remarks, version, &mut self.out, &mut |token| {
             self.piece.add(token, version.key, version.seq);
             self.gathered.index_entries += 1;
         })
@@ -158,6 +168,7 @@ impl Build<'_, '_> {
             dataset,
             staging,
             attribute,
+            place: self.building.place,
             gathered,
             piece: Piece::new(attribute.kind),
             limit: loan.bytes(),
@@ -174,8 +185,11 @@ impl Build<'_, '_> {
         if self.building.is_new {
             let mut out = Extracted::default();
             // Every record has to fit the type.
-            let mut fits =
-                |version: &Version<'_>| each_token(attribute, version, &mut out, &mut |_| {});
+            let remarks = &self.backfill.dataset.current.remarks;
+            let attribute = (self.building.place, attribute);
+            let mut fits = |version: &Version<'_>| {
+                each_token(attribute, remarks, version, &mut out, &mut |_| {})
+            };
             self.records = self.backfill.run(Place::default(), &mut fits)?.records;
         }
         if attribute.kind.is_embedded() {

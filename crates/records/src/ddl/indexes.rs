@@ -15,7 +15,7 @@ use lsm::TreeChange;
 use model::definition::{
     Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
-use model::schema::{Path, Type, infer};
+use model::schema::{Path, Type, infer, infer_time};
 use model::tokens::Tokenizer;
 
 use super::backfill::{Backfill, Pass, Stop};
@@ -91,7 +91,7 @@ impl Handle {
         }
         let known = layout.stored.attribute(path);
         if let Some(known) = known {
-            let differs = ty.filter(|ty| *ty != known.def.ty);
+            let differs = ty.filter(|ty| !known.def.ty.is_said_by(*ty));
             if known.def.kind.is_indexed() {
                 let what = format!(
                     "`{path}` has an index already, of kind {}; `switch` changes it",
@@ -115,14 +115,19 @@ impl Handle {
             )));
         }
         let ty = match (ty, known) {
-            (Some(ty), _) => ty,
-            (None, Some(known)) => known.def.ty,
+            (_, Some(known)) => known.def.ty,
+            // The unit of its numbers is that of those that are there.
+            (Some(Type::Time), None) => self.infer_time(path)?,
+            (Some(ty), None) => ty,
             (None, None) => match kind.type_for(None) {
                 Some(ty) => ty,
                 None => self.infer(path)?,
             },
         };
-        self.begin(&layout, path, kind, ty, tokenizer)?;
+        // What was declared leniently has values of other types.
+        let lenient = index.is_lenient() || known.is_some_and(|known| known.def.lenient);
+        let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
+        self.begin(&layout, def.lenient(lenient))?;
         self.build(progress)
     }
 
@@ -148,7 +153,9 @@ impl Handle {
             drop(claim);
             return self.drop_index(path);
         }
-        self.begin(&layout, path, kind, known.def.ty, known.def.tokenizer)?;
+        let mut def = known.def.clone();
+        def.kind = kind;
+        self.begin(&layout, def)?;
         self.build(progress)
     }
 
@@ -169,7 +176,7 @@ impl Handle {
         if !def.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
-        self.begin(&layout, path, def.kind, def.ty, def.tokenizer)?;
+        self.begin(&layout, def)?;
         self.build(progress)
     }
 
@@ -237,6 +244,14 @@ impl Handle {
         self.build(progress).map(Some)
     }
 
+    /// Guesses the unit of an undeclared attribute of times.
+    fn infer_time(&self, path: &Path) -> Result<Type> {
+        let records = Scan::all(self.snapshot())?.take(SAMPLE);
+        let records = records.collect::<Result<Vec<_>>>()?;
+        let bodies: Vec<&[u8]> = records.iter().map(|record| record.json()).collect();
+        Ok(infer_time(&bodies, path))
+    }
+
     /// Guesses the type of an undeclared attribute.
     fn infer(&self, path: &Path) -> Result<Type> {
         let records = Scan::all(self.snapshot())?.take(SAMPLE);
@@ -250,34 +265,28 @@ impl Handle {
     }
 
     /// The first step of a change: from here on writes go to the new index.
-    fn begin(
-        &self,
-        layout: &Layout,
-        path: &Path,
-        kind: IndexKind,
-        ty: Type,
-        tokenizer: Tokenizer,
-    ) -> Result<()> {
+    fn begin(&self, layout: &Layout, def: IndexDef) -> Result<()> {
+        let (path, kind, ty) = (&def.path, def.kind, def.ty);
         refuse_clustered(layout, path, kind)?;
-        model::definition::check_tokenizer(tokenizer, kind, ty)?;
+        def.check_lenient()?;
+        model::definition::check_tokenizer(def.tokenizer, kind, ty)?;
         model::definition::check_type(path, kind, ty)?;
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
         model::definition::check_place_and_time(path, ty, declared)?;
         let name = &self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();
-        let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
         let mut attribute = match known {
             Some(known) => StoredAttribute {
                 id: known.id,
-                def,
+                def: def.clone(),
                 // A tree of another name than the one in use.
                 tree: known.tree + u32::from(kind.is_standalone()),
                 since: 0,
             },
             None => StoredAttribute {
                 id: stored.next_id,
-                def,
+                def: def.clone(),
                 tree: 0,
                 since: 0,
             },
@@ -412,7 +421,8 @@ fn goes_on(
         return Ok(false);
     };
     let def = &change.attribute.def;
-    let fits = ty.is_none_or(|ty| ty == def.ty) && tokenizer.is_none_or(|t| t == def.tokenizer);
+    let fits =
+        ty.is_none_or(|ty| def.ty.is_said_by(ty)) && tokenizer.is_none_or(|t| t == def.tokenizer);
     if def.path == *path && def.kind == kind && fits {
         return Ok(true);
     }

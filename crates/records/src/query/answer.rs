@@ -13,7 +13,7 @@ use super::bulk::BulkOrder;
 use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
 use super::fetch::Size;
 use super::plan::{self, Driver, Plan};
-use super::predicate::Predicates;
+use super::predicate::{self, Predicates};
 use super::stages::{self, Admission, TakeScanned};
 use super::{Order, PageToken, Query};
 use crate::catalog::Attribute;
@@ -87,7 +87,6 @@ impl Answer {
         let condition = query.condition.take();
         let is_conditional = condition.is_some();
         let layout = &*query.snapshot.layout;
-        let predicates = Predicates::new(layout, condition)?;
         let snapshot = &query.snapshot.snapshot;
         let (data_cost, index_cost, keys_cost) =
             (snapshot.cost(), snapshot.cost(), snapshot.cost());
@@ -98,6 +97,8 @@ impl Answer {
             index_cost: &index_cost,
             looks: Looks::default(),
         };
+        let mut has_other = |attribute: &Attribute| predicate::has_other(&lookup, attribute);
+        let predicates = Predicates::new(layout, condition, &mut has_other)?;
         let plan = plan::choose(&lookup, &predicates)?;
         let mut driving: Vec<usize> = plan
             .driver

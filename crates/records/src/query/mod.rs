@@ -31,7 +31,7 @@ pub use explain::{
     Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
 };
 pub use levels::TableBox;
-pub(crate) use scan::{Scan, count_all};
+pub(crate) use scan::{Scan, count_all, count_unindexed};
 pub use space::CellCount;
 pub use token::{PageToken, ValueToken};
 pub(crate) use versions::Page;

@@ -26,7 +26,7 @@ impl Window {
             return None;
         }
         let step = match ty {
-            Type::Time => 1,
+            ty if ty.is_time() => 1,
             Type::Int => 1_000_000,
             Type::Float => 0,
             _ => return None,

@@ -3,10 +3,10 @@
 
 use std::ops::Bound;
 
-use model::condition::{Expr, Filter, Formula, Op, Operand, Predicate as Asked, Test};
+use model::condition::{Expr, Filter, Formula, Op, Operand, Predicate as Asked, Residual, Test};
 use model::geometry::Space;
 use model::record::RecordRef;
-use model::schema::{KeyType, Path, Type};
+use model::schema::{KeyType, Path, Type, other};
 use model::tokens::{Tokenizer, prefix_token};
 
 use super::key_spans::KeySpans;
@@ -14,7 +14,7 @@ use super::place_time::{self, Window};
 use super::plan::Driver;
 use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
-use crate::index::Range;
+use crate::index::{self, Best, Lookup, Order, Range};
 
 /// "Some value of the attribute lies in one of the ranges."
 pub(super) struct Predicate {
@@ -22,6 +22,12 @@ pub(super) struct Predicate {
     pub(super) attribute: usize,
     /// In order; they do not overlap.
     pub(super) ranges: Vec<Range>,
+    /// Values of which the record has to tell whether they meet it.
+    doubtful: Vec<Vec<u8>>,
+    /// What of a record values do not tell.
+    residual: Residual,
+    /// The record tells in any case.
+    reads_record: bool,
     sought: Sought,
     /// All records with such a token meet it.
     pub(super) answered: bool,
@@ -60,9 +66,17 @@ impl Predicate {
     }
 
     fn holds(&self, attribute: &Attribute, record: &RecordRef<'_>) -> bool {
-        attribute.any_value(record, |value| {
+        let other = other(attribute.ty);
+        let mut in_doubt = false;
+        let met = attribute.any_value(record, |value| {
+            if other == Some(value) || self.doubtful.iter().any(|doubtful| doubtful == value) {
+                in_doubt = true;
+                return false;
+            }
             self.ranges.iter().any(|range| range.contains(value))
-        })
+        });
+        met || (in_doubt || self.reads_record || attribute.is_unindexed(record))
+            && self.residual.holds(record.body())
     }
 }
 
@@ -92,7 +106,13 @@ struct Implied {
 }
 
 impl Predicates {
-    pub(super) fn new(layout: &Layout, condition: Option<Expr>) -> Result<Predicates> {
+    /// The condition, made ready. `has_other` tells whether the index of an attribute may have entries of values that its type has no
+    /// encoding for ([`other`]).
+    pub(super) fn new(
+        layout: &Layout,
+        condition: Option<Expr>,
+        has_other: &mut HasOther<'_>,
+    ) -> Result<Predicates> {
         let mut predicates = Predicates {
             declared: Vec::new(),
             undeclared: Vec::new(),
@@ -113,7 +133,7 @@ impl Predicates {
             match at.and_then(|at| Some((at, layout.attributes.get(at)?))) {
                 Some((at, attribute)) => {
                     predicates.places.push(Some(predicates.declared.len()));
-                    predicates.declared.push(declared(at, attribute, test)?);
+                    (predicates.declared).push(declared(at, attribute, test, has_other)?);
                 }
                 None => {
                     for asked in &test.predicates {
@@ -134,8 +154,10 @@ impl Predicates {
         let declared = (predicates.declared.iter())
             .filter_map(|predicate| layout.attributes.get(predicate.attribute));
         let mut declared = declared.map(|attribute| layout.stored.in_all_records(attribute.id));
+        // Of what is not indexed a stub does not tell.
+        let untold = (predicates.declared.iter()).any(|predicate| !predicate.answered);
         predicates.needs_json = layout.clustered().is_some()
-            && (!predicates.undeclared.is_empty() || declared.any(|known| !known));
+            && (!predicates.undeclared.is_empty() || untold || declared.any(|known| !known));
         Ok(predicates)
     }
 
@@ -153,7 +175,8 @@ impl Predicates {
                 let predicate = self.declared.get(self.place(test)?)?;
                 let ty = layout.attributes.get(predicate.attribute)?.ty;
                 let range = predicate.ranges.as_slice();
-                let ([range], Some(_)) = (range, predicate.sought()) else {
+                // Where other values may meet it, it says nothing of the times that were understood.
+                let ([range], Sought::Values) = (range, &predicate.sought) else {
                     return None;
                 };
                 Window::of(range, ty)
@@ -164,9 +187,19 @@ impl Predicates {
                     place: self.declared.len(),
                     tests,
                 });
+                let residual = Residual::new(
+                    &Test {
+                        path: attribute.path.clone(),
+                        predicates: Vec::new(),
+                    },
+                    attribute.ty,
+                );
                 self.declared.push(Predicate {
                     attribute: at,
                     ranges: vec![range],
+                    doubtful: Vec::new(),
+                    residual,
+                    reads_record: false,
                     sought: Sought::Values,
                     answered: exact,
                 });
@@ -252,8 +285,12 @@ impl Predicates {
 
     /// True when no record can match, whatever it holds.
     pub(super) fn is_never(&self) -> bool {
-        self.conjuncts()
-            .any(|predicate| predicate.ranges.iter().all(Range::is_empty))
+        self.conjuncts().any(|predicate| {
+            let sought = predicate.sought().unwrap_or_default();
+            !predicate.reads_record
+                && predicate.ranges.iter().all(Range::is_empty)
+                && sought.iter().all(Range::is_empty)
+        })
     }
 
     /// True when every candidate that the driver gives matches, if it is current.
@@ -308,14 +345,41 @@ impl Predicates {
 }
 
 /// A test of a declared attribute. Several predicates are bounds of one range.
-fn declared(at: usize, attribute: &Attribute, test: &Test) -> Result<Predicate> {
+fn declared(
+    at: usize,
+    attribute: &Attribute,
+    test: &Test,
+    has_other: &mut HasOther<'_>,
+) -> Result<Predicate> {
+    if attribute.lenient
+        && test
+            .predicates
+            .iter()
+            .any(|a| a.reads_records(attribute.ty))
+    {
+        return Ok(Predicate {
+            attribute: at,
+            ranges: Vec::new(),
+            doubtful: Vec::new(),
+            residual: Residual::of_all(test),
+            reads_record: true,
+            sought: Sought::Nothing,
+            answered: false,
+        });
+    }
     let mut ranges: Option<Vec<Range>> = None;
+    let mut doubtful = Vec::new();
     for asked in &test.predicates {
-        let more = asked
-            .to_ranges(attribute.ty)
-            .map_err(|why| Error::bad_input(format!("{}: {why}", text(test))))?;
+        let more = match asked.to_ranges(attribute.ty) {
+            Ok(more) => more,
+            // It may still be compared with values of other types.
+            Err(_) if attribute.lenient => asked.to_ranges_where_comparable(attribute.ty),
+            Err(why) => return Err(Error::bad_input(format!("{}: {why}", text(test)))),
+        };
+        doubtful.extend(asked.doubtful(attribute.ty));
         ranges = Some(match (ranges.as_deref(), more.as_slice()) {
             (Some([known]), [more]) => vec![known.clone().and(more.clone())],
+            (Some(_), []) | (Some([]), _) => Vec::new(),
             _ => more,
         });
     }
@@ -323,13 +387,59 @@ fn declared(at: usize, attribute: &Attribute, test: &Test) -> Result<Predicate> 
     if let [range] = ranges.as_slice() {
         refuse_upside_down(range, test)?;
     }
-    let (sought, answered) = sought(attribute.tokenizer, test);
+    let (mut sought, mut answered) = sought(attribute.tokenizer, test);
+    let may_be_other = attribute.lenient || attribute.ty == Type::Float;
+    let others = match (&sought, other(attribute.ty)) {
+        (Sought::Values | Sought::Tokens(_), Some(other)) if may_be_other => {
+            has_other(attribute)?.then_some(other)
+        }
+        _ => None,
+    };
+    if others.is_some() || !doubtful.is_empty() {
+        let found = match std::mem::replace(&mut sought, Sought::Nothing) {
+            Sought::Nothing => None,
+            Sought::Values => Some(ranges.clone()),
+            Sought::Tokens(tokens) => Some(tokens),
+        };
+        if let Some(mut found) = found {
+            let more = doubtful.iter().cloned().chain(others.map(<[u8]>::to_vec));
+            for value in more {
+                if !found.iter().any(|range| range.contains(&value)) {
+                    found.push(Range::exactly(value));
+                }
+            }
+            sought = Sought::Tokens(found);
+        }
+        answered = false;
+    }
     Ok(Predicate {
         attribute: at,
         ranges,
+        doubtful,
+        residual: Residual::new(test, attribute.ty),
+        reads_record: false,
         sought,
         answered,
     })
+}
+
+/// Tells whether the index of an attribute may have an entry of [`other`].
+pub(super) type HasOther<'h> = dyn FnMut(&Attribute) -> Result<bool> + 'h;
+
+/// Looks for one; an attribute without an index may have some in any record.
+pub(super) fn has_other(lookup: &Lookup<'_>, attribute: &Attribute) -> Result<bool> {
+    let (Some(index), Some(other)) = (index::of(attribute.kind), other(attribute.ty)) else {
+        return Ok(true);
+    };
+    let mut best = Best::new(index::Window {
+        order: Order::Newest,
+        after: None,
+        want: 1,
+        bytes: usize::MAX,
+    });
+    let range = Range::exactly(other.to_vec());
+    index.candidates(lookup, attribute, &range, &mut best)?;
+    Ok(!best.finish().0.is_empty())
 }
 
 fn text(test: &Test) -> String {

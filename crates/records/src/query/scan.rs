@@ -5,6 +5,7 @@ use std::ops::Bound;
 use lsm::{Cost, Cursor, TreeCursor};
 use model::Key;
 
+use super::answer::parse;
 use super::explain::Explain;
 use crate::error::{Error, Result};
 use crate::record::Record;
@@ -170,6 +171,20 @@ impl Iterator for Scan {
         }
         next
     }
+}
+
+/// Of each attribute of the layout, how many records have something at its path that is not indexed. Reads every record.
+pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
+    let layout = view.layout.clone();
+    let mut counts = vec![0; layout.attributes.len()];
+    for record in Scan::all(view)? {
+        let record = record?;
+        let record = parse(record.stored())?;
+        for (count, attribute) in counts.iter_mut().zip(&layout.attributes) {
+            *count += u64::from(attribute.is_unindexed(&record));
+        }
+    }
+    Ok(counts)
 }
 
 /// Counts the records of a dataset, at most `limit`.

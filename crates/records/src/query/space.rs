@@ -317,7 +317,7 @@ impl Query {
     pub(crate) fn latest_per(self, key: &Path, asked: &AsOf) -> Result<(Vec<Record>, Explain)> {
         let layout = self.snapshot.layout.clone();
         let mut query = self;
-        let conditions = Predicates::new(&layout, query.condition.take())?;
+        let conditions = Predicates::new(&layout, query.condition.take(), &mut |_| Ok(true))?;
         let mut paths = vec![key.clone()];
         if let Some(time) = &asked.time {
             paths.push(time.clone());
@@ -329,6 +329,11 @@ impl Query {
                 query = query.filter(field(time).ge(bound(from)));
             }
         }
+        let declared = asked.time.as_ref().and_then(|time| {
+            let mut attributes = layout.attributes.iter();
+            attributes.find(|a| a.path == *time && a.ty.is_time())
+        });
+        let ty = declared.map_or(Type::Time, |attribute| attribute.ty);
         let values = Values::new(&paths);
         // By key: how new, and the record if it meets the conditions.
         let mut latest: HashMap<String, ((i128, lsm::Seq), Option<Record>)> = HashMap::new();
@@ -337,7 +342,7 @@ impl Query {
             let (mut of, mut time) = (None, i128::MIN);
             values.visit(record.json(), &mut |path, scalar| match path {
                 0 => of = of.take().or_else(|| Some(format!("{scalar:?}"))),
-                _ => time = time.max(micros(scalar).unwrap_or(i128::MIN)),
+                _ => time = time.max(micros(ty, scalar).unwrap_or(i128::MIN)),
             });
             let is_timed = asked.time.is_none() || time > i128::MIN;
             let Some(of) = of.filter(|_| is_timed) else {
@@ -367,12 +372,18 @@ pub(crate) struct AsOf {
     pub(crate) to: Option<String>,
 }
 
-/// A time in microseconds: seconds since 1970, or RFC 3339.
-fn micros(scalar: Scalar<'_>) -> Option<i128> {
+/// A time of a type in microseconds: a number in its unit, or text.
+fn micros(ty: Type, scalar: Scalar<'_>) -> Option<i128> {
+    let per_second = match ty {
+        Type::TimeMs => 1_000,
+        Type::TimeUs => 1_000_000,
+        Type::TimeNs => 1_000_000_000,
+        _ => 1,
+    };
     match scalar {
-        Scalar::Int(seconds) => seconds.checked_mul(1_000_000),
-        Scalar::Float(seconds) => Some((seconds * 1e6) as i128),
-        Scalar::Str(text) => match Value::parse(Type::Time, text).ok()? {
+        Scalar::Int(v) => Some(v.checked_mul(1_000_000)?.div_euclid(per_second)),
+        Scalar::Float(v) => Some((v * 1e6 / per_second as f64) as i128),
+        Scalar::Str(text) => match Value::parse(ty, text).ok()? {
             Value::Time(micros) => Some(i128::from(micros)),
             _ => None,
         },

@@ -50,7 +50,7 @@ fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
 
 fn predicates(view: &View, condition: &str) -> Predicates {
     let condition: Expr = condition.parse().unwrap();
-    Predicates::new(&view.layout, Some(condition)).unwrap()
+    Predicates::new(&view.layout, Some(condition), &mut |_| Ok(true)).unwrap()
 }
 
 /// What the scan came by: wanted are writes behind `after`, and so many.

@@ -103,7 +103,7 @@ impl View {
             )));
         }
         let at = after.map(|after| after.at).or(ts);
-        let predicates = Predicates::new(&self.layout, self.condition(tokens))?;
+        let predicates = Predicates::new(&self.layout, self.condition(tokens), &mut |_| Ok(true))?;
         let over = self.layout.superseded;
         let over = over.and_then(|tree| self.snapshot.superseded(tree));
         let mut search = Search {

@@ -6,6 +6,7 @@ mod expired;
 mod handle;
 mod kept_filter;
 mod read_repair;
+mod remarks;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,6 +19,7 @@ pub(crate) use clustered::{Ahead, Item, Stubs, whole, whole_in_memory};
 pub(crate) use expired::{Due, expiry_key, hides};
 pub(crate) use handle::{Background, Handle, View};
 pub(crate) use kept_filter::{Kept, KeptFilter, Name};
+pub(crate) use remarks::Remarks;
 pub(crate) use state::Current;
 
 use crate::catalog::{Layout, dataset_of};

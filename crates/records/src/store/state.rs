@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::kept_filter::KeptFilter;
 use super::read_repair::Online;
+use super::remarks::Remarks;
 use crate::catalog::{Layout, dataset_of};
 use crate::error::{Error, Result};
 use crate::telemetry::Usage;
@@ -30,6 +31,8 @@ pub(crate) struct Current {
     pub(crate) kept_filter: Arc<KeptFilter>,
     /// What queries found to be obsolete.
     pub(crate) online: Online,
+    /// What may be said of the records that were written.
+    pub(crate) remarks: Remarks,
     layout: ArcSwap<Layout>,
     /// Held by whoever changes an index or the strategy, or drops the dataset.
     changing: Mutex<()>,
@@ -49,6 +52,7 @@ impl Current {
             usage,
             kept_filter: Arc::default(),
             online: Online::default(),
+            remarks: Remarks::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
             first_note: Mutex::new(()),

@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use lsm::coding::put_varint;
 use lsm::entry::MAX_TIME;
 use lsm::{Batch, Kind, Seq, Snapshot, Time, TreeId};
 use model::Key;
-use model::record::{EXPIRES, RecordRef, encode};
+use model::record::{EXPIRES, RecordRef, UNINDEXED, encode};
 use model::schema::{Extracted, RecordError, RecordErrorKind};
 
 use super::auto_key;
@@ -168,7 +169,23 @@ impl Part {
         self.records += 1;
         self.inserts |= insert;
         self.touch(insert, None);
+        self.remark();
         Ok(())
+    }
+
+    /// Says what may be said of the record that was just extracted.
+    #[inline]
+    fn remark(&self) {
+        for (at, remark) in self.extracted.remarks() {
+            let attribute = self.layout.written().find(|(place, _)| *place == at);
+            let expiry = &self.layout.stored.expiry;
+            let (path, ty) = match (attribute, &expiry.path) {
+                (Some((_, attribute)), _) => (&attribute.path, attribute.ty),
+                (None, Some(path)) => (path, expiry.ty),
+                (None, None) => continue,
+            };
+            self.dataset.current.remarks.add(at, path, ty, remark);
+        }
     }
 
     /// The batch is committed only where the record of `key` is then the one of the write `seq`, or there is none.
@@ -298,8 +315,14 @@ impl Part {
         let attributes = attributes.filter_map(|(at, value)| Some((*ids.get(at)?, value)));
         let time = expires.map(|(_, time)| time.to_be_bytes());
         let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
+        let mut unindexed = Vec::new();
+        for id in extracted.unindexed().filter_map(|at| ids.get(at)) {
+            put_varint(&mut unindexed, u64::from(*id));
+        }
+        let listed = (!unindexed.is_empty()).then_some((UNINDEXED, unindexed.as_slice()));
         let known = layout.stored.next_id;
-        encode(value, known, time.chain(attributes), &[]);
+        let attributes = time.chain(listed).chain(attributes);
+        encode(value, known, attributes, &[]);
         let batch = &mut writes.batch;
         // In a dataset that is stored by place the record goes where its point is.
         let place = (layout.clustered_place()).filter(|at| extracted.values(*at).next().is_some());

@@ -372,7 +372,7 @@ pub(crate) fn domain(ty: Type) -> Vec<Value> {
         .map(|text| Value::String(text.to_string()))
         .to_vec(),
         Type::Bool => [true, false].map(Value::Bool).to_vec(),
-        Type::Time => [
+        Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => [
             0,
             1_700_000_000_000_000,
             1_700_000_000_000_001,

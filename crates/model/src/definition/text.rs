@@ -1,0 +1,386 @@
+//! Parts of definitions as text, as people write them: `id:int`, `user.name:lazy:string`, `until:time_ms`.
+//!
+//! A type that is not said is left open: whoever has records infers it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{DatasetDef, IndexDef, IndexKind, Layout};
+use crate::schema::{KeyType, Path, Type, point_time_paths};
+use crate::suggest::meant;
+use crate::tokens::Tokenizer;
+
+/// The kinds of index that a person chooses from, as help and errors list them.
+pub const KINDS: &str =
+    "lazy, recent, composite, embedded, fingerprint, filter, spatial, space-time";
+
+/// The types of fields, as errors list them.
+const TYPES: [&str; 9] = [
+    "int", "float", "string", "bool", "time", "time_s", "time_ms", "time_us", "time_ns",
+];
+
+/// A primary key: `FIELD[:TYPE]`, several fields with commas between them, or `auto`.
+///
+/// ```
+/// use model::definition::KeyText;
+/// use model::schema::KeyType;
+///
+/// let key: KeyText = "user.id:int".parse()?;
+/// assert_eq!((key.path.to_string().as_str(), key.ty), ("user.id", Some(KeyType::Int)));
+/// assert!("id:integer".parse::<KeyText>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyText {
+    /// Its path in the record.
+    pub path: Path,
+    /// Its type, where it is said.
+    pub ty: Option<KeyType>,
+    /// Records without a key get one.
+    pub is_auto: bool,
+}
+
+/// True where there are commas that no backslash precedes.
+fn has_commas(text: &str) -> bool {
+    let mut is_escaped = false;
+    text.chars().any(|c| {
+        let is_comma = c == ',' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_comma
+    })
+}
+
+impl FromStr for KeyText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeyText, String> {
+        if text == "auto" {
+            let made = DatasetDef::auto_key();
+            return Ok(KeyText {
+                path: made.key,
+                ty: Some(made.key_type),
+                is_auto: true,
+            });
+        }
+        let (path, ty) = match text.rsplit_once(':') {
+            Some((path, ty)) => {
+                let refuse = |_| {
+                    let meant = meant(ty, ["int", "string"]);
+                    format!("unknown key type `{ty}`{meant} (int or string)")
+                };
+                (path, Some(ty.parse().map_err(refuse)?))
+            }
+            None => (text, None),
+        };
+        let ty = match (has_commas(path), ty) {
+            (false, ty) => ty,
+            (true, None | Some(KeyType::Fields)) => Some(KeyType::Fields),
+            (true, Some(ty)) => {
+                return Err(format!(
+                    "the fields of a key of several are whole numbers or texts, whichever they hold: leave :{ty} out"
+                ));
+            }
+        };
+        Ok(KeyText {
+            path: Path::parse(path)?,
+            ty,
+            is_auto: false,
+        })
+    }
+}
+
+impl fmt::Display for KeyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ty {
+            _ if self.is_auto => write!(f, "auto"),
+            Some(KeyType::Fields) | None => write!(f, "{}", self.path),
+            Some(ty) => write!(f, "{}:{ty}", self.path),
+        }
+    }
+}
+
+/// The path of a time at which records expire: `PATH[:TYPE]`, of a type of times.
+///
+/// ```
+/// use model::definition::ExpiresText;
+/// use model::schema::Type;
+///
+/// let expires: ExpiresText = "until:time_ms".parse()?;
+/// assert_eq!((expires.path.to_string().as_str(), expires.ty), ("until", Some(Type::TimeMs)));
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiresText {
+    /// Its path in the record.
+    pub path: Path,
+    /// Its type, where it is said.
+    pub ty: Option<Type>,
+}
+
+impl FromStr for ExpiresText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ExpiresText, String> {
+        let (path, ty) = match text.rsplit_once(':') {
+            Some((path, name)) => {
+                let ty = name.parse().ok().filter(|ty: &Type| ty.is_time());
+                let ty = ty.ok_or_else(|| {
+                    let meant = meant(name, TYPES.into_iter().filter(|t| t.starts_with("time")));
+                    format!(
+                        "records expire at a time, and `{name}` is no type of times{meant} (time, time_s, time_ms, time_us or time_ns)"
+                    )
+                })?;
+                (path, Some(ty))
+            }
+            None => (text, None),
+        };
+        Ok(ExpiresText {
+            path: Path::parse(path)?,
+            ty,
+        })
+    }
+}
+
+impl fmt::Display for ExpiresText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ty {
+            Some(ty) => write!(f, "{}:{ty}", self.path),
+            None => write!(f, "{}", self.path),
+        }
+    }
+}
+
+/// An attribute and how it is to be indexed: `PATH[?][:KIND[:TYPE[:TOKENIZER]]]`, or for points `PATH:spatial[:LAYOUT][:plane]` and
+/// `POINT@TIME:space-time[:LAYOUT][:plane]`. The question mark lets values of other types pass; one that belongs to the name has a
+/// backslash before it.
+///
+/// ```
+/// use model::definition::{IndexKind, IndexText};
+/// use model::schema::Type;
+///
+/// let index: IndexText = "code?:composite:int".parse()?;
+/// assert_eq!((index.kind, index.ty, index.lenient), (IndexKind::Composite, Some(Type::Int), true));
+/// assert_eq!(index.to_string(), "code?:composite:int");
+/// // The kind that is usual is lazy, and the type is left open.
+/// assert_eq!("user.name".parse::<IndexText>()?.kind, IndexKind::Lazy);
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexText {
+    /// Its path in the record.
+    pub path: Path,
+    /// The kind of its index.
+    pub kind: IndexKind,
+    /// The type of its values, where it is said.
+    pub ty: Option<Type>,
+    /// How its values become tokens of the index.
+    pub tokenizer: Tokenizer,
+    /// Records with values of other types are kept.
+    pub lenient: bool,
+}
+
+impl IndexText {
+    /// How an attribute is indexed where it is not said: of the kinds that find what is asked for without reading much else, the one
+    /// that is quickest to ask.
+    pub const USUAL: IndexKind = IndexKind::Lazy;
+
+    /// The type that is said, or that follows from the kind.
+    pub fn known_type(&self) -> Option<Type> {
+        self.kind.type_for(self.ty)
+    }
+
+    /// True where the type, or the unit of its times, is left to the records to show.
+    pub fn is_open(&self) -> bool {
+        self.known_type().is_none_or(|ty| ty == Type::Time)
+    }
+
+    /// The attribute, of this type.
+    pub fn to_def(&self, ty: Type) -> IndexDef {
+        IndexDef::new(self.path.clone(), self.kind, ty)
+            .tokenizer(self.tokenizer)
+            .lenient(self.lenient)
+    }
+
+    /// The text of a declared attribute.
+    pub fn of(def: &IndexDef) -> IndexText {
+        IndexText {
+            path: def.path.clone(),
+            kind: def.kind,
+            ty: Some(def.ty),
+            tokenizer: def.tokenizer,
+            lenient: def.lenient,
+        }
+    }
+
+    /// True where an attribute is as this text says; what it leaves open agrees with anything.
+    pub fn agrees(&self, def: &IndexDef) -> bool {
+        let ty = self.ty.and_then(|ty| self.kind.type_for(Some(ty)));
+        def.path == self.path
+            && def.kind == self.kind
+            && def.tokenizer == self.tokenizer
+            && def.lenient == self.lenient
+            && ty.is_none_or(|ty| def.ty.is_said_by(ty))
+    }
+
+    /// Reads `PATH[:plane]` or `POINT@TIME[:plane]`: what records are stored by.
+    ///
+    /// # Errors
+    /// The path is none.
+    pub fn cluster(text: &str) -> Result<IndexText, String> {
+        let ty = text
+            .rsplit_once(':')
+            .and_then(|(path, ty)| Some((path, ty.parse::<Type>().ok()?)));
+        let (path, ty) = match ty {
+            Some((path, ty)) => (path, Some(ty)),
+            None => (text, None),
+        };
+        let path = Path::parse(path)?;
+        let kind = match point_time_paths(&path) {
+            Ok(_) => IndexKind::SpaceTime(Layout::Clustered),
+            Err(_) => IndexKind::Spatial(Layout::Clustered),
+        };
+        Ok(IndexText::new(path, kind, ty))
+    }
+
+    /// Declares the times of indexes over place and time that are not declared: as times.
+    pub fn declare_times(indexes: &mut Vec<IndexText>) {
+        let timed = indexes
+            .iter()
+            .filter(|index| matches!(index.kind, IndexKind::SpaceTime(_)));
+        let times = timed.filter_map(|index| Some(point_time_paths(&index.path).ok()?.1));
+        for path in times.collect::<Vec<Path>>() {
+            if indexes.iter().all(|index| index.path != path) {
+                indexes.push(IndexText::new(path, IndexKind::None, Some(Type::Time)));
+            }
+        }
+    }
+
+    fn new(path: Path, kind: IndexKind, ty: Option<Type>) -> IndexText {
+        IndexText {
+            path,
+            kind,
+            ty,
+            tokenizer: Tokenizer::default(),
+            lenient: false,
+        }
+    }
+
+    /// With the path as it is written, which may end with a question mark.
+    fn at(path: &str, kind: IndexKind, ty: Option<Type>) -> Result<IndexText, String> {
+        let without = path.strip_suffix('?');
+        // A backslash that is not escaped itself makes the mark a part of the name.
+        let is_mark = without.is_some_and(|rest| {
+            let backslashes = rest.len() - rest.trim_end_matches('\\').len();
+            backslashes.is_multiple_of(2)
+        });
+        let lenient = is_mark && !kind.is_spatial();
+        let path = match without {
+            Some(without) if lenient => without,
+            _ => path,
+        };
+        Ok(IndexText {
+            lenient,
+            ..IndexText::new(Path::parse(path)?, kind, ty)
+        })
+    }
+}
+
+impl FromStr for IndexText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<IndexText, String> {
+        if let Some(spatial) = spatial(text) {
+            return spatial;
+        }
+        let Some((head, last)) = text.rsplit_once(':') else {
+            return IndexText::at(text, IndexText::USUAL, None);
+        };
+        if let Ok(kind) = last.parse() {
+            return IndexText::at(head, kind, None);
+        }
+        // A tokenizer comes behind a type: a name with a colon in it is not mistaken for one.
+        if let Ok(tokenizer) = last.parse()
+            && let Some((_, ty)) = head.rsplit_once(':')
+            && ty.parse::<Type>().is_ok()
+        {
+            return Ok(IndexText {
+                tokenizer,
+                ..head.parse()?
+            });
+        }
+        let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
+        let kind = kind.parse().map_err(|_| match kind.parse::<Type>() {
+            // Without a kind.
+            Ok(_) if kind == last => {
+                let usual = IndexText::USUAL;
+                format!("unknown index kind `{kind}`: did you mean `{head}:{usual}:{kind}`? (kinds: {KINDS})")
+            }
+            _ => {
+                let meant = meant(kind, KINDS.split(", ").chain(["eager"]));
+                format!("unknown index kind `{kind}`{meant} (kinds: {KINDS})")
+            }
+        })?;
+        let ty = last.parse().map_err(|_| {
+            let meant = meant(last, TYPES);
+            format!("unknown type `{last}`{meant} (int, float, string, bool or time; times in other units than seconds are time_ms, time_us, time_ns)")
+        })?;
+        IndexText::at(head, kind, Some(ty))
+    }
+}
+
+impl fmt::Display for IndexText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.to_string();
+        match (self.lenient, path.strip_suffix('?')) {
+            (true, _) => write!(f, "{path}?")?,
+            (false, Some(name)) => write!(f, "{name}\\?")?,
+            (false, None) => f.write_str(&path)?,
+        }
+        write!(f, ":{}", self.kind)?;
+        if let Some(ty) = self.ty {
+            write!(f, ":{ty}")?;
+        }
+        if self.tokenizer != Tokenizer::default() {
+            write!(f, ":{}", self.tokenizer)?;
+        }
+        Ok(())
+    }
+}
+
+/// An index of points; `None` for one that is none of points.
+fn spatial(text: &str) -> Option<Result<IndexText, String>> {
+    const NAMES: [&str; 2] = ["spatial", "space-time"];
+    let found = |name: &'static str| Some((name, text.rfind(&format!(":{name}"))?));
+    let (name, at) = NAMES
+        .into_iter()
+        .filter_map(found)
+        .max_by_key(|(_, at)| *at)?;
+    let (path, said) = (text.get(..at)?, text.get(at + 1 + name.len()..)?);
+    let mut said = match said.strip_prefix(':') {
+        None if said.is_empty() => Vec::new(),
+        None => return None,
+        Some(said) => said.split(':').collect(),
+    };
+    let ty = said.last().and_then(|last| last.parse::<Type>().ok());
+    if ty.is_some() {
+        said.pop();
+    }
+    let kind = |text: &str| text.parse::<IndexKind>();
+    let kind = match said.as_slice() {
+        [] => kind(name).map_err(|error| error.to_string()),
+        [layout] => kind(&format!("{name}:{layout}")).map_err(|_| {
+            let layouts = Layout::ALL.map(|layout| match name {
+                "spatial" => IndexKind::Spatial(layout).to_string(),
+                _ => IndexKind::SpaceTime(layout).to_string(),
+            });
+            let layouts = layouts.join(", ");
+            format!("unknown layout or type `{layout}` (such an index is one of {layouts}, with `:plane` after it for points of the plane)")
+        }),
+        _ => Err(format!("such an index is PATH:{name}[:LAYOUT][:plane]")),
+    };
+    Some(kind.and_then(|kind| IndexText::at(path, kind, ty)))
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

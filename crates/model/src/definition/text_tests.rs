@@ -1,0 +1,131 @@
+use super::*;
+
+fn index(text: &str) -> IndexText {
+    text.parse().unwrap()
+}
+
+#[test]
+fn indexes_are_read_as_people_write_them_and_print_as_that() {
+    for (text, path, kind, ty, lenient) in [
+        ("a", "a", IndexKind::Lazy, None, false),
+        ("a.b:composite", "a.b", IndexKind::Composite, None, false),
+        (
+            "a:b:lazy:int",
+            "a:b",
+            IndexKind::Lazy,
+            Some(Type::Int),
+            false,
+        ),
+        (
+            "at:embedded:time_ms",
+            "at",
+            IndexKind::Embedded,
+            Some(Type::TimeMs),
+            false,
+        ),
+        ("n?", "n", IndexKind::Lazy, None, true),
+        (
+            "n?:none:float",
+            "n",
+            IndexKind::None,
+            Some(Type::Float),
+            true,
+        ),
+        (
+            r"is it\?:lazy:bool",
+            "is it?",
+            IndexKind::Lazy,
+            Some(Type::Bool),
+            false,
+        ),
+        (
+            r"is it\??:lazy:bool",
+            "is it?",
+            IndexKind::Lazy,
+            Some(Type::Bool),
+            true,
+        ),
+        (
+            "a?b:lazy:bool",
+            "a?b",
+            IndexKind::Lazy,
+            Some(Type::Bool),
+            false,
+        ),
+        ("p:spatial", "p", IndexKind::Spatial(Layout::Z), None, false),
+        (
+            "p:spatial:mbr:plane",
+            "p",
+            IndexKind::Spatial(Layout::Mbr),
+            Some(Type::PlanePoint),
+            false,
+        ),
+    ] {
+        let found = index(text);
+        assert_eq!(
+            found.path.names().last(),
+            Path::parse(path).unwrap().names().last(),
+            "{text}"
+        );
+        assert_eq!(
+            (found.kind, found.ty, found.lenient),
+            (kind, ty, lenient),
+            "{text}"
+        );
+        assert_eq!(index(&found.to_string()), found, "{text}");
+    }
+    let prefix = index("s:recent:string:prefix");
+    assert_eq!(prefix.tokenizer, Tokenizer::Prefix);
+    assert_eq!(prefix.to_string(), "s:recent:string:prefix");
+    let def = index("n?:lazy:int").to_def(Type::Int);
+    assert!(def.lenient && IndexText::of(&def).to_string() == "n?:lazy:int");
+    assert!(index("n?:lazy").agrees(&def) && !index("n:lazy").agrees(&def));
+    let millis = index("at:lazy:time_ms").to_def(Type::TimeMs);
+    assert!(index("at:lazy:time").agrees(&millis) && !index("at:lazy:time_s").agrees(&millis));
+}
+
+#[test]
+fn mistakes_in_indexes_say_what_is_meant() {
+    for (text, what) in [
+        ("a:lzay", "did you mean `lazy`?"),
+        ("at:time", "did you mean `at:lazy:time`?"),
+        ("a:lazy:strnig", "did you mean `string`?"),
+        ("a:lazy:timems", "did you mean `time_ms`?"),
+        ("a..b:lazy", "a field name is empty"),
+        ("p:spatial:zz", "unknown layout or type `zz`"),
+        ("", "a field name is empty"),
+    ] {
+        let error = text.parse::<IndexText>().unwrap_err();
+        assert!(error.contains(what), "{text}: {error}");
+    }
+}
+
+#[test]
+fn keys_and_expiry_are_read() {
+    let key: KeyText = "a.b".parse().unwrap();
+    assert_eq!((key.ty, key.to_string().as_str()), (None, "a.b"));
+    let key: KeyText = "id:string".parse().unwrap();
+    assert_eq!(
+        (key.ty, key.to_string().as_str()),
+        (Some(KeyType::String), "id:string")
+    );
+    assert!(
+        "id:strng"
+            .parse::<KeyText>()
+            .unwrap_err()
+            .contains("did you mean `string`?")
+    );
+    let expires: ExpiresText = "until".parse().unwrap();
+    assert_eq!((expires.ty, expires.to_string().as_str()), (None, "until"));
+    let expires: ExpiresText = "a.until:time_us".parse().unwrap();
+    assert_eq!(
+        (expires.ty, expires.to_string().as_str()),
+        (Some(Type::TimeUs), "a.until:time_us")
+    );
+    assert!(
+        "until:int"
+            .parse::<ExpiresText>()
+            .unwrap_err()
+            .contains("no type of times")
+    );
+}

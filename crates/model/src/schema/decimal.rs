@@ -1,0 +1,250 @@
+//! Numbers as they are written: decimals of any length, compared by value.
+
+use std::cmp::Ordering;
+
+/// So many significant digits tell a float from any other: two decimals that have no more of them are in the order of
+/// the floats nearest to them.
+const DIGITS_OF_FLOATS: usize = 15;
+
+/// Up to here every whole number is a float.
+const WHOLE_FLOATS: f64 = 9_007_199_254_740_992.0;
+
+/// Below that floats have fewer digits.
+const LEAST_NORMAL: f64 = 1e-290;
+
+/// A decimal: `0.DIGITS * 10^exponent`, without zeros in front of the digits or behind them; zero has no digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Decimal {
+    negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads a number as JSON has it; also with a plus sign, and without digits on one side of the point.
+    pub(crate) fn parse(text: &str) -> Option<Decimal> {
+        let (negative, rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let (mantissa, power) = match rest.split_once(['e', 'E']) {
+            Some((mantissa, power)) => (mantissa, exponent(power)?),
+            None => (rest, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.len() + fraction.len() == 0 || !are_digits(whole) || !are_digits(fraction) {
+            return None;
+        }
+        let all = [whole, fraction].concat();
+        let digits = all.trim_start_matches('0');
+        let leading = all.len() - digits.len();
+        let digits = digits.trim_end_matches('0');
+        let exponent = (whole.len() as i64 - leading as i64).saturating_add(power);
+        Some(Decimal {
+            negative: negative && !digits.is_empty(),
+            exponent: if digits.is_empty() { 0 } else { exponent },
+            digits: digits.to_owned(),
+        })
+    }
+
+    /// The shortest decimal of which a finite float is the nearest: what programs write for it.
+    pub(crate) fn of_float(v: f64) -> Decimal {
+        Decimal::parse(&format!("{v:e}")).unwrap_or(Decimal {
+            negative: false,
+            digits: String::new(),
+            exponent: 0,
+        })
+    }
+
+    /// The decimal of a whole number.
+    pub(crate) fn of_int(v: i128) -> Decimal {
+        let text = v.unsigned_abs().to_string();
+        let digits = text.trim_end_matches('0');
+        Decimal {
+            negative: v < 0,
+            exponent: if digits.is_empty() {
+                0
+            } else {
+                text.len() as i64
+            },
+            digits: digits.to_owned(),
+        }
+    }
+
+    /// The greatest whole number that is not above it, or the nearest one that there is.
+    pub(crate) fn floor(&self) -> i128 {
+        let places = usize::try_from(self.exponent).unwrap_or(0);
+        let whole = self.digits.get(..places).unwrap_or(&self.digits);
+        let has_fraction = self.digits.len() > places;
+        let zeros = places - whole.len();
+        let magnitude = match places {
+            0 => Some(0),
+            ..=38 => format!("{whole}{}", "0".repeat(zeros)).parse::<i128>().ok(),
+            _ => None,
+        };
+        match (magnitude, self.negative) {
+            (Some(v), false) => v,
+            (Some(v), true) => -v - i128::from(has_fraction),
+            (None, false) => i128::MAX,
+            (None, true) => i128::MIN,
+        }
+    }
+}
+
+/// The power of ten behind an `e`; of one that is too large the largest.
+fn exponent(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    const LARGEST: i64 = 1 << 40;
+    let power = digits.parse().unwrap_or(LARGEST).min(LARGEST);
+    Some(if negative { -power } else { power })
+}
+
+impl Ord for Decimal {
+    fn cmp(&self, other: &Decimal) -> Ordering {
+        let sign = |d: &Decimal| match (d.digits.is_empty(), d.negative) {
+            (true, _) => 0,
+            (false, true) => -1,
+            (false, false) => 1,
+        };
+        let (mine, others) = (sign(self), sign(other));
+        let magnitude = || {
+            let by_size = self.exponent.cmp(&other.exponent);
+            // Without zeros behind them, what is longer is greater.
+            by_size.then_with(|| self.digits.cmp(&other.digits))
+        };
+        mine.cmp(&others).then_with(|| match mine {
+            0 => Ordering::Equal,
+            1 => magnitude(),
+            _ => magnitude().reverse(),
+        })
+    }
+}
+
+impl PartialOrd for Decimal {
+    fn partial_cmp(&self, other: &Decimal) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// True when a number of this text, to which the float `v` is the nearest, is in the same order as `v` among all such numbers: it
+/// has few digits. A quick look, which says no of some others.
+pub(crate) fn is_short(text: &str, v: f64) -> bool {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    // Zeros in front are no digits that count; they are few.
+    let in_front = mantissa.bytes().take_while(|byte| b"-+0.".contains(byte));
+    let zeros = in_front.filter(|byte| *byte == b'0').count();
+    digits - zeros <= DIGITS_OF_FLOATS
+        && v.abs() < WHOLE_FLOATS
+        && (v.abs() > LEAST_NORMAL || digits == zeros)
+}
+
+/// True when the text is a decimal of the float `v` that programs would write: then it is in the order of floats.
+pub(crate) fn is_of_float(text: &str, v: f64) -> bool {
+    is_short(text, v) || Decimal::parse(text).is_some_and(|decimal| decimal == Decimal::of_float(v))
+}
+
+/// The same of a whole number.
+pub(crate) fn int_is_of_float(v: i128) -> bool {
+    v.unsigned_abs() <= WHOLE_FLOATS as u128 || Decimal::of_int(v) == Decimal::of_float(v as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        Decimal::parse(text).unwrap()
+    }
+
+    #[test]
+    fn decimals_are_in_the_order_of_their_values() {
+        let ascending = [
+            "-1e400",
+            "-211230200427052203004205124",
+            "-211230200427052203004205123.5",
+            "-211230200427052203004205123",
+            "-1.5",
+            "-1",
+            "-0.99999999999999999999",
+            "-1e-400",
+            "0",
+            "1e-400",
+            "0.1",
+            "0.1000000000000000055511151231257827",
+            "0.2",
+            "1",
+            "9.99e0",
+            "10",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1e400",
+        ];
+        for (i, a) in ascending.iter().enumerate() {
+            for (j, b) in ascending.iter().enumerate() {
+                assert_eq!(decimal(a).cmp(&decimal(b)), i.cmp(&j), "{a} {b}");
+            }
+        }
+        for same in ["100", "1e2", "100.0", "0.1e3", "+100", "00100.", "1000E-1"] {
+            assert_eq!(decimal(same), decimal("100"), "{same}");
+        }
+        for zero in ["0", "-0", "0.00", "0e9", ".0"] {
+            assert_eq!(decimal(zero), Decimal::of_int(0), "{zero}");
+        }
+        for wrong in [
+            "", "-", ".", "1e", "e1", "inf", "nan", "0x1", "1 ", "1e1.5", "1_0",
+        ] {
+            assert_eq!(Decimal::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_below_are_found() {
+        for (text, floor) in [
+            ("2.5", 2),
+            ("-2.5", -3),
+            ("-2", -2),
+            ("0.999", 0),
+            ("-0.001", -1),
+            ("1e3", 1000),
+            ("18446744073709551616", 18_446_744_073_709_551_616),
+            ("1e400", i128::MAX),
+            ("-1e400", i128::MIN),
+        ] {
+            assert_eq!(decimal(text).floor(), floor, "{text}");
+        }
+    }
+
+    #[test]
+    fn decimals_of_floats_are_known() {
+        for (text, is_one) in [
+            ("0.1", true),
+            ("0.10", true),
+            ("0.30000000000000004", true),
+            ("0.1000000000000000055511151231257827", false),
+            ("0.10000000000000001", false),
+            ("1e23", true),
+            ("1e308", true),
+            ("5e-324", true),
+            ("3e-324", false),
+            ("100000000000000000000", true),
+            ("9007199254740993", false),
+            ("18446744073709551615", false),
+            ("0", true),
+            ("-0.0", true),
+        ] {
+            let v: f64 = text.parse().unwrap();
+            assert_eq!(is_of_float(text, v), is_one, "{text}");
+            if let Ok(int) = text.parse::<i128>() {
+                assert_eq!(int_is_of_float(int), is_one, "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! JSON values as values of a type.
+
+use super::exact::float_of;
+use super::time::{self, Offset};
+use super::types::Type;
+use super::value::{MAX_INDEXED_VALUE, encode_float, other};
+use super::walk::Found;
+
+// Kept out of line: inlined, the optimiser runs the slow conversions ahead of the match, for values of every type.
+
+#[inline(never)]
+pub(super) fn nearest_float(v: i128) -> f64 {
+    v as f64
+}
+
+/// A number as a float, where one stands for it.
+#[inline(never)]
+pub(super) fn encode_number(found: Found<'_>, values: &mut Vec<u8>) {
+    match float_of(found) {
+        Some(v) => encode_float(v, values),
+        None => values.extend_from_slice(other(Type::Float).unwrap_or_default()),
+    }
+}
+
+/// What was found as a time of type `ty`, in microseconds since 1970.
+#[inline(never)]
+pub(crate) fn time_of(ty: Type, found: Found<'_>) -> Option<(i64, Offset)> {
+    let number = |micros: Option<i64>| micros.map(|micros| (micros, Offset::Said));
+    match found {
+        Found::Str(text) => time::parse(text),
+        Found::Int(v) => number(time::from_int(ty, v)),
+        Found::Float(v) | Found::Long(_, v) => number(time::from_decimal(ty, v)),
+        Found::Null | Found::Bool(_) | Found::Object => None,
+    }
+}
+
+/// True when an attribute of type `ty` has a value for what was found: then no [`other`] stands for it. For floats true of any number:
+/// whether one stands for it, [`float_of`] tells.
+pub(crate) fn fits(ty: Type, found: Found<'_>) -> bool {
+    match (ty, found) {
+        (Type::Int, Found::Int(_))
+        | (Type::Float, Found::Int(_) | Found::Float(_) | Found::Long(..))
+        | (Type::Bool, Found::Bool(_)) => true,
+        (Type::String, Found::Str(text)) => {
+            let zeros = text.bytes().filter(|byte| *byte == 0).count();
+            text.len() + zeros + 2 <= MAX_INDEXED_VALUE
+        }
+        (ty, found) if ty.is_time() => time_of(ty, found).is_some(),
+        _ => false,
+    }
+}
+
+pub(super) fn is_negative_zero(found: Found<'_>) -> bool {
+    matches!(found, Found::Float(v) if v == 0.0 && v.is_sign_negative())
+}
+
+/// Names the value found where `expected` should have been.
+pub(super) fn describe(expected: Type, found: Found<'_>) -> &'static str {
+    match (expected, found) {
+        (_, Found::Null) => "null",
+        (_, Found::Bool(_)) => "bool",
+        (_, Found::Object) => "object",
+        (ty, Found::Str(_)) if ty.is_time() => "a string that is not an RFC 3339 time",
+        (ty, Found::Int(_) | Found::Float(_) | Found::Long(..)) if ty.is_time() => {
+            "a number out of range for times"
+        }
+        (_, Found::Str(_)) => "string",
+        (_, Found::Int(_)) => "int",
+        // The parser turns integers that do not fit 64 bits into floats.
+        (Type::Int, Found::Float(v) | Found::Long(_, v))
+            if v.fract() == 0.0 && v.abs() >= 9.2e18 =>
+        {
+            "a number beyond 64 bits"
+        }
+        (_, Found::Float(_) | Found::Long(..)) => "float",
+    }
+}

@@ -1,0 +1,70 @@
+//! What may be said of records that were taken: each thing once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::schema::{Path, Remark, Type};
+use parking_lot::Mutex;
+
+/// Remarks that nobody has taken yet, and which were made before.
+#[derive(Default)]
+pub(crate) struct Remarks {
+    /// Of each kind of remark, a bit for each attribute that it was made about.
+    made: [AtomicU64; 4],
+    waiting: Mutex<Vec<String>>,
+}
+
+impl Remarks {
+    /// Makes a remark about the attribute at a place of the layout, unless it was made before.
+    pub(crate) fn add(&self, place: usize, path: &Path, ty: Type, remark: Remark) {
+        let kind = match remark {
+            Remark::NoOffset => 0,
+            Remark::FarTime(_) => 1,
+            Remark::Object => 2,
+            Remark::NoPoint => 3,
+        };
+        let bit = 1 << (place % 64);
+        let Some(made) = self.made.get(kind) else {
+            return;
+        };
+        if made.load(Ordering::Relaxed) & bit == 0
+            && made.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        {
+            self.waiting.lock().push(text(path, ty, remark));
+        }
+    }
+
+    /// Those that were made since this was last called.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.waiting.lock())
+    }
+}
+
+fn text(path: &Path, ty: Type, remark: Remark) -> String {
+    match remark {
+        Remark::NoOffset => format!("`{path}` has times without an offset: they are read as UTC"),
+        Remark::FarTime(micros) => {
+            let number = ty.number_of(micros);
+            let unit = ty.unit_name();
+            let other = (Type::TIMES.into_iter())
+                .find(|other| !ty.is_said_by(*other) && other.is_usual_year(number));
+            let hint = other.map(|other| {
+                let unit = other.unit_name();
+                format!(
+                    "; as `{other}` ({unit}) it would be the year {}",
+                    other.year_of(number)
+                )
+            });
+            format!(
+                "`{path}` has a time of the year {}: the number {number} counts {unit} since 1970{}",
+                ty.year_of(number),
+                hint.unwrap_or_default()
+            )
+        }
+        Remark::Object => format!(
+            "`{path}` has an object where a value of type {ty} is indexed: such records are kept, and the index leaves the object out"
+        ),
+        Remark::NoPoint => format!(
+            "`{path}` has no valid position in some record (longitude from -180 to 180 first, latitude from -90 to 90): such records are kept, and the index leaves them out"
+        ),
+    }
+}

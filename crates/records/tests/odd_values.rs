@@ -1,0 +1,275 @@
+//! Values that a type has no encoding for, numbers of any length, objects in the place of values, names that come twice: what a condition
+//! on an indexed field finds is what the same condition finds by a scan of a field that has the same values and is not declared, for every
+//! kind of index, every type, lenient or not.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use common::{Doing, check, converge, keys, keys_in_every_way, open, path, seeds, with_strategy};
+use esker::fs::memory::Memory;
+use esker::{
+    BulkOrder, Dataset, DatasetDef, ErrorKind, Expr, Index, IndexKind, KeyType, Op, Operand, Query,
+    Type, field,
+};
+
+const NUMBERS: [&str; 26] = [
+    "0",
+    "-0.0",
+    "1",
+    "1.0",
+    "1e0",
+    "2",
+    "2.5",
+    "0.1",
+    "0.10",
+    "0.1000000000000000055511151231257827",
+    "0.30000000000000004",
+    "9007199254740992",
+    "9007199254740993",
+    "9007199254740993.0",
+    "9007199254740992.5",
+    "18446744073709551615",
+    "18446744073709551616",
+    "18446744073709551617",
+    "-9223372036854775809",
+    "211230200427052203004205123",
+    "211230200427052203004205124",
+    "1e23",
+    "99999999999999999999999",
+    "1e300",
+    "5e-324",
+    "3e-324",
+];
+
+const OTHERS: [&str; 12] = [
+    "\"\"",
+    "\"a\"",
+    "\"ab\"",
+    "\"1\"",
+    "\"0.1\"",
+    "\"true\"",
+    "\"9007199254740993\"",
+    "true",
+    "false",
+    "{}",
+    "{\"x\":1}",
+    "null",
+];
+
+fn value(rng: &mut fastrand::Rng) -> &'static str {
+    match rng.bool() {
+        true => NUMBERS[rng.usize(..NUMBERS.len())],
+        false => OTHERS[rng.usize(..OTHERS.len())],
+    }
+}
+
+/// What stands at a path: one value, an array of some, or one value behind another that does not count.
+fn field_of(name: &str, rng: &mut fastrand::Rng, fits: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut one = || loop {
+        let value = value(rng);
+        if fits(value) {
+            break value;
+        }
+    };
+    let (first, second) = (one(), one());
+    match rng.usize(0..12) {
+        0 => vec![],
+        1 => vec![format!("\"{name}\":[]")],
+        2 | 3 => vec![format!("\"{name}\":[{first},{second}]")],
+        4 => vec![format!("\"{name}\":[[{first}],{second},null]")],
+        5 => vec![
+            format!("\"{name}\":{first}"),
+            format!("\"{name}\":{second}"),
+        ],
+        _ => vec![format!("\"{name}\":{first}")],
+    }
+}
+
+fn operand(rng: &mut fastrand::Rng) -> Operand {
+    match rng.usize(0..12) {
+        0 => Operand::from(rng.i64(-1..3)),
+        1 => Operand::from([0.1, 2.5, 1e23, 9_007_199_254_740_992.0][rng.usize(..4)]),
+        2 => Operand::from(rng.bool()),
+        3 => Operand::text(["a", "", "true", "ab"][rng.usize(..4)]),
+        4 => Operand::text("1e400"),
+        _ => Operand::text(NUMBERS[rng.usize(..NUMBERS.len())]),
+    }
+}
+
+/// The same condition on two paths.
+fn conditions(rng: &mut fastrand::Rng, depth: usize) -> (Expr, Expr) {
+    let both = |on: &dyn Fn(&str) -> Expr| (on("v"), on("w"));
+    match rng.usize(0..if depth == 0 { 9 } else { 13 }) {
+        0 => both(&|p| field(p).exists()),
+        1 => {
+            let some: Vec<Operand> = (0..rng.usize(0..4)).map(|_| operand(rng)).collect();
+            both(&|p| field(p).one_of(some.clone()))
+        }
+        2 => {
+            let (lo, hi) = (operand(rng), operand(rng));
+            both(&|p| field(p).ge(lo.clone()) & field(p).lt(hi.clone()))
+        }
+        9 => {
+            let (v, w) = conditions(rng, depth - 1);
+            (!v, !w)
+        }
+        10 => {
+            let ((v, w), (x, y)) = (conditions(rng, depth - 1), conditions(rng, depth - 1));
+            (v | x, w | y)
+        }
+        11 | 12 => {
+            let ((v, w), (x, y)) = (conditions(rng, depth - 1), conditions(rng, depth - 1));
+            (v & x, w & y)
+        }
+        _ => {
+            let ops = [Op::Eq, Op::Ne, Op::Ge, Op::Le, Op::Gt, Op::Lt];
+            let (op, operand) = (ops[rng.usize(..ops.len())], operand(rng));
+            both(&|p| field(p).compare(op, operand.clone()))
+        }
+    }
+}
+
+/// Operands that a declared type reads in its own way are left out.
+fn is_alike(expr: &str, ty: Type) -> bool {
+    match ty {
+        Type::String => !expr.contains("int(") && !expr.contains("float("),
+        _ => true,
+    }
+}
+
+fn bulk(query: &Query) -> Vec<String> {
+    let mut found = Vec::new();
+    let visit = &mut |record: esker::Record| {
+        found.push(record.key().to_string());
+        ControlFlow::Continue(())
+    };
+    query.clone().visit(BulkOrder::Key, visit).unwrap();
+    found
+}
+
+#[test]
+fn an_index_gives_what_a_scan_gives_whatever_the_values_are() {
+    let (mut compared, mut found_some) = (0, 0);
+    let types = [Type::Float, Type::Int, Type::String, Type::Bool];
+    for seed in seeds(64) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let kinds = IndexKind::ALL;
+        let kind = kinds[seed as usize % kinds.len()];
+        let ty = types[seed as usize / kinds.len() % types.len()];
+        let lenient = rng.bool();
+        let db = open(Arc::new(Memory::new())).unwrap();
+        let index = match lenient {
+            true => Index::new(kind).of_type(ty).lenient(),
+            false => Index::new(kind).of_type(ty),
+        };
+        // In half of them the field is declared when there are records.
+        let is_late = rng.bool();
+        let mut def = DatasetDef::new(path("id"), KeyType::Int);
+        if !is_late {
+            def = def.index(path("v"), index);
+        }
+        let def = with_strategy(def, rng.usize(0..20));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+        let fits = |value: &str| {
+            let is_number = value.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+            lenient
+                || value.starts_with('{')
+                || value == "null"
+                || match ty {
+                    Type::Float => is_number,
+                    Type::Int => value.parse::<i64>().is_ok() || value.parse::<u64>().is_ok(),
+                    Type::String => value.starts_with('"'),
+                    _ => matches!(value, "true" | "false"),
+                }
+        };
+        let mut bodies: BTreeMap<i64, String> = BTreeMap::new();
+        for _ in 0..120 {
+            let id = rng.i64(0..50);
+            let mut fields = vec![format!("\"id\":{id}")];
+            let own = field_of("v", &mut rng, &fits);
+            let same = own.iter().map(|field| field.replacen("\"v\"", "\"w\"", 1));
+            fields.extend(own.iter().cloned().chain(same));
+            let body = format!("{{{}}}", fields.join(","));
+            let _doing = Doing(format!("seed {seed} {kind} {ty} {lenient}: put {body}"));
+            dataset.put_json(body.as_bytes()).unwrap();
+            bodies.insert(id, body);
+            match rng.usize(0..40) {
+                0 | 1 => db.flush().unwrap(),
+                2 => converge(&db),
+                3 => {
+                    let key = dataset.parse_key(&id.to_string()).unwrap();
+                    dataset.delete(&key).unwrap();
+                    bodies.remove(&id);
+                }
+                _ => {}
+            }
+        }
+        if is_late {
+            let _doing = Doing(format!("seed {seed} {kind} {ty} {lenient}: index"));
+            dataset.add_index("v", index).run().unwrap();
+        }
+        assert!(dataset.query().count().unwrap() == bodies.len() as u64);
+        for round in 0..60 {
+            let (v, w) = conditions(&mut rng, 2);
+            let _doing = Doing(format!(
+                "seed {seed} round {round} {kind} {ty} {lenient}: {v}"
+            ));
+            if !is_alike(&v.to_string(), ty) {
+                continue;
+            }
+            match dataset.find(v.clone()).run().err().map(|e| e.kind()) {
+                None => {}
+                Some(ErrorKind::BadInput) => continue,
+                other => panic!("{other:?}"),
+            }
+            let Ok(right) = common::try_rows(dataset.find(w)) else {
+                continue;
+            };
+            let right: Vec<String> = right.into_iter().map(|row| row.0).collect();
+            compared += 1;
+            found_some += usize::from(!right.is_empty() && right.len() < bodies.len());
+            let query = dataset.find(v.clone());
+            assert_eq!(keys(query.clone()), right);
+            keys_in_every_way(&query);
+            let mut by_key: Vec<i64> = right.iter().map(|key| key.parse().unwrap()).collect();
+            by_key.sort_unstable();
+            let by_key: Vec<String> = by_key.iter().map(i64::to_string).collect();
+            assert_eq!(bulk(&query), by_key);
+            let read: Expr = v.to_string().parse().unwrap();
+            assert_eq!(
+                keys(dataset.find(read).limit(Some(3))),
+                right[..right.len().min(3)]
+            );
+        }
+        check(&db);
+        check_counts(&dataset, &bodies, kind);
+    }
+    assert!(
+        compared > 1500 && found_some > 500,
+        "{compared} {found_some}"
+    );
+}
+
+/// How many records have an object at the path.
+fn check_counts(dataset: &Dataset, bodies: &BTreeMap<i64, String>, kind: IndexKind) {
+    let with_object = bodies.values().filter(|body| {
+        let json: serde_json::Value = serde_json::from_str(body).unwrap();
+        fn has(json: &serde_json::Value) -> bool {
+            match json {
+                serde_json::Value::Array(all) => all.iter().any(has),
+                other => other.is_object(),
+            }
+        }
+        has(&json["v"])
+    });
+    let expected = match kind {
+        IndexKind::None => 0,
+        _ => with_object.count() as u64,
+    };
+    let counted = dataset.unindexed().unwrap();
+    assert_eq!(counted.get(&path("v")).copied().unwrap_or(0), expected);
+}
