@@ -73,6 +73,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Topics(args) => commands::pubsub::topics(&args, memory),
         Command::Replay(args) => commands::replay::replay(&args, memory),
         Command::Completions(args) => commands::shell::completions(&args),
+        Command::Baselines => commands::shell::baselines(),
         Command::Man(args) => commands::shell::man(&args),
     }
 }

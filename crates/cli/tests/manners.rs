@@ -619,19 +619,43 @@ fn help_speaks_of_what_a_user_chooses() {
             assert!(short.contains(word), "{command} -h: {word}\n{short}");
         }
         let long = esker(&[command, "--help"]).expect(0).stdout;
-        let (user, papers) = long.split_once("Baselines of the papers").unwrap();
+        for word in [
+            "KIND eager",
+            "deleted-key",
+            "staged",
+            "correlated",
+            "--repair",
+        ] {
+            assert!(!long.contains(word), "{command} --help: {word}\n{long}");
+        }
+        // Once, in the help of the program.
         assert!(
-            papers.contains("--repair") && long.contains("KIND eager"),
+            !long.contains("--memory") && !long.contains("--progress "),
             "{long}"
         );
-        assert!(
-            !user.contains("--repair") && !user.contains("deleted-key"),
-            "{user}"
-        );
+    }
+    for page in [&["help", "baselines"][..], &["baselines"]] {
+        let page = esker(page).expect(0).stdout;
+        for word in [
+            "eager",
+            "deleted-key",
+            "--repair",
+            "--merging",
+            "--compaction",
+            "--no-bloom",
+            "--lookups",
+            "--validation",
+        ] {
+            assert!(page.contains(word), "{word}\n{page}");
+        }
     }
     let help = esker(&["--help"]).expect(0).stdout;
     assert!(
         !help.contains("eager") && !help.contains("deleted-key"),
+        "{help}"
+    );
+    assert!(
+        help.contains("--memory") && help.contains("--progress"),
         "{help}"
     );
     // Baselines are taken all the same.

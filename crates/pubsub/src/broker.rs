@@ -134,7 +134,7 @@ impl Broker {
     /// extension [`PubSub`](crate::PubSub).
     ///
     /// # Errors
-    /// [`Error::BadInput`] when the store was opened without the extension, or the configuration is none; what reading
+    /// [`Error::BadInput`] when the store was opened without the extension, or the configuration is invalid; what reading
     /// and writing fail with.
     pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
         let store = db.extension(NAME)?;

@@ -52,7 +52,7 @@ impl Compiled {
     }
 
     /// # Errors
-    /// The path, which was one when it was stored, is none.
+    /// The path, valid when it was stored, is invalid.
     pub(crate) fn number(&self, path: &str) -> Result<Arc<NumberAt>> {
         if let Some(number) = self.numbers.get(path) {
             return Ok(number);

@@ -39,7 +39,7 @@ pub(crate) enum End {
 
 impl Publication {
     /// A publication that lives for ever, nowhere in particular. Conditions of subscriptions are about its body as
-    /// JSON; a body that is none meets no condition.
+    /// JSON; a body that is not JSON meets no condition.
     pub fn new(topic: Topic, body: impl Into<Vec<u8>>) -> Publication {
         Publication {
             topic,

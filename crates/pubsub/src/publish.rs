@@ -32,7 +32,7 @@ impl Broker {
     /// Costs one write, and in each component of the tree a look at the lists that can have subscriptions to it.
     ///
     /// # Errors
-    /// [`Error::BadInput`](esker::Error::BadInput) for a place that is none; what writing fails with. What reading fails
+    /// [`Error::BadInput`](esker::Error::BadInput) if the place is invalid; also any write error. What reading fails
     /// with is in the [answer](Published::unread), for the publication is stored then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;

@@ -65,7 +65,7 @@ impl Broker {
     /// Costs one write, and in each component of the tree a look at the lists that can have such publications.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for places and paths that are none, for a self-join without user or that looks back further
+    /// [`Error::BadInput`] for invalid places and paths, for a self-join without user or that looks back further
     /// than users are remembered, and in a store of repeated queries; [`Error::Condition`] for a condition that cannot be
     /// written as text; what writing fails with. What reading fails with is in the [answer](Subscribed::unread), for the
     /// subscription is stored then.
@@ -121,7 +121,7 @@ impl Broker {
     /// nothing that was published there before. False when there is none of this number any more.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a place that is none; what reading and writing fail with.
+    /// [`Error::BadInput`] if the place is invalid; also any read or write error.
     pub fn move_to(&self, id: Seq, place: Place) -> Result<bool> {
         let inner = &*self.inner;
         inner.compiled.shape(&place)?;

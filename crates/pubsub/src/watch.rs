@@ -66,7 +66,7 @@ impl<K: PrimaryKey> Watch<K> {
     /// Those of records in an area, which have their coordinates in degrees at two paths.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for an area that is none.
+    /// [`Error::BadInput`] if the area is invalid.
     pub fn within(mut self, region: &Region, longitude: Path, latitude: Path) -> Result<Watch<K>> {
         let values = Values::new(&[longitude, latitude]);
         self.area = Some((region.area()?, values));

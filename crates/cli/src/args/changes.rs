@@ -11,9 +11,8 @@ pub(super) const CHANGES_HELP: &str = "\
 One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}; of a record that was deleted or had expired
 \"change\":\"delete\" or \"expire\", without a record. With --old what was replaced, too: \"old\":{...}.
 
-Changes are read from the store's log, which is kept only until its records are in tables. With --consumer it is
-kept for that name of this dataset, through restarts: each call continues where the last one stopped, and sees every change at least
-once. A change counts as read when it was printed. Both work beside a process that writes; one consumer is in use once at a time.
+Without --consumer, old changes disappear once the log has been flushed. With --consumer the log is kept for that name and
+dataset, through restarts: each call continues where the last one stopped, and prints every change at least once. A change counts as read when it was printed. Both work beside a process that writes; one consumer is in use once at a time.
 
 Exit codes: 0 changes were printed (or the consumer is new), 1 there was none, 2 --from is a place that the store does not have, or
 --old is asked of a dataset without, 3 the changes from there on are not kept any more, or somebody else is
@@ -34,7 +33,7 @@ pub(crate) struct ChangesArgs {
     /// Begin after this write: its `seq`, or a position as `esker stat --json` shows it for consumers [default: with the oldest change that is kept]
     #[arg(long, value_name = "SEQ", value_parser = from)]
     pub(crate) from: Option<ChangesFrom>,
-    /// Print with each change the record that it replaced; for datasets that were made with --old-records
+    /// Print with each change the record that it replaced; for datasets created with --old-records
     #[arg(long)]
     pub(crate) old: bool,
     /// Wait for further changes

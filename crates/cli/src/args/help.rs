@@ -1,8 +1,5 @@
 //! Longer help texts, shown below the options of a command.
 
-/// The heading of what is there for experiments alone: a user needs none of it.
-pub(super) const BASELINES: &str = "Baselines of the papers, for experiments";
-
 pub(super) const EXAMPLES: &str = "\
 Examples:
   esker demo
@@ -13,6 +10,11 @@ Examples:
   esker count db events
   esker stat db
   esker index switch db events user:composite
+
+Options of every command:
+  --memory SIZE    memory that the store may use: bytes, or with a unit, as in 64M or 64MiB [default: 128M]
+  --progress FORM  progress on standard error: a line on terminals (auto, the default), none, or JSON objects, one a line, in
+                   place of all other messages (json)
 
 Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.";
 
@@ -34,17 +36,21 @@ All give the same answers; `esker advise` says which fits. TYPE is int, float, s
     };
 }
 
-/// What the papers compare with.
-macro_rules! baselines {
-    () => {
-        "\
-Baselines of the papers, for experiments:
-  KIND eager             a posting list that each write reads and writes back
-  STRATEGY deleted-key   each index keeps a tree of the keys that were written
-  --repair staged        obsolete entries are found by a pass over all versions, which compactions keep until then
-  --merging correlated   all trees of a dataset are compacted together"
-    };
-}
+pub(super) const BASELINES: &str = "\
+Esker implements published systems, and has what their papers compare with, for experiments. Answers are the same with
+each; nobody needs one. They are taken where the others are, and are not listed there:
+  KIND eager               of an index: a posting list for each value, which each write reads and writes back
+  STRATEGY deleted-key     of maintenance: each index keeps a tree of the keys that were written
+  --repair WHEN            of load and create: when obsolete entries are noted for good: as compactions go (merge, the default),
+                           by a pass over all versions, which compactions keep until then (staged), or by `esker repair` (none)
+  --merging POLICY         of load and create: the compaction policy of the trees: lazy-leveled (the default), leveled, tiered,
+                           or correlated, which compacts all trees of a dataset together
+  --compaction WHEN        of repair, with --method primary: compact the records, too, before or after the repair
+  --no-bloom               of repair by index: sort all keys, also those that no key filter knows
+  --lookups HOW            of repair: find the entries of known keys by batches of lookups (points) or by reading all
+                           (merge-scan) [default: auto]
+  --validation HOW         of queries: validate candidates by their records (direct) or by the primary-key index (timestamp)
+                           [default: auto]";
 
 macro_rules! load {
     () => {
@@ -73,7 +79,6 @@ Examples:
     };
 }
 pub(super) const LOAD: &str = load!();
-pub(super) const LOAD_LONG: &str = concat!(load!(), "\n\n", baselines!());
 
 macro_rules! create {
     () => {
@@ -87,7 +92,6 @@ Examples:
     };
 }
 pub(super) const CREATE: &str = create!();
-pub(super) const CREATE_LONG: &str = concat!(create!(), "\n\n", baselines!());
 
 macro_rules! index {
     () => {
@@ -122,12 +126,6 @@ Example:
 );
 
 pub(super) const INDEX: &str = index!();
-pub(super) const INDEX_LONG: &str = concat!(
-    index!(),
-    "\n
-Baselines of the papers, for experiments:
-  KIND eager             a posting list that each write reads and writes back"
-);
 
 macro_rules! maintain {
     () => {
@@ -147,12 +145,6 @@ Examples:
     };
 }
 pub(super) const MAINTAIN: &str = maintain!();
-pub(super) const MAINTAIN_LONG: &str = concat!(
-    maintain!(),
-    "\n
-Baselines of the papers, for experiments:
-  STRATEGY deleted-key   each index keeps a tree of the keys that were written"
-);
 
 pub(super) const REPAIR: &str = "\
 Methods: key reads what was written since the last repair, and what it replaced, from the primary-key index; index sorts
@@ -207,7 +199,8 @@ Examples:
 
 pub(super) const ADVISE: &str = "\
 The advice is for the mix of operations that was counted by processes which wrote to the store; those that only read leave
-no counts behind. With --mix it is for that mix, and each field is taken to have that share of lookups and ranges.
+no counts behind. With --mix it is for that mix, and each field is taken to have that share of lookups and ranges. `pruned`
+is the share of blocks that an index without a tree skips, and K the limit of the queries.
 
 Examples:
   esker advise db events
@@ -215,6 +208,9 @@ Examples:
 
 pub(super) const STAT: &str = "\
 Records are counted, which reads the store's keys. --verbose adds trees, levels, memory, jobs and counters.
+A tree is a sorted structure on disk: one of the records, one of each index. A memtable has its newest writes in memory, a
+run is the sorted tables of a level. The obsolete set has the numbers of writes that were replaced and whose index entries
+are still there. A posting list has the records of a value. Zone maps are the least and the greatest value of a block or table.
 
 Examples:
   esker stat db

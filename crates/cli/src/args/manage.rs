@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::help::BASELINES;
 use super::values::{Limit, Strategy, parse_k, parse_mix, size, strategy};
 
 #[derive(Args)]
@@ -117,7 +116,7 @@ pub(crate) struct RepairArgs {
     #[arg(long, value_enum, default_value_t = RepairBy::Auto, hide_default_value = true)]
     pub(crate) method: RepairBy,
     /// With --method primary: when the records are compacted, too [default: not at all]
-    #[arg(long, hide_short_help = true, help_heading = BASELINES)]
+    #[arg(long, hide = true)]
     pub(crate) compaction: Option<RepairCompaction>,
     /// Memory for sorting and buffers [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -129,10 +128,10 @@ pub(crate) struct RepairArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) rate: Option<usize>,
     /// By index: sort all keys, also those that no key filter knows
-    #[arg(long, hide_short_help = true, help_heading = BASELINES)]
+    #[arg(long, hide = true)]
     pub(crate) no_bloom: bool,
     /// How the entries of known keys are found
-    #[arg(long, value_enum, default_value_t = RepairLookups::Auto, hide_short_help = true, help_heading = BASELINES)]
+    #[arg(long, value_enum, default_value_t = RepairLookups::Auto, hide = true)]
     pub(crate) lookups: RepairLookups,
     /// One JSON document, for programs
     #[arg(long)]
@@ -207,6 +206,6 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Args)]
 pub(crate) struct ManArgs {
-    /// Where the pages go: esker.1 and one page a command; made where it is new
+    /// Where the pages go: esker.1 and one page a command; created if it does not exist
     pub(crate) dir: PathBuf,
 }

@@ -46,10 +46,10 @@ use crate::report::ProgressForm;
 #[command(name = "esker", version, arg_required_else_help = true, after_help = help::EXAMPLES)]
 pub(crate) struct Cli {
     /// Memory that the store may use: bytes, or with a unit, as in 64M or 64MiB
-    #[arg(long, global = true, display_order = 500, value_name = "SIZE", default_value = "128M", value_parser = values::size)]
+    #[arg(long, global = true, hide = true, value_name = "SIZE", default_value = "128M", value_parser = values::size)]
     pub(crate) memory: usize,
     /// Progress on standard error: a line on terminals (auto), none, or JSON objects, one a line, in place of all other messages (json)
-    #[arg(long, global = true, display_order = 501, value_enum, value_name = "FORM", default_value_t = ProgressForm::Auto, hide_possible_values = true)]
+    #[arg(long, global = true, hide = true, value_enum, value_name = "FORM", default_value_t = ProgressForm::Auto, hide_possible_values = true)]
     pub(crate) progress: ProgressForm,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -62,8 +62,8 @@ pub(crate) enum Command {
         after_help = "Examples:\n  esker demo\n  esker demo --records 50000 --dir /tmp/tweets\n  esker demo pubsub"
     )]
     Demo(DemoArgs),
-    /// Make a dataset without records
-    #[command(after_help = help::CREATE, after_long_help = help::CREATE_LONG)]
+    /// Create a dataset without records
+    #[command(after_help = help::CREATE)]
     Create(CreateArgs),
     /// List the datasets of a store
     #[command(after_help = datasets::LIST_HELP)]
@@ -74,8 +74,8 @@ pub(crate) enum Command {
     /// Drop datasets with their records and indexes
     #[command(after_help = datasets::DROP_HELP)]
     Drop(DropArgs),
-    /// Load files of records into a dataset, which is made where it is new
-    #[command(after_help = help::LOAD, after_long_help = help::LOAD_LONG)]
+    /// Load records from files into a dataset (created if it does not exist)
+    #[command(after_help = help::LOAD)]
     Load(LoadArgs),
     /// Put records from standard input, one JSON object a line
     #[command(after_help = help::PUT)]
@@ -122,7 +122,7 @@ pub(crate) enum Command {
     )]
     Count(CountArgs),
     /// Add, switch or drop an index of a dataset, or resume a change that was interrupted
-    #[command(after_help = help::INDEX, after_long_help = help::INDEX_LONG)]
+    #[command(after_help = help::INDEX)]
     Index(IndexArgs),
     /// Say which kind of index fits each field, with the figures and the command that makes the change
     #[command(after_help = help::ADVISE)]
@@ -133,10 +133,10 @@ pub(crate) enum Command {
     /// Read and verify every file of a store
     #[command(after_help = "Example:\n  esker check db")]
     Check(DirArgs),
-    /// Change the maintenance strategy of a dataset: when index entries of replaced records are found to be obsolete
-    #[command(after_help = help::MAINTAIN, after_long_help = help::MAINTAIN_LONG)]
+    /// Choose when outdated index entries are detected: at write time, at query time, or in the background
+    #[command(after_help = help::MAINTAIN)]
     Maintain(MaintainArgs),
-    /// Find all obsolete index entries at once, so that queries skip them and compactions drop them
+    /// Detect all outdated index entries now, so that queries skip them and compactions drop them
     #[command(after_help = help::REPAIR)]
     Repair(RepairArgs),
     /// Change the time to live of a dataset's records
@@ -172,6 +172,9 @@ pub(crate) enum Command {
     /// Print the completions for a shell
     #[command(after_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),
+    /// What the papers compare with, for experiments
+    #[command(hide = true, after_help = help::BASELINES)]
+    Baselines,
     /// Write the manual pages into a directory
     #[command(after_help = "Example:\n  esker man ~/.local/share/man/man1 && man esker-load")]
     Man(ManArgs),

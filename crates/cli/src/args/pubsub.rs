@@ -55,7 +55,7 @@ Examples:
 
 #[derive(Args)]
 pub(crate) struct PublishArgs {
-    /// The store's directory; made where it is new
+    /// The store's directory (created if it does not exist)
     pub(crate) dir: PathBuf,
     /// The topic, such as traffic/a7
     pub(crate) topic: String,
@@ -137,13 +137,13 @@ pub(crate) struct ReplayArgs {
     /// The fields of publications that have longitude and latitude
     #[arg(long, value_name = "LON,LAT", value_parser = position)]
     pub(crate) position: Option<(Path, Path)>,
-    /// How both are stored: in one tree (dual), in two (two), or publications alone, asked again and again (rep)
+    /// How both are stored: in one tree (dual), in two (two), or publications alone, queried repeatedly (rep)
     #[arg(long, value_enum, default_value_t = ReplayArchitecture::Dual, help_heading = "To compare")]
     pub(crate) architecture: ReplayArchitecture,
     /// How areas are stored: in few cells of any size, or in all of the smallest
     #[arg(long, value_enum, default_value_t = ReplayGranularity::Variable, help_heading = "To compare")]
     pub(crate) granularity: ReplayGranularity,
-    /// With rep: ask every so many units of time
+    /// With rep: the interval between queries, in units of the time field
     #[arg(
         long,
         value_name = "N",

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::builder::EnumValueParser;
 use clap::{Args, ValueEnum};
 
-use super::help::BASELINES;
 use super::values::{Paths, limit, paths, validation, versions};
 
 /// In which form records are printed.
@@ -122,12 +121,14 @@ pub(crate) struct QueryArgs {
     /// How candidates of an index are validated: auto, direct (by their records) or timestamp (by the
     /// primary-key index)
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = validation(), hide_possible_values = true,
-          hide_short_help = true, help_heading = BASELINES)]
+          hide = true)]
     pub(crate) validation: esker::experimental::Validation,
     /// Read the snapshot that is kept under this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
-    /// Print the plan and what it cost on standard error: text on a terminal, else JSON, or as said
+    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index
+    /// entries that were read; obsolete ones belong to records that were replaced since; discarded records do not meet the
+    /// other conditions
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
     pub(crate) explain: Option<ExplainForm>,
@@ -250,7 +251,9 @@ pub(crate) struct CountArgs {
     /// Read the snapshot that is kept under this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
-    /// Print the plan and what it cost on standard error: text on a terminal, else JSON, or as said
+    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index
+    /// entries that were read; obsolete ones belong to records that were replaced since; discarded records do not meet the
+    /// other conditions
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
     pub(crate) explain: Option<ExplainForm>,

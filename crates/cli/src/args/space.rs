@@ -91,7 +91,7 @@ pub(crate) struct WithinArgs {
     /// Print only their number
     #[arg(long, conflicts_with_all = ["cells", "latest_per", "format", "columns", "keys_only"])]
     pub(crate) count: bool,
-    /// Print the number of records in each cell of a grid of so many degrees
+    /// Print the number of records in each cell of a grid, whose cells have sides of this many degrees
     #[arg(long, value_name = "DEGREES", conflicts_with_all = ["latest_per", "format", "columns", "keys_only", "order"])]
     pub(crate) cells: Option<f64>,
     /// Look at the newest record of each value of this field alone
@@ -108,7 +108,7 @@ pub(crate) struct WithinArgs {
         allow_negative_numbers = true
     )]
     pub(crate) as_of: Option<String>,
-    /// With --as-of: only records at most so much older than that: 60s, 10m (a plain number is seconds)
+    /// With --as-of: only records at most this much older: 60s, 10m (a plain number is seconds)
     #[arg(long, value_name = "TIME", requires = "as_of", value_parser = seconds)]
     pub(crate) max_age: Option<f64>,
     #[command(flatten)]
@@ -139,10 +139,10 @@ pub(crate) struct NearArgs {
     /// Conditions; all must hold
     #[arg(value_name = "EXPR")]
     pub(crate) conditions: Vec<String>,
-    /// So many records; the same as --limit
+    /// Print this many records; the same as --limit
     #[arg(long, value_name = "N", value_parser = limit, required_unless_present = "limit")]
     pub(crate) k: Option<usize>,
-    /// Only records at most so many metres away
+    /// Only records at most this many metres away
     #[arg(long, value_name = "METRES")]
     pub(crate) max: Option<f64>,
     #[command(flatten)]

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::help::BASELINES;
 use super::values::{Strategy, delimiter, durability, duration, merging, repair, strategy};
 
 #[derive(Args)]
@@ -34,7 +33,7 @@ pub(crate) struct DefinitionArgs {
     /// kind spatial, or POINT@TIME; it cannot be changed later
     #[arg(long, value_name = "PATH[:plane]")]
     pub(crate) cluster: Option<String>,
-    /// When index entries of replaced records are found to be obsolete, as `esker maintain --help` explains [default: deferred; with --cluster validation]
+    /// When outdated index entries are detected: see `esker maintain --help` [default: deferred; with --cluster validation]
     #[arg(long, value_name = "STRATEGY", value_parser = strategy(), hide_possible_values = true)]
     pub(crate) maintenance: Option<Strategy>,
     /// How many versions of each record to keep, for `read-key` and `read-value` [default: 1]
@@ -51,16 +50,16 @@ pub(crate) struct DefinitionArgs {
     pub(crate) old_records: bool,
     /// When obsolete entries are noted for good: as compactions go (merge), by passes over the records (staged), or by
     /// `esker repair` alone (none) [default: merge]
-    #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide_short_help = true, help_heading = BASELINES)]
+    #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide = true)]
     pub(crate) repair: Option<esker::Repair>,
     /// The compaction policy of the trees: lazy-leveled, leveled, tiered or correlated [default: lazy-leveled]
-    #[arg(long, value_name = "POLICY", value_parser = merging(), hide_possible_values = true, hide_short_help = true, help_heading = BASELINES)]
+    #[arg(long, value_name = "POLICY", value_parser = merging(), hide_possible_values = true, hide = true)]
     pub(crate) merging: Option<esker::Merging>,
 }
 
 #[derive(Args)]
 pub(crate) struct CreateArgs {
-    /// The store's directory, made where it is new
+    /// The store's directory (created if it does not exist)
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,

@@ -66,3 +66,16 @@ pub(crate) fn man(args: &ManArgs) -> Result<Outcome, Failure> {
     ));
     Ok(Outcome::Done)
 }
+
+/// `esker baselines`: the same as `esker help baselines`.
+pub(crate) fn baselines() -> Result<Outcome, Failure> {
+    let mut command = Cli::command();
+    command.build();
+    let page = command
+        .find_subcommand_mut("baselines")
+        .map(|page| page.render_help().to_string());
+    let mut output = Output::new();
+    output.bytes(page.unwrap_or_default().as_bytes())?;
+    output.finish()?;
+    Ok(Outcome::Done)
+}

@@ -276,7 +276,7 @@ impl Database {
     /// nothing, also while datasets are created and dropped.
     ///
     /// # Errors
-    /// [`Error::UnknownDataset`]; [`Error::BadInput`] where its keys are none of `K`.
+    /// [`Error::UnknownDataset`]; [`Error::BadInput`] if its keys are not of type `K`.
     pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<Dataset<K>> {
         Dataset::new(self.handle(self.current(name)?))
     }

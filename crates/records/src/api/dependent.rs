@@ -43,7 +43,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a patch that is no object; as [`Dataset::update`].
+    /// [`Error::BadInput`] if the patch is not an object; also as [`Dataset::update`].
     pub fn merge(
         &self,
         key: impl AsKey<K>,

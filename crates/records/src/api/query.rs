@@ -115,7 +115,7 @@ impl<K: PrimaryKey> Query<K> {
     /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a query that continues behind a page, and those of the reads.
+    /// [`Error::BadInput`] for a query that continues after a page; also any read error.
     pub fn visit(
         self,
         order: BulkOrder,

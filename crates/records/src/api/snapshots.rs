@@ -108,7 +108,7 @@ impl StoreSnapshot {
     /// The dataset called `name`, as it was.
     ///
     /// # Errors
-    /// [`Error::UnknownDataset`]; [`Error::BadInput`] where its keys are none of `K`.
+    /// [`Error::UnknownDataset`]; [`Error::BadInput`] if its keys are not of type `K`.
     pub fn dataset<K: PrimaryKey>(&self, name: &str) -> Result<DatasetSnapshot<K>> {
         let current = self
             .datasets

@@ -44,8 +44,8 @@ impl<K: PrimaryKey> Query<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) for a point or a distance that is none, or a path that has another type; those of
-    /// the reads.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the point or distance is invalid, or the field is not a point; also any read
+    /// error.
     pub fn nearest(
         self,
         path: impl IntoPath,
@@ -89,7 +89,7 @@ impl<K: PrimaryKey> Query<K> {
     /// first, then by row and column.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) for a size that is none; those of the reads.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the size is invalid; also any read error.
     pub fn cells(self, path: impl IntoPath, degrees: f64) -> Result<Vec<CellCount>> {
         self.inner.cells(&path.into_path()?, degrees)
     }
@@ -99,7 +99,7 @@ impl<K: PrimaryKey> Query<K> {
     /// grows with the number of values.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) for a path that is none; those of the reads.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
     pub fn latest_per(self, key: impl IntoPath, at: &Latest) -> Result<(Vec<Record<K>>, Explain)> {
         let (found, explain) = self.inner.latest_per(&key.into_path()?, &at.0)?;
         let records = found.into_iter().map(Record::typed);
@@ -112,7 +112,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// by space, elsewhere of about a thousandth of the points.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) where there is no such index, or one without a tree; those of the reads.
+    /// [`Error::BadInput`](crate::Error::BadInput) if there is no such index, or it has no tree; also any read error.
     pub fn table_boxes(&self, path: impl IntoPath) -> Result<Vec<TableBox>> {
         self.view.table_boxes(&path.into_path()?)
     }

@@ -51,7 +51,7 @@ impl<K: PrimaryKey> KeyVersions<K> {
     /// The versions, newest first.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] for a key that is none of the dataset; what reading files gives.
+    /// [`crate::Error::BadInput`] if the key does not have the dataset's type; also any read error.
     pub fn read(self) -> Result<Vec<Record<K>>> {
         let records = self.view.read_key(&self.key?, self.as_of, self.latest)?;
         records.into_iter().map(Record::typed).collect()

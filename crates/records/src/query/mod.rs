@@ -139,7 +139,7 @@ impl Query {
     /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a query that continues behind a page, and those of the reads.
+    /// [`Error::BadInput`] for a query that continues after a page; also any read error.
     pub(crate) fn visit(
         self,
         order: BulkOrder,
