@@ -355,7 +355,7 @@ fn csv_cells_take_the_types_of_their_columns() {
         "--index",
         "pop:eager",
     ];
-    let run = room.run("load", &args).expect(0);
+    let run = room.run("load", &args).expect(2);
     assert!(run.stderr.contains("bad lines: 1,"), "{}", run.stderr);
     let run = room.run("get", &["pl", "1"]).expect(0);
     assert_eq!(
@@ -426,7 +426,7 @@ fn bad_lines_are_rejected_with_their_numbers_and_nothing_else_is_lost() {
             "load",
             &[&["ev", &file, "--key", "id:int"][..], &types].concat(),
         )
-        .expect(0);
+        .expect(2);
     assert!(run.stderr.contains("13 rejected"), "{}", run.stderr);
     assert_eq!(
         rejected(&room.path("in.ndjson")),
@@ -460,7 +460,7 @@ fn a_key_over_64_kib_or_repeated() {
     let text = format!("{{\"id\":\"a\",\"v\":1}}\n{long}{{\"id\":\"a\",\"v\":2}}\n");
     let file = room.write("in.ndjson", text);
     room.run("load", &["ev", &file, "--key", "id", "--index", "v:lazy"])
-        .expect(0);
+        .expect(2);
     assert_eq!(rejected(&room.path("in.ndjson")), [2]);
     assert_eq!(room.run("count", &["ev"]).expect(0).stdout, "1\n");
     // A repeated key upserts: the last one counts, in the index, too.
@@ -489,7 +489,7 @@ fn a_line_of_300_mb_is_skipped_in_bounded_memory() {
         stdin.write_all(b"\"}\nnonsense\n").unwrap();
         stdin.write_all(events(4..6).as_bytes()).unwrap();
     });
-    run.expect(0);
+    run.expect(2);
     assert_eq!(rejected(&room.path("stdin")), [4, 5]);
     assert!(fs::metadata(room.path("stdin.rejected")).unwrap().len() < 70_000);
     assert_eq!(room.run("scan", &["ev"]).expect(0).ids(), [0, 1, 2, 4, 5]);

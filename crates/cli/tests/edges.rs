@@ -137,7 +137,7 @@ fn a_record_that_no_reader_can_read_is_rejected_with_its_line() {
     ];
     std::fs::write(&file, lines.join("\n")).unwrap();
     let run = esker(&["load", &room.path("store"), "d", &file, "--key", "id:int"]);
-    run.expect(0);
+    run.expect(2);
     let rejected = std::fs::read_to_string(format!("{file}.rejected")).unwrap();
     for (line, what) in [(2, "hex escape"), (3, "number out of range")] {
         let reason = rejected.lines().find(|reason| reason.contains(what));

@@ -121,6 +121,11 @@ impl Import {
         self
     }
 
+    /// True where every source can be read again: an import that is interrupted can be resumed only then.
+    pub fn is_repeatable(&self) -> bool {
+        self.resume.is_repeatable()
+    }
+
     /// The lines, to look at a sample before the dataset is made.
     pub fn feed(&mut self) -> &mut Feed {
         &mut self.feed

@@ -30,8 +30,6 @@ impl Observer for () {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Note {
-    /// An input cannot be read twice, so that this import cannot be resumed.
-    NotResumable,
     /// An earlier import of these files was interrupted, and they have changed since.
     Changed,
     /// An earlier import of these files was interrupted: this one resumes it.
@@ -64,9 +62,6 @@ pub enum Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotResumable => f.write_str(
-                "a pipe or standard input cannot be read again: if this load is interrupted, the next begins at the start",
-            ),
             Self::Changed => f.write_str(
                 "an interrupted load of these files is not resumed, for they have changed since: all is loaded",
             ),

@@ -41,6 +41,11 @@ pub(crate) struct Interrupted {
 }
 
 impl Resume {
+    /// True where every input can be read again.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        !self.inputs.is_null()
+    }
+
     /// True when the same command continues where this load ends early.
     pub(crate) fn can_continue(&self) -> bool {
         self.name.is_some()
@@ -73,9 +78,6 @@ impl Resume {
         note: &mut dyn FnMut(&Note),
     ) -> Result<Option<Interrupted>> {
         let Some(name) = &self.name else {
-            if self.inputs.is_null() {
-                note(&Note::NotResumable);
-            }
             return Ok(None);
         };
         let Some(noted) = dataset.notes()?.remove(name) else {

@@ -45,22 +45,24 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Looks at the first bytes: no other text begins with these.
+    /// Looks at the first bytes. What gives them is asked for many: a decoder that may give one waits for more input when it is asked for
+    /// the next, though it has it.
     fn begin(&mut self) -> io::Result<()> {
         let goes_on = |raw: &[u8]| {
-            MARKS
-                .iter()
-                .any(|(mark, _)| mark.len() > raw.len() && mark.starts_with(raw))
+            let mut marks = MARKS.iter();
+            marks.any(|(mark, _)| mark.len() > raw.len() && mark.starts_with(raw))
         };
         while goes_on(&self.raw) {
-            if (&mut self.inner).take(1).read_to_end(&mut self.raw)? == 0 {
+            if !self.read_raw()? {
                 break;
             }
         }
-        let mark = MARKS.iter().find(|(mark, _)| *mark == self.raw.as_slice());
-        self.form = mark.map_or(Form::Bytes, |(_, form)| *form);
-        if mark.is_some() {
-            self.raw.clear();
+        let mark = MARKS.iter().find(|(mark, _)| self.raw.starts_with(mark));
+        if let Some((mark, form)) = mark {
+            self.form = *form;
+            self.raw.drain(..mark.len());
+        } else {
+            self.form = Form::Bytes;
         }
         if self.form == Form::Bytes {
             self.ready = std::mem::take(&mut self.raw);
@@ -68,15 +70,20 @@ impl<R: Read> Text<R> {
         Ok(())
     }
 
-    /// Decodes what comes next; false at the end.
-    fn decode(&mut self) -> io::Result<bool> {
+    /// Reads on; false at the end.
+    fn read_raw(&mut self) -> io::Result<bool> {
         let begin = self.raw.len();
         self.raw.resize(begin + CHUNK, 0);
         let read = self
             .inner
             .read(self.raw.get_mut(begin..).unwrap_or_default());
         self.raw.truncate(begin + *read.as_ref().unwrap_or(&0));
-        let is_end = read? == 0;
+        Ok(read? > 0)
+    }
+
+    /// Decodes what comes next; false at the end.
+    fn decode(&mut self) -> io::Result<bool> {
+        let is_end = !self.read_raw()?;
         let is_little = self.form == Form::Little;
         let units = self.raw.chunks_exact(2).map(|pair| match *pair {
             [a, b] if is_little => u16::from_le_bytes([a, b]),

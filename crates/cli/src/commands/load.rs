@@ -40,12 +40,20 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         .durability(args.durability)
         .strict(args.strict)
         .restart(args.restart);
+    if !import.is_repeatable() {
+        note(
+            "a pipe or standard input cannot be read again: if this load is interrupted, the next begins at the start",
+        );
+    }
 
     let (db, dataset) = match existing {
         Some((db, Some(dataset))) => (db, dataset),
         missing => {
             let def = match wanted.define(import.feed(), &interrupt) {
-                Ok(Defined::None { others }) => return Err(none_is_good(import, others)),
+                Ok(Defined::None { others }) if interrupt.signal().is_none() => {
+                    return Err(none_is_good(import, others));
+                }
+                Ok(Defined::None { .. }) => Ok(None),
                 Ok(Defined::Empty) => Ok(None),
                 Ok(Defined::As(def)) => Ok(Some(*def)),
                 Err(failure) => Err(failure),

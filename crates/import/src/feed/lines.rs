@@ -42,7 +42,7 @@ pub(super) fn read(input: &mut Input<'_>, reading: &Reading<'_>) -> io::Result<(
                 let seen = input.rest().len();
                 if seen > reading.max {
                     skip_line(input)?;
-                } else if !more(input, seen)? {
+                } else if !more(input, seen, reading.max)? {
                     let rest = input.rest();
                     if reading.is_plain || rest.is_empty() || looks_whole(rest) {
                         let length = rest.len();
@@ -61,16 +61,17 @@ pub(super) fn read(input: &mut Input<'_>, reading: &Reading<'_>) -> io::Result<(
     }
 }
 
-/// Reads on until a line that has begun ends, or becomes too long; false at the end of the source.
-fn more(input: &mut Input<'_>, seen: usize) -> io::Result<bool> {
+/// Reads on until a line of which so much has been seen ends, or is too long; false at the end of the source.
+fn more(input: &mut Input<'_>, mut seen: usize, max: usize) -> io::Result<bool> {
     loop {
         if !input.fill()? {
             return Ok(false);
         }
         let rest = input.rest();
-        if memchr(b'\n', rest.get(seen..).unwrap_or_default()).is_some() || rest.len() > LARGE {
+        if memchr(b'\n', rest.get(seen..).unwrap_or_default()).is_some() || rest.len() > max {
             return Ok(true);
         }
+        seen = rest.len();
     }
 }
 
