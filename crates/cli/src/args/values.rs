@@ -134,8 +134,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
             return Err(format!("`{text}` has no unit: {DURATION}"));
         }
         let unit = match unit {
-            "min" => "m",
-            "sec" => "s",
+            "week" | "weeks" => "w",
+            "day" | "days" => "d",
+            "hour" | "hours" => "h",
+            "min" | "minute" | "minutes" => "m",
+            "sec" | "second" | "seconds" => "s",
             unit => unit,
         };
         let unit = UNITS.iter().find(|(name, _)| *name == unit);

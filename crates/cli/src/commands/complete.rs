@@ -48,7 +48,16 @@ fn with_completers(command: clap::Command) -> clap::Command {
 /// The words of the line that is completed, without the program's name.
 fn words() -> Vec<OsString> {
     let words = std::env::args_os().skip_while(|word| word != "--");
-    words.skip(2).collect()
+    words.skip(2).map(expanded).collect()
+}
+
+/// A word as the shell will give it: it has not looked for the home folder yet.
+fn expanded(word: OsString) -> OsString {
+    let below = word.to_str().and_then(|word| word.strip_prefix("~/"));
+    match (below, std::env::var_os("HOME")) {
+        (Some(below), Some(home)) => Path::new(&home).join(below).into_os_string(),
+        _ => word,
+    }
 }
 
 /// The store that the words name: the first of them that is one. What cannot be read offers nothing.
