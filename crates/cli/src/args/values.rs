@@ -306,33 +306,3 @@ impl fmt::Display for Strategy {
         }
     }
 }
-
-/// Paths with commas between them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Paths(pub(crate) Vec<esker::Path>);
-
-/// Reads paths with commas between them. A comma behind a backslash is a part of a name.
-pub(super) fn paths(text: &str) -> Result<Paths, String> {
-    let (mut all, mut path) = (Vec::new(), String::new());
-    let mut chars = text.chars();
-    loop {
-        match chars.next() {
-            Some('\\') => match chars.next() {
-                Some(',') => path.push(','),
-                escaped => {
-                    path.push('\\');
-                    path.extend(escaped);
-                }
-            },
-            Some(',') | None if path.is_empty() => {
-                return Err("a path is empty: paths have a comma between them".to_string());
-            }
-            Some(',') => all.push(esker::Path::parse(&std::mem::take(&mut path))?),
-            None => {
-                all.push(esker::Path::parse(&path)?);
-                return Ok(Paths(all));
-            }
-            Some(c) => path.push(c),
-        }
-    }
-}

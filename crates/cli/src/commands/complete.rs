@@ -8,10 +8,10 @@ use std::path::Path;
 use ::pubsub::PubSub;
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use esker::{Database, Dataset, Options};
+use esker::{Database, Dataset, IndexKind, Options};
 
 use super::fields::known_paths;
-use crate::args::{Cli, KINDS};
+use crate::args::Cli;
 
 /// Records whose fields are offered.
 const RECORDS: usize = 300;
@@ -139,7 +139,10 @@ fn indexes(typed: &OsStr) -> Vec<CompletionCandidate> {
     match typed.to_str().and_then(|typed| typed.split_once(':')) {
         None => fields(typed),
         Some((path, _)) => {
-            let kinds = KINDS.split(", ");
+            // One that papers compare with is taken, but not offered.
+            let kinds = IndexKind::ALL
+                .iter()
+                .filter(|kind| kind.is_indexed() && **kind != IndexKind::Eager);
             beginning(typed, kinds.map(|kind| format!("{path}:{kind}")))
         }
     }
