@@ -59,12 +59,7 @@ impl Rows {
         }
         let named = |path: &Path| (path.to_string(), path.names().map(str::to_string).collect());
         let columns = Columns {
-            all: args
-                .columns
-                .iter()
-                .flat_map(|list| &list.0)
-                .map(named)
-                .collect(),
+            all: args.columns.iter().map(named).collect(),
             inferred: args.columns.is_empty(),
             reported: false,
         };
@@ -167,16 +162,12 @@ impl Columns {
                 .find(|name| !self.all.iter().any(|(known, _)| known == *name))
         {
             self.reported = true;
-            // As paths: what means something there is escaped. A name that is empty is no path.
-            let named = |name: &str| escaped(name).replace(',', "\\,");
             note(format_args!(
                 "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {}",
                 self.all
                     .iter()
                     .map(|(name, _)| name.as_str())
                     .chain([other.as_str()])
-                    .filter(|name| !name.is_empty())
-                    .map(named)
                     .collect::<Vec<_>>()
                     .join(",")
             ));
@@ -280,16 +271,4 @@ fn gather<'a>(value: &'a Value, path: &[String], found: &mut Vec<&'a Value>) {
         }
         _ => {}
     }
-}
-
-/// A field's name as a part of a path.
-pub(crate) fn escaped(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for c in name.chars() {
-        if ".\\=<>^".contains(c) {
-            text.push('\\');
-        }
-        text.push(c);
-    }
-    text
 }

@@ -173,6 +173,12 @@ fn a_scan_says_what_it_read_and_how_it_would_read_less() {
             run.stderr
         );
     }
+    let run = room.run("find", &["n = 3", "--explain=text"]).expect(0);
+    assert!(
+        run.stderr.contains("scan of all records: 300 were read\n"),
+        "{}",
+        run.stderr
+    );
     let run = room.run("count", &["--where", "n = 3"]).expect(0);
     assert!(
         run.stderr.contains("note: the scan read 300 records\n"),

@@ -114,7 +114,7 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
                 let then = db.kept_snapshot("then").unwrap();
                 assert_eq!(then.dataset_names(), ["d"]);
                 let then = then.dataset::<esker::Key>("d").unwrap();
-                assert_eq!((then.name().as_str(), then.def()), ("d", def.clone()));
+                assert_eq!((then.name(), then.def()), ("d".to_string(), def.clone()));
                 assert_eq!(answers(&then), seen, "{maintenance:?}, {kind:?}");
             };
             check(&db);

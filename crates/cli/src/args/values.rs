@@ -130,8 +130,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
             return Err(format!("`{text}` has no unit: {DURATION}"));
         }
         let unit = match unit {
-            "min" => "m",
-            "sec" => "s",
+            "week" | "weeks" => "w",
+            "day" | "days" => "d",
+            "hour" | "hours" => "h",
+            "min" | "minute" | "minutes" => "m",
+            "sec" | "second" | "seconds" => "s",
             unit => unit,
         };
         let unit = UNITS.iter().find(|(name, _)| *name == unit);
@@ -311,35 +314,5 @@ pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
         }
         (_, [byte]) if byte.is_ascii() => Ok(*byte),
         _ => Err("one ASCII character, or tab".to_string()),
-    }
-}
-
-/// Paths with commas between them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Paths(pub(crate) Vec<esker::Path>);
-
-/// Reads paths with commas between them. A comma behind a backslash is a part of a name.
-pub(super) fn paths(text: &str) -> Result<Paths, String> {
-    let (mut all, mut path) = (Vec::new(), String::new());
-    let mut chars = text.chars();
-    loop {
-        match chars.next() {
-            Some('\\') => match chars.next() {
-                Some(',') => path.push(','),
-                escaped => {
-                    path.push('\\');
-                    path.extend(escaped);
-                }
-            },
-            Some(',') | None if path.is_empty() => {
-                return Err("a path is empty: paths have a comma between them".to_string());
-            }
-            Some(',') => all.push(esker::Path::parse(&std::mem::take(&mut path))?),
-            None => {
-                all.push(esker::Path::parse(&path)?);
-                return Ok(Paths(all));
-            }
-            Some(c) => path.push(c),
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use ::pubsub::PubSub;
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use esker::{Database, Dataset, KINDS, Options};
+use esker::{Database, Dataset, IndexKind, Options};
 
 use super::fields::known_paths;
 use crate::args::Cli;
@@ -48,7 +48,16 @@ fn with_completers(command: clap::Command) -> clap::Command {
 /// The words of the line that is completed, without the program's name.
 fn words() -> Vec<OsString> {
     let words = std::env::args_os().skip_while(|word| word != "--");
-    words.skip(2).collect()
+    words.skip(2).map(expanded).collect()
+}
+
+/// A word as the shell will give it: it has not looked for the home folder yet.
+fn expanded(word: OsString) -> OsString {
+    let below = word.to_str().and_then(|word| word.strip_prefix("~/"));
+    match (below, std::env::var_os("HOME")) {
+        (Some(below), Some(home)) => Path::new(&home).join(below).into_os_string(),
+        _ => word,
+    }
 }
 
 /// The store that the words name: the first of them that is one. What cannot be read offers nothing.
@@ -130,7 +139,10 @@ fn indexes(typed: &OsStr) -> Vec<CompletionCandidate> {
     match typed.to_str().and_then(|typed| typed.split_once(':')) {
         None => fields(typed),
         Some((path, _)) => {
-            let kinds = KINDS.split(", ");
+            // One that papers compare with is taken, but not offered.
+            let kinds = IndexKind::ALL
+                .iter()
+                .filter(|kind| kind.is_indexed() && **kind != IndexKind::Eager);
             beginning(typed, kinds.map(|kind| format!("{path}:{kind}")))
         }
     }

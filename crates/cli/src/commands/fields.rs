@@ -8,7 +8,6 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::nearest::meant;
 use crate::output::{note, thousands};
-use crate::rows::escaped;
 
 /// Records that are looked at.
 const RECORDS: usize = 1000;
@@ -67,31 +66,27 @@ pub(super) fn has_points(records: &[Vec<u8>], path: &Path) -> bool {
     found.peek().is_some() && found.all(|is_point| is_point)
 }
 
-/// True when a record has a value at a path, be it in an array.
-fn has(record: &[u8], path: &Path) -> bool {
-    fn is_below(value: &Value, names: &[&str]) -> bool {
-        match (value, names.split_first()) {
-            (Value::Array(elements), _) => elements.iter().any(|one| is_below(one, names)),
-            (_, None) => true,
-            (_, Some((name, rest))) => value.get(name).is_some_and(|inner| is_below(inner, rest)),
+/// A field's name as a part of a path.
+pub(super) fn escaped(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for c in name.chars() {
+        if ".\\=<>^".contains(c) {
+            text.push('\\');
         }
+        text.push(c);
     }
-    let names: Vec<&str> = path.names().collect();
-    serde_json::from_slice(record).is_ok_and(|record| is_below(&record, &names))
+    text
 }
 
 /// A note for a path where records have objects and nothing else: what is compared lies below it.
 fn note_objects<'a>(
-    path: &str,
+    path: &Path,
     known: &BTreeSet<String>,
     mut records: impl Iterator<Item = &'a [u8]>,
 ) {
-    let Ok(parsed) = path.parse::<Path>() else {
-        return;
-    };
     let is_object = |record: &[u8]| {
         let record = serde_json::from_slice::<Value>(record).ok()?;
-        let at = parsed
+        let at = path
             .names()
             .try_fold(&record, |value, name| value.get(name))?;
         Some(at.is_object())
@@ -122,15 +117,15 @@ pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<
     let records: Vec<_> = scan.take(RECORDS + 1).collect::<Result<_, _>>()?;
     let is_all = records.len() <= RECORDS;
     let mut known = known_paths(records.iter().take(RECORDS).map(|record| record.json()));
+    for path in &asked {
+        note_objects(path, &known, records.iter().map(|record| record.json()));
+    }
     if records.is_empty() {
         return Ok(());
     }
     known.extend(def.indexes.iter().map(|index| index.path.to_string()));
-    for asked in asked {
-        let path = asked.to_string();
-        // Of records with very many fields not all are known by name.
-        if known.contains(&path) || records.iter().any(|record| has(record.json(), asked)) {
-            note_objects(&path, &known, records.iter().map(|record| record.json()));
+    for path in asked.iter().map(ToString::to_string) {
+        if known.contains(&path) {
             continue;
         }
         let whose = match is_all {

@@ -156,7 +156,11 @@ impl Publishing<'_> {
         note(format_args!(
             "published {} to {}, for {}",
             self.published,
-            self.args.topic,
+            // The one above all others.
+            match self.args.topic.as_str() {
+                "" => "''",
+                topic => topic,
+            },
             counted(self.matched, "subscription")
         ));
         if let Some((unread, error)) = &self.unread {

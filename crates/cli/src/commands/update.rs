@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use esker::{Dataset, DatasetDef, Error, Key, Path, Type, Update, merge_patch};
 use serde_json::Value;
 
+use super::fields::escaped;
 use super::{dataset, open_durable};
 use crate::args::UpdateArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::note;
-use crate::rows::escaped;
 
 /// `esker update DIR DATASET KEY FIELD=VALUE...`
 pub(crate) fn update(args: &UpdateArgs, memory: usize) -> Result<Outcome, Failure> {

@@ -197,7 +197,12 @@ impl fmt::Display for Explain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plan = &self.plan;
         if let Some(scan) = &plan.scan {
-            writeln!(f, "scan of {scan}")?;
+            write!(f, "scan of {scan}")?;
+            match self.steps.scanned {
+                0 => writeln!(f)?,
+                1 => writeln!(f, ": 1 was read")?,
+                scanned => writeln!(f, ": {scanned} were read")?,
+            }
         }
         for index in plan.index.iter().chain(&plan.union) {
             writeln!(

@@ -84,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// A dataset that comes, is written to, and goes.
+    /// A dataset that comes, is written to, gets another name, and goes.
     pub(super) fn other(&self, db: &Database, name: &str, rng: &mut fastrand::Rng) {
         let Some(dataset) = self.decide(
             db.create_dataset::<esker::Key>(name, definition(rng)),
@@ -106,6 +106,21 @@ impl Shared {
                 return;
             }
         }
+        let rows = dataset.query().count();
+        let to = format!("y{name}");
+        let renamed = db.rename_dataset(name, &to);
+        // The one that had this name could not be dropped the last time.
+        if matches!(&renamed, Err(error) if error.kind() == ErrorKind::Exists) {
+            self.decide(db.drop_dataset(&to), &[ErrorKind::Busy]);
+        }
+        let renamed = self.decide(renamed, &[ErrorKind::Busy, ErrorKind::Exists]);
+        if renamed.is_some()
+            && let Some(rows) = self.decide(rows, &[])
+            && let Some(now) = self.decide(dataset.query().count(), &[])
+        {
+            assert_eq!((dataset.name(), now), (to, rows));
+        }
+        let name = &dataset.name();
         drop(dataset);
         // Background maintenance may be at work in it.
         self.decide(db.drop_dataset(name), &[ErrorKind::Busy]);
