@@ -57,9 +57,19 @@ impl Rows {
                 "--columns goes with --format csv or --format table; NDJSON has the records as they were put".to_string(),
             ));
         }
-        let named = |path: &Path| (path.to_string(), path.names().map(str::to_string).collect());
+        let named = |path: &Path| {
+            let names: Vec<String> = path.names().map(str::to_string).collect();
+            let heading = match names.as_slice() {
+                // As where the columns are the first record's.
+                [name] => name.clone(),
+                _ => path.to_string(),
+            };
+            (heading, names)
+        };
         let columns = Columns {
-            all: args.columns.iter().map(named).collect(),
+            all: (args.columns.iter())
+                .flat_map(|columns| columns.0.iter().map(named))
+                .collect(),
             inferred: args.columns.is_empty(),
             reported: false,
         };
@@ -162,17 +172,31 @@ impl Columns {
                 .find(|name| !self.all.iter().any(|(known, _)| known == *name))
         {
             self.reported = true;
+            // A path has no empty name.
+            let names = self.all.iter().map(|(name, _)| name).chain([other]);
+            let names = names.filter(|name| !name.is_empty());
+            let names = names.map(|name| column(name)).collect::<Vec<_>>().join(",");
+            let names = match names.contains(['\\', ' ']) {
+                true => format!("'{names}'"),
+                false => names,
+            };
             note(format_args!(
-                "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {}",
-                self.all
-                    .iter()
-                    .map(|(name, _)| name.as_str())
-                    .chain([other.as_str()])
-                    .collect::<Vec<_>>()
-                    .join(",")
+                "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {names}"
             ));
         }
     }
+}
+
+/// A field of a record as `--columns` names it.
+fn column(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for c in name.chars() {
+        if ".\\=<>^,'".contains(c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
 }
 
 impl Table {

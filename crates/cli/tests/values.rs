@@ -512,3 +512,96 @@ fn a_lenient_index_keeps_values_of_other_types_and_finds_them() {
     let run = esker(&["load", &later.store, "d", "x", "--index", "p?:spatial"]);
     assert_eq!(run.code, 2, "{}", run.stderr);
 }
+
+#[test]
+fn the_columns_that_a_note_proposes_print_the_values() {
+    for records in [
+        "{\"id\":1,\"a,b\":2,\"c.d\":3}\n{\"id\":2,\"e\":1}\n",
+        "{\"id\":1,\"a\\\\b\":2,\"it's\":3}\n{\"id\":2,\"x=y <z>\":1}\n",
+        "{\"id\":1,\"\":0,\"a\":2,\"b\":3}\n{\"id\":2,\"e\":1}\n",
+    ] {
+        let loaded = load(records, &[]);
+        let scan = ["scan", &loaded.store, "d", "--format", "csv"];
+        let run = esker(&scan).expect(0);
+        let (_, hint) = run.stderr.split_once("--columns ").unwrap();
+        let hint = hint.lines().next().unwrap();
+        // As it stands, and as a shell passes it on.
+        for hint in [hint, hint.trim_matches('\'')] {
+            let run = esker(&[&scan[..], &["--columns", hint]].concat()).expect(0);
+            assert_eq!(run.stdout.lines().nth(1), Some("1,2,3,"), "{hint}");
+            assert!(!run.stdout.starts_with('\''), "{}", run.stdout);
+        }
+    }
+}
+
+#[test]
+fn a_field_that_a_record_has_is_not_said_to_be_in_none() {
+    let votes: Vec<String> = (0..12_000).map(|i| format!("\"user{i}\":1")).collect();
+    let records = format!(
+        "{{\"id\":1,\"votes\":{{{}}}}}\n{{\"id\":2,\"status\":\"open\",\"of\":[{{\"who\":null}}]}}\n",
+        votes.join(",")
+    );
+    let loaded = load(&records, &[]);
+    let noted = |condition: &str| {
+        let run = esker(&["find", &loaded.store, "d", condition]).expect(1);
+        run.stderr
+    };
+    for condition in ["status = closed", "of.who = ann", "votes.user11999 = 2"] {
+        let noted = noted(condition);
+        assert!(!noted.contains("no record has"), "{condition}: {noted}");
+    }
+    let noted = noted("statsu = open");
+    assert!(
+        noted.contains("no record has the field `statsu`: did you mean `status`?"),
+        "{noted}"
+    );
+}
+
+#[test]
+fn contains_finds_parts_of_texts_and_null_is_null() {
+    let records = r#"{"id":1,"page":"/docs/go","ms":3,"tags":["new","mobile"]}
+{"id":2,"page":null,"ms":4,"tags":["newest"]}
+{"id":3,"page":"/buy","ms":33,"tags":[]}
+{"id":4,"page":["/docs","/x"],"ms":null}
+{"id":5,"page":"null","users":[{"name":"ann"},{"name":"bob"}]}
+"#;
+    for indexes in [
+        &[
+            "page",
+            "ms",
+            "tags:lazy:string",
+            "users.name:composite:string",
+        ][..],
+        &["page:embedded", "ms:composite", "tags:recent:string:prefix"],
+        &["page?:lazy:string", "ms?:lazy:int"],
+        &[],
+    ] {
+        let indexes: Vec<&str> = indexes
+            .iter()
+            .flat_map(|index| ["--index", *index])
+            .collect();
+        let loaded = load(records, &indexes);
+        for (condition, keys) in [
+            ("page contains docs", "1"),
+            ("page contains \"/docs/go\"", "1"),
+            // An element is equal, or is none.
+            ("page contains /docs", "1 4"),
+            ("page contains /x", "4"),
+            ("tags contains new", "1"),
+            ("not tags contains new", "2 3 4 5"),
+            ("users.name contains n", "5"),
+            ("users.name contains nn", "5"),
+            ("ms contains 3", "1"),
+            ("page = null", "2"),
+            ("page != null", "1 3 4 5"),
+            ("page = NULL or ms = null", "2 4 5"),
+            ("page = \"null\"", "5"),
+            ("tags = null", "3 4 5"),
+            ("page in (null, /buy)", "2 3"),
+            ("page not in (null, /buy)", "1 4 5"),
+            ("missing = null", "1 2 3 4 5"),
+        ] {
+            assert_eq!(loaded.find(condition), keys, "{indexes:?}: {condition}");
+        }
+    }
+}

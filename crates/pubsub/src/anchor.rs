@@ -212,7 +212,9 @@ fn equals(operand: &Operand) -> Option<Vec<Vec<u8>>> {
 
 fn number(text: &str) -> Option<f64> {
     let whole = text.parse::<i128>().ok().map(|v| v as f64);
-    whole.or_else(|| text.parse().ok().filter(|v: &f64| v.is_finite()))
+    // A number beyond all floats is compared, too; `inf` and `nan` are no numbers.
+    let is_number = text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+    whole.or_else(|| text.parse().ok().filter(|_| is_number))
 }
 
 /// The form in which values are filed: the same for equal ones.

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use lsm::coding::Reader;
-use model::condition::{Expr, Filter, Operand};
+use model::condition::{Expr, Filter, Operand, Residual};
 use model::definition::StoredDef;
 use model::geometry::{Area, Point, Space};
 use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
@@ -284,10 +284,14 @@ pub fn condition(data: &[u8]) {
                 Operand::Value(value) => value.type_of() == ty,
                 _ => false,
             });
-            if is_typed && extraction.extract(body, &mut out).is_ok() {
-                let holds = out
-                    .values(0)
-                    .any(|value| ranges.iter().any(|range| range.contains(value)));
+            let by_values = is_typed && !predicate.reads_records(ty, false);
+            if by_values && extraction.extract(body, &mut out).is_ok() {
+                let is_unindexed = out.unindexed().next().is_some();
+                let apart = is_unindexed && Residual::new(test, ty).holds(body);
+                let holds = apart
+                    || out
+                        .values(0)
+                        .any(|value| ranges.iter().any(|range| range.contains(value)));
                 let alone = test.to_expr().unwrap();
                 let matches = Filter::new(&alone).matches_json(body);
                 assert_eq!(holds, matches, "{alone} as {ty}");

@@ -113,6 +113,10 @@ fn conditions(rng: &mut fastrand::Rng, depth: usize) -> (Expr, Expr) {
             let (lo, hi) = (operand(rng), operand(rng));
             both(&|p| field(p).ge(lo.clone()) & field(p).lt(hi.clone()))
         }
+        3 => {
+            let operand = operand(rng);
+            both(&|p| field(p).contains_text(operand.clone()))
+        }
         9 => {
             let (v, w) = conditions(rng, depth - 1);
             (!v, !w)
@@ -272,4 +276,68 @@ fn check_counts(dataset: &Dataset, bodies: &BTreeMap<i64, String>, kind: IndexKi
     };
     let counted = dataset.unindexed().unwrap();
     assert_eq!(counted.get(&path("v")).copied().unwrap_or(0), expected);
+}
+
+/// A store of before values were told apart that floats round: numbers of any length, times, a time of expiry, an index that was added
+/// later, names that come twice.
+#[test]
+fn a_store_of_an_earlier_version_answers_as_before() {
+    let fs = common::unpack(include_bytes!("fixtures/values-before.store"));
+    let db = open(Arc::new(fs)).unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
+    let answers = |written: &[(&str, &[&str])]| {
+        for (condition, found) in written {
+            let expr: Expr = condition.parse().unwrap();
+            let query = dataset.find(expr).order(esker::Order::Oldest);
+            assert_eq!(keys(query.clone()), *found, "{condition}");
+            keys_in_every_way(&query);
+        }
+    };
+    let as_before: &[(&str, &[&str])] = &[
+        ("f = 0.1", &["1"]),
+        ("f > 1e20", &["2", "3"]),
+        ("f = 18446744073709551616", &[]),
+        ("g = 9007199254740992", &["1", "2"]),
+        ("g > 1 and g < 3", &["3"]),
+        ("at >= 2023-11-14 and at < 2023-11-15", &["1", "2"]),
+        ("at > 2500-01-01", &["3"]),
+        ("n > 3 and n < 8", &["1"]),
+        ("s = b", &["2"]),
+        ("late = 0.12345678901234568", &["3"]),
+        ("late > 0.1", &["3"]),
+        ("late > 0.1 and f > 1", &["3"]),
+    ];
+    answers(as_before);
+    // What was rounded is told apart by the record where the condition asks for it.
+    answers(&[
+        ("f = 211230200427052203004205123", &["2"]),
+        ("f != 211230200427052203004205123", &["1", "3"]),
+        ("f > 211230200427052203004205123", &["3"]),
+        ("late = 0.12345678901234567891", &["3"]),
+        ("late = 0.12345678901234567892", &[]),
+        ("x = 1", &[]),
+        ("x = 2", &["1"]),
+    ]);
+    check(&db);
+    // New records beside the old ones.
+    dataset
+        .put_json(br#"{"id":5,"g":9007199254740993,"late":0.5,"n":{"x":1}}"#)
+        .unwrap();
+    db.flush().unwrap();
+    answers(&[
+        ("g = 9007199254740993", &["1", "5"]),
+        ("n exists", &["1", "2", "5"]),
+        ("late > 0.1", &["3", "5"]),
+    ]);
+    dataset
+        .switch_index("late", IndexKind::Composite)
+        .run()
+        .unwrap();
+    dataset.switch_index("f", IndexKind::Recent).run().unwrap();
+    answers(&[
+        ("late = 0.12345678901234567891", &["3"]),
+        ("late = 0.12345678901234568", &[]),
+        ("f = 211230200427052203004205123", &["2"]),
+    ]);
+    check(&db);
 }

@@ -31,8 +31,10 @@ KIND is one of
   filter       ranges of time in data that is kept for long; costs nothing
   spatial      points: see `esker within --help`; LON_PATH,LAT_PATH:spatial[:LAYOUT], LAYOUT z (default), mbr or embedded
   space-time   points with a time: POINT_PATH@TIME_PATH:space-time[:LAYOUT]
-All give the same answers; `esker advise` says which fits. TYPE is int, float, string, bool or time. TOKENIZER is exact
-(default), prefix (the index holds the prefixes of strings, for ^=) or number (int, float and time)."
+All give the same answers; `esker advise` says which fits. TYPE is int, float, string, bool or time; time takes the unit of its
+numbers from the first ones, time_s, time_ms, time_us and time_ns say it. PATH? keeps records with a value of another type, which
+are rejected otherwise. TOKENIZER is exact (default), prefix (the index holds the prefixes of strings, for ^=) or number (int,
+float and time)."
     };
 }
 
@@ -231,13 +233,14 @@ pub(super) const FIND: &str = "\
 EXPR is made of tests, joined by and, or, not and ( ). A test is one of
   PATH = V   PATH != V   PATH < V   PATH <= V   PATH > V   PATH >= V
   PATH ^= PREFIX     text that begins with PREFIX
-  PATH contains V    the array has the element V
+  PATH contains V    the array has the element V; the text has the part V
   PATH in (V, V...)  equals one of these
-  PATH exists, PATH is null, PATH is not null
+  PATH exists, PATH is null (or = null), PATH is not null
   within(PATH, AREA)   the point lies there; AREA is rect(W,S,E,N), circle(LON,LAT,METRES) or polygon([[LON,LAT],...])
 Blanks around an operator mean nothing. V ends at a blank or ), and takes the type of what it is
 compared with; a value with blanks is quoted. Where a field is absent, `is null` holds and no other
-test does (`not ms = 1` holds there, `ms != 1` does not). Quote EXPR for the shell; several are
+test does (`not ms = 1` holds there, `ms != 1` does not). A time is RFC 3339, or a number in the field's unit; now, now-1h and
+now+1d12h stand behind <, <=, > and >=. Quote EXPR for the shell; several are
 joined by and.
 
 Where --limit cut the answer off, the last line on standard error has the token for --after, which prints the next page.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::EnumValueParser;
 use clap::{Args, ValueEnum};
 
-use super::values::{limit, validation, versions};
+use super::values::{Columns, columns, limit, validation, versions};
 
 /// In which form records are printed.
 #[derive(Args)]
@@ -13,9 +13,9 @@ pub(crate) struct RowsArgs {
     /// How records are printed
     #[arg(long, value_enum, value_name = "FORM", default_value_t = RowForm::Ndjson)]
     pub(crate) format: RowForm,
-    /// With csv and table: the fields to print, as paths [default: the fields of the first record]
-    #[arg(long, value_name = "PATH,...", value_delimiter = ',')]
-    pub(crate) columns: Vec<esker::Path>,
+    /// With csv and table: the fields to print, as paths; a comma in a name has a backslash before it [default: the fields of the first record]
+    #[arg(long, value_name = "PATH,...", value_parser = columns)]
+    pub(crate) columns: Vec<Columns>,
 }
 
 /// The form of printed records.

@@ -316,3 +316,28 @@ pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
         _ => Err("one ASCII character, or tab".to_string()),
     }
 }
+
+/// Paths with commas between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Columns(pub(crate) Vec<esker::Path>);
+
+/// Reads paths with commas between them; one with a backslash before it is a part of a name. Quotes around all of it are those of a
+/// note that proposed it.
+pub(super) fn columns(text: &str) -> Result<Columns, esker::Error> {
+    let quoted = text
+        .strip_prefix('\'')
+        .and_then(|text| text.strip_suffix('\''));
+    let mut paths = Vec::new();
+    let mut path = String::new();
+    let mut escaped = false;
+    for c in quoted.unwrap_or(text).chars() {
+        if c == ',' && !escaped {
+            paths.push(std::mem::take(&mut path).parse()?);
+            continue;
+        }
+        escaped = c == '\\' && !escaped;
+        path.push(c);
+    }
+    paths.push(path.parse()?);
+    Ok(Columns(paths))
+}

@@ -13,6 +13,8 @@ use crate::output::{note, thousands};
 const RECORDS: usize = 1000;
 /// Fields that are gathered: records whose field names are data may have any number.
 const FIELDS: usize = 10_000;
+/// The same of one object, so that such an object leaves room for others.
+const FIELDS_OF_ONE: usize = 500;
 
 /// The paths of the fields in records, as text.
 pub(super) fn known_paths<'a>(records: impl Iterator<Item = &'a [u8]>) -> BTreeSet<String> {
@@ -28,7 +30,7 @@ pub(super) fn known_paths<'a>(records: impl Iterator<Item = &'a [u8]>) -> BTreeS
 fn add(value: &Value, above: &str, paths: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
-            for (name, value) in fields {
+            for (name, value) in fields.iter().take(FIELDS_OF_ONE) {
                 if paths.len() >= FIELDS {
                     return;
                 }
@@ -43,6 +45,18 @@ fn add(value: &Value, above: &str, paths: &mut BTreeSet<String>) {
         }
         Value::Array(elements) => elements.iter().for_each(|value| add(value, above, paths)),
         _ => {}
+    }
+}
+
+/// True when the record has the field at a path, whatever it holds; arrays on the way stand for their elements.
+fn has(record: &Value, names: &[&str]) -> bool {
+    match (record, names.split_first()) {
+        (_, None) => true,
+        (Value::Object(fields), Some((name, rest))) => {
+            fields.get(*name).is_some_and(|value| has(value, rest))
+        }
+        (Value::Array(elements), Some(_)) => elements.iter().any(|value| has(value, names)),
+        _ => false,
     }
 }
 
@@ -124,8 +138,13 @@ pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<
         return Ok(());
     }
     known.extend(def.indexes.iter().map(|index| index.path.to_string()));
-    for path in asked.iter().map(ToString::to_string) {
-        if known.contains(&path) {
+    for path in asked {
+        let names: Vec<&str> = path.names().collect();
+        let has_it = |record: &esker::Record| {
+            serde_json::from_slice(record.json()).is_ok_and(|record| has(&record, &names))
+        };
+        let path = path.to_string();
+        if known.contains(&path) || records.iter().take(RECORDS).any(has_it) {
             continue;
         }
         let whose = match is_all {

@@ -99,9 +99,16 @@ impl Field {
         self.compare(Op::Prefix, prefix.into())
     }
 
-    /// The array contains the element; for a value outside of an array, the same as [`Field::eq`].
+    /// The array contains the element; for a value outside of an array, the same as [`Field::eq`]. An index answers it. For parts of
+    /// text see [`Field::contains_text`].
     pub fn contains(self, element: impl Into<Operand>) -> Expr {
         self.eq(element)
+    }
+
+    /// As `contains` in conditions that are written as text: the array contains the element, or the text, not in an array, has this
+    /// part. No index of text answers it.
+    pub fn contains_text(self, part: impl Into<Operand>) -> Expr {
+        self.test(Predicate::Contains(part.into()))
     }
 
     /// A value equals one of these.

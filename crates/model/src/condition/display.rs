@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-use super::parse::{is_keyword, typed_name};
+use super::parse::{is_keyword, relative_time, typed_name};
 use super::{Expr, Node, Operand, Predicate};
 use crate::schema::{Path, Value, coordinate_paths};
 
@@ -61,6 +61,7 @@ fn test(f: &mut Formatter<'_>, path: &Path, predicate: &Predicate) -> fmt::Resul
     match predicate {
         Predicate::Compare(op, Operand::Text(text)) if is_plain(text) => write!(f, " {op} {text}"),
         Predicate::Compare(op, operand) => write!(f, " {op} {operand}"),
+        Predicate::Contains(operand) => write!(f, " contains {operand}"),
         Predicate::In(operands) => {
             f.write_str(" in (")?;
             for (i, operand) in operands.iter().enumerate() {
@@ -108,6 +109,9 @@ fn is_plain(text: &str) -> bool {
         && !text.contains(|c: char| c.is_whitespace() || c == ')')
         && !text.starts_with(['"', '\'', '(', '='])
         && typed_name(text).is_none()
+        // These would mean something else.
+        && !text.eq_ignore_ascii_case("null")
+        && relative_time(text).is_none()
 }
 
 pub(super) fn quoted(f: &mut impl Write, text: &str) -> fmt::Result {

@@ -266,17 +266,28 @@ struct Walk<'a> {
     is_repeated: bool,
 }
 
-impl Sink for Walk<'_> {
-    fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
+impl Walk<'_> {
+    fn see(&mut self, targets: &[u32], found: Found<'_>, is_element: bool) {
         for target in targets {
             let target = *target as usize;
             if !self.met.contains(target)
                 && let Some(Some(test)) = self.filter.json.get(target)
-                && test.accepts(found)
+                && test.accepts(found, is_element)
             {
                 self.met.insert(target);
             }
         }
+    }
+}
+
+impl Sink for Walk<'_> {
+    fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        self.see(targets, found, false);
+        ControlFlow::Continue(())
+    }
+
+    fn element(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        self.see(targets, found, true);
         ControlFlow::Continue(())
     }
 
@@ -352,12 +363,23 @@ struct Look<'r> {
     is_repeated: bool,
 }
 
-impl Sink for Look<'_> {
-    fn found(&mut self, _: &[u32], found: Found<'_>) -> ControlFlow<()> {
+impl Look<'_> {
+    fn see(&mut self, found: Found<'_>, is_element: bool) {
         let Residual { ty, test, .. } = self.residual;
         if ty.is_none_or(|ty| ty == Type::Float || !fits(ty, found)) {
-            self.holds |= test.accepts(found);
+            self.holds |= test.accepts(found, is_element);
         }
+    }
+}
+
+impl Sink for Look<'_> {
+    fn found(&mut self, _: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        self.see(found, false);
+        ControlFlow::Continue(())
+    }
+
+    fn element(&mut self, _: &[u32], found: Found<'_>) -> ControlFlow<()> {
+        self.see(found, true);
         ControlFlow::Continue(())
     }
 
@@ -374,6 +396,7 @@ struct JsonTest(Vec<JsonPredicate>);
 #[derive(Debug, Clone)]
 enum JsonPredicate {
     Compare(Op, JsonOperand),
+    Contains(JsonOperand),
     In(Vec<JsonOperand>),
     Exists,
     /// A point in an area: not tested one value at a time, see [`JsonArea`].
@@ -396,6 +419,7 @@ impl JsonTest {
             Predicate::In(operands) => {
                 JsonPredicate::In(operands.iter().map(JsonOperand::from).collect())
             }
+            Predicate::Contains(operand) => JsonPredicate::Contains(operand.into()),
             Predicate::Exists => JsonPredicate::Exists,
             Predicate::Within(_) => JsonPredicate::Never,
         });
@@ -406,7 +430,9 @@ impl JsonTest {
     fn numbers(&self) -> Numbers {
         let compared = |operand: &JsonOperand| operand.number.is_some() || operand.time.is_some();
         let exact = self.0.iter().any(|predicate| match predicate {
-            JsonPredicate::Compare(_, operand) => compared(operand),
+            JsonPredicate::Compare(_, operand) | JsonPredicate::Contains(operand) => {
+                compared(operand)
+            }
             JsonPredicate::In(operands) => operands.iter().any(compared),
             JsonPredicate::Exists | JsonPredicate::Never => false,
         });
@@ -425,23 +451,30 @@ impl JsonTest {
         };
         for predicate in &mut self.0 {
             match predicate {
-                JsonPredicate::Compare(_, operand) => read(operand),
+                JsonPredicate::Compare(_, operand) | JsonPredicate::Contains(operand) => {
+                    read(operand);
+                }
                 JsonPredicate::In(operands) => operands.iter_mut().for_each(read),
                 JsonPredicate::Exists | JsonPredicate::Never => {}
             }
         }
     }
 
-    fn accepts(&self, found: Found<'_>) -> bool {
-        !matches!(found, Found::Null) && self.0.iter().all(|predicate| predicate.accepts(found))
+    fn accepts(&self, found: Found<'_>, is_element: bool) -> bool {
+        !matches!(found, Found::Null)
+            && (self.0.iter()).all(|predicate| predicate.accepts(found, is_element))
     }
 }
 
 impl JsonPredicate {
-    fn accepts(&self, found: Found<'_>) -> bool {
+    fn accepts(&self, found: Found<'_>, is_element: bool) -> bool {
         match self {
             JsonPredicate::Exists => true,
             JsonPredicate::Never => false,
+            JsonPredicate::Contains(operand) => match (found, &operand.text) {
+                (Found::Str(v), Some(part)) if !is_element => v.contains(part),
+                _ => operand.order(found).is_some_and(Ordering::is_eq),
+            },
             JsonPredicate::In(operands) => operands
                 .iter()
                 .any(|operand| operand.order(found).is_some_and(Ordering::is_eq)),

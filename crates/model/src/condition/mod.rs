@@ -8,6 +8,7 @@
 //! one       := "not" one | "(" condition ")" | test
 //! test      := PATH ("=" | "!=" | "<" | "<=" | ">" | ">=" | "^=") VALUE
 //!            | PATH "contains" VALUE
+//!            | PATH ("=" | "!=") "null"
 //!            | PATH ["not"] "in" "(" [VALUE ("," VALUE)*] ")"
 //!            | PATH "exists" | PATH "is" ["not"] "null"
 //!            | "within" "(" POINT "," AREA ")"
@@ -30,7 +31,9 @@
 //! as absent, so an empty array, and an array of nulls, are absent values, too.
 //! - `exists` holds where there is a value, `is null` where there is none.
 //! - A comparison holds when it holds for some value at the path. So each, including `!=`, is false where there is
-//!   none, and `a = 1 and a = 2` finds arrays that contain both. `contains` is `=`; `in` is `=` with one of several.
+//!   none, and `a = 1 and a = 2` finds arrays that contain both. `in` is `=` with one of several.
+//! - `contains` is `=` for the elements of an array and for values that are no text; text that is not in an array contains its parts.
+//! - `= null` is `is null`, `!= null` is `exists`, and `null` in a list of `in` stands for `is null`, too. The text is quoted: `"null"`.
 //! - `within` holds where there is a point, and it lies in the area or on its border. A point is a place of its own:
 //!   where there is an array of several, there is none.
 //! - Bounds (`<`, `<=`, `>`, `>=`) on one path in one chain of `and`, grouped by brackets or not, form one range:
@@ -149,6 +152,8 @@ pub enum Predicate {
     Compare(Op, Operand),
     /// It equals one of these.
     In(Vec<Operand>),
+    /// It is an element of an array, or a value by itself, that equals this; or it is text, not in an array, that has this as a part.
+    Contains(Operand),
     /// It is not null.
     Exists,
     /// It is a point in an area.
@@ -159,7 +164,9 @@ impl Predicate {
     /// The operands of comparisons.
     pub fn operands(&self) -> &[Operand] {
         match self {
-            Predicate::Compare(_, operand) => std::slice::from_ref(operand),
+            Predicate::Compare(_, operand) | Predicate::Contains(operand) => {
+                std::slice::from_ref(operand)
+            }
             Predicate::In(operands) => operands,
             Predicate::Exists | Predicate::Within(_) => &[],
         }

@@ -73,8 +73,12 @@ pub(super) fn typed_name(text: &str) -> Option<&'static str> {
     NAMES.into_iter().find(|known| *known == name)
 }
 
+fn is_null(text: &str) -> bool {
+    text.eq_ignore_ascii_case("null")
+}
+
 /// The time of `now`, or of so much before or after it, as in `now-1h` or `now-1d12h`.
-fn relative_time(text: &str) -> Option<Operand> {
+pub(super) fn relative_time(text: &str) -> Option<Operand> {
     const UNITS: [(&str, i64); 6] = [
         ("ms", 1_000),
         ("w", 7 * 86_400_000_000),
@@ -306,19 +310,28 @@ impl<'a> Parser<'a> {
                     "`==`: equality is written `=`, and a value that begins with `=` is quoted",
                 ));
             }
+            let is_bare = self.is_bare();
             let operand = self.operand(false)?;
             self.ends(start, value)?;
-            let operand = match (op.bounds_a_range(), &operand) {
-                (true, Operand::Text(text)) => relative_time(text).unwrap_or(operand),
-                _ => operand,
-            };
-            return Ok(Expr::compare(path, op, operand));
+            return Ok(match (op, &operand) {
+                (Op::Eq, Operand::Text(text)) if is_bare && is_null(text) => {
+                    !Expr::test(path, Predicate::Exists)
+                }
+                (Op::Ne, Operand::Text(text)) if is_bare && is_null(text) => {
+                    Expr::test(path, Predicate::Exists)
+                }
+                (op, Operand::Text(text)) if is_bare && op.bounds_a_range() => {
+                    let time = relative_time(text);
+                    Expr::compare(path, op, time.unwrap_or(operand))
+                }
+                _ => Expr::compare(path, op, operand),
+            });
         }
         if self.keyword("contains") {
             let value = self.at;
             let operand = self.operand(false)?;
             self.ends(start, value)?;
-            return Ok(Expr::compare(path, Op::Eq, operand));
+            return Ok(Expr::test(path, Predicate::Contains(operand)));
         }
         if self.keyword("exists") {
             return Ok(Expr::test(path, Predicate::Exists));
@@ -333,7 +346,11 @@ impl<'a> Parser<'a> {
         }
         let negated = self.keyword("not");
         if self.keyword("in") {
-            let found = Expr::test(path, Predicate::In(self.list()?));
+            let (operands, has_null) = self.list()?;
+            let mut found = Expr::test(path.clone(), Predicate::In(operands));
+            if has_null {
+                found = found | !Expr::test(path, Predicate::Exists);
+            }
             return Ok(if negated { !found } else { found });
         }
         if negated {
@@ -345,23 +362,28 @@ impl<'a> Parser<'a> {
         Err(self.expected("one of = != < <= > >= ^= in contains exists `is null`"))
     }
 
-    fn list(&mut self) -> Parsed<Vec<Operand>> {
+    /// The values of a list, and whether `null` is among them.
+    fn list(&mut self) -> Parsed<(Vec<Operand>, bool)> {
         self.skip_blanks();
         if !self.take("(") {
             return Err(self.expected("`(` and a list of values"));
         }
-        let mut operands = Vec::new();
+        let (mut operands, mut has_null) = (Vec::new(), false);
         self.skip_blanks();
         if self.take(")") {
-            return Ok(operands);
+            return Ok((operands, has_null));
         }
         loop {
             self.skip_blanks();
             let value = self.at;
-            operands.push(self.operand(true)?);
+            let is_bare = self.is_bare();
+            match self.operand(true)? {
+                Operand::Text(text) if is_bare && is_null(&text) => has_null = true,
+                operand => operands.push(operand),
+            }
             self.skip_blanks();
             if self.take(")") {
-                return Ok(operands);
+                return Ok((operands, has_null));
             }
             if !self.take(",") {
                 return Err(self.unquoted_element(value));
@@ -453,6 +475,12 @@ impl<'a> Parser<'a> {
             at: start,
             what: format!("a text in quotes without the closing {quote}"),
         })
+    }
+
+    /// True where a value follows that is neither quoted nor typed.
+    fn is_bare(&mut self) -> bool {
+        let rest = self.skip_blanks();
+        !rest.starts_with(['"', '\'']) && typed_name(rest).is_none()
     }
 
     fn operand(&mut self, in_list: bool) -> Parsed<Operand> {

@@ -39,6 +39,10 @@ impl Predicate {
                 return Err("points are not ordered: use =, != or within".to_string());
             }
             Predicate::Compare(Op::Prefix, operand) => vec![prefix(operand, t)?],
+            Predicate::Contains(operand) => {
+                let (value, order) = operand.nearest(t)?;
+                compare(Op::Eq, value.encoded(), order)
+            }
             Predicate::Compare(op, operand) => {
                 let (value, order) = operand.nearest(t)?;
                 compare(*op, value.encoded(), order)
@@ -76,9 +80,12 @@ impl Predicate {
     }
 
     /// True where values of the type `t` are compared with an operand by what they are in the record, and not by what they are encoded as:
-    /// numbers and texts with a time.
-    pub fn reads_records(&self, t: Type) -> bool {
-        let mut operands = self.operands().iter();
+    /// texts that may contain it, and in an attribute that is `lenient` numbers and texts with a time.
+    pub fn reads_records(&self, t: Type, lenient: bool) -> bool {
+        if matches!(self, Predicate::Contains(_)) && t == Type::String {
+            return true;
+        }
+        let mut operands = self.operands().iter().filter(|_| lenient);
         operands.any(|o| matches!(o, Operand::Value(Value::Time(_))) && !t.is_time())
     }
 

@@ -21,6 +21,9 @@ pub struct StoredAttribute {
     pub tree: u32,
     /// Writes after this one are in the index; the build has added the earlier ones.
     pub since: Seq,
+    /// Of records that were stored before it was declared, numbers that no float stands for are told apart. False of attributes of
+    /// floats that an earlier version declared, whose indexes have the nearest float.
+    pub exact: bool,
 }
 
 /// An online build or rebuild of an index.
@@ -97,6 +100,7 @@ impl StoredDef {
                 def: def.clone(),
                 tree: 0,
                 since: 0,
+                exact: true,
             })
             .collect();
         let next_id = attributes.len() as u32;
@@ -362,6 +366,8 @@ struct AttributeJson {
     tokenizer: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     lenient: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    exact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     tables: Option<u64>,
 }
@@ -380,25 +386,27 @@ impl From<&StoredAttribute> for AttributeJson {
                 .filter(|tokenizer| *tokenizer != Tokenizer::default())
                 .map(|tokenizer| tokenizer.to_string()),
             lenient: def.lenient,
+            exact: attribute.exact && def.ty == Type::Float,
             tables: None,
         }
     }
 }
 
 fn from_json(json: &Json) -> Option<StoredAttribute> {
+    let ty: Type = text(json, "type")?.parse().ok()?;
+    let is_set = |field| json.get(field).is_some_and(|set| *set == Json::Bool(true));
     Some(StoredAttribute {
         id: number(json, "id")?,
+        exact: ty != Type::Float || is_set("exact"),
         def: IndexDef {
             path: text(json, "path")?.parse().ok()?,
             kind: text(json, "kind")?.parse().ok()?,
-            ty: text(json, "type")?.parse().ok()?,
+            ty,
             tokenizer: match json.get("tokenizer") {
                 Some(_) => text(json, "tokenizer")?.parse().ok()?,
                 None => Tokenizer::default(),
             },
-            lenient: json
-                .get("lenient")
-                .is_some_and(|set| *set == Json::Bool(true)),
+            lenient: is_set("lenient"),
         },
         tree: match json.get("tree") {
             Some(_) => number(json, "tree")?,

@@ -517,7 +517,7 @@ impl Collector<'_> {
                 true
             }
             (Type::Float, found @ (Found::Int(_) | Found::Long(..))) => {
-                encode_number(found, values);
+                encode_number(found, wanted.rounds, values);
                 true
             }
             (Type::String, Found::Str(v)) => {

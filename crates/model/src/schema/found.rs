@@ -15,10 +15,12 @@ pub(super) fn nearest_float(v: i128) -> f64 {
 
 /// A number as a float, where one stands for it.
 #[inline(never)]
-pub(super) fn encode_number(found: Found<'_>, values: &mut Vec<u8>) {
-    match float_of(found) {
-        Some(v) => encode_float(v, values),
-        None => values.extend_from_slice(other(Type::Float).unwrap_or_default()),
+pub(super) fn encode_number(found: Found<'_>, rounds: bool, values: &mut Vec<u8>) {
+    match (float_of(found), found) {
+        (Some(v), _) => encode_float(v, values),
+        (None, Found::Long(_, v)) if rounds => encode_float(v, values),
+        (None, Found::Int(v)) if rounds => encode_float(v as f64, values),
+        (None, _) => values.extend_from_slice(other(Type::Float).unwrap_or_default()),
     }
 }
 

@@ -10,6 +10,8 @@ pub struct Wanted {
     pub(super) ty: Type,
     pub(super) lenient: bool,
     pub(super) refuses_objects: bool,
+    /// Of a number that no float stands for, the nearest is taken.
+    pub(super) rounds: bool,
     /// Of a point at a time: the type of the time, and whether other values are let pass.
     pub(super) time: (Type, bool),
 }
@@ -22,6 +24,7 @@ impl Wanted {
             ty,
             lenient: false,
             refuses_objects: false,
+            rounds: false,
             time: (Type::Time, false),
         }
     }
@@ -39,6 +42,11 @@ impl Wanted {
     /// The same, of which a value of another type is [`other`](super::other).
     pub fn lenient(self, lenient: bool) -> Wanted {
         Wanted { lenient, ..self }
+    }
+
+    /// The same, where `rounds` with the nearest float for a number that no float stands for.
+    pub fn rounding(self, rounds: bool) -> Wanted {
+        Wanted { rounds, ..self }
     }
 
     /// The same, of which an object is refused, too.

@@ -82,6 +82,7 @@ impl Attribute {
             def,
             tree,
             since,
+            exact: _,
         } = stored;
         let tree = if def.kind.is_standalone() {
             Some(version.tree_named(&index_tree(dataset, *id, *tree))?.id)
@@ -184,7 +185,10 @@ impl BackfillExtractor {
     ) -> BackfillExtractor {
         BackfillExtractor {
             id: stored.id,
-            extraction: Extraction::of(key.clone(), vec![of.wanted(&stored.def)]),
+            extraction: Extraction::of(
+                key.clone(),
+                vec![of.wanted(&stored.def).rounding(!stored.exact)],
+            ),
         }
     }
 

@@ -283,12 +283,14 @@ impl Handle {
                 // A tree of another name than the one in use.
                 tree: known.tree + u32::from(kind.is_standalone()),
                 since: 0,
+                exact: true,
             },
             None => StoredAttribute {
                 id: stored.next_id,
                 def: def.clone(),
                 tree: 0,
                 since: 0,
+                exact: true,
             },
         };
         stored.next_id = stored.next_id.max(attribute.id + 1);

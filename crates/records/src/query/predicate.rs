@@ -351,12 +351,8 @@ fn declared(
     test: &Test,
     has_other: &mut HasOther<'_>,
 ) -> Result<Predicate> {
-    if attribute.lenient
-        && test
-            .predicates
-            .iter()
-            .any(|a| a.reads_records(attribute.ty))
-    {
+    let reads = |asked: &Asked| asked.reads_records(attribute.ty, attribute.lenient);
+    if test.predicates.iter().any(reads) {
         return Ok(Predicate {
             attribute: at,
             ranges: Vec::new(),
