@@ -111,6 +111,7 @@ fn no_block_with_a_match_is_missed() {
         for _ in 0..100 {
             let (slot, range) = (rng.usize(..2), random_range(&mut rng, count));
             check_range(&table, slot, &range);
+            check_sample(&table, &entries, slot, &range);
         }
     }
 }
@@ -179,6 +180,39 @@ fn check_range(table: &Table, slot: usize, range: &ValueRange) {
             .unwrap();
         assert!(none.is_empty() && !table.partition_may_match(p, 2, range));
     }
+}
+
+/// The sample has exactly the entries whose key's hash ends in three zero bits, with their first values.
+fn check_sample(table: &Table, entries: &[Entry], slot: usize, range: &ValueRange) {
+    let sampled = entries
+        .iter()
+        .filter(|entry| entry.kind != Kind::Delete && filter::hash(&entry.key) % 8 == 0);
+    let (mut all, mut matches) = (0, 0);
+    for entry in sampled {
+        let mut values = Vec::new();
+        Tagged.extract(&entry.key, &entry.value, &mut |of, value: &[u8]| {
+            if of == slot {
+                values.push(value[..value.len().min(64)].to_vec());
+            }
+        });
+        values.truncate(16);
+        all += 1;
+        matches += u64::from(values.iter().any(|value| range.contains(value)));
+    }
+    let found = table
+        .sampled(slot, &Cost::default(), &|value| range.contains(value))
+        .unwrap()
+        .map(|found| (found.entries, found.matches));
+    assert_eq!(found, (all > 0).then_some((all, matches)));
+}
+
+#[test]
+fn a_table_of_an_earlier_version_has_no_sample() {
+    let files = Files::default();
+    let meta = build(&files, &TableOptions::default(), &numbered(500));
+    let table = open(&files, &meta, 1 << 20).unwrap();
+    let sampled = table.sampled(0, &Cost::default(), &|_| true).unwrap();
+    assert_eq!(sampled, None);
 }
 
 #[test]
