@@ -116,6 +116,9 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
         .run()
         .unwrap();
     assert_eq!(count(&new, "user = bob"), 20);
+    // The snapshot is of other trees, which have the old name in it.
+    let bob: Expr = "user = bob".parse().unwrap();
+    assert_eq!(snapshot.find(bob).count().unwrap(), 20);
     db.compact(Some("new")).unwrap();
     assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
     drop((old, new, snapshot, changes, before, read, reader));
