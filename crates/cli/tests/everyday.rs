@@ -599,3 +599,57 @@ fn shells_are_offered_names_of_datasets_and_fields() {
     assert!(offers(&["find", "nothing", ""]).is_empty());
     assert!(offers(&["find", "store", "x", "u"]).is_empty());
 }
+
+#[test]
+fn help_and_plans_say_what_a_user_types() {
+    let find = esker(&["find", "--help"]).expect(0).stdout;
+    assert!(
+        find.contains("within(PATH, AREA)") && find.contains("is not null"),
+        "{find}"
+    );
+    for command in ["add", "switch"] {
+        let help = esker(&["index", command, "--help"]).expect(0).stdout;
+        assert!(
+            help.contains("KIND is one of") && help.contains("Example"),
+            "{help}"
+        );
+        assert!(!help.contains("[default: lazy]"), "{help}");
+    }
+    for command in ["publish", "subscribe"] {
+        let help = esker(&[command, "--help"]).expect(0).stdout;
+        assert!(help.contains("The empty topic ''"), "{help}");
+    }
+    // Conditions in a plan have no types.
+    let room = room(&["n:composite:int", "kind:composite:string"], &numbered(50));
+    let run = room
+        .run("find", &["n > 3 and kind = a", "--explain=text"])
+        .expect(0);
+    assert!(run.stderr.contains("expected of n > 3: "), "{}", run.stderr);
+    assert!(!run.stderr.contains("int("), "{}", run.stderr);
+}
+
+/// The headings of the demo's tables stand above their columns.
+#[test]
+fn the_demo_has_its_headings_above_its_columns() {
+    let demo = esker(&["demo", "--records", "3000"]).expect(0).stdout;
+    let lines: Vec<&str> = demo.lines().collect();
+    let mut tables = 0;
+    for pair in lines.windows(2) {
+        if let [heading, first] = pair
+            && heading.ends_with("entries        bytes  files")
+        {
+            let number_ends = first
+                .find("KiB")
+                .or_else(|| first.find(" B"))
+                .or_else(|| first.find("MiB"));
+            let end = number_ends.unwrap() + if first.contains("iB") { 3 } else { 2 };
+            assert_eq!(
+                heading.find("bytes").unwrap() + 5,
+                end,
+                "{heading}\n{first}"
+            );
+            tables += 1;
+        }
+    }
+    assert!(tables >= 2, "{demo}");
+}

@@ -62,6 +62,11 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
     assert_eq!((old.name(), snapshot.name()), ("new".into(), "new".into()));
     let gone = db.dataset::<u64>("old").map(drop).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::UnknownDataset);
+    // The nearest name is named, where one is near.
+    assert_eq!(gone.to_string(), "there is no dataset `old`");
+    let near = db.dataset::<u64>("news").map(drop).unwrap_err();
+    let said = "there is no dataset `news`: did you mean `new`?";
+    assert_eq!(near.to_string(), said);
     // What was there, through the handle of before and one of now; and what is written now.
     prepared.commit().unwrap();
     put(&old, 61..70, "ann");
@@ -111,6 +116,9 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
         .run()
         .unwrap();
     assert_eq!(count(&new, "user = bob"), 20);
+    // The snapshot is of other trees, which have the old name in it.
+    let bob: Expr = "user = bob".parse().unwrap();
+    assert_eq!(snapshot.find(bob).count().unwrap(), 20);
     db.compact(Some("new")).unwrap();
     assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
     drop((old, new, snapshot, changes, before, read, reader));
