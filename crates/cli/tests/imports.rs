@@ -204,6 +204,11 @@ fn an_object_that_is_there_for_an_array_is_read_as_its_records() {
     );
     let run = input.load(&["--key", "id"]).expect(2);
     says(&run, "--records results");
+    let input = Input::new("a.json", "{\"hits\":{\"total\":1,\"hits\":[{\"id\":1}]}}");
+    says(
+        &input.load(&["--key", "id"]).expect(2),
+        "--records hits.hits",
+    );
 }
 
 #[test]
@@ -462,6 +467,9 @@ fn a_key_of_several_fields_is_a_json_array() {
     esker(&["check", &store]).expect(0);
     let run = esker(&["create", &store, "f", "--key", "a,a"]).expect(2);
     says(&run, "each field once");
+    let table = Input::new("a.csv", "c,i,v\nx,1,a\nx,2,b\nx,1,c\n");
+    says(&table.load(&["--key", "c,i"]).expect(0), "1 replaced");
+    assert_eq!(table.keys("v = c"), ["[\"x\",1]"]);
     // In Rust.
     let db = esker::Database::open(&store, esker::Options::default()).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();

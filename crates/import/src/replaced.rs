@@ -65,10 +65,7 @@ impl Replaced {
                 let is_known = !seen.insert(key);
                 let is_greater = self.greatest.as_deref().is_some_and(|least| least < key);
                 if is_known
-                    || !is_greater
-                        && snapshot
-                            .get(&Key::from_encoded(ty, key.to_vec()))?
-                            .is_some()
+                    || !is_greater && snapshot.get(Key::from_encoded(ty, key.to_vec()))?.is_some()
                 {
                     found += 1;
                 }

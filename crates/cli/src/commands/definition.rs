@@ -338,15 +338,32 @@ impl Wanted {
     }
 }
 
-/// The members of the first record that are arrays of objects.
-fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<Path> {
+/// Where the first record has arrays of objects.
+fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<String> {
+    fn look(json: &Json, path: &str, found: &mut Vec<String>) {
+        let Json::Object(members) = json else {
+            return;
+        };
+        for (name, value) in members {
+            let Ok(name) = name.parse::<Path>() else {
+                continue;
+            };
+            let path = match path {
+                "" => name.to_string(),
+                path => format!("{path}.{name}"),
+            };
+            match value.get(0) {
+                Some(Json::Object(_)) => found.push(path),
+                _ => look(value, &path, found),
+            }
+        }
+    }
     let first = records.first().map(Vec::as_slice).unwrap_or_default();
-    let Ok(Json::Object(first)) = serde_json::from_slice(first) else {
-        return Vec::new();
-    };
-    let is_array = |value: &Json| matches!(value.get(0), Some(Json::Object(_)));
-    let names = first.iter().filter(|(_, value)| is_array(value));
-    names.filter_map(|(name, _)| name.parse().ok()).collect()
+    let mut found = Vec::new();
+    if let Ok(first) = serde_json::from_slice(first) {
+        look(&first, "", &mut found);
+    }
+    found
 }
 
 /// Says how many of the first records have a value of another type than the one that was inferred.
