@@ -262,6 +262,11 @@ fn objects_over_lines_and_several_on_one() {
     let input = Input::new("a.ndjson", strings);
     input.load(&["--key", "id"]).expect(0);
     assert_eq!(input.count(), "2");
+    let put = esker_fed(&["put", &input.store(), "d"], input.dir.path(), |stdin| {
+        let _ =
+            stdin.write_all(b"[{\"id\":3},\n{\"id\":4}]\n{\"id\":5} {\"id\":6}\n{\n\"id\":7}\n");
+    });
+    says(&put.expect(0), "put 5 records");
     // Record separators (RFC 8142), and commas.
     let input = Input::new(
         "a.geojsons",

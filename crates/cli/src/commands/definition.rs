@@ -202,9 +202,15 @@ impl Wanted {
                     ),
                     None => String::new(),
                 };
+                let none = match sample.records.len() {
+                    1 => "the first record has no such field".to_string(),
+                    more => format!(
+                        "none of the first {} records has such a field",
+                        thousands(more as u64)
+                    ),
+                };
                 return Err(Failure::Usage(format!(
-                    "--key {key}: none of the first {} has such a field{meant}{} nothing was made{records}",
-                    counted(sample.records.len() as u64, "record"),
+                    "--key {key}: {none}{meant}{} nothing was made{records}",
                     if meant.is_empty() { ";" } else { "" },
                 )));
             }
@@ -228,9 +234,12 @@ impl Wanted {
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
                 let meant = meant(&path, known.iter().map(String::as_str));
+                let none = match sample.records.len() {
+                    1 => "the first record has no".to_string(),
+                    more => format!("none of the first {} records has", thousands(more as u64)),
+                };
                 note(format_args!(
-                    "note: none of the first {} records has `{path}`{meant} Its values are taken for strings",
-                    thousands(sample.records.len() as u64),
+                    "note: {none} `{path}`{meant} Its values are taken for strings",
                     meant = if meant.is_empty() { "." } else { &meant },
                 ));
                 Type::String

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use esker::{Dataset, Durability, Key};
-use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, sources};
+use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, put_parts, sources};
 
 use super::{dataset, open};
 use crate::args::{DeleteArgs, PutArgs};
@@ -35,10 +35,19 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
             }
             Some(Event::Record { line, text, .. }) => {
                 last = line;
-                match batch.put_json(text) {
-                    Ok(()) => continue,
-                    Err(error) => (line, error.to_string()),
+                let Err(error) = batch.put_json(text) else {
+                    continue;
+                };
+                let mut parts =
+                    put_parts(&mut |record| batch.put_json(record), text, &error).into_iter();
+                let Some((_, reason)) = parts.next() else {
+                    continue;
+                };
+                for (_, reason) in parts {
+                    bad += 1;
+                    note(format_args!("line {line}: {reason}"));
                 }
+                (line, reason)
             }
             Some(Event::Bad { line, reason, .. }) => (line, reason),
             Some(Event::Failed { line, reason, .. }) => (line + 1, reason),
