@@ -425,6 +425,13 @@ fn a_load_says_how_many_records_it_replaced() {
     fs::write(&input.file, lines(&mut (3000..5000).rev())).unwrap();
     let run = input.load(&[]).expect(0);
     says(&run, "2,000 records loaded, 0 rejected, 500 replaced");
+    // In no order, over several batches of a new dataset: the keys repeat after 4,001.
+    let input2 = Input::new("b.ndjson", lines(&mut (0..5000).map(|at| at * 7919 % 4001)));
+    says(&input2.load(&["--key", "id"]).expect(0), " 999 replaced");
+    // First in order, then not.
+    let ids = (0..3000).chain((1500..4000).rev());
+    let input2 = Input::new("b.ndjson", lines(&mut ids.into_iter()));
+    says(&input2.load(&["--key", "id"]).expect(0), " 1,500 replaced");
     fs::write(
         &input.file,
         lines(&mut [9000, 9001, 9000, 8999, 9001].into_iter()),

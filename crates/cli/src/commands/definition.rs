@@ -190,8 +190,16 @@ impl Wanted {
                 others => Defined::None { others },
             });
         }
-        let key_type = match key_type.or_else(|| esker::infer_key_type(&sample.records, &key)) {
-            Some(key_type) => key_type,
+        let records = &sample.records;
+        let found = match key_type {
+            Some(said) => Some((said, 0)),
+            None => esker::infer_key_type_counted(records, &key),
+        };
+        let key_type = match found {
+            Some((key_type, others)) => {
+                say_dissent(records, &key, key_type.as_type(), others, feed.is_table());
+                key_type
+            }
             None => {
                 let known = known_paths(sample.records.iter().map(Vec::as_slice));
                 let meant = meant(&key.to_string(), known.iter().map(String::as_str));
@@ -216,20 +224,18 @@ impl Wanted {
             }
         };
         let known = known_paths(sample.records.iter().map(Vec::as_slice));
-        if self.key.as_ref().is_some_and(|(_, said)| said.is_none()) {
-            say_dissent(&sample.records, &key, key_type.as_type(), feed.is_table());
-        }
         let indexes = self.indexes.iter().map(|wanted| {
             let ty = wanted.known_type();
-            let ty = ty.or_else(|| esker::infer_type(&sample.records, &wanted.path));
+            let ty = ty.or_else(|| {
+                let (ty, others) = esker::infer_type_counted(records, &wanted.path)?;
+                say_dissent(records, &wanted.path, ty, others, feed.is_table());
+                Some(ty)
+            });
             if wanted.known_type().is_none() && has_points(&sample.records, &wanted.path) {
                 let path = &wanted.path;
                 note(format_args!(
                     "note: `{path}` reads like [longitude, latitude], and this is an index of the numbers; --index {path}:spatial is one of the points"
                 ));
-            }
-            if let Some(ty) = ty.filter(|_| wanted.known_type().is_none()) {
-                say_dissent(&sample.records, &wanted.path, ty, feed.is_table());
             }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
@@ -376,12 +382,12 @@ fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<String> {
 }
 
 /// Says how many of the first records have a value of another type than the one that was inferred.
-fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, is_table: bool) {
+fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, others: usize, is_table: bool) {
     // Cells of a column of strings are strings.
     if is_table && ty == Type::String {
         return;
     }
-    let others = esker::count_dissent(records, path, ty) as u64;
+    let others = others as u64;
     if others > 0 {
         let (have, are) = match others {
             1 => ("has", "is"),

@@ -22,7 +22,7 @@ mod walk;
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
-pub use infer::{dissent, infer, infer_key};
+pub use infer::{infer, infer_counted, infer_key};
 pub use key_fields::key_paths;
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
