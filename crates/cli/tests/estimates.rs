@@ -59,7 +59,7 @@ const fn field(name: &'static str, ty: Type, is_skewed: bool, has_ranges: bool) 
 }
 
 const FLIGHTS: [Field; 5] = [
-    field("time", Type::Int, false, true),
+    field("time", Type::Int, true, true),
     field("origin", Type::String, true, false),
     field("dest", Type::String, true, false),
     field("delay", Type::Int, true, true),
@@ -98,9 +98,11 @@ impl Conditions<'_> {
             let bound = if field.is_skewed { SKEWED } else { EVEN };
             return (format!("{name} = {value}"), bound);
         }
+        // At the end of a skewed distribution there are few of a few values.
+        let ends = if field.is_skewed { SKEWED } else { EVEN };
         match self.rng.u8(..3) {
-            0 => (format!("{name} > {value}"), EVEN),
-            1 => (format!("{name} <= {value}"), EVEN),
+            0 => (format!("{name} > {value}"), ends),
+            1 => (format!("{name} <= {value}"), ends),
             _ => {
                 let other = self.value(name);
                 let number = |text: &str| text.parse::<i64>().ok();

@@ -204,6 +204,11 @@ fn an_object_that_is_there_for_an_array_is_read_as_its_records() {
     );
     let run = input.load(&["--key", "id"]).expect(2);
     says(&run, "--records results");
+    let input = Input::new("a.json", "{\"hits\":{\"total\":1,\"hits\":[{\"id\":1}]}}");
+    says(
+        &input.load(&["--key", "id"]).expect(2),
+        "--records hits.hits",
+    );
 }
 
 #[test]
@@ -257,6 +262,11 @@ fn objects_over_lines_and_several_on_one() {
     let input = Input::new("a.ndjson", strings);
     input.load(&["--key", "id"]).expect(0);
     assert_eq!(input.count(), "2");
+    let put = esker_fed(&["put", &input.store(), "d"], input.dir.path(), |stdin| {
+        let _ =
+            stdin.write_all(b"[{\"id\":3},\n{\"id\":4}]\n{\"id\":5} {\"id\":6}\n{\n\"id\":7}\n");
+    });
+    says(&put.expect(0), "put 5 records");
     // Record separators (RFC 8142), and commas.
     let input = Input::new(
         "a.geojsons",
@@ -415,6 +425,13 @@ fn a_load_says_how_many_records_it_replaced() {
     fs::write(&input.file, lines(&mut (3000..5000).rev())).unwrap();
     let run = input.load(&[]).expect(0);
     says(&run, "2,000 records loaded, 0 rejected, 500 replaced");
+    // In no order, over several batches of a new dataset: the keys repeat after 4,001.
+    let input2 = Input::new("b.ndjson", lines(&mut (0..5000).map(|at| at * 7919 % 4001)));
+    says(&input2.load(&["--key", "id"]).expect(0), " 999 replaced");
+    // First in order, then not.
+    let ids = (0..3000).chain((1500..4000).rev());
+    let input2 = Input::new("b.ndjson", lines(&mut ids.into_iter()));
+    says(&input2.load(&["--key", "id"]).expect(0), " 1,500 replaced");
     fs::write(
         &input.file,
         lines(&mut [9000, 9001, 9000, 8999, 9001].into_iter()),
@@ -462,6 +479,9 @@ fn a_key_of_several_fields_is_a_json_array() {
     esker(&["check", &store]).expect(0);
     let run = esker(&["create", &store, "f", "--key", "a,a"]).expect(2);
     says(&run, "each field once");
+    let table = Input::new("a.csv", "c,i,v\nx,1,a\nx,2,b\nx,1,c\n");
+    says(&table.load(&["--key", "c,i"]).expect(0), "1 replaced");
+    assert_eq!(table.keys("v = c"), ["[\"x\",1]"]);
     // In Rust.
     let db = esker::Database::open(&store, esker::Options::default()).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();

@@ -630,7 +630,7 @@ fn help_speaks_of_what_a_user_chooses() {
         }
         // Once, in the help of the program.
         assert!(
-            !long.contains("--memory") && !long.contains("--progress "),
+            !long.contains("--memory <") && !long.contains("--progress <"),
             "{long}"
         );
     }

@@ -38,7 +38,7 @@ mod utf16;
 
 pub use error::{Error, Result};
 pub use feed::{Event, Feed, LINE_MAX, Place, Sample};
-pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report};
+pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report, put_parts};
 pub use observer::{Note, Observer};
 pub use resume::{InterruptedImport, interrupted_imports};
 pub use source::{Format, Source, read_text, sources};

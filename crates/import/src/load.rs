@@ -369,9 +369,9 @@ impl Import {
     }
 }
 
-/// Puts the records of a line that is none itself: several objects, or a value that is there for an array of them. What cannot be
-/// put, and why.
-fn put_parts(
+/// Puts the records of a line that could not be put itself because of an `error`: it may be several objects, or a value that is there
+/// for an array of them. What cannot be put, and why.
+pub fn put_parts(
     put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
     text: &[u8],
     error: &esker::Error,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::feed::{Cells, Columns, Event, Feed, cell};
+use crate::feed::{Columns, Event, Feed, TestCells as Cells, cell};
 use crate::rejects::{Rejects, TEXT_MAX, cut};
 use crate::source::{Format, Source, sources};
 

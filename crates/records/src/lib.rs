@@ -131,10 +131,10 @@ pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
     model::schema::infer(&samples, path)
 }
 
-/// How many of the samples (records) have a value at `path` that is not of the type that [`infer_type`] found.
-pub fn count_dissent(samples: &[Vec<u8>], path: &Path, found: Type) -> usize {
+/// As [`infer_type`], and how many of the samples have a value of another type there.
+pub fn infer_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(Type, usize)> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    model::schema::dissent(&samples, path, found)
+    model::schema::infer_counted(&samples, path)
 }
 
 /// The type of times, by its unit, that the samples (records) show at `path`: for an attribute that is said to be [`Type::Time`].
@@ -145,9 +145,13 @@ pub fn infer_time_type(samples: &[Vec<u8>], path: &Path) -> Type {
 
 /// The type of key that the samples (records) show at `path`; `None` when none has one.
 pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
-    infer_type(samples, path)?;
+    infer_key_type_counted(samples, path).map(|(ty, _)| ty)
+}
+
+/// As [`infer_key_type`], and how many of the samples have a value of another type there.
+pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyType, usize)> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    Some(model::schema::infer_key(&samples, path))
+    model::schema::infer_key(&samples, path)
 }
 
 /// What the benchmarks and tests vary or look at, to show why things are as they are. There is nothing to gain here for a program that keeps records,

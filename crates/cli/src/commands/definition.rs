@@ -169,8 +169,16 @@ impl Wanted {
                 others => Defined::None { others },
             });
         }
-        let key_type = match key_type.or_else(|| esker::infer_key_type(&sample.records, &key)) {
-            Some(key_type) => key_type,
+        let records = &sample.records;
+        let found = match key_type {
+            Some(said) => Some((said, 0)),
+            None => esker::infer_key_type_counted(records, &key),
+        };
+        let key_type = match found {
+            Some((key_type, others)) => {
+                say_dissent(records, &key, key_type.as_type(), others, feed.is_table());
+                key_type
+            }
             None => {
                 let known = known_paths(sample.records.iter().map(Vec::as_slice));
                 let meant = meant(&key.to_string(), known.iter().map(String::as_str));
@@ -181,23 +189,29 @@ impl Wanted {
                     ),
                     None => String::new(),
                 };
+                let none = match sample.records.len() {
+                    1 => "the first record has no such field".to_string(),
+                    more => format!(
+                        "none of the first {} records has such a field",
+                        thousands(more as u64)
+                    ),
+                };
                 return Err(Failure::Usage(format!(
-                    "--key {key}: none of the first {} has such a field{meant}{} nothing was made{records}",
-                    counted(sample.records.len() as u64, "record"),
+                    "--key {key}: {none}{meant}{} nothing was made{records}",
                     if meant.is_empty() { ";" } else { "" },
                 )));
             }
         };
         let known = known_paths(sample.records.iter().map(Vec::as_slice));
-        if self.key.as_ref().is_some_and(|(_, said)| said.is_none()) {
-            say_dissent(&sample.records, &key, key_type.as_type(), feed.is_table());
-        }
         let indexes = self.indexes.iter().map(|wanted| {
             let ty = match wanted.known_type() {
                 // The unit of its numbers is what the first of them show.
-                Some(Type::Time) => Some(esker::infer_time_type(&sample.records, &wanted.path)),
+                Some(Type::Time) => Some(esker::infer_time_type(records, &wanted.path)),
                 Some(ty) => Some(ty),
-                None => esker::infer_type(&sample.records, &wanted.path),
+                None => esker::infer_type_counted(records, &wanted.path).map(|(ty, others)| {
+                    say_dissent(records, &wanted.path, ty, others, feed.is_table());
+                    ty
+                }),
             };
             if wanted.known_type().is_none() && has_points(&sample.records, &wanted.path) {
                 let path = &wanted.path;
@@ -205,15 +219,15 @@ impl Wanted {
                     "note: `{path}` reads like [longitude, latitude], and this is an index of the numbers; --index {path}:spatial is one of the points"
                 ));
             }
-            if let Some(ty) = ty.filter(|_| wanted.known_type().is_none()) {
-                say_dissent(&sample.records, &wanted.path, ty, feed.is_table());
-            }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
                 let meant = meant(&path, known.iter().map(String::as_str));
+                let none = match sample.records.len() {
+                    1 => "the first record has no".to_string(),
+                    more => format!("none of the first {} records has", thousands(more as u64)),
+                };
                 note(format_args!(
-                    "note: none of the first {} records has `{path}`{meant} Its values are taken for strings",
-                    thousands(sample.records.len() as u64),
+                    "note: {none} `{path}`{meant} Its values are taken for strings",
                     meant = if meant.is_empty() { "." } else { &meant },
                 ));
                 Type::String
@@ -323,24 +337,41 @@ impl Wanted {
     }
 }
 
-/// The members of the first record that are arrays of objects.
-fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<Path> {
+/// Where the first record has arrays of objects.
+fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<String> {
+    fn look(json: &Json, path: &str, found: &mut Vec<String>) {
+        let Json::Object(members) = json else {
+            return;
+        };
+        for (name, value) in members {
+            let Ok(name) = name.parse::<Path>() else {
+                continue;
+            };
+            let path = match path {
+                "" => name.to_string(),
+                path => format!("{path}.{name}"),
+            };
+            match value.get(0) {
+                Some(Json::Object(_)) => found.push(path),
+                _ => look(value, &path, found),
+            }
+        }
+    }
     let first = records.first().map(Vec::as_slice).unwrap_or_default();
-    let Ok(Json::Object(first)) = serde_json::from_slice(first) else {
-        return Vec::new();
-    };
-    let is_array = |value: &Json| matches!(value.get(0), Some(Json::Object(_)));
-    let names = first.iter().filter(|(_, value)| is_array(value));
-    names.filter_map(|(name, _)| name.parse().ok()).collect()
+    let mut found = Vec::new();
+    if let Ok(first) = serde_json::from_slice(first) {
+        look(&first, "", &mut found);
+    }
+    found
 }
 
 /// Says how many of the first records have a value of another type than the one that was inferred.
-fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, is_table: bool) {
+fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, others: usize, is_table: bool) {
     // Cells of a column of strings are strings.
     if is_table && ty == Type::String {
         return;
     }
-    let others = esker::count_dissent(records, path, ty) as u64;
+    let others = others as u64;
     if others > 0 {
         let (have, are) = match others {
             1 => ("has", "is"),

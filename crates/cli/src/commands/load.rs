@@ -162,11 +162,14 @@ fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
 fn none_is_good(mut import: Import, others: u64) -> Failure {
     let mut notes = Notes;
     let is_json = !import.feed().is_table();
-    let lines = counted(others, "line");
+    let none = match others {
+        1 => "the first line is no record".to_string(),
+        more => format!("none of the first {} lines is a record", thousands(more)),
+    };
     match import.reject_sample(others, &mut notes) {
         Err(error) => error.into(),
         Ok(files) => {
-            let mut text = format!("none of the first {lines} is a record; nothing was made");
+            let mut text = format!("{none}; nothing was made");
             for (path, _) in files {
                 text += &format!("\nThe reasons are in {}", path.display());
             }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use esker::{Dataset, Durability, ErrorKind, Key};
-use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, sources};
+use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, put_parts, sources};
 
 use super::query::{conditions, paths};
 use super::update::Merging;
@@ -42,20 +42,30 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
             }
             Some(Event::Record { line, text, .. }) => {
                 last = line;
-                let added = match &mut merging {
-                    None => batch.put_json(text),
-                    Some(merging) => merging.merged(text).and_then(|(key, record)| {
+                let mut put_one = |record: &[u8]| match &mut merging {
+                    None => batch.put_json(record),
+                    Some(merging) => {
+                        let (key, record) = merging.merged(record)?;
                         batch.put_json(&record)?;
                         merging.is_put(key, record);
                         Ok(())
-                    }),
+                    }
                 };
-                match added {
+                let error = match put_one(text) {
                     Ok(()) => continue,
                     // What cannot be read is no fault of the line.
                     Err(error) if error.kind() == ErrorKind::Damaged => return Err(error.into()),
-                    Err(error) => (line, error.to_string()),
+                    Err(error) => error,
+                };
+                let mut parts = put_parts(&mut put_one, text, &error).into_iter();
+                let Some((_, reason)) = parts.next() else {
+                    continue;
+                };
+                for (_, reason) in parts {
+                    bad += 1;
+                    note(format_args!("line {line}: {reason}"));
                 }
+                (line, reason)
             }
             Some(Event::Bad { line, reason, .. }) => (line, reason),
             Some(Event::Failed { line, reason, .. }) => (line + 1, reason),

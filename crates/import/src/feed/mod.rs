@@ -24,10 +24,12 @@ use self::input::Input;
 use self::lines::Reading;
 use self::parsed::Item;
 pub(crate) use self::scan::parts;
+#[cfg(test)]
+pub(crate) use self::table::Cells as TestCells;
 pub(crate) use self::table::Columns;
 #[cfg(test)]
-pub(crate) use self::table::{Cells, cell};
-use self::table::{Row, Table};
+pub(crate) use self::table::cell;
+use self::table::{Cells, Row, Table};
 use crate::source::{Format, Source};
 
 /// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
@@ -192,6 +194,8 @@ pub struct Feed {
     skipped: Option<Place>,
     /// What the dataset says about the columns of CSV files.
     columns: Columns,
+    /// How the cells of the current rows are read, by column.
+    read_as: Vec<Cells>,
     /// What is to be said about how the sources are read.
     notes: Vec<String>,
     json: Vec<u8>,
@@ -228,6 +232,7 @@ impl Feed {
             part: 0,
             skipped: None,
             columns: Columns::default(),
+            read_as: Vec::new(),
             notes: Vec::new(),
             json: Vec::new(),
             is_stream,
@@ -323,8 +328,9 @@ impl Feed {
                     text.split(|&b| b == b'\n').for_each(&mut look);
                 }
                 Message::Rows(table, rows) => {
+                    let read_as = table.read_as(&self.columns);
                     for row in rows {
-                        match table.object(row, &self.columns, &mut self.json) {
+                        match table.object(row, &read_as, &mut self.json) {
                             Ok(()) => look(&self.json),
                             Err(_) => look(b"bad"),
                         }
@@ -443,6 +449,10 @@ impl Feed {
                             self.line = first.saturating_sub(1);
                             self.current = Some(Message::Lines { first, text });
                         }
+                        Message::Rows(table, rows) => {
+                            self.read_as = table.read_as(&self.columns);
+                            self.current = Some(Message::Rows(table, rows));
+                        }
                         message => self.current = Some(message),
                     }
                 }
@@ -506,7 +516,7 @@ impl Feed {
         };
         let (source, row) = (self.source, rows.get(at)?);
         let (line, part) = (row.line, 0);
-        Some(match table.object(row, &self.columns, &mut self.json) {
+        Some(match table.object(row, &self.read_as, &mut self.json) {
             Ok(()) => Event::Record {
                 source,
                 line,

@@ -113,6 +113,16 @@ impl Table {
         self.columns.len()
     }
 
+    /// How the cells of each column are read.
+    pub(super) fn read_as(&self, says: &Columns) -> Vec<Cells> {
+        let columns = self.columns.iter().map(|(name, _)| match () {
+            () if says.strings.contains(name) => Cells::Strings,
+            () if says.numbers.contains(name) => Cells::Numbers,
+            () => Cells::Any,
+        });
+        columns.collect()
+    }
+
     /// True for the number of cells of a row.
     pub(super) fn takes(&self, cells: usize) -> bool {
         (self.least..=self.columns.len()).contains(&cells)
@@ -127,7 +137,7 @@ impl Table {
     pub(super) fn object(
         &self,
         row: &Row,
-        says: &Columns,
+        read_as: &[Cells],
         json: &mut Vec<u8>,
     ) -> Result<(), String> {
         if let Some(reason) = &row.reason {
@@ -142,7 +152,8 @@ impl Table {
         }
         json.clear();
         json.push(b'{');
-        for (text, (name, prefix)) in row.cells().zip(&self.columns) {
+        let columns = self.columns.iter().zip(read_as);
+        for (text, ((name, prefix), cells)) in row.cells().zip(columns) {
             if text.is_empty() {
                 continue;
             }
@@ -152,12 +163,7 @@ impl Table {
                 json.push(b',');
             }
             json.extend_from_slice(prefix);
-            let cells = match () {
-                () if says.strings.contains(name) => Cells::Strings,
-                () if says.numbers.contains(name) => Cells::Numbers,
-                () => Cells::Any,
-            };
-            cell(text, cells, json);
+            cell(text, *cells, json);
         }
         json.push(b'}');
         Ok(())

@@ -15,47 +15,74 @@ use super::types::{KeyType, Type};
 ///
 /// Parses every sample completely: meant for some hundred of them.
 pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
+    infer_counted(samples, path).map(|(ty, _)| ty)
+}
+
+/// As [`infer`], and how many records have a value of another type.
+pub fn infer_counted(samples: &[&[u8]], path: &Path) -> Option<(Type, usize)> {
     let mut votes: Vec<(Type, usize)> = Vec::new();
-    let mut any_float = false;
-    for sample in samples {
-        let mut counts = Vec::new();
-        each_scalar(&[sample], path, &mut |scalar| {
-            any_float |= scalar.is_f64();
-            count(&mut counts, type_of(scalar));
-        });
-        if let Some(most) = most(&counts) {
+    let records = records(samples, path);
+    for record in &records {
+        if let Some(most) = most(&record.counts) {
             count(&mut votes, most);
         }
     }
-    match most(&votes)? {
-        Type::Int if any_float => Some(Type::Float),
-        most => Some(most),
+    let ty = most(&votes)?;
+    let others = records.iter().filter(|record| record.has_other(ty)).count();
+    let is_float = ty == Type::Int && records.iter().any(|record| record.has_float);
+    Some((if is_float { Type::Float } else { ty }, others))
+}
+
+/// The type for the primary key at `path`: int when most of the samples that have a value there have integers, else string; and how
+/// many have a value of another type. `None` when no sample has a value.
+pub fn infer_key(samples: &[&[u8]], path: &Path) -> Option<(KeyType, usize)> {
+    let records = records(samples, path);
+    let values = records.iter().filter(|record| !record.counts.is_empty());
+    let is_integer = |record: &&Record| !record.has_other(Type::Int) && !record.has_float;
+    let (mut all, mut integers, mut strings) = (0, 0, 0);
+    for record in values {
+        all += 1;
+        integers += usize::from(is_integer(&record));
+        strings += usize::from(!record.has_other(Type::String));
+    }
+    match all {
+        0 => None,
+        all if integers * 2 > all => Some((KeyType::Int, all - integers)),
+        all => Some((KeyType::String, all - strings)),
     }
 }
 
-/// How many records of `samples` have a value at `path` that is not of this type, which [`infer`] found.
-pub fn dissent(samples: &[&[u8]], path: &Path, found: Type) -> usize {
-    let found = match found {
-        Type::Float => Type::Int,
-        found => found,
-    };
-    let dissents = |sample: &&&[u8]| {
-        let mut is_other = false;
+/// What a record has at a path.
+struct Record {
+    /// How many values of each type, numbers as `Int`.
+    counts: Vec<(Type, usize)>,
+    has_float: bool,
+}
+
+impl Record {
+    fn has_other(&self, ty: Type) -> bool {
+        self.counts.iter().any(|(found, _)| *found != ty)
+    }
+}
+
+fn records(samples: &[&[u8]], path: &Path) -> Vec<Record> {
+    let of = |sample: &&[u8]| {
+        let mut record = Record {
+            counts: Vec::new(),
+            has_float: false,
+        };
         each_scalar(&[sample], path, &mut |scalar| {
-            is_other |= type_of(scalar) != found;
+            record.has_float |= scalar.is_f64();
+            let ty = match scalar {
+                Json::Bool(_) => Type::Bool,
+                Json::String(_) => Type::String,
+                _ => Type::Int,
+            };
+            count(&mut record.counts, ty);
         });
-        is_other
+        record
     };
-    samples.iter().filter(dissents).count()
-}
-
-/// The type of a scalar; of any number `Int`.
-fn type_of(scalar: &Json) -> Type {
-    match scalar {
-        Json::Bool(_) => Type::Bool,
-        Json::String(_) => Type::String,
-        _ => Type::Int,
-    }
+    samples.iter().map(of).collect()
 }
 
 fn count(counts: &mut Vec<(Type, usize)>, ty: Type) {
@@ -98,21 +125,6 @@ pub fn infer_time(samples: &[&[u8]], path: &Path) -> Type {
     match most {
         Some((ty, votes)) if votes > 0 => *ty,
         _ => Type::Time,
-    }
-}
-
-/// The type for the primary key at `path`: int when most of the samples' values there are integers,
-/// else string.
-pub fn infer_key(samples: &[&[u8]], path: &Path) -> KeyType {
-    let (mut values, mut integers) = (0, 0);
-    each_scalar(samples, path, &mut |scalar| {
-        values += 1;
-        integers += usize::from(scalar.is_i64() || scalar.is_u64());
-    });
-    if integers * 2 > values {
-        KeyType::Int
-    } else {
-        KeyType::String
     }
 }
 

@@ -106,3 +106,54 @@ pub(super) fn decode_array(bytes: &[u8]) -> Option<String> {
     }
     Some(format!("[{}]", fields.join(",")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(text: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode_array(text, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn keys_are_ordered_by_their_fields() {
+        let ordered = [
+            "[-5]",
+            "[2]",
+            "[2,\"\"]",
+            "[2,\"a\"]",
+            "[10]",
+            "[18446744073709551615]",
+            "[\"\"]",
+            "[\"a\"]",
+            "[\"a\",1]",
+            "[\"a\",2]",
+            "[\"a\",10]",
+            "[\"a\",\"1\"]",
+            "[\"a\\u0000\"]",
+            "[\"ab\"]",
+        ];
+        for pair in ordered.windows(2) {
+            assert!(encoded(pair[0]) < encoded(pair[1]), "{pair:?}");
+        }
+        for text in ordered {
+            assert_eq!(decode_array(&encoded(text)).as_deref(), Some(text));
+        }
+        assert_eq!(decode_array(&[3]), None);
+        assert_eq!(decode_array(&[2, b'a']), None);
+    }
+
+    #[test]
+    fn what_is_no_key_says_what_would_be_one() {
+        for text in ["", "a", "{}", "[1.5]", "[null]", "[[1]]", "[1e400]"] {
+            let error = encode_array(text, &mut Vec::new()).unwrap_err();
+            assert!(error.to_string().contains("[\"a\",1]"), "{error}");
+        }
+        assert_eq!(encode_array("[]", &mut Vec::new()), Err(KeyError::Empty));
+        let paths = |text: &str| key_paths(&text.parse().unwrap());
+        assert_eq!(paths("a.b,c").unwrap().len(), 2);
+        assert!(paths("a,a").is_err() && paths("a,").is_err());
+    }
+}

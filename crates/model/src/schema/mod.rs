@@ -26,7 +26,7 @@ pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
 pub(crate) use found::{fits, time_of};
-pub use infer::{dissent, infer, infer_key, infer_time};
+pub use infer::{infer, infer_counted, infer_key, infer_time};
 pub use key_fields::key_paths;
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};

@@ -69,8 +69,7 @@ pub(crate) fn live_on(
         for key in 0..5 {
             let key = match set.key_type {
                 KeyType::Int => key.to_string(),
-                KeyType::String => format!("\"{key}\""),
-                KeyType::Fields => unreachable!("datasets of runs have keys of one field"),
+                _ => format!("\"{key}\""),
             };
             let _ = dataset.put_json(format!("{{\"id\":{key}}}").as_bytes());
             db.flush().unwrap();
