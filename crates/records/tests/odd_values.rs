@@ -364,6 +364,7 @@ fn number_of(per_second: i128, rng: &mut fastrand::Rng) -> (String, i64) {
     // A half of the unit, as a decimal, where it is a whole number of microseconds.
     let half = 500_000 / per_second.min(1_000_000);
     if rng.usize(0..6) == 0 && half > 0 && per_second < 1_000_000 {
+        let half = if number < 0 { -half } else { half };
         return (format!("{number}.5"), (micros + half) as i64);
     }
     (number.to_string(), micros as i64)
