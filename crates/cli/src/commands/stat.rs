@@ -148,7 +148,10 @@ fn of_dataset(
         indexes.push(OfIndex {
             path: index.path.to_string(),
             kind: index.kind.to_string(),
-            ty: index.ty.to_string(),
+            ty: match index.lenient {
+                true => format!("{}, lenient", index.ty),
+                false => index.ty.to_string(),
+            },
             bytes: tree.map(size),
             state: match (damage, change) {
                 (Some(_), _) => DAMAGED.to_string(),
