@@ -132,7 +132,8 @@ fn of_dataset(
         true => dataset.query().count()?,
         false => entries,
     };
-    let unindexed = match is_counted {
+    let has_indexes = def.indexes.iter().any(|index| index.kind.is_indexed());
+    let unindexed = match is_counted && has_indexes {
         true => dataset.unindexed()?,
         false => BTreeMap::new(),
     };
