@@ -30,7 +30,12 @@ impl Remarks {
         if made.load(Ordering::Relaxed) & bit == 0
             && made.fetch_or(bit, Ordering::Relaxed) & bit == 0
         {
-            self.waiting.lock().push(text(path, ty, remark));
+            let text = text(path, ty, remark);
+            let mut waiting = self.waiting.lock();
+            // A field may be indexed, and be the time at which records expire.
+            if !waiting.contains(&text) {
+                waiting.push(text);
+            }
         }
     }
 
