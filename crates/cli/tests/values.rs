@@ -317,6 +317,13 @@ fn times_take_their_unit_from_the_first_values() {
         let stat = esker(&["stat", &added.store, "d"]).expect(0).stdout;
         assert!(stat.contains(ty), "{stat}");
     }
+    // Far times of text are not taken for numbers.
+    let loaded = load(
+        "{\"id\":1,\"at\":\"0001-01-01T00:00:00Z\"}\n",
+        &["--index", "at:lazy:time"],
+    );
+    let said = "note: `at` has a time of the year 1\n";
+    assert!(loaded.stderr.contains(said), "{}", loaded.stderr);
     // Text alone has no unit.
     let loaded = load(
         "{\"id\":1,\"at\":\"2024-05-01\"}\n",
@@ -423,6 +430,8 @@ fn conditions_take_times_relative_to_now() {
         assert_eq!(loaded.find("at > now-1h and at <= now"), "2");
         assert_eq!(loaded.find("at > now-1w and at < now-1d12h"), "1");
         assert_eq!(loaded.find("at > now+2d"), "3");
+        assert_eq!(loaded.find("at > now - 1h and (at <= now)"), "2");
+        assert_eq!(loaded.find("(at > now - 1w1d)"), "1 2 3");
         // Equal to the text.
         assert_eq!(loaded.find("name = now"), "1");
     }
@@ -476,7 +485,7 @@ fn a_lenient_index_keeps_values_of_other_types_and_finds_them() {
         for (condition, keys) in [
             ("code = 404", "1 2"),
             ("code = \"not found\"", "3"),
-            ("code > 500", "7"),
+            ("code > 500", "3 4 7"),
             ("code >= 500 and code < 501", "4 7"),
             ("code != 404", "3 4 6 7 8"),
             ("code exists", "1 2 3 4 6 7 8"),
@@ -508,9 +517,11 @@ fn a_lenient_index_keeps_values_of_other_types_and_finds_them() {
     assert_eq!(later.find("code = 404"), "1 2");
     esker(&["index", "switch", &later.store, "d", "code:composite"]).expect(0);
     assert_eq!(later.find("code = 404"), "1 2");
-    assert_eq!(later.find("code > 500"), "7");
-    let run = esker(&["load", &later.store, "d", "x", "--index", "p?:spatial"]);
-    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert_eq!(later.find("code > 500"), "3 4 7");
+    let stat = esker(&["stat", &later.store, "d"]).expect(0).stdout;
+    assert!(stat.contains("int, lenient"), "{stat}");
+    let run = esker(&["index", "add", &later.store, "d", "p?:spatial"]).expect(2);
+    assert!(run.stderr.contains("cannot be lenient"), "{}", run.stderr);
 }
 
 #[test]
@@ -604,4 +615,51 @@ fn contains_finds_parts_of_texts_and_null_is_null() {
             assert_eq!(loaded.find(condition), keys, "{indexes:?}: {condition}");
         }
     }
+}
+
+#[test]
+fn ranges_as_arguments_are_compared_by_value_too() {
+    let records = "{\"id\":1,\"w\":211230200427052203004205123}\n{\"id\":2,\"w\":211230200427052203004205124}\n{\"id\":3,\"w\":0.5}\n";
+    for index in ["w:lazy:float", "w:embedded:float", "other:lazy:string"] {
+        let loaded = load(records, &["--index", index]);
+        let (lo, hi) = ("211230200427052203004205123", "211230200427052203004205123");
+        let range = ["range", &loaded.store, "d", "w", lo, hi, "--keys-only"];
+        assert_eq!(esker(&range).expect(0).stdout, "1\n", "{index}");
+        let count = ["count", &loaded.store, "d", "w", "0.1", lo];
+        assert_eq!(esker(&count).expect(0).stdout, "2\n", "{index}");
+        let lookup = [
+            "lookup",
+            &loaded.store,
+            "d",
+            "w",
+            "211230200427052203004205124",
+            "--keys-only",
+        ];
+        assert_eq!(esker(&lookup).expect(0).stdout, "2\n", "{index}");
+    }
+}
+
+#[test]
+fn a_field_that_has_objects_alone_is_not_said_to_be_missing() {
+    let loaded = load(
+        "{\"id\":1,\"c\":{\"x\":1}}\n{\"id\":2,\"c\":null}\n",
+        &["--index", "c"],
+    );
+    assert!(
+        loaded.stderr.contains("2 records loaded, 0 rejected"),
+        "{}",
+        loaded.stderr
+    );
+    assert!(
+        !loaded.stderr.contains("none of the first"),
+        "{}",
+        loaded.stderr
+    );
+    assert!(
+        loaded
+            .stderr
+            .contains("`c` has no text, number or truth value"),
+        "{}",
+        loaded.stderr
+    );
 }

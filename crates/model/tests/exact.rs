@@ -186,3 +186,42 @@ fn stored_definitions_keep_the_order_of_their_fields() {
     );
     assert_eq!(StoredDef::from_bytes(&stored.to_bytes()), Some(stored));
 }
+
+/// What is new in definitions is written where it says something, and definitions without it are those of before.
+#[test]
+fn definitions_keep_units_and_lenience() {
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index("at", Index::lazy().of_type(Type::TimeMs))
+        .index("n", Index::lazy().int().lenient())
+        .index("f", Index::lazy().float())
+        .expires_as("until", Type::TimeNs);
+    def.validate().unwrap();
+    let stored = StoredDef::new(&def);
+    let bytes = stored.to_bytes();
+    assert_eq!(
+        String::from_utf8(bytes.clone()).unwrap(),
+        concat!(
+            r#"{"key":"id","key_type":"int","attributes":[{"id":0,"path":"at","kind":"lazy","type":"time_ms"},"#,
+            r#"{"id":1,"path":"n","kind":"lazy","type":"int","lenient":true},"#,
+            r#"{"id":2,"path":"f","kind":"lazy","type":"float","exact":true}],"next_id":3,"#,
+            r#""maintenance":"deferred","repair":"merge","merging":"lazy-leveled","versions":1,"since":0,"#,
+            r#""expires":"until","expires_type":"time_ns"}"#
+        )
+    );
+    assert_eq!(StoredDef::from_bytes(&bytes), Some(stored.clone()));
+    assert_eq!(stored.def(), def);
+    let text = serde_json::to_string(&def).unwrap();
+    assert_eq!(serde_json::from_str::<DatasetDef>(&text).unwrap(), def);
+    // Of an earlier version.
+    let before = String::from_utf8(bytes).unwrap();
+    let before = before
+        .replace(r#","exact":true"#, "")
+        .replace(r#","lenient":true"#, "")
+        .replace(r#","expires_type":"time_ns""#, "");
+    let before = StoredDef::from_bytes(before.as_bytes()).unwrap();
+    let exact: Vec<bool> = before.attributes.iter().map(|a| a.exact).collect();
+    assert_eq!(exact, [true, true, false]);
+    assert!(!before.attributes[1].def.lenient && before.expiry.ty == Type::Time);
+    let wrong = DatasetDef::new("id", KeyType::Int).expires_as("until", Type::Int);
+    assert!(wrong.validate().is_err());
+}

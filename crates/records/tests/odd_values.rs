@@ -341,3 +341,123 @@ fn a_store_of_an_earlier_version_answers_as_before() {
     ]);
     check(&db);
 }
+
+/// Texts of times, with what they are in microseconds since 1970.
+const TIMES: [(&str, i64); 9] = [
+    ("2023-11-14T22:13:20Z", 1_700_000_000_000_000),
+    ("2023-11-14 22:13:20", 1_700_000_000_000_000),
+    ("2023-11-14T23:13:20.000001+0100", 1_700_000_000_000_001),
+    ("2023-11-14", 1_699_920_000_000_000),
+    ("2023/11/14 22:13:20,123 UTC", 1_700_000_000_123_000),
+    ("20231114T221320Z", 1_700_000_000_000_000),
+    ("1969-12-31T23:59:59.999999Z", -1),
+    ("1850-01-01", -3_786_825_600_000_000),
+    ("2600-01-01T00:00Z", 19_880_899_200_000_000),
+];
+
+/// A number of a unit, as in a record, and its time.
+fn number_of(per_second: i128, rng: &mut fastrand::Rng) -> (String, i64) {
+    let seconds = [1_700_000_000_i128, 1_699_920_000, 0, -1, 1_700_000_001][rng.usize(..5)];
+    let part = [0, 1, 123, 999, 999_999_999][rng.usize(..5)] % per_second;
+    let number = seconds * per_second + part;
+    let micros = (number * 1_000_000).div_euclid(per_second);
+    // A half of the unit, as a decimal, where it is a whole number of microseconds.
+    let half = 500_000 / per_second.min(1_000_000);
+    if rng.usize(0..6) == 0 && half > 0 && per_second < 1_000_000 {
+        let half = if number < 0 { -half } else { half };
+        return (format!("{number}.5"), (micros + half) as i64);
+    }
+    (number.to_string(), micros as i64)
+}
+
+#[test]
+fn times_of_every_unit_are_found_by_every_kind_of_index() {
+    let mut found_some = 0;
+    let units = [
+        (Type::Time, 1),
+        (Type::TimeS, 1),
+        (Type::TimeMs, 1000),
+        (Type::TimeUs, 1_000_000),
+        (Type::TimeNs, 1_000_000_000),
+    ];
+    for seed in seeds(45) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let kinds = IndexKind::ALL;
+        let kind = kinds[seed as usize % kinds.len()];
+        let (ty, per_second) = units[seed as usize / kinds.len() % units.len()];
+        let db = open(Arc::new(Memory::new())).unwrap();
+        let index = Index::new(kind).of_type(ty);
+        let is_late = rng.bool();
+        let mut def = DatasetDef::new(path("id"), KeyType::Int);
+        if !is_late {
+            def = def.index(path("t"), index);
+        }
+        let def = with_strategy(def, rng.usize(0..20));
+        let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+        let mut model: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        let mut order: Vec<i64> = Vec::new();
+        for _ in 0..100 {
+            let id = rng.i64(0..40);
+            let mut times = Vec::new();
+            let mut texts = Vec::new();
+            for _ in 0..[0, 1, 1, 1, 2][rng.usize(..5)] {
+                let (text, micros) = match rng.bool() {
+                    true => number_of(per_second, &mut rng),
+                    false => {
+                        let (text, micros) = TIMES[rng.usize(..TIMES.len())];
+                        (format!("{text:?}"), micros)
+                    }
+                };
+                times.push(micros);
+                texts.push(text);
+            }
+            let body = format!("{{\"id\":{id},\"t\":[{}]}}", texts.join(","));
+            let _doing = Doing(format!("seed {seed} {kind} {ty}: put {body}"));
+            dataset.put_json(body.as_bytes()).unwrap();
+            model.insert(id, times);
+            order.retain(|known| *known != id);
+            order.push(id);
+            if rng.usize(0..30) == 0 {
+                converge(&db);
+            }
+        }
+        if is_late {
+            dataset.add_index("t", index).run().unwrap();
+            // A time whose unit was not said has that of the records.
+            let found = dataset.def().indexes[0].ty;
+            assert!(found.is_said_by(ty), "{found}");
+        }
+        for _ in 0..40 {
+            let (text, micros) = match rng.bool() {
+                true => number_of(per_second, &mut rng),
+                false => {
+                    let (text, micros) = TIMES[rng.usize(..TIMES.len())];
+                    (text.to_owned(), micros)
+                }
+            };
+            let ops = [Op::Eq, Op::Ne, Op::Ge, Op::Le, Op::Gt, Op::Lt];
+            let op = ops[rng.usize(..ops.len())];
+            let expr = field("t").compare(op, Operand::text(text));
+            let _doing = Doing(format!("seed {seed} {kind} {ty}: {expr}"));
+            let meets = |time: &i64| match op {
+                Op::Eq => *time == micros,
+                Op::Ne => *time != micros,
+                Op::Ge => *time >= micros,
+                Op::Le => *time <= micros,
+                Op::Gt => *time > micros,
+                _ => *time < micros,
+            };
+            let newest = order.iter().rev();
+            let right: Vec<String> = newest
+                .filter(|id| model[*id].iter().any(meets))
+                .map(i64::to_string)
+                .collect();
+            found_some += usize::from(!right.is_empty() && right.len() < model.len());
+            let query = dataset.find(expr);
+            assert_eq!(keys(query.clone()), right);
+            keys_in_every_way(&query);
+        }
+        check(&db);
+    }
+    assert!(found_some > 300, "{found_some}");
+}

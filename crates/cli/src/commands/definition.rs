@@ -221,6 +221,13 @@ impl Wanted {
             }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
+                if known.contains(&path) {
+                    note(format_args!(
+                        "note: `{path}` has no text, number or truth value in the first {} records: its values are taken for strings",
+                        thousands(sample.records.len() as u64)
+                    ));
+                    return Type::String;
+                }
                 let meant = meant(&path, known.iter().map(String::as_str));
                 let none = match sample.records.len() {
                     1 => "the first record has no".to_string(),

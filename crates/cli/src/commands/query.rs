@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 
 use esker::{
     BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, PageToken, Path,
-    Query, field,
+    Query, Type, field,
 };
 
 use super::{dataset_at, fields, open_to_read, plan};
@@ -203,7 +203,15 @@ fn between(
             "LO is larger than HI: `{attribute}` cannot be both >= {lo} and <= {hi}"
         )));
     }
-    Ok(dataset.find(field(path).range(low..=high)))
+    // By value, whatever the length: a float is the nearest one.
+    let def = dataset.def();
+    let mut indexes = def.indexes.iter();
+    Ok(dataset.find(
+        match indexes.any(|i| i.path == path && i.ty == Type::Float) {
+            true => field(path).range(Operand::text(lo)..=Operand::text(hi)),
+            false => field(path).range(low..=high),
+        },
+    ))
 }
 
 /// Runs a query and prints what it finds.

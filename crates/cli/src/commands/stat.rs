@@ -157,7 +157,8 @@ fn of_dataset(
         true => dataset.query().count()?,
         false => entries,
     };
-    let unindexed = match is_counted {
+    let has_indexes = def.indexes.iter().any(|index| index.kind.is_indexed());
+    let unindexed = match is_counted && has_indexes {
         true => dataset.unindexed()?,
         false => BTreeMap::new(),
     };
@@ -173,7 +174,10 @@ fn of_dataset(
         indexes.push(OfIndex {
             path: index.path.to_string(),
             kind: index.kind.to_string(),
-            ty: index.ty.to_string(),
+            ty: match index.lenient {
+                true => format!("{}, lenient", index.ty),
+                false => index.ty.to_string(),
+            },
             bytes: tree.map(size),
             state: match (damage, change) {
                 (Some(_), _) => DAMAGED.to_string(),

@@ -311,7 +311,11 @@ impl<'a> Parser<'a> {
                 ));
             }
             let is_bare = self.is_bare();
-            let operand = self.operand(false)?;
+            let mut operand = self.operand(false)?;
+            if is_bare && op.bounds_a_range() && matches!(&operand, Operand::Text(t) if t == "now")
+            {
+                operand = self.now(operand);
+            }
             self.ends(start, value)?;
             return Ok(match (op, &operand) {
                 (Op::Eq, Operand::Text(text)) if is_bare && is_null(text) => {
@@ -475,6 +479,26 @@ impl<'a> Parser<'a> {
             at: start,
             what: format!("a text in quotes without the closing {quote}"),
         })
+    }
+
+    /// `now`, which was read, with what is added to it or taken from it behind blanks, if that is next.
+    fn now(&mut self, now: Operand) -> Operand {
+        let start = self.at;
+        let rest = self.skip_blanks();
+        if rest.starts_with(['-', '+']) {
+            let sign = rest.get(..1).unwrap_or_default();
+            self.at += 1;
+            let rest = self.skip_blanks();
+            let end = rest.find(|c: char| c.is_whitespace() || c == ')');
+            let number = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+            let text = format!("now{sign}{number}");
+            if relative_time(&text).is_some() {
+                self.at += number.len();
+                return Operand::text(text);
+            }
+        }
+        self.at = start;
+        now
     }
 
     /// True where a value follows that is neither quoted nor typed.

@@ -273,7 +273,13 @@ impl IndexText {
             let backslashes = rest.len() - rest.trim_end_matches('\\').len();
             backslashes.is_multiple_of(2)
         });
-        let lenient = is_mark && !kind.is_spatial();
+        let lenient = is_mark;
+        if lenient && kind.is_spatial() {
+            return Err(
+                "an index of points cannot be lenient: leave the question mark out, what is no position is kept in any case"
+                    .to_owned(),
+            );
+        }
         let path = match without {
             Some(without) if lenient => without,
             _ => path,

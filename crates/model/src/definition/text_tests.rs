@@ -92,6 +92,7 @@ fn mistakes_in_indexes_say_what_is_meant() {
         ("a:lazy:strnig", "did you mean `string`?"),
         ("a:lazy:timems", "did you mean `time_ms`?"),
         ("a..b:lazy", "a field name is empty"),
+        ("p?:spatial", "cannot be lenient"),
         ("p:spatial:zz", "unknown layout or type `zz`"),
         ("", "a field name is empty"),
     ] {

@@ -80,7 +80,7 @@ impl Decimal {
         let zeros = places - whole.len();
         let magnitude = match places {
             0 => Some(0),
-            ..=38 => format!("{whole}{}", "0".repeat(zeros)).parse::<i128>().ok(),
+            1..=38 => format!("{whole}{}", "0".repeat(zeros)).parse::<i128>().ok(),
             _ => None,
         };
         match (magnitude, self.negative) {
@@ -136,6 +136,10 @@ impl PartialOrd for Decimal {
 /// True when a number of this text, to which the float `v` is the nearest, is in the same order as `v` among all such numbers: it
 /// has few digits. A quick look, which says no of some others.
 pub(crate) fn is_short(text: &str, v: f64) -> bool {
+    // Of almost all numbers: so few characters have no more digits.
+    if text.len() <= DIGITS_OF_FLOATS && v.abs() > LEAST_NORMAL {
+        return v.abs() < WHOLE_FLOATS;
+    }
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
     // Zeros in front are no digits that count; they are few.

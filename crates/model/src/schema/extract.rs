@@ -535,7 +535,11 @@ impl Collector<'_> {
                         self.out.remarks.push((attribute, Remark::NoOffset));
                     }
                     if !USUAL_MICROS.contains(&micros) {
-                        self.out.remarks.push((attribute, Remark::FarTime(micros)));
+                        let remark = match found {
+                            Found::Str(_) => Remark::FarText(micros),
+                            _ => Remark::FarNumber(micros),
+                        };
+                        self.out.remarks.push((attribute, remark));
                     }
                     true
                 }

@@ -19,10 +19,9 @@ pub enum Type {
     String = 3,
     /// `false`, then `true`.
     Bool = 4,
-    /// A point in time in microseconds: text ([RFC 3339 and forms close to it](Type::Time#text)) or seconds since 1970.
+    /// A point in time in microseconds: text or seconds since 1970.
     ///
-    /// # Text
-    /// `2024-05-01T12:30:00Z`, a date alone, a blank in the place of the `T`, no seconds, offsets such as `+0200`, `+02` or ` UTC`, a
+    /// The text is RFC 3339, or close to it: `2024-05-01T12:30:00Z`, a date alone, a blank in the place of the `T`, no seconds, offsets such as `+0200`, `+02` or ` UTC`, a
     /// comma in the place of the point, slashes between year, month and day. Text without an offset is UTC.
     Time = 5,
     /// A point on the sphere: longitude and latitude in degrees.

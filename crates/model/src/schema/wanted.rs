@@ -63,8 +63,10 @@ impl Wanted {
 pub enum Remark {
     /// A time without an offset was taken for UTC.
     NoOffset,
-    /// A time is before 1900 or after 2500: in microseconds since 1970.
-    FarTime(i64),
+    /// A number is a time before 1900 or after 2500: in microseconds since 1970.
+    FarNumber(i64),
+    /// The same of text.
+    FarText(i64),
     /// There is an object in the place of a value.
     Object,
     /// There is no point where there should be one: coordinates out of range, or an object of another kind.

@@ -443,7 +443,7 @@ fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
     match attributes.find(|attribute| attribute.path == *path) {
         Some(attribute) => Value::parse(attribute.ty, text)
             .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
-        None => Ok(Value::parse(Type::Int, text)
+        None => Ok((text.parse().map(Value::Int))
             .or_else(|_| Value::parse(Type::Float, text))
             .unwrap_or_else(|_| Value::String(text.to_string()))),
     }

@@ -177,13 +177,28 @@ impl Iterator for Scan {
 pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
     let layout = view.layout.clone();
     let mut counts = vec![0; layout.attributes.len()];
-    for record in Scan::all(view)? {
-        let record = record?;
-        let record = parse(record.stored())?;
+    let mut count = |stored: &[u8]| -> Result<()> {
+        let record = parse(stored)?;
         for (count, attribute) in counts.iter_mut().zip(&layout.attributes) {
             *count += u64::from(attribute.is_unindexed(&record));
         }
+        Ok(())
+    };
+    if layout.clustered().is_some() {
+        for record in Scan::all(view)? {
+            count(record?.stored())?;
+        }
+        return Ok(counts);
     }
+    let mut cursor = view.snapshot.cursor(layout.data, READAHEAD);
+    cursor.seek_first()?;
+    while cursor.valid() {
+        if !view.hides(cursor.value()) {
+            count(cursor.value())?;
+        }
+        cursor.next()?;
+    }
+    view.dataset.shared.group.count(&cursor.cost());
     Ok(counts)
 }
 

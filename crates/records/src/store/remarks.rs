@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub(crate) struct Remarks {
     /// Of each kind of remark, a bit for each attribute that it was made about.
-    made: [AtomicU64; 4],
+    made: [AtomicU64; 5],
     waiting: Mutex<Vec<String>>,
 }
 
@@ -18,9 +18,10 @@ impl Remarks {
     pub(crate) fn add(&self, place: usize, path: &Path, ty: Type, remark: Remark) {
         let kind = match remark {
             Remark::NoOffset => 0,
-            Remark::FarTime(_) => 1,
+            Remark::FarNumber(_) => 1,
             Remark::Object => 2,
             Remark::NoPoint => 3,
+            Remark::FarText(_) => 4,
         };
         let bit = 1 << (place % 64);
         let Some(made) = self.made.get(kind) else {
@@ -29,7 +30,12 @@ impl Remarks {
         if made.load(Ordering::Relaxed) & bit == 0
             && made.fetch_or(bit, Ordering::Relaxed) & bit == 0
         {
-            self.waiting.lock().push(text(path, ty, remark));
+            let text = text(path, ty, remark);
+            let mut waiting = self.waiting.lock();
+            // A field may be indexed, and be the time at which records expire.
+            if !waiting.contains(&text) {
+                waiting.push(text);
+            }
         }
     }
 
@@ -42,7 +48,13 @@ impl Remarks {
 fn text(path: &Path, ty: Type, remark: Remark) -> String {
     match remark {
         Remark::NoOffset => format!("`{path}` has times without an offset: they are read as UTC"),
-        Remark::FarTime(micros) => {
+        Remark::FarText(micros) => {
+            format!(
+                "`{path}` has a time of the year {}",
+                Type::TimeUs.year_of(micros.into())
+            )
+        }
+        Remark::FarNumber(micros) => {
             let number = ty.number_of(micros);
             let unit = ty.unit_name();
             let other = (Type::TIMES.into_iter())
