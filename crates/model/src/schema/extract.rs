@@ -426,9 +426,7 @@ impl Collector<'_> {
     fn key_field(&mut self, field: u32, found: Found<'_>) {
         let fields = &mut self.out.key_fields;
         let at = field as usize;
-        if fields.len() <= at {
-            fields.resize(at + 1, Vec::new());
-        }
+        fields.resize(fields.len().max(at + 1), Vec::new());
         let Some(key) = fields.get_mut(at) else {
             return;
         };
@@ -446,12 +444,8 @@ impl Collector<'_> {
             return;
         }
         for (path, at) in self.extraction.key_fields.iter().zip(0..) {
-            match self
-                .out
-                .key_fields
-                .get(at)
-                .filter(|field| !field.is_empty())
-            {
+            let field = self.out.key_fields.get(at);
+            match field.filter(|field| !field.is_empty()) {
                 Some(field) => self.out.key.extend_from_slice(field),
                 None => {
                     // A part of a key names no record.
