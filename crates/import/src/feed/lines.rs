@@ -235,7 +235,7 @@ impl<'a, 'b> Values<'a, 'b> {
                     let missing = format!("it has no `{}`", path.join("."));
                     let is_whole = self.target(path)?;
                     if is_whole && found == self.parsed() {
-                        self.input.parsed().bad(line, missing);
+                        self.input.parsed().bad(line, b"", missing);
                     }
                     Ok(())
                 }
@@ -290,7 +290,7 @@ impl<'a, 'b> Values<'a, 'b> {
         self.elements(&[])?;
         if !is_first && self.parsed() == given {
             let reason = "an empty array is no record".to_string();
-            self.input.parsed().bad(line, reason);
+            self.input.parsed().bad(line, b"[]", reason);
         } else if !is_first && !std::mem::replace(&mut self.input.parsed().is_array_said, true) {
             self.input.say(Message::Read(Shape::Arrays(line)));
         }
@@ -394,7 +394,7 @@ impl<'a, 'b> Values<'a, 'b> {
                         "the array that begins on line {begins} does not end: the file is cut off"
                     );
                     let line = self.input.line();
-                    self.input.parsed().bad(line, reason);
+                    self.input.parsed().bad(line, b"", reason);
                     return Ok(false);
                 }
                 Some(b']') => {
@@ -501,7 +501,7 @@ impl<'a, 'b> Values<'a, 'b> {
     fn give_up(&mut self) -> io::Result<bool> {
         let line = self.input.line();
         let reason = "the object around the records cannot be read on here".to_string();
-        self.input.parsed().bad(line, reason);
+        self.input.parsed().bad(line, b"", reason);
         loop {
             let rest = self.input.rest();
             if let Some(end) = memchr(b'\n', rest) {

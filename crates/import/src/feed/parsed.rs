@@ -48,8 +48,8 @@ impl Parsed {
     }
 
     /// Something that can be no record.
-    pub(super) fn bad(&mut self, line: u64, reason: String) {
-        self.add(line, &[], Some(reason));
+    pub(super) fn bad(&mut self, line: u64, text: &[u8], reason: String) {
+        self.add(line, text, Some(reason));
     }
 
     fn add(&mut self, line: u64, text: &[u8], reason: Option<String>) {

@@ -331,3 +331,89 @@ fn array(object: &[u8], member: &str) -> Option<usize> {
         at += length;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values that are changed at random: where the parser finds a value, it ends where the scan says.
+    #[test]
+    fn a_value_ends_where_the_parser_says() {
+        let texts = [
+            "{\"a\":[1,-2.5e+3,true,null],\"b\":{\"c\":\"x\\\"}\\u00e9\"}} {\"d\":1}",
+            "[[],{},[{\"a\":[{}]}],\"\",0]\n[1]",
+            "\"text\" 12 false",
+        ];
+        let bytes = b"{}[]\":,\\1e-. \nat";
+        let mut seed = 7u64;
+        let mut next = |below: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (seed >> 33) as usize % below
+        };
+        let (mut whole, mut broken) = (0, 0);
+        for turn in 0..60_000 {
+            let mut text = texts[turn % texts.len()].as_bytes().to_vec();
+            for _ in 0..next(4) {
+                let at = next(text.len());
+                match next(3) {
+                    0 => text[at] = bytes[next(bytes.len())],
+                    1 => text.insert(at, bytes[next(bytes.len())]),
+                    _ => drop(text.remove(at)),
+                }
+            }
+            let mut values =
+                serde_json::Deserializer::from_slice(&text).into_iter::<serde_json::Value>();
+            let parsed = values.next();
+            let begin = text.iter().position(|b| !b.is_ascii_whitespace());
+            let (Some(begin), Some(parsed)) = (begin, parsed) else {
+                continue;
+            };
+            match (parsed, scan(&text[begin..])) {
+                (Ok(_), Seen::Whole(length)) => {
+                    assert_eq!(
+                        begin + length,
+                        values.byte_offset(),
+                        "{:?}",
+                        text.as_slice()
+                    );
+                    whole += 1;
+                }
+                // Of a number or a word only the bytes are looked at.
+                (Ok(value), seen) => assert!(!value.is_array() && !value.is_object(), "{seen:?}"),
+                (Err(_), _) => broken += 1,
+            }
+        }
+        assert!(whole > 10_000 && broken > 10_000, "{whole} {broken}");
+    }
+
+    #[test]
+    fn what_an_object_is_there_for() {
+        let only = |name: &str| Some(Wrapper::Only(name.to_string()));
+        for (text, found) in [
+            ("{\"a\":[{}]}", only("a")),
+            ("{\"a\":[{},", only("a")),
+            ("{\"a\":[{}],\"b\":1}", None),
+            ("{\"a\":[1]}", None),
+            ("{\"a\":[]}", None),
+            ("{}", None),
+            (
+                "{\"features\":[],\"type\":\"FeatureCollection\"}",
+                Some(Wrapper::Collection),
+            ),
+            (
+                "{\"type\":\"FeatureCollection\",\"features\":[{",
+                Some(Wrapper::Collection),
+            ),
+            ("{\"type\":\"Feature\",\"features\":[{}]}", None),
+        ] {
+            assert_eq!(wrapper(text.as_bytes()), found, "{text}");
+        }
+        let parts = |text: &str| parts(text.as_bytes()).map(|parts| parts.len());
+        assert_eq!(parts("{\"a\":1}"), None);
+        assert_eq!(parts("{\"a\":1} {\"a\":2}, {}"), Some(3));
+        assert_eq!(parts("[{},{}]"), Some(2));
+        assert_eq!(parts("{\"x\":[{},{}]}"), Some(2));
+        assert_eq!(parts("{} bad"), None);
+        assert_eq!(parts("[1]"), None);
+    }
+}
