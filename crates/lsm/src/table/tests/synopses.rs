@@ -186,7 +186,7 @@ fn check_range(table: &Table, slot: usize, range: &ValueRange) {
 fn check_sample(table: &Table, entries: &[Entry], slot: usize, range: &ValueRange) {
     let sampled = entries
         .iter()
-        .filter(|entry| entry.kind != Kind::Delete && filter::hash(&entry.key) % 8 == 0);
+        .filter(|entry| entry.kind != Kind::Delete && filter::hash(&entry.key).is_multiple_of(8));
     let (mut all, mut matches) = (0, 0);
     for entry in sampled {
         let mut values = Vec::new();
