@@ -123,7 +123,7 @@ pub fn value(data: &[u8]) {
         let text = value.to_string();
         assert_eq!(Value::parse(ty, &text).unwrap(), value, "{text}");
     }
-    for ty in [KeyType::Int, KeyType::String] {
+    for ty in [KeyType::Int, KeyType::String, KeyType::Fields] {
         if let Some(key) = decode_key(ty, data) {
             let mut again = Vec::new();
             encode_key(ty, &key, &mut again).unwrap();
