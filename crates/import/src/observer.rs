@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::text::thousands;
 
-/// What an import tells the program that runs it. Every method has a default that ignores what it is told.
+/// What an import tells the program that runs it. Every method has a default that does nothing.
 pub trait Observer {
     /// Progress, after each batch: bytes of input that were read, before decompression, and records that are loaded.
     fn progress(&mut self, bytes: u64, records: u64) {

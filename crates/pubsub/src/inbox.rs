@@ -139,7 +139,7 @@ impl Inbox {
         self.wait(Duration::ZERO)
     }
 
-    /// The next notification, waiting so long for one. None when the time is over: where much of what it read is gone by
+    /// The next notification, waiting so long for one. None when the time has passed: where much of what it read is gone by
     /// then, there can be more.
     ///
     /// # Errors

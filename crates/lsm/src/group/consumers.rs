@@ -125,7 +125,7 @@ impl Group {
             for place in places.list()?.0 {
                 if gone(&place.name) {
                     found += usize::from(places.remove(&place.name)?);
-                    // Whoever has it is told by its next use.
+                    // The next call of a handle that holds it fails.
                     if places.take(&place.name).is_ok() {
                         places.remove_lock(&place.name);
                     }

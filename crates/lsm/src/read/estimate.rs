@@ -68,7 +68,7 @@ pub trait Count {
     /// The units of an entry; of those that were written before `since` none counts.
     fn units(&self, since: Seq, seq: Seq, kind: Kind, value: &[u8]) -> Units;
 
-    /// True where entries are lists, whose units are told by their bytes.
+    /// True where entries are lists, whose units follow from their bytes.
     fn is_of_lists(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! About how many candidates a kind has whose index is the summaries of the data's tables.
 //!
-//! Each table has a sample of the values of its records, and where enough of them are in the range that is all it takes. What is
-//! rare is told by the summaries of blocks, of the kinds that have them: how many blocks may have it, and one that is read, how
+//! Each table has a sample of the values of its records, and where enough of them are in the range that is all it takes. For
+//! rare values the kinds with summaries of blocks look at those: how many blocks may have it, and one that is read, how
 //! much of it a block has.
 
 use std::sync::Arc;
