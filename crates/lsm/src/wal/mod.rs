@@ -60,8 +60,8 @@ impl LogKind {
             // 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4. 4: of type 5.
             LogKind::Wal => 4,
             // 2: an edit may record the last synced write. 3: the order of commits, dropped numbers, tables that
-            // share a file.
-            LogKind::Manifest => 3,
+            // share a file. 4: trees get other names.
+            LogKind::Manifest => 4,
         }
     }
 }
