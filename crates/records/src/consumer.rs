@@ -227,6 +227,8 @@ impl Store {
             |kept: &str| parts(kept).is_some_and(|(data, _)| !trees.contains_key(&data));
         let kept = self.group.log_consumers()?;
         if kept.iter().any(|(kept, _, _)| is_orphan(kept)) {
+            // A drop that failed at its sync, and was found by this opening, may still be lost in a power cut.
+            self.group.sync()?;
             self.group.release_logs(&mut |kept| is_orphan(kept))?;
         }
         Ok(())

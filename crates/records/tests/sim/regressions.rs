@@ -1788,3 +1788,24 @@ fn seed_2023400() {
         Step(0, CutInstalled { store: 0, after: 1, mode: 3, seed: 9653 }),
     ]);
 }
+
+/// A drop that failed at its sync was seen by the next opening, which ended the dataset's consumers, and a power cut took the drop.
+#[test]
+fn seed_3003854() {
+    let settings = Settings {
+        table_size: 300,
+        memory: 65536,
+        lock: false,
+        choose_every: 8192,
+        piece_bytes: Some(512),
+    };
+    #[rustfmt::skip]
+    run_with(settings, &[
+        Step(0, Create { store: 0, name: 2, def: Def { text_keys: true, kinds: [5, 8, 7], types: [4, 4, 4], tokenizers: [0, 1, 1], maintenance: 3, repair: 1, merging: 2, versions: 1, expiry: 14, old_records: false, point: 0 } }),
+        Step(0, Consume { store: 0, set: 1, name: 0, bytes: 4, most: None, forget: false }),
+        Step(0, Fail { store: 0, after: 10, fault: Sync }),
+        Step(0, DropSet { store: 1, set: 1 }),
+        Step(0, Reopen { store: 0, close: true }),
+        Step(0, Cut { store: 0, after: 0, mode: 0, seed: 36455 }),
+    ]);
+}
