@@ -241,11 +241,13 @@ impl World {
         for name in names {
             if !store.sets.iter().any(|set| set.name == name) {
                 let def = db.dataset::<esker::Key>(&name).unwrap().def();
-                let fits = |set: &&Set| {
-                    let may_be = set.doubt || set.def.auto || after_fault && set.known.partial;
-                    set.name == name && (set.def == def || may_be)
+                let is_it = |set: &&Set| set.name == name && set.def == def;
+                let may_be = |set: &&Set| {
+                    let is_open = set.doubt || set.def.auto || after_fault && set.known.partial;
+                    set.name == name && is_open
                 };
-                let set = made.iter().rev().find(fits);
+                let set = made.iter().rev().find(is_it);
+                let set = set.or_else(|| made.iter().rev().find(may_be));
                 let set = set.unwrap_or_else(|| panic!("{name} is there, and was dropped"));
                 back.push(set.uid);
                 store.sets.push(set.clone());
