@@ -1,5 +1,6 @@
 //! Standard output, buffered. Numbers, tables and emphasis for people.
 
+pub(crate) use import::thousands;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -76,19 +77,6 @@ pub(crate) fn bold(text: &str) -> String {
 pub(crate) fn counted(number: u64, thing: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {thing}{s}", thousands(number))
-}
-
-/// A number with its thousands apart: `1,234,567`.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A number of bytes with a binary unit: `64.0 MiB`.

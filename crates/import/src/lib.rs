@@ -42,6 +42,7 @@ pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report, put_parts};
 pub use observer::{Note, Observer};
 pub use resume::{InterruptedImport, interrupted_imports};
 pub use source::{Format, Source, read_text, sources};
+pub use text::thousands;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 
 /// A number with its thousands apart: `1,234,567`.
-pub(crate) fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
