@@ -98,6 +98,8 @@ pub(crate) const ABSENT: Cell = 0;
 pub(crate) const NULL: Cell = 1;
 /// From here on: one value.
 pub(crate) const ONE: Cell = 2;
+/// From here on, where the dataset takes them: a value of another type, alone or in an array.
+pub(crate) const OTHER: Cell = 90;
 /// From here on: an array.
 pub(crate) const ARRAY: Cell = 100;
 /// What the record that is replaced has there.

@@ -13,6 +13,7 @@ use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick};
 use crate::ask;
 use crate::common::path;
 use crate::define::tokenizer;
+use crate::model::Types;
 use crate::obsolete::Known;
 use crate::runner::count;
 use crate::space::{LAYOUTS, POINT, POINT_NUMBER, TIME, TIMED, TIMED_NUMBER};
@@ -36,7 +37,10 @@ impl World {
             uid: self.new_uid(),
             name: name.to_string(),
             key_type: def.key_type(),
-            types: def.types(),
+            types: Types {
+                of: def.types(),
+                lenient: def.lenient,
+            },
             known: Known::of(&built),
             def: built,
             unfinished: None,
@@ -222,16 +226,18 @@ impl World {
             }
             _ => {
                 let kind = pick(&IndexKind::ALL, kind);
-                (path(PATHS[number]), set.types[number], kind)
+                (path(PATHS[number]), set.types.of[number], kind)
             }
         };
         let (def, unfinished) = (set.def.clone(), set.unfinished.clone());
         let tokenizer = tokenizer(tokens, kind, ty);
+        let lenient = set.types.lenient && !kind.is_spatial();
         let allowed = self.allowed_change(&unfinished, &def, (&name, kind, ty), change);
         let mut within = Within::new(inside);
         let result = match change {
             Change::Add => {
                 let index = esker::Index::new(kind).of_type(ty).tokenizer(tokenizer);
+                let index = index.lenient_if(lenient);
                 let task = dataset.add_index(&name, index);
                 task.on_progress(|_| within.go_on(self)).run().map(Some)
             }

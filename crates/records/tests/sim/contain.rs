@@ -69,6 +69,7 @@ pub(crate) fn live_on(
         for key in 0..5 {
             let key = match set.key_type {
                 KeyType::Int => key.to_string(),
+                KeyType::Fields => format!("{key},\"k\":0"),
                 _ => format!("\"{key}\""),
             };
             let _ = dataset.put_json(format!("{{\"id\":{key}}}").as_bytes());

@@ -14,7 +14,8 @@ pub(crate) const MOST_POINT: u8 = 15;
 /// A dataset's definition in numbers; what does not go together is made to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Def {
-    pub(crate) text_keys: bool,
+    /// Integers, strings, or an integer and a string.
+    pub(crate) keys: u8,
     /// 0: not declared; else one more than the place among [`IndexKind::ALL`].
     pub(crate) kinds: [u8; DECLARED],
     pub(crate) types: [u8; DECLARED],
@@ -30,6 +31,8 @@ pub(crate) struct Def {
     pub(crate) old_records: bool,
     /// 0: points are not declared; else what [`Def::place`] makes of it.
     pub(crate) point: u8,
+    /// Indexes of values take records that have some of another type.
+    pub(crate) lenient: bool,
 }
 
 /// The tokenizer that is meant, or the plain one where it does not go with the index.
@@ -46,12 +49,17 @@ pub(crate) fn tokenizer(number: u8, kind: IndexKind, ty: Type) -> Tokenizer {
     }
 }
 
+/// Where keys of a type are in the records.
+pub(crate) fn key_path(ty: KeyType) -> &'static str {
+    match ty {
+        KeyType::Fields => "id,k",
+        _ => "id",
+    }
+}
+
 impl Def {
     pub(crate) fn key_type(&self) -> KeyType {
-        match self.text_keys {
-            true => KeyType::String,
-            false => KeyType::Int,
-        }
+        pick(&[KeyType::Int, KeyType::String, KeyType::Fields], self.keys)
     }
 
     /// The type of each path. What is not declared is compared as numbers or as strings.
@@ -95,7 +103,7 @@ impl Def {
 
     pub(crate) fn build(&self) -> DatasetDef {
         let types = self.types();
-        let mut def = DatasetDef::new(path("id"), self.key_type());
+        let mut def = DatasetDef::new(path(key_path(self.key_type())), self.key_type());
         for at in 0..DECLARED {
             if self.kinds[at] == 0 {
                 continue;
@@ -106,7 +114,8 @@ impl Def {
                 path(PATHS[at]),
                 esker::Index::new(kind)
                     .of_type(types[at])
-                    .tokenizer(tokenizer),
+                    .tokenizer(tokenizer)
+                    .lenient_if(self.lenient),
             );
         }
         let strategies = Maintenance::ALL.len() as u8;

@@ -55,7 +55,7 @@ fn batch(writes: Vec<Write>, durability: u8) -> Step {
 
 fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
     let def = Def {
-        text_keys: false,
+        keys: 0,
         kinds,
         types: [0; DECLARED],
         tokenizers: [0; DECLARED],
@@ -66,6 +66,7 @@ fn create(maintenance: u8, kinds: [u8; DECLARED]) -> Step {
         expiry: 0,
         old_records: false,
         point: 0,
+        lenient: false,
     };
     Step(
         0,

@@ -127,7 +127,7 @@ impl Swarm {
 
     fn def(&self, rng: &mut Rng) -> Def {
         let mut def = Def {
-            text_keys: rng.usize(0..3) == 0,
+            keys: u8::from(rng.usize(0..3) == 0),
             kinds: [0; DECLARED],
             types: [0; DECLARED],
             tokenizers: [0; DECLARED],
@@ -138,6 +138,7 @@ impl Swarm {
             expiry: 0,
             old_records: false,
             point: 0,
+            lenient: false,
         };
         for at in 0..rng.usize(0..=DECLARED).max(rng.usize(0..2)) {
             def.kinds[at] = self.kind(rng) + 1;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use esker::{KeyType, Type, Value};
 use serde_json::{Map, Value as Json, json};
 
-use crate::action::{ABSENT, ARRAY, Cell, KEEP, NULL, ONE, PATHS};
+use crate::action::{ABSENT, ARRAY, Cell, KEEP, NULL, ONE, OTHER, PATHS};
 use crate::common::tree::Tree;
 use crate::common::{Put, domain, place, to_json};
 use crate::space::{self, Tenths};
@@ -18,6 +18,7 @@ use crate::space::{self, Tenths};
 pub(crate) enum K {
     Int(i128),
     Text(String),
+    Fields(i128, String),
 }
 
 impl fmt::Display for K {
@@ -25,8 +26,13 @@ impl fmt::Display for K {
         match self {
             K::Int(key) => write!(f, "{key}"),
             K::Text(key) => f.write_str(key),
+            K::Fields(id, k) => write!(f, "{}", json!([whole(*id), k])),
         }
     }
+}
+
+fn whole(n: i128) -> Json {
+    to_json(&Value::Int(n), &mut fastrand::Rng::with_seed(0))
 }
 
 pub(crate) const KEYS: u8 = 70;
@@ -37,6 +43,11 @@ pub(crate) fn key(ty: KeyType, number: u8) -> K {
     match ty {
         KeyType::Int if n == 0 => K::Int(i128::from(u64::MAX)),
         KeyType::Int => K::Int((n - 20) * (n % 3 * 1000 + 1)),
+        KeyType::Fields if n == 0 => K::Fields(i128::from(u64::MAX), String::new()),
+        KeyType::Fields => {
+            let text = format!("{}\"\0", "p".repeat(n as usize % 4));
+            K::Fields((n % 5 - 2) * 300, [text, (n / 5).to_string()].concat())
+        }
         KeyType::String if n == 0 => K::Text("\u{10ffff}".to_string()),
         _ => K::Text(format!("{}\"k\0{}", "p".repeat(n as usize % 4), n / 3)),
     }
@@ -136,8 +147,25 @@ impl Records {
     }
 }
 
+/// The types of the values of a dataset's records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Types {
+    pub(crate) of: [Type; PATHS.len()],
+    /// Some are of other types.
+    pub(crate) lenient: bool,
+}
+
+/// A value that is of another type, and that no value of this type equals, as a program or as a person writes it.
+fn other(ty: Type, cell: Cell) -> Value {
+    match (ty, cell % 2) {
+        (Type::Bool, _) => Value::Int(7),
+        (Type::Int, 0) => Value::Float(2.5),
+        (_, odd) => Value::Bool(odd == 1),
+    }
+}
+
 /// What a cell stands for: the values, and how they stand in the record.
-pub(crate) fn field(ty: Type, cell: Cell) -> (Vec<Value>, Option<Json>) {
+fn field(ty: Type, lenient: bool, cell: Cell) -> (Vec<Value>, Option<Json>) {
     let domain = domain(ty);
     let one = |number: usize, rng: &mut fastrand::Rng| {
         let value = domain[number % domain.len()].clone();
@@ -148,6 +176,17 @@ pub(crate) fn field(ty: Type, cell: Cell) -> (Vec<Value>, Option<Json>) {
     match cell {
         ABSENT => (vec![], None),
         NULL => (vec![], Some(Json::Null)),
+        OTHER..ARRAY if lenient => {
+            let other = other(ty, cell);
+            let json = to_json(&other, &mut rng);
+            match cell % 3 {
+                0 => {
+                    let (value, second) = one(usize::from(cell), &mut rng);
+                    (vec![other, value], Some(json!([json, second])))
+                }
+                _ => (vec![other], Some(json)),
+            }
+        }
         ONE..ARRAY => {
             let (value, json) = one(usize::from(cell - ONE), &mut rng);
             (vec![value], Some(json))
@@ -172,7 +211,7 @@ pub(crate) fn field(ty: Type, cell: Cell) -> (Vec<Value>, Option<Json>) {
 /// A record of these cells; those that are kept are `old`'s. `number` makes it differ from all others.
 pub(crate) fn row(
     key: &K,
-    types: &[Type; PATHS.len()],
+    types: &Types,
     cells: &[Cell; PATHS.len()],
     (pad, style, until): (u16, u8, Option<u64>),
     old: Option<&Row>,
@@ -182,16 +221,19 @@ pub(crate) fn row(
     let mut object = Map::new();
     let mut values = BTreeMap::new();
     let id = match key {
-        K::Int(key) => to_json(&Value::Int(*key), &mut rng),
+        K::Int(key) | K::Fields(key, _) => to_json(&Value::Int(*key), &mut rng),
         K::Text(key) => json!(key),
     };
     object.insert("id".to_string(), id);
+    if let K::Fields(_, k) = key {
+        object.insert("k".to_string(), json!(k));
+    }
     let mut fields: [Option<Json>; PATHS.len()] = Default::default();
     for (at, name) in PATHS.iter().enumerate() {
         let (found, field) = match (cells[at], old) {
             (KEEP, Some(old)) => (old.put.values[*name].clone(), old.fields[at].clone()),
             (KEEP, None) => (vec![], None),
-            (cell, _) => field(types[at], cell),
+            (cell, _) => field(types.of[at], types.lenient, cell),
         };
         if let Some(field) = &field {
             let names: Vec<&str> = name.split('.').collect();

@@ -31,7 +31,7 @@ use lsm::BitmapMerges;
 use crate::action::{MERGINGS, PATHS};
 use crate::ask::{self, View};
 use crate::common::{DIR, number, path, seeds, small};
-use crate::model::{Entry, K, Records, Row, key};
+use crate::model::{Entry, K, Records, Row, Types, key};
 use clock::{Clock, LASTING, LIVES};
 use counters::counted;
 use pairs::{Copies, FOLLOWED, PAIR};
@@ -43,6 +43,10 @@ const COUNTS: &str = "counts";
 const PASSING: &str = "passing";
 const COUNTERS: u64 = 2;
 const TYPES: [Type; PATHS.len()] = [Type::Int, Type::Bool, Type::Float, Type::Int, Type::String];
+const VALUES: Types = Types {
+    of: TYPES,
+    lenient: false,
+};
 
 /// Every record that was ever made, by its number.
 type Made = Mutex<BTreeMap<u64, (K, Arc<Row>)>>;

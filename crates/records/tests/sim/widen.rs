@@ -1,10 +1,10 @@
 //! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes,
-//! feeds with old records, consumers, an extension, datasets that get other names. It is
-//! put into some runs from a chance of its own, so that the others stay what they were.
+//! feeds with old records, consumers, an extension, datasets that get other names, keys of several fields, values of other
+//! types than the declared one. It is put into some runs from a chance of its own, so that the others stay what they were.
 
 use fastrand::Rng;
 
-use crate::action::{Action, Change, List, Step, UNTIL_SHIFT, Write};
+use crate::action::{ARRAY, Action, Change, List, OTHER, Step, UNTIL_SHIFT, Write};
 use crate::consumers::BOUNDS;
 use crate::define::MOST_POINT;
 use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
@@ -24,6 +24,10 @@ struct Widening {
     rebuilds: bool,
     /// Datasets get other names.
     renames: bool,
+    /// Some keys are of two fields.
+    fields: bool,
+    /// Indexes take values of other types.
+    lenient: bool,
     /// Writes that batches over several datasets can have.
     writes: Vec<List<Write>>,
 }
@@ -41,6 +45,8 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
         beside: false,
         rebuilds: false,
         renames: false,
+        fields: false,
+        lenient: false,
     };
     widening.old_records = rng.usize(0..4) == 0;
     widening.points = Rng::with_seed(seed ^ 0x706f_696e_7473).usize(0..4) == 0;
@@ -48,6 +54,8 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
     widening.beside = Rng::with_seed(seed ^ 0x6265_7369_6465).usize(0..5) == 0;
     widening.rebuilds = Rng::with_seed(seed ^ 0x7265_6275_696c).usize(0..4) == 0;
     widening.renames = Rng::with_seed(seed ^ 0x7265_6e61_6d65).usize(0..4) == 0;
+    widening.fields = Rng::with_seed(seed ^ 0x6669_656c_6473).usize(0..5) == 0;
+    widening.lenient = Rng::with_seed(seed ^ 0x6c65_6e69_656e).usize(0..5) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
     widening.writes = writes.map(|writes| List(writes.clone())).collect();
@@ -98,6 +106,10 @@ impl Widening {
             if self.points {
                 def.point = rng.u8(0..MOST_POINT);
             }
+            def.lenient = self.lenient;
+            if self.fields && rng.usize(0..3) > 0 {
+                def.keys = 2;
+            }
         }
         if let Action::Index { path, .. } = action
             && self.points
@@ -133,6 +145,15 @@ impl Widening {
                 && rng.bool()
             {
                 *style |= rng.u8(1..9) << UNTIL_SHIFT;
+            }
+            if let Write::Put { cells, .. } | Write::Insert { cells, .. } = write
+                && self.lenient
+            {
+                for cell in cells {
+                    if rng.usize(0..6) == 0 {
+                        *cell = rng.u8(OTHER..ARRAY);
+                    }
+                }
             }
         }
         if self.notes && rng.bool() {

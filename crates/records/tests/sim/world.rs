@@ -12,17 +12,17 @@ use esker::fs::faulty::Faulty;
 use esker::fs::hooked::Hooked;
 use esker::fs::memory::Memory;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options,
 };
 
-use crate::action::{Inside, PATHS, Settings, Step};
+use crate::action::{Inside, Settings, Step};
 use crate::ask::View;
 use crate::beside::Things;
 use crate::common::{DIR, small};
 use crate::consumers::Consumers;
 use crate::crash::Armed;
 use crate::data::Prepared;
-use crate::model::Records;
+use crate::model::{Records, Types};
 use crate::obsolete::Known;
 use crate::runner::count;
 use crate::snapshots::Kept;
@@ -51,7 +51,7 @@ pub(crate) struct Set {
     pub(crate) uid: Uid,
     pub(crate) name: String,
     pub(crate) key_type: KeyType,
-    pub(crate) types: [Type; PATHS.len()],
+    pub(crate) types: Types,
     pub(crate) def: DatasetDef,
     pub(crate) unfinished: Option<IndexDef>,
     /// A change of it failed: what it is now is seen when the store is opened again.
@@ -69,7 +69,7 @@ impl Set {
     pub(crate) fn view(&self) -> View {
         View {
             key_type: self.key_type,
-            types: self.types,
+            types: self.types.of,
             def: self.def.clone(),
         }
     }

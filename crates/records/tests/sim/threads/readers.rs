@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use esker::fs::memory::PowerCut;
 use esker::{Database, DatasetDef, DatasetSnapshot, KeyType};
 
-use super::{Alarm, KEYS, NAMES, Shared, TYPES, options};
+use super::{Alarm, KEYS, NAMES, Shared, VALUES, options};
 use crate::action::{ONE, PATHS};
 use crate::common::DIR;
 use crate::model::{key, row};
@@ -167,7 +167,7 @@ impl Shared {
                         let number = self.number.fetch_add(1, SeqCst);
                         let key = key(KeyType::Int, id * 2);
                         let cells = [ONE + id % 3; PATHS.len()];
-                        let made = row(&key, &TYPES, &cells, (9, 0, None), None, number);
+                        let made = row(&key, &VALUES, &cells, (9, 0, None), None, number);
                         dataset.put_json(made.put.body.as_bytes()).unwrap();
                         let mut all = self.made.lock().unwrap();
                         all.insert(number, (key, Arc::new(made)));

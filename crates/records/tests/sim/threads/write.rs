@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use esker::{Database, Durability, ErrorKind, KeyType};
 
-use super::{Alarm, KEYS, Last, NAMES, Shared, TYPES};
+use super::{Alarm, KEYS, Last, NAMES, Shared, VALUES};
 use crate::action::{Cell, ONE, PATHS};
 use crate::model::{key, row};
 
@@ -39,7 +39,7 @@ impl Shared {
                 let cells: [Cell; PATHS.len()] = std::array::from_fn(|_| ONE + rng.u8(0..3));
                 let made = row(
                     &key,
-                    &TYPES,
+                    &VALUES,
                     &cells,
                     (rng.u16(0..60), 0, None),
                     None,
