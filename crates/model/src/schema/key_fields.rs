@@ -46,6 +46,16 @@ pub fn key_paths(path: &Path) -> Result<Vec<Path>> {
     }
 }
 
+/// What stands in front of a field of this type in a key of several, in front of the encoded value: no field begins with another.
+/// None of a type that no field has.
+pub fn field_of_key(ty: Type) -> Option<u8> {
+    match ty {
+        Type::Int => Some(INT),
+        Type::String => Some(TEXT),
+        _ => None,
+    }
+}
+
 /// Appends a field that is a whole number.
 pub(super) fn encode_number(number: i128, out: &mut Vec<u8>) {
     out.push(INT);

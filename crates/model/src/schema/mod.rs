@@ -27,7 +27,7 @@ pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
 pub(crate) use found::{fits, time_of};
 pub use infer::{infer, infer_counted, infer_key, infer_time};
-pub use key_fields::key_paths;
+pub use key_fields::{field_of_key, key_paths};
 pub use path::{IntoPath, Path};
 pub(crate) use point::{CELL_BITS, cell_bounds, cell_of, cell_side, interleave};
 pub use point::{POINT_LEN, PointAt, coordinate, coordinate_bytes, coordinate_paths, decode_point};

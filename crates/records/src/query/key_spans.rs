@@ -5,7 +5,8 @@ use std::vec;
 
 use lsm::{Cost, Cursor, Seq, Slice, Snapshot, TreeCursor, TreeId};
 use model::condition::{Formula, Op, Operand, Predicate as Asked, Test};
-use model::schema::{KeyType, Type};
+use model::range::Range;
+use model::schema::{KeyType, Type, Value, field_of_key};
 
 use super::scan::READAHEAD;
 use crate::error::Result;
@@ -34,19 +35,86 @@ impl KeySpans {
             .fold(KeySpans::default(), KeySpans::and)
     }
 
-    /// The keys that a formula leaves, of whose tests `of_test` says what keys they leave.
-    pub(super) fn of_formula(formula: &Formula, of_test: &dyn Fn(usize) -> KeySpans) -> KeySpans {
+    /// The keys of several fields that meet tests of these, each of which every match meets: of each field, in order, its tests.
+    ///
+    /// Fields that have to be one of a few values are what a key begins with, up to the first that has not: that one has the
+    /// rest of what is known.
+    pub(super) fn of_fields(fields: &[Vec<&Test>]) -> KeySpans {
+        let mut begins = vec![Vec::new()];
+        for tests in fields {
+            let asked = tests.iter().flat_map(|test| &test.predicates);
+            let field = asked
+                .filter_map(of_field)
+                .fold(KeySpans::default(), KeySpans::and);
+            let Some(spans) = field.spans else {
+                return KeySpans::beginning_with(begins);
+            };
+            let each = begins.iter().flat_map(|begin| {
+                let join = |end: &Vec<u8>| [begin.as_slice(), end].concat();
+                spans.iter().map(move |(lo, hi)| {
+                    let hi = hi.as_ref().map(join).or_else(|| behind_all_of(begin));
+                    (join(lo), hi)
+                })
+            });
+            if begins.len() * spans.len() > FEW_KEYS {
+                return KeySpans::beginning_with(begins);
+            }
+            if !field.are_points {
+                return KeySpans {
+                    spans: Some(each.collect()),
+                    are_points: false,
+                };
+            }
+            begins = each.map(|(lo, _)| lo).collect();
+        }
+        let points = begins.into_iter().map(|key| {
+            let hi = behind(&key);
+            (key, Some(hi))
+        });
+        KeySpans {
+            spans: Some(points.collect()),
+            are_points: true,
+        }
+    }
+
+    /// The keys that begin with one of these, which are in order, and none of which begins with another.
+    fn beginning_with(begins: Vec<Vec<u8>>) -> KeySpans {
+        if begins.iter().any(Vec::is_empty) {
+            return KeySpans::default();
+        }
+        let spans = begins.into_iter().map(|begin| {
+            let hi = behind_all_of(&begin);
+            (begin, hi)
+        });
+        KeySpans {
+            spans: Some(spans.collect()),
+            are_points: false,
+        }
+    }
+
+    /// The keys that a formula leaves; `of_tests` says which keys some of its tests leave where a match meets them all.
+    pub(super) fn of_formula(
+        formula: &Formula,
+        of_tests: &dyn Fn(&[usize]) -> KeySpans,
+    ) -> KeySpans {
         match formula {
-            Formula::Test(test) => of_test(*test),
+            Formula::Test(test) => of_tests(&[*test]),
             // Spans may hold more keys than meet a test, so what is not in them says nothing: any key will do.
             Formula::Not(_) => KeySpans::default(),
-            Formula::And(parts) => parts
-                .iter()
-                .map(|part| KeySpans::of_formula(part, of_test))
-                .fold(KeySpans::default(), KeySpans::and),
+            Formula::And(parts) => {
+                let mut tests = Vec::new();
+                let mut keys = KeySpans::default();
+                for part in parts {
+                    match part {
+                        Formula::Test(test) => tests.push(*test),
+                        other => keys = keys.and(KeySpans::of_formula(other, of_tests)),
+                    }
+                }
+                keys.and(of_tests(&tests))
+            }
             Formula::Or(parts) => parts
                 .iter()
-                .map(|part| KeySpans::of_formula(part, of_test))
+                .map(|part| KeySpans::of_formula(part, of_tests))
                 .reduce(KeySpans::or)
                 .unwrap_or_default(),
         }
@@ -198,12 +266,64 @@ fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
+/// The first key behind all that begin with some bytes; `None` where there is none.
+fn behind_all_of(begin: &[u8]) -> Option<Vec<u8>> {
+    let mut next = begin.to_vec();
+    while let Some(last) = next.pop() {
+        if last < u8::MAX {
+            next.push(last + 1);
+            return Some(next);
+        }
+    }
+    None
+}
+
 fn spans(ty: KeyType, asked: &Asked) -> Option<KeySpans> {
     match ty {
         KeyType::Int => of_integers(asked),
         KeyType::String => of_strings(asked),
         KeyType::Fields => None,
     }
+}
+
+/// Of a field of a key of several, as [`field_of_key`] encodes it: whole numbers and texts, whichever the operand is compared with.
+/// No encoded field begins with another.
+fn of_field(asked: &Asked) -> Option<KeySpans> {
+    let is_time = |operand: &Operand| matches!(operand, Operand::Value(Value::Time(_)));
+    match asked {
+        // Times are compared with numbers and texts of many forms.
+        _ if asked.operands().iter().any(is_time) => return None,
+        Asked::Compare(Op::Ne, _) => return None,
+        Asked::Compare(..) | Asked::In(_) => {}
+        _ => return None,
+    }
+    let (mut all, mut are_points) = (Vec::new(), true);
+    for ty in [Type::Int, Type::String] {
+        for range in asked.to_ranges_where_comparable(ty) {
+            are_points &= range.point().is_some();
+            all.push(of_range(ty, range)?);
+        }
+    }
+    Some(KeySpans {
+        spans: Some(all),
+        are_points,
+    })
+}
+
+fn of_range(ty: Type, range: Range) -> Option<Span> {
+    let tag = field_of_key(ty)?;
+    let tagged = |value: Vec<u8>| [&[tag], value.as_slice()].concat();
+    let lo = match range.lo {
+        Bound::Unbounded => vec![tag],
+        Bound::Included(lo) => tagged(lo),
+        Bound::Excluded(lo) => behind_all_of(&tagged(lo))?,
+    };
+    let hi = match range.hi {
+        Bound::Unbounded => behind_all_of(&[tag]),
+        Bound::Included(hi) => behind_all_of(&tagged(hi)),
+        Bound::Excluded(hi) => Some(tagged(hi)),
+    };
+    Some((lo, hi))
 }
 
 /// Of integers: they are encoded as values are.

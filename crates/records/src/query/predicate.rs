@@ -6,7 +6,7 @@ use std::ops::Bound;
 use model::condition::{Expr, Filter, Formula, Op, Operand, Predicate as Asked, Residual, Test};
 use model::geometry::Space;
 use model::record::RecordRef;
-use model::schema::{KeyType, Path, Type, other};
+use model::schema::{KeyType, Path, Type, key_paths, other};
 use model::tokens::{Tokenizer, prefix_token};
 
 use super::key_spans::KeySpans;
@@ -208,28 +208,39 @@ impl Predicates {
         Ok(())
     }
 
-    /// The keys that matches can have. A declared field of another type than the key compares other values.
+    /// The keys that matches can have.
     fn keys(&self, layout: &Layout) -> KeySpans {
-        let (path, ty) = (&layout.stored.key, layout.stored.key_type);
-        let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
-        let declared = layout.attributes.iter().find(|a| a.path == *path);
-        let as_key = match ty {
-            KeyType::Int => Type::Int,
-            KeyType::String => Type::String,
-            // No condition is about several fields.
-            KeyType::Fields => return KeySpans::default(),
+        let ty = layout.stored.key_type;
+        let fields = match ty {
+            KeyType::Fields => key_paths(&layout.stored.key).unwrap_or_default(),
+            KeyType::Int | KeyType::String => vec![layout.stored.key.clone()],
         };
-        let is_other = declared.is_some_and(|attribute| attribute.ty != as_key);
-        if is_other || tests.iter().all(|test| test.path != *path) {
-            return KeySpans::default();
-        }
-        let of_test = |test: usize| {
-            let test = tests.get(test).filter(|test| test.path == *path);
-            KeySpans::of(ty, test.into_iter())
+        let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
+        // A declared field of another type than the key compares other values.
+        let is_other = |path: &Path| {
+            let declared = layout.attributes.iter().find(|a| a.path == *path);
+            declared.is_some_and(|attribute| match (ty, attribute.ty) {
+                (KeyType::Int | KeyType::Fields, Type::Int) => false,
+                (KeyType::String | KeyType::Fields, Type::String) => false,
+                _ => true,
+            })
+        };
+        let of_path = |some: &[usize], path: &Path| -> Vec<&Test> {
+            let some = some.iter().filter_map(|test| tests.get(*test));
+            some.filter(|test| test.path == *path && !is_other(path))
+                .collect()
+        };
+        let of_tests = |some: &[usize]| match (ty, fields.as_slice()) {
+            (KeyType::Fields, fields) => {
+                let of_each = fields.iter().map(|path| of_path(some, path));
+                KeySpans::of_fields(&of_each.collect::<Vec<_>>())
+            }
+            (_, [path]) => KeySpans::of(ty, of_path(some, path).into_iter()),
+            _ => KeySpans::default(),
         };
         let formula = self.formula();
         formula.map_or_else(KeySpans::default, |formula| {
-            KeySpans::of_formula(formula, &of_test)
+            KeySpans::of_formula(formula, &of_tests)
         })
     }
 

@@ -1,6 +1,7 @@
 //! Every way of asking, compared with the model. Wrong answers panic; what the store says it could not do is returned.
 
 mod cancelled;
+mod keys;
 mod places;
 
 use std::collections::BTreeSet;
@@ -257,6 +258,11 @@ impl Asker<'_> {
             });
             by_key.retain(|(key, ..)| self.is_at(&place, key) == Some(true));
         }
+        let of_key = self.of_key();
+        if let Some(condition) = of_key.condition() {
+            query = query.filter(condition);
+            by_key.retain(|(key, ..)| of_key.accepts(key));
+        }
         let mut right = by_key.clone();
         right.sort_by_key(|(_, seq, _)| *seq);
         if order == Order::Newest {
@@ -271,7 +277,7 @@ impl Asker<'_> {
         let few = &all[..all.len().min(limit.unwrap_or(usize::MAX))];
         let what = |way: &str| {
             format!(
-                "{way}: {wanted:?} {place:?} {order:?} limit {limit:?} {validation:?} {lookup:?}"
+                "{way}: {wanted:?} {place:?} {of_key:?} {order:?} limit {limit:?} {validation:?} {lookup:?}"
             )
         };
         let limited = || query.clone().limit(limit);
