@@ -26,6 +26,7 @@ impl OfKey {
                 (Op::Prefix, Value::String(text), Value::String(begin)) => text.starts_with(begin),
                 (Op::Ge, ..) => value >= *wanted,
                 (Op::Lt, ..) => value < *wanted,
+                (Op::Le, ..) => value <= *wanted,
                 _ => value == *wanted,
             })
         })
@@ -57,7 +58,8 @@ impl Asker<'_> {
             let op = match (self.rng.usize(0..8), &value) {
                 (0, _) => Op::Ge,
                 (1, _) => Op::Lt,
-                (2, Value::String(_)) => Op::Prefix,
+                (2, _) => Op::Le,
+                (3, Value::String(_)) => Op::Prefix,
                 _ => Op::Eq,
             };
             (path, op, value)
