@@ -160,6 +160,11 @@ fn an_array_is_read_as_records() {
     });
     run.expect(0);
     assert_eq!(input.count(), "4");
+    let run = esker_fed(&["put", "db", "d"], &folder, |stdin| {
+        let _ = stdin.write_all(b"[{\"id\":10},\n {\"id\":11}]");
+    });
+    says(&run.expect(0), "an array: its elements are the records");
+    assert_eq!(input.count(), "6");
 }
 
 #[test]
@@ -460,6 +465,16 @@ fn a_key_of_several_fields_is_a_json_array() {
     let get = esker(&["get", &store, "d", "[\"x\", 2]"]).expect(0);
     assert_eq!(get.rows(), [json!({"c": "x", "at": {"i": 2}})]);
     esker(&["get", &store, "d", "[\"x\",\"2\"]"]).expect(1);
+    // A condition on the first fields reads their records alone.
+    for (condition, scan, found) in [
+        ("c = x and at.i = 2", "the records of 4 keys", 1),
+        ("c = x", "the records in a range of keys", 2),
+        ("at.i = 2", "all records", 2),
+    ] {
+        let run = esker(&["find", &store, "d", condition, "--explain=text"]).expect(0);
+        says(&run, scan);
+        assert_eq!(run.rows().len(), found, "{condition}");
+    }
     says(&esker(&["get", &store, "d", "x"]).expect(2), "a JSON array");
     let changes = esker(&["changes", &store, "d"]).expect(0).rows();
     assert_eq!(changes[0]["key"], json!(["x", 10]));

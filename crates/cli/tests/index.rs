@@ -89,6 +89,12 @@ fn indexes_are_added_switched_and_dropped() {
         "{said}"
     );
     assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "scan".to_string()));
+    index("add", "w:composite").expect(0);
+    let said = index("switch", "w:none").expect(0).stderr;
+    assert!(
+        said.contains("dropped the composite index of `w`, which stays declared"),
+        "{said}"
+    );
     let definition = stat(&store)["arguments"].as_str().unwrap().to_string();
     assert_eq!(
         definition,

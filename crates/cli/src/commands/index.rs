@@ -127,6 +127,10 @@ pub(super) fn follow(
     let Some(change) = change else {
         return Ok(false);
     };
+    if change.to == IndexKind::None {
+        say_dropped(&change.path, change.from);
+        return Ok(true);
+    }
     let (elapsed, _) = progress.elapsed();
     let was = match change.from {
         Some(IndexKind::None) | None => String::new(),
@@ -170,6 +174,13 @@ pub(super) fn known(
     )))
 }
 
+fn say_dropped(path: &Path, from: Option<IndexKind>) {
+    note(format_args!(
+        "dropped the {} index of `{path}`, which stays declared: records that do not fit its type are refused",
+        from.unwrap_or(IndexKind::None)
+    ));
+}
+
 fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
     let path = parse_path(&args.path)?;
     let db = open(&args.dir, memory)?;
@@ -182,10 +193,7 @@ fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
             "cancelled the unfinished change of `{path}` to {}",
             def.kind
         )),
-        (None, from) => note(format_args!(
-            "dropped the {} index of `{path}`, which stays declared: records that do not fit its type are refused",
-            from.unwrap_or(IndexKind::None)
-        )),
+        (None, from) => say_dropped(&path, from),
     }
     db.close()?;
     Ok(Outcome::Done)

@@ -80,6 +80,9 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     }
     dataset.sync()?;
     db.close()?;
+    for how in feed.take_notes() {
+        note(how);
+    }
     note(format_args!("put {}", counted(put, "record")));
     say_remarks(&dataset);
     if let Some(signal) = interrupt.signal() {
