@@ -315,7 +315,7 @@ fn it_touches_nothing_but_its_trees() {
     for refused in refusals {
         let error = refused.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
-        assert!(error.to_string().contains("is none of `inbox`"), "{error}");
+        assert!(error.to_string().contains("does not belong to the extension `inbox`"), "{error}");
     }
     assert_eq!(state(&db).1, BTreeMap::new());
     assert_eq!(db.check().unwrap().records, 1);
