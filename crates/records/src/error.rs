@@ -290,7 +290,7 @@ impl fmt::Display for Error {
                     None => Ok(()),
                 }
             }
-            Error::UnknownSnapshot { name } => write!(f, "no snapshot called `{name}` is kept"),
+            Error::UnknownSnapshot { name } => write!(f, "there is no snapshot `{name}`"),
             Error::Exists(text)
             | Error::BadInput(text)
             | Error::Unsupported(text)
@@ -329,11 +329,11 @@ impl fmt::Display for Error {
             Error::Cancelled { deadline: false } => f.write_str("cancelled"),
             Error::NoOldRecords { dataset } => write!(
                 f,
-                "the changes of dataset `{dataset}` have no old records: whether they do is said when a dataset is created, and this one was created without them"
+                "the changes of dataset `{dataset}` have no old records: the dataset was created without them, and this cannot be changed later"
             ),
             Error::PositionExpired { oldest } => write!(
                 f,
-                "the log is not kept so far back; the oldest position is {oldest}"
+                "the log no longer reaches back to this position; the oldest position is {oldest}"
             ),
             Error::OtherHistory { position, current } => {
                 f.write_str(&position.unknown_at(*current))

@@ -130,7 +130,7 @@ impl Extensions {
         let options = match self.named(extension) {
             Some(named) => named.tree_options(tree, config).ok_or_else(|| {
                 EngineError::Invalid(format!(
-                    "extension `{extension}` rejects the stored configuration of its tree `{tree}`"
+                    "extension `{extension}` rejects the configuration of its tree `{tree}`"
                 ))
             }),
             None => Err(EngineError::Unsupported(format!(
@@ -185,7 +185,9 @@ impl ExtensionStore {
     /// [`Error::Exists`] if a tree of that name exists; [`Error::BadInput`] if the extension rejects a configuration; also any write error.
     pub fn create_trees(&self, trees: &[(&str, &[u8])]) -> Result<Vec<TreeId>> {
         if let Some((name, _)) = trees.iter().find(|(name, _)| self.tree(name).is_some()) {
-            return Err(Error::exists(format!("the extension already has a tree `{name}`")));
+            return Err(Error::exists(format!(
+                "the extension already has a tree `{name}`"
+            )));
         }
         let named = trees
             .iter()
