@@ -292,7 +292,7 @@ fn what_does_not_fit_is_refused_with_its_line() {
             "{\"id\":1,\"t\":\"1\"}\n",
             &[],
             "p, line 1",
-            "`t` is no number",
+            "`t` is not a number",
         ),
         (wish, "{\"id\":1,", &[], "p, line 1", "EOF"),
         (

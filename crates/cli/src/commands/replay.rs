@@ -369,7 +369,7 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
         Some(Value::Number(number)) => {
             read(&number.to_string(), units).map_err(|why| format!("`{name}`: {why}"))
         }
-        Some(_) => Err(format!("`{name}` is no number")),
+        Some(_) => Err(format!("`{name}` is not a number")),
         None => Err(format!("it has no `{name}`")),
     };
     let name = args.time.to_string();
@@ -393,7 +393,7 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
         Some(value) => value
             .as_f64()
             .map(Some)
-            .ok_or_else(|| format!("`{path}` is no number")),
+            .ok_or_else(|| format!("`{path}` is not a number")),
     };
     let position = match &args.position {
         None => None,
