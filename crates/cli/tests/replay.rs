@@ -226,11 +226,7 @@ fn a_replay_prints_each_match_once_with_ids_as_they_are() {
 "#
     );
     let again = files.replay(&[]).expect(2);
-    assert!(
-        again.stderr.contains("is there already"),
-        "{}",
-        again.stderr
-    );
+    assert!(again.stderr.contains("exists already"), "{}", again.stderr);
 }
 
 /// Bounds may be beyond every time that the data can have, and the first subscription may have been made at time 0 of whatever

@@ -94,7 +94,7 @@ impl Handle {
             let differs = ty.filter(|ty| !known.def.ty.is_said_by(*ty));
             if known.def.kind.is_indexed() {
                 let what = format!(
-                    "`{path}` has an index already, of kind {}; switch the index to change its kind",
+                    "`{path}` has an index already, of kind {}; use `switch` to change it",
                     known.def.kind
                 );
                 return Err(Error::exists(what));
