@@ -717,7 +717,7 @@ fn an_index_over_place_and_time_needs_both_declared() {
             .index("time", Index::lazy().string())
             .index("at@time", timed()),
     );
-    assert!(told.contains("no time"), "{told}");
+    assert!(told.contains("must be of type time"), "{told}");
     let declared = || def().index("time", Index::embedded().time());
     let told = refused(declared().index("at@time", timed().plane()));
     assert!(told.contains("declare its point first"), "{told}");
