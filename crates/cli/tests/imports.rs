@@ -478,7 +478,7 @@ fn a_key_of_several_fields_is_a_json_array() {
     esker(&["create", &store, "e", "--key", "a,b"]).expect(0);
     esker(&["check", &store]).expect(0);
     let run = esker(&["create", &store, "f", "--key", "a,a"]).expect(2);
-    says(&run, "each field once");
+    says(&run, "each field only once");
     let table = Input::new("a.csv", "c,i,v\nx,1,a\nx,2,b\nx,1,c\n");
     says(&table.load(&["--key", "c,i"]).expect(0), "1 replaced");
     assert_eq!(table.keys("v = c"), ["[\"x\",1]"]);

@@ -154,8 +154,7 @@ pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyTy
     model::schema::infer_key(&samples, path)
 }
 
-/// What the benchmarks and tests vary or look at, to show why things are as they are. There is nothing to gain here for a program that keeps records,
-/// and nothing of it is promised to stay.
+/// Settings and measurements for benchmarks and tests. Programs do not need them, and they may change at any time.
 #[doc(hidden)]
 pub mod experimental {
     pub use crate::api::Tuning;
