@@ -488,7 +488,7 @@ fn a_subscriber_reads_beside_publishers() {
     );
     let wrong = publish("a/+", "{}\n", &[]).expect(2);
     assert!(
-        wrong.stderr.contains("only subscriptions have those"),
+        wrong.stderr.contains("which only subscriptions can have"),
         "{}",
         wrong.stderr
     );

@@ -63,7 +63,7 @@ macro_rules! integers {
             fn from_key(key: Key) -> Result<$int> {
                 let value = key.int().and_then(|value| <$int>::try_from(value).ok());
                 value.ok_or_else(|| {
-                    Error::bad_input(format!("key {key} is none of {}", stringify!($int)))
+                    Error::bad_input(format!("key {key} does not fit the type {}", stringify!($int)))
                 })
             }
         }
@@ -88,7 +88,7 @@ impl PrimaryKey for String {
     fn from_key(key: Key) -> Result<String> {
         match key.value() {
             Value::String(text) if key.key_type() == KeyType::String => Ok(text),
-            _ => Err(Error::bad_input(format!("key {key} is no string"))),
+            _ => Err(Error::bad_input(format!("key {key} is not a string"))),
         }
     }
 }

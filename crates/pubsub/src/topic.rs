@@ -94,7 +94,7 @@ impl FromStr for Topic {
         }
         if let Some(wild) = text.split('/').find(|level| level.contains(['+', '#'])) {
             return Err(Error::BadInput(format!(
-                "topic `{text}`: `{wild}` has a wildcard, and only subscriptions have those"
+                "topic `{text}`: `{wild}` has a wildcard, which only subscriptions can have"
             )));
         }
         let mut encoded = Vec::new();

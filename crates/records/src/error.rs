@@ -316,7 +316,7 @@ impl fmt::Display for Error {
             Error::Conflict {
                 key: Some(key),
                 what,
-            } => write!(f, "key {key} is not as it was expected to be: {what}"),
+            } => write!(f, "key {key} is not in the expected state: {what}"),
             Error::Conflict { key: None, what } => f.write_str(what),
             Error::DiskFull { path } => {
                 write!(f, "{}: there is no room on the disk", path.display())

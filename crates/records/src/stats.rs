@@ -472,10 +472,10 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
         return "notes".to_string();
     }
     if layout.old == Some(tree.id) {
-        return "replaced records, in the log alone".to_string();
+        return "replaced records, only in the log".to_string();
     }
     if layout.expiry == Some(tree.id) {
-        return "what expires".to_string();
+        return "expiry times".to_string();
     }
     if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
         return format!("keys written since the index of {} began", a.path);

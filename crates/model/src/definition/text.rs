@@ -379,9 +379,9 @@ fn spatial(text: &str) -> Option<Result<IndexText, String>> {
                 _ => IndexKind::SpaceTime(layout).to_string(),
             });
             let layouts = layouts.join(", ");
-            format!("unknown layout or type `{layout}` (such an index is one of {layouts}, with `:plane` after it for points of the plane)")
+            format!("unknown layout or type `{layout}` (use one of {layouts}, with `:plane` after it for points of the plane)")
         }),
-        _ => Err(format!("such an index is PATH:{name}[:LAYOUT][:plane]")),
+        _ => Err(format!("write such an index as PATH:{name}[:LAYOUT][:plane]")),
     };
     Some(kind.and_then(|kind| IndexText::at(path, kind, ty)))
 }

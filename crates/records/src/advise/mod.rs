@@ -345,10 +345,13 @@ fn advise(
     let best = best.map_or(used, |best| best.kind);
     let better = cost_of(best).operation < WORTH * in_use.operation;
     let (kind, why) = if used.is_clustered() {
-        (used, "the records are stored by its place".to_string())
+        (
+            used,
+            "the records are stored in the order of this field".to_string(),
+        )
     } else if never {
         let why =
-            "never queried: an index would make writes dearer and no query faster".to_string();
+            "never queried: an index would make writes slower and no query faster".to_string();
         (none, why)
     } else if index_entries.records < 1.0 {
         (
@@ -356,7 +359,7 @@ fn advise(
             "no record has it yet: nothing can be measured".to_string(),
         )
     } else if is_point {
-        let why = "points have indexes of kind spatial alone".to_string();
+        let why = "points can only have indexes of kind spatial".to_string();
         (used, why)
     } else if best == used || better {
         (best, cost::why(best, &workload, index_entries))

@@ -231,7 +231,7 @@ impl fmt::Display for Explain {
         )?;
         let parts = [
             ("records", Some(self.cost.data)),
-            ("records by place", self.cost.place),
+            ("records by location", self.cost.place),
             ("index", self.cost.index),
             ("keys", self.cost.keys),
         ];
