@@ -99,10 +99,10 @@ impl From<Error> for Failure {
             | Error::NoOldRecords { .. }
             | Error::Exists(_) => Self::Usage(error.to_string()),
             Error::NoStore { .. } => Self::Store(format!(
-                "{error}; `esker load`, `create` and `publish` make one"
+                "{error}; `esker load`, `create` and `publish` create one"
             )),
             Error::PositionExpired { .. } => Self::Store(format!(
-                "{error}; without --from changes begin there, and for a --consumer they are kept"
+                "{error}; without --from changes begin there, and with --consumer the store keeps them"
             )),
             Error::Locked { .. } => Self::Store(format!(
                 "{error}: one process writes at a time, and commands that only read work beside it"

@@ -30,7 +30,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
     let memory = cli.memory.max(LEAST_MEMORY);
     if cli.memory < LEAST_MEMORY {
         report::note(format_args!(
-            "note: --memory of {} is less than a store needs: it gets {}",
+            "note: --memory of {} is less than a store needs: it uses {}",
             output::bytes(cli.memory as u64),
             output::bytes(LEAST_MEMORY as u64)
         ));

@@ -54,7 +54,7 @@ impl Rows {
     pub(crate) fn new(args: &RowsArgs) -> Result<Self, Failure> {
         if args.format == RowForm::Ndjson && !args.columns.is_empty() {
             return Err(Failure::Usage(
-                "--columns goes with --format csv or --format table; NDJSON has the records as they were put".to_string(),
+                "--columns needs --format csv or --format table; NDJSON prints the records as they were put".to_string(),
             ));
         }
         let named = |path: &Path| {

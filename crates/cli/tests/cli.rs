@@ -536,7 +536,7 @@ fn a_definition_belongs_to_the_dataset() {
             .run("load", &[&["ev", &file][..], other].concat())
             .expect(2);
         assert!(
-            run.stderr.contains("it is:") && run.stderr.contains("asked:"),
+            run.stderr.contains("existing:") && run.stderr.contains("given:"),
             "{}",
             run.stderr
         );

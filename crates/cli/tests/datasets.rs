@@ -79,7 +79,7 @@ fn a_dataset_is_renamed_with_all_that_it_has() {
     assert!(
         renamed
             .stderr
-            .contains("dataset `vists` is called `visits` now"),
+            .contains("dataset `vists` is now called `visits`"),
         "{}",
         renamed.stderr
     );
@@ -163,7 +163,7 @@ fn datasets_are_dropped_all_or_none() {
     assert_eq!(
         dropped.stderr,
         "dropped dataset `vists` with 1 consumer of its changes\n\
-         kept snapshots still hold it, and its space: before\n"
+         snapshots that still contain it and use its space: before\n"
     );
     esker(&["count", &store, "vists"]).expect(2);
     let args = ["count", &store, "vists", "--snapshot", "before"];

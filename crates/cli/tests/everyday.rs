@@ -127,7 +127,7 @@ fn pages_go_on_where_the_last_one_ended() {
     assert!(
         refused
             .stderr
-            .contains("--after goes with --order newest or oldest"),
+            .contains("--after needs --order newest or oldest"),
         "{}",
         refused.stderr
     );

@@ -343,8 +343,8 @@ fn separators_of_csv_are_found_or_said() {
 fn columns_and_rows_that_do_not_fit() {
     let input = Input::new("a.csv", ",a,a,\n1,2,3,\n4,5,6\n7,8,9,10\n11,12\n");
     let run = input.load(&["--key", "column_1"]).expect(2);
-    says(&run, "column 1 has no name: it is `column_1`");
-    says(&run, "a further column `a` is `a_2`");
+    says(&run, "column 1 has no name: it is called `column_1`");
+    says(&run, "another column `a` is called `a_2`");
     let rows = [
         json!({"column_1": 1, "a": 2, "a_2": 3}),
         json!({"column_1": 4, "a": 5, "a_2": 6}),
@@ -493,7 +493,7 @@ fn a_key_of_several_fields_is_a_json_array() {
     esker(&["create", &store, "e", "--key", "a,b"]).expect(0);
     esker(&["check", &store]).expect(0);
     let run = esker(&["create", &store, "f", "--key", "a,a"]).expect(2);
-    says(&run, "each field once");
+    says(&run, "each field only once");
     let table = Input::new("a.csv", "c,i,v\nx,1,a\nx,2,b\nx,1,c\n");
     says(&table.load(&["--key", "c,i"]).expect(0), "1 replaced");
     assert_eq!(table.keys("v = c"), ["[\"x\",1]"]);
@@ -596,7 +596,7 @@ fn compressed_files_with_members_padding_and_cut_ends() {
         says(&run, "is cut off");
         let input = Input::new(name, [&bytes[..], b"garbage"].concat());
         let run = input.load(&["--key", "id:int"]).expect(2);
-        says(&run, "what follows the end of its");
+        says(&run, "other data follows the end of its");
         assert_eq!(input.count(), "2000", "{name}");
     }
     for (name, bytes, what) in [

@@ -105,10 +105,10 @@ fn indexes_are_added_switched_and_dropped() {
         let said = index(verb, what).expect(2).stderr;
         assert!(said.contains(why), "{said}");
     };
-    refused("switch", "v:composite:string", "keeps the type");
+    refused("switch", "v:composite:string", "does not change the type");
     refused("add", "v", "`v` has an index already, of kind lazy");
     refused("add", "v:composite", "`switch`");
-    refused("switch", "v", "say the new kind, as in v:lazy");
+    refused("switch", "v", "give the new kind, as in v:lazy");
     refused("switch", "v:lazy", "of kind lazy already");
     refused(
         "switch",
@@ -125,10 +125,7 @@ fn indexes_are_added_switched_and_dropped() {
     refused("add", "empty", "give the index a type");
     assert_eq!(stat(&store)["arguments"], definition);
     let said = esker(&["index", "resume", &store]).expect(0).stderr;
-    assert!(
-        said.contains("no change of an index is unfinished"),
-        "{said}"
-    );
+    assert!(said.contains("no index change is unfinished"), "{said}");
     esker(&["check", &store]).expect(0);
 }
 
@@ -205,7 +202,7 @@ fn a_damaged_index_is_built_again_by_one_command() {
     let told = format!("{}{}", run.stdout, run.stderr);
     assert!(told.contains(".tbl"), "{told}");
     let run = esker(&["repair", &store, "d", "--rebuild-index", "v"]).expect(0);
-    let told = "`v` is now indexed: lazy, built again (20,000 records";
+    let told = "`v` is now indexed: lazy, rebuilt (20,000 records";
     assert!(run.stderr.contains(told), "{}", run.stderr);
     let run = esker(&["count", &store, "d", "v", "7", "7"]).expect(0);
     assert_eq!(run.stdout.trim(), "200");

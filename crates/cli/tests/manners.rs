@@ -481,7 +481,8 @@ fn a_dataset_is_made_without_records() {
     ];
     let run = site.run("create", &args).expect(0);
     assert!(
-        run.stderr.contains("made dataset `jobs`: --key id:string"),
+        run.stderr
+            .contains("created dataset `jobs`: --key id:string"),
         "{}",
         run.stderr
     );

@@ -73,7 +73,7 @@ fn each_compaction_is_drawn_with_what_it_read_and_wrote() {
         },
     );
     assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.stderr.contains("no index of points"), "{refused:?}");
+    assert!(refused.stderr.contains("no spatial index"), "{refused:?}");
     let there = esker(&["stat", store]).expect(0).stdout;
     assert!(
         there.contains("points") && !there.contains("other"),

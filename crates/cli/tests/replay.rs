@@ -226,11 +226,7 @@ fn a_replay_prints_each_match_once_with_ids_as_they_are() {
 "#
     );
     let again = files.replay(&[]).expect(2);
-    assert!(
-        again.stderr.contains("is there already"),
-        "{}",
-        again.stderr
-    );
+    assert!(again.stderr.contains("exists already"), "{}", again.stderr);
 }
 
 /// Bounds may be beyond every time that the data can have, and the first subscription may have been made at time 0 of whatever
@@ -292,7 +288,7 @@ fn what_does_not_fit_is_refused_with_its_line() {
             "{\"id\":1,\"t\":\"1\"}\n",
             &[],
             "p, line 1",
-            "`t` is no number",
+            "`t` is not a number",
         ),
         (wish, "{\"id\":1,", &[], "p, line 1", "EOF"),
         (
@@ -492,7 +488,7 @@ fn a_subscriber_reads_beside_publishers() {
     );
     let wrong = publish("a/+", "{}\n", &[]).expect(2);
     assert!(
-        wrong.stderr.contains("only subscriptions have those"),
+        wrong.stderr.contains("which only subscriptions can have"),
         "{}",
         wrong.stderr
     );

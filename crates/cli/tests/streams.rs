@@ -335,7 +335,7 @@ fn a_publisher_stores_what_has_come_and_ends_in_good_order() {
         assert!(errors.contains("line 5: not valid JSON"), "{errors}");
         let said = [
             "published 4 to a/b, for 0 subscriptions",
-            "interrupted: everything up to line 6 is published or was reported; continue with the line after it",
+            "interrupted: everything up to line 6 was published or reported; continue with the next line",
         ];
         for said in said.iter().filter(|_| code.is_some()) {
             assert!(errors.contains(said), "{errors}");

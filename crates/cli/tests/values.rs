@@ -356,7 +356,7 @@ fn records_expire_at_a_time_in_the_unit_that_is_said_or_shown() {
     assert_eq!(loaded.stderr.matches("note: `until`").count(), 1);
     let refused = load(records, &["--expires", "until:int"]);
     assert!(
-        refused.stderr.contains("no type of times"),
+        refused.stderr.contains("is not a type of times"),
         "{}",
         refused.stderr
     );

@@ -97,10 +97,12 @@ pub(crate) fn other(head: &[u8], path: Option<&Path>) -> Option<String> {
     let file = path.map_or("FILE".to_string(), |path| path.display().to_string());
     Some(match command.is_empty() {
         true => {
-            format!("it is {what}; NDJSON, other JSON and CSV are read, plain, with gzip or zstd")
+            format!(
+                "it is {what}; `load` reads NDJSON, other JSON and CSV, plain or compressed with gzip or zstd"
+            )
         }
         false => format!(
-            "it is {what}; gzip and zstd are read. `{command} {file} | esker load ... -` reads it, too"
+            "it is {what}; `load` reads only gzip and zstd. Use `{command} {file} | esker load ... -`"
         ),
     })
 }
@@ -189,7 +191,7 @@ fn begins(reader: &mut impl BufRead, name: &str, first: &[u8]) -> io::Result<boo
                 return Ok(true);
             }
             Some(_) => {
-                let what = format!("what follows the end of its {name} data is no {name}");
+                let what = format!("other data follows the end of its {name} data");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }

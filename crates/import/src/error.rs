@@ -6,7 +6,8 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An input cannot be read, or what belongs to it cannot be written: what is wrong and what to do.
+    /// An input cannot be read, or a file that belongs to it cannot be written; the text says what is
+    /// wrong and what to do.
     Input(String),
     /// The store refused a write.
     Store(esker::Error),

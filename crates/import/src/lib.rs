@@ -1,9 +1,9 @@
-//! Records from files into an Esker dataset: NDJSON and other JSON, and CSV, plain, gzip or zstd.
+//! Imports records from files into an Esker dataset: NDJSON and other JSON, and CSV; plain, gzip or zstd.
 //!
-//! [`sources`] checks what is to be read, [`Import::new`] begins to read it, and [`Import::run`] writes the records into a dataset in
-//! batches. A line that is no record of the dataset is rejected: it goes to `FILE.rejected` with the reason, and the import goes on.
-//! How far the import is, is noted in the store with each batch, in the same commit, so that an import that was killed and is given
-//! again resumes behind the last batch. An [`Observer`] gets the progress; the crate itself prints nothing.
+//! [`sources`] checks the files, [`Import::new`] begins to read them, and [`Import::run`] writes the records into a dataset in
+//! batches. A line that does not hold a record of the dataset is rejected: it is written to `FILE.rejected` with the reason, and the
+//! import continues. Each batch stores the progress of the import in the same commit, so a killed import resumes after its last batch
+//! when it is run again. An [`Observer`] receives the progress; the crate itself prints nothing.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! [`Feed`] gives the lines alone, for programs that do something else with them.
+//! [`Feed`] returns the lines only, for programs that process them in another way.
 
 mod compression;
 mod error;

@@ -15,9 +15,9 @@ use crate::replaced::Replaced;
 use crate::resume::{Interrupted, Resume};
 use crate::source::Source;
 
-/// Records in a batch, and their bytes: whichever is reached first.
+/// A batch is committed when it has this many records or [`BATCH_BYTES`] bytes.
 pub const BATCH_RECORDS: usize = 1000;
-/// See [`BATCH_RECORDS`].
+/// A batch is committed when it has this many bytes or [`BATCH_RECORDS`] records.
 pub const BATCH_BYTES: usize = 1 << 20;
 
 /// An import of files into a dataset.
@@ -38,25 +38,25 @@ pub struct Import {
     done: Place,
 }
 
-/// What an import has done.
+/// The result of an import.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// Records that are loaded.
+    /// Records loaded.
     pub records: u64,
-    /// Of these, those that an earlier import had loaded that this one resumed.
+    /// Of these, records loaded by the interrupted import that this one resumed.
     pub resumed: u64,
     /// Records whose key had a record before, in the dataset or earlier in the import.
     pub replaced: u64,
-    /// Lines that were rejected.
+    /// Lines rejected.
     pub rejected: u64,
-    /// The files that keep the rejected lines, and how many each keeps.
+    /// The files with the rejected lines, and the number of lines in each.
     pub rejects: Vec<(PathBuf, u64)>,
     /// How it ended.
     pub end: End,
 }
 
-/// How an import ended. What came before the end is loaded.
+/// How an import ended. All records before that point are loaded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum End {
@@ -68,17 +68,17 @@ pub enum End {
         name: String,
         /// Its last line that is loaded or rejected.
         line: u64,
-        /// True when the same import, given again, continues there.
+        /// True if the same import, run again, continues there.
         is_resumable: bool,
     },
-    /// A source cannot be read on, or a strict import met a line that is no record.
+    /// A source cannot be read further, or a strict import found a line that is not a record.
     Bad(String),
     /// It failed.
     Failed(Error),
 }
 
 impl Import {
-    /// Begins to read the sources.
+    /// Starts reading the sources.
     pub fn new(sources: Vec<Source>) -> Self {
         let resume = Resume::new(&sources);
         let rejects = sources
@@ -103,30 +103,30 @@ impl Import {
         }
     }
 
-    /// The durability of the batches; each second by default. The end of the import is synced in any case.
+    /// Sets the durability of the batches. Default: synced each second. The end of the import is always synced.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Whether the first line that is no record ends the import.
+    /// Sets whether the first line that is not a record ends the import.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
     }
 
-    /// Whether the import begins at the start even where an interrupted one could be resumed.
+    /// Sets whether the import starts over even if an interrupted import could be resumed.
     pub fn restart(mut self, restart: bool) -> Self {
         self.restart = restart;
         self
     }
 
-    /// True where every source can be read again: an import that is interrupted can be resumed only then.
+    /// True if every source can be read again; only then can an interrupted import be resumed.
     pub fn is_repeatable(&self) -> bool {
         self.resume.is_repeatable()
     }
 
-    /// The lines, to look at a sample before the dataset is made.
+    /// The lines, to look at a sample before the dataset is created.
     pub fn feed(&mut self) -> &mut Feed {
         &mut self.feed
     }
@@ -161,7 +161,8 @@ impl Import {
         }
     }
 
-    /// Rejects what a sample has looked at, where it has no record: so many lines. The files that keep them, and how many each keeps.
+    /// Rejects the first `lines` lines, if a sample contains no record. Returns the files with the rejected lines, and the number of
+    /// lines in each.
     pub fn reject_sample(
         mut self,
         lines: u64,
@@ -369,8 +370,8 @@ impl Import {
     }
 }
 
-/// Puts the records of a line that could not be put itself because of an `error`: it may be several objects, or a value that is there
-/// for an array of them. What cannot be put, and why.
+/// Puts the records in a line that failed as a whole with `error`: it may contain several objects, or a value with an array of them.
+/// Returns the parts that cannot be put, with reasons.
 pub fn put_parts(
     put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
     text: &[u8],

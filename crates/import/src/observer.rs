@@ -5,19 +5,19 @@ use std::path::PathBuf;
 
 use crate::text::thousands;
 
-/// What an import tells the program that runs it. Every method has a default that does nothing.
+/// Receives the progress and the notes of an import. Every method has a default that does nothing.
 pub trait Observer {
-    /// Progress, after each batch: bytes of input that were read, before decompression, and records that are loaded.
+    /// Receives the progress after each batch: bytes of input read (before decompression) and records loaded.
     fn progress(&mut self, bytes: u64, records: u64) {
         let _ = (bytes, records);
     }
 
-    /// Something that a person may want to know. Its `Display` is a sentence.
+    /// Receives a note for people. Its `Display` is a sentence.
     fn note(&mut self, note: &Note) {
         let _ = note;
     }
 
-    /// True when the import is to commit what it has read and return.
+    /// True if the import should commit what it has read and return.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -26,11 +26,12 @@ pub trait Observer {
 /// Ignores everything.
 impl Observer for () {}
 
-/// Something that an import tells.
+/// A note of an import.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Note {
-    /// An earlier import of these files was interrupted, and they have changed since.
+    /// An earlier import of these files was interrupted, and the files have changed since: the import starts
+    /// over.
     Changed,
     /// An earlier import of these files was interrupted: this one resumes it.
     Resuming {
@@ -41,16 +42,16 @@ pub enum Note {
         /// Records that are loaded.
         records: u64,
     },
-    /// How an input is read, where that is not a record a line.
+    /// How an input is read, if not as one record per line.
     Read(String),
-    /// The file of rejected lines cannot be written: the lines follow as `Rejected`.
+    /// The file for rejected lines cannot be written: the lines follow as `Rejected`.
     Unwritten {
         /// The file.
         path: PathBuf,
         /// Why.
         reason: String,
     },
-    /// A rejected line that no file keeps.
+    /// A rejected line that is not in a file.
     Rejected {
         /// Its number.
         line: u64,
@@ -63,7 +64,7 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed => f.write_str(
-                "an interrupted load of these files is not resumed, for they have changed since: all is loaded",
+                "an interrupted load of these files is not resumed, because they have changed since: everything is loaded from the start",
             ),
             Self::Resuming {
                 name,

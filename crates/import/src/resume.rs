@@ -157,17 +157,17 @@ fn identity(source: &Source) -> Option<Json> {
     }))
 }
 
-/// An import that was interrupted, and can be resumed.
+/// An interrupted import that can be resumed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InterruptedImport {
     /// The files, as the system names them.
     pub files: Vec<String>,
-    /// Records that are loaded.
+    /// Records loaded so far.
     pub records: u64,
 }
 
-/// The imports of a dataset that were interrupted.
+/// The interrupted imports of a dataset.
 pub fn interrupted_imports(dataset: &Dataset) -> Result<Vec<InterruptedImport>> {
     let notes = dataset.notes()?.into_iter();
     let imports = notes

@@ -17,12 +17,12 @@ const PIPE: usize = 1 << 20;
 /// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON objects, one a line; also several on one, one over several lines, and files that are an array of them, a GeoJSON
+    /// JSON objects, one per line; also several on a line, one over several lines, and files that are an array of them, a GeoJSON
     /// FeatureCollection, or an object with one array of objects.
     Ndjson,
-    /// Lines that are given as they are, whatever they hold.
+    /// Lines returned as they are, with any content.
     Lines,
-    /// Values with a separator between them, and a header row.
+    /// Separated values with a header row.
     Csv,
 }
 
@@ -31,18 +31,18 @@ pub enum Format {
 pub struct Source {
     /// `None` is standard input.
     pub path: Option<PathBuf>,
-    /// What it holds.
+    /// The format of its content.
     pub format: Format,
-    /// Its size in bytes, where that is known.
+    /// Its size in bytes, if known.
     pub size: Option<u64>,
-    /// What separates the columns of CSV; where it is not said, the header tells.
+    /// The separator of CSV columns; if not given, it is detected in the header.
     pub delimiter: Option<u8>,
-    /// The names on the way to the array that holds the records, in each value of JSON; an empty way: the value itself.
+    /// The path, as names, to the array of records in each JSON value. An empty path: the value itself is a record.
     pub records: Option<Vec<String>>,
 }
 
-/// The sources that a command names, `-` being standard input. Each is checked now, so that a slip in the last name does not
-/// show after the others were loaded.
+/// The sources for these files; `-` is standard input. Checks each file now, so that a mistake in the last name does not appear only
+/// after the others were loaded.
 pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::with_capacity(files.len());
     for file in files {
@@ -98,7 +98,7 @@ impl Source {
             })
     }
 
-    /// Opens it; `counter` counts the bytes read before decompression.
+    /// Opens it; `counter` counts the bytes read, before decompression.
     pub fn open(&self, counter: &Arc<AtomicU64>) -> io::Result<Box<dyn Read>> {
         let raw: Box<dyn Read> = match &self.path {
             Some(path) => Box::new(File::open(path)?),
@@ -127,7 +127,9 @@ impl Source {
             } else {
                 "zstd"
             };
-            let what = format!("by its name it is {says}, but it does not begin so");
+            let what = format!(
+                "by its name it is a {says} file, but its first bytes are not those of {says}"
+            );
             return Err(invalid(what));
         }
         if path.is_some_and(is_archive) {
@@ -140,7 +142,7 @@ impl Source {
     }
 }
 
-/// The text of a file: without a byte order mark, also of UTF-16, and without its compression.
+/// The text of a file, decompressed, from UTF-8 or UTF-16, without a byte order mark.
 pub fn read_text(file: &Path) -> Result<String> {
     let unreadable =
         |error: io::Error| Error::Input(format!("cannot read {}: {error}", file.display()));

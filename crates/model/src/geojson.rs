@@ -11,11 +11,11 @@ use crate::schema::{exact, is_too_deep};
 
 impl Area {
     /// The polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`, `FeatureCollection` or
-    /// `GeometryCollection` of such.
+    /// `GeometryCollection` of polygons.
     ///
     /// # Errors
     ///
-    /// The text is not JSON, or not of these types; a ring is invalid ([`Polygon::new`]).
+    /// If the text is not JSON or not of these types, or a ring is invalid ([`Polygon::new`]).
     pub fn from_geojson(space: Space, text: &str) -> Result<Area> {
         Ok(Area::polygon(polygon(space, text)?))
     }
@@ -24,7 +24,7 @@ impl Area {
 /// The polygons of a text.
 fn polygon(space: Space, text: &str) -> Result<Polygon> {
     if is_too_deep(text.as_bytes()) {
-        return Err(Error::bad_input("this GeoJSON nests too deep"));
+        return Err(Error::bad_input("this GeoJSON is nested too deeply"));
     }
     let value: &RawValue = serde_json::from_str(text)
         .map_err(|error| Error::bad_input(format!("not GeoJSON: {error}")))?;
@@ -80,7 +80,7 @@ fn gather(space: Space, value: &RawValue, polygons: &mut Vec<Rings>) -> Result<(
         }
         Some(other) => {
             return Err(Error::bad_input(format!(
-                "a GeoJSON {other} is no area: a Polygon or MultiPolygon is"
+                "a GeoJSON {other} is not an area: use a Polygon or MultiPolygon"
             )));
         }
         None => return Err(Error::bad_input("a GeoJSON object needs a type")),

@@ -18,7 +18,7 @@ impl Key {
     /// The key of `value`.
     ///
     /// # Errors
-    /// [`KeyError`] where it is not a valid key of this type.
+    /// [`KeyError`] if it is not a valid key of this type.
     pub fn new(ty: KeyType, value: &Value) -> Result<Key, KeyError> {
         let room = match value {
             Value::String(text) => text.len(),
@@ -29,10 +29,10 @@ impl Key {
         Ok(Key { ty, bytes })
     }
 
-    /// The key written as `text`.
+    /// Parses a key.
     ///
     /// # Errors
-    /// [`KeyError`] where it is not a valid key of this type.
+    /// [`KeyError`] if it is not a valid key of this type.
     pub fn parse(ty: KeyType, text: &str) -> Result<Key, KeyError> {
         let value = match ty {
             KeyType::Int => {
@@ -64,7 +64,7 @@ impl Key {
         self.ty
     }
 
-    /// A key from its stored form.
+    /// Makes a key from its stored form.
     pub fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
         Key { ty, bytes }
     }

@@ -2,8 +2,8 @@
 //! encodings, their extraction from JSON records, the stored forms of records and posting lists, conditions,
 //! definitions of datasets.
 //!
-//! This crate does no I/O and knows no engine, so that it serves any storage. Decoders accept any bytes: none panics,
-//! nor allocates without bound.
+//! This crate does no I/O and does not depend on an engine, so it works with any storage. Decoders accept any bytes:
+//! none panics or allocates without bound.
 
 pub mod condition;
 pub mod definition;

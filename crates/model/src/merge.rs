@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 /// The deepest patch that is applied: deeper JSON is no record either.
 const MAX_DEPTH: usize = 128;
 
-/// `target` with `patch` applied. A member of the patch that is null takes the target's member away, an object is applied to the target's
-/// member in turn, and any other value takes its place. A target that is not there, or is no object, counts as an empty one.
+/// Applies `patch` to `target` (JSON merge patch, RFC 7396). Null in the patch removes the target's member, an object is applied to the
+/// target's member in turn, and any other value replaces it. A target that is missing or is not an object counts as an empty object.
 ///
 /// # Errors
-/// Why one of the two is not JSON, or the patch is nested too deeply.
+/// If one of the two is not JSON, or the patch is nested too deeply; the text says why.
 pub fn merge_patch(target: Option<&[u8]>, patch: &[u8]) -> Result<Vec<u8>, String> {
     let raw = |json| serde_json::from_slice::<&RawValue>(json);
     let not_json = |error: serde_json::Error| format!("not valid JSON: {error}");

@@ -28,7 +28,7 @@ use coding::{Reader, put_varint};
 
 use crate::schema::MAX_PRIMARY_KEY;
 
-/// The size above which [`PostingMerge`] keeps fragments apart, in bytes.
+/// The size in bytes above which [`PostingMerge`] keeps fragments separate.
 pub const CHUNK_BYTES: usize = 4 << 10;
 
 /// Stands for the sequence number of the entry; no write has this number.
@@ -40,14 +40,14 @@ const NORMALISED: u64 = 2;
 /// Up to this many keys, pairwise comparison is faster than hashing.
 const FEW: usize = 12;
 
-/// An index entry of a posting list.
+/// An entry of a posting list, which is the list of the records that have a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Posting<'a> {
     /// The write that created it.
     pub seq: Seq,
     /// The encoded primary key of the record.
     pub key: &'a [u8],
-    /// True when the record lost the value in this write.
+    /// True if the record lost the value in this write.
     pub cancel: bool,
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Appends a fragment of one posting, whose sequence number is that of its future entry: the addition of one write to
-/// a list.
+/// Appends a fragment with one posting, which one write adds to a list. The posting's sequence number is that of the
+/// entry that will hold the fragment.
 pub fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
     Posting {
         seq: IMPLIED,
@@ -75,7 +75,7 @@ pub fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
 }
 
 impl Posting<'_> {
-    /// Appends a fragment of this single posting.
+    /// Appends a fragment with this posting only.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, (self.seq << 2) | if self.cancel { CANCELS } else { 0 });
         put_varint(out, 0);
@@ -110,7 +110,7 @@ impl<'a> PostingList<'a> {
     /// Decodes the head of a fragment in an entry with sequence number `entry`.
     ///
     /// # Errors
-    /// The head is malformed. Postings are checked as they are read.
+    /// If the head is malformed. Postings are checked as they are read.
     pub fn parse(bytes: &'a [u8], entry: Seq) -> Result<PostingList<'a>, Malformed> {
         PostingList::head(bytes, entry).ok_or(Malformed)
     }
@@ -148,13 +148,13 @@ impl<'a> PostingList<'a> {
         self.oldest
     }
 
-    /// True when no key occurs twice.
+    /// True if no key occurs twice.
     pub fn is_normalised(&self) -> bool {
         self.flags & NORMALISED != 0
     }
 
-    /// A reader of the postings, newest first. Stop early for the newest K: postings behind the reader's position are
-    /// not decoded.
+    /// A reader of the postings, newest first. To get the newest K, stop early: postings after the reader's position
+    /// are not decoded.
     pub fn reader(&self) -> PostingReader<'a> {
         PostingReader {
             list: *self,
@@ -178,7 +178,7 @@ impl<'a> PostingReader<'a> {
     /// The next posting; `None` at the end.
     ///
     /// # Errors
-    /// The bytes are malformed; the reader must not be used further.
+    /// If the bytes are malformed; the reader must not be used further.
     #[inline]
     #[allow(
         clippy::should_implement_trait,
@@ -249,8 +249,8 @@ impl PostingWriter {
         PostingWriter::default()
     }
 
-    /// Adds a posting, which must be older than the previous ones. Returns false, and does nothing, when it is not,
-    /// or when its key is too long.
+    /// Adds a posting, which must be older than the previous ones. Returns false and does nothing if it is not, or if
+    /// its key is too long.
     pub fn push(&mut self, posting: Posting<'_>) -> bool {
         let first = self.body.is_empty();
         if posting.key.len() > MAX_PRIMARY_KEY || (!first && posting.seq >= self.oldest) {
@@ -275,13 +275,13 @@ impl PostingWriter {
         self.body.len()
     }
 
-    /// True when there are no postings.
+    /// True if there are no postings.
     pub fn is_empty(&self) -> bool {
         self.body.is_empty()
     }
 
-    /// Appends the fragment to `out` and starts a new one. Appends nothing when it is empty. `normalised` says that
-    /// no key occurs more often than allowed.
+    /// Appends the fragment to `out` and starts a new one. Appends nothing if it is empty. `normalised` says that no
+    /// key occurs more often than allowed.
     pub fn finish(&mut self, normalised: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
             let flags = if normalised {
@@ -307,8 +307,8 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends `older` to `newer`, by copying. Returns false, and leaves `newer` unchanged, when not all of `older` is
-/// older, or one of the two is malformed. The numbers are those of the entries that hold the fragments.
+/// Appends `older` to `newer` by copying. Returns false and leaves `newer` unchanged if `older` is not entirely
+/// older, or if one of the two is malformed. The sequence numbers are those of the entries that hold the fragments.
 pub fn append(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -> bool {
     join(newer, newer_entry, older, older_entry).is_some()
 }
@@ -344,9 +344,10 @@ fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -
     Some(())
 }
 
-/// Drops from a fragment the postings of a key with `versions` newer ones of the same key, cancels included, and when
-/// nothing older can exist (`oldest`) also the cancels. Returns false when nothing is left. A malformed fragment is
-/// left unchanged. O(postings), and O(1) for a normalised fragment. `entry` is the number of the entry that holds it.
+/// Drops from a fragment each posting that has `versions` newer postings of the same key (counting cancels), and, if
+/// nothing older can exist (`oldest`), also the cancels. Returns false if nothing is left. Leaves a malformed
+/// fragment unchanged. O(postings); O(1) for a normalised fragment. `entry` is the number of the entry that holds the
+/// fragment.
 pub fn normalise(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
     match normalised(fragment, entry, oldest, versions) {
         Some(Normalised::As(new)) if new.is_empty() => false,
@@ -417,7 +418,7 @@ fn normalised(fragment: &[u8], entry: Seq, oldest: bool, versions: usize) -> Opt
 pub struct PostingMerge {
     /// A fragment of this many bytes is not extended.
     pub chunk_bytes: usize,
-    /// The number of postings kept per key.
+    /// The number of postings to keep per key.
     pub versions: usize,
 }
 
@@ -431,7 +432,7 @@ impl Default for PostingMerge {
 }
 
 impl PostingMerge {
-    /// Appends an older fragment to a newer one; false when they stay apart, with the newer one unchanged.
+    /// Appends an older fragment to a newer one. Returns false if they stay separate, with the newer one unchanged.
     pub fn combine(
         &self,
         newer: &mut Vec<u8>,
@@ -442,8 +443,8 @@ impl PostingMerge {
         newer.len() < self.chunk_bytes && append(newer, newer_seq, older, older_seq)
     }
 
-    /// Normalises a combined fragment before it is stored; `oldest` says that nothing older exists. False when
-    /// nothing of it is left.
+    /// Normalises a combined fragment before it is stored; `oldest` says that nothing older exists. Returns false if
+    /// nothing is left.
     pub fn finish(&self, seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
         normalise(operand, seq, oldest, self.versions)
     }

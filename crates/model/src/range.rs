@@ -13,7 +13,7 @@ pub struct Range {
     pub lo: Bound<Vec<u8>>,
     /// The upper bound.
     pub hi: Bound<Vec<u8>>,
-    /// Of points: those alone that lie in each of these regions.
+    /// For points: only those that lie in each of these regions.
     pub regions: Vec<Arc<Region>>,
 }
 
@@ -43,7 +43,7 @@ impl Range {
         }
     }
 
-    /// The value of a range of exactly one.
+    /// The value, if the range contains exactly one.
     pub fn point(&self) -> Option<&[u8]> {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) if lo == hi && self.regions.is_empty() => {
@@ -53,7 +53,7 @@ impl Range {
         }
     }
 
-    /// True when no value can be in the range.
+    /// True if no value can be in the range.
     pub fn is_empty(&self) -> bool {
         match (&self.lo, &self.hi) {
             (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
@@ -65,7 +65,7 @@ impl Range {
         }
     }
 
-    /// True when `value` is in the range.
+    /// True if `value` is in the range.
     #[inline]
     pub fn contains(&self, value: &[u8]) -> bool {
         let above = match &self.lo {
@@ -91,8 +91,8 @@ impl Range {
         Range { lo, hi, regions }
     }
 
-    /// The keys that begin with a value of the range (of points: and perhaps others): from the first (inclusive) to the second (exclusive; `None` is
-    /// the end).
+    /// Bounds of the keys that begin with a value of the range (for points they may include other keys): from the first (inclusive) to the
+    /// second (exclusive; `None` is the end).
     pub fn key_bounds(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let lo = match &self.lo {
             Bound::Included(lo) => lo.clone(),
@@ -137,7 +137,7 @@ fn tighter(
     }
 }
 
-/// The first byte string after all that begin with `prefix`; `None` when there is none.
+/// The first byte string after all that begin with `prefix`; `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut next = prefix.to_vec();
     while let Some(last) = next.pop() {

@@ -18,15 +18,15 @@
 
 use coding::{Reader, put_varint};
 
-/// The id that no attribute has: under it a record has the time at which it expires.
+/// A reserved attribute id: under it a record stores the time at which it expires.
 pub const EXPIRES: u32 = u32::MAX;
 
-/// Another id that no attribute has: under it a record has the ids of the attributes at whose paths it has something that is not
-/// indexed ([`crate::schema::Extracted::unindexed`]), as varints, ascending.
+/// A reserved attribute id: under it a record stores the ids of the attributes at whose paths it has something that is not indexed
+/// ([`crate::schema::Extracted::unindexed`]), as ascending varints.
 pub const UNINDEXED: u32 = u32::MAX - 1;
 
-/// Appends the stored form. `attributes` are (stable id, encoded value), iterated twice: all that the record has of
-/// ids below `known`.
+/// Appends the stored form. `attributes` are pairs (stable id, encoded value), iterated twice: all values of the record for ids below
+/// `known`.
 pub fn encode<'v, I>(out: &mut Vec<u8>, known: u32, attributes: I, body: &[u8])
 where
     I: Iterator<Item = (u32, &'v [u8])> + Clone,
@@ -54,7 +54,7 @@ pub struct RecordRef<'a> {
 }
 
 impl<'a> RecordRef<'a> {
-    /// Parses a stored record, and checks that its attributes are well-formed; `None` when not.
+    /// Parses a stored record; `None` if its attributes are malformed.
     pub fn parse(stored: &'a [u8]) -> Option<RecordRef<'a>> {
         let record = RecordRef::split(stored)?;
         let mut rest = Reader::new(record.attributes);
@@ -64,19 +64,19 @@ impl<'a> RecordRef<'a> {
         Some(record)
     }
 
-    /// The body of a stored record, without parsing its attributes; `None` when there is none.
+    /// The body of a stored record, without parsing its attributes; `None` if it has none.
     #[inline]
     pub fn body_of(stored: &'a [u8]) -> Option<&'a [u8]> {
         Some(RecordRef::split(stored)?.body)
     }
 
-    /// True for a stub: the record is elsewhere.
+    /// True for a stub, which has the attributes of a record whose JSON is stored elsewhere.
     #[inline]
     pub fn is_stub(stored: &[u8]) -> bool {
         RecordRef::body_of(stored).is_some_and(<[u8]>::is_empty)
     }
 
-    /// From when on the record is as if it had been deleted, in milliseconds since 1970, without a look at its other attributes; `None` when it stays.
+    /// The time at which the record expires, in milliseconds since 1970, without parsing its other attributes; `None` if it never expires.
     #[inline]
     pub fn expiry_of(stored: &[u8]) -> Option<u64> {
         let mut input = Reader::new(stored);

@@ -21,8 +21,8 @@ const MOST_TIMED_RANGES: usize = 192;
 /// Of more periods there is one range.
 const MOST_PERIODS: u64 = 1024;
 
-/// An area as indexes of points search it: a bounded number of ranges in z-order, which together cover it, and the
-/// exact test of a value.
+/// An area in the form in which spatial indexes search it: a bounded number of ranges in z-order that together cover it, and an exact test
+/// for values.
 #[derive(Debug, Clone)]
 pub struct Region {
     area: Area,
@@ -66,8 +66,7 @@ impl Cell {
 }
 
 impl Region {
-    /// The region of an area: of points of its space. Costs time in proportion to the ranges, of which there are at
-    /// most a few dozen.
+    /// The region of an area, for points of its space. The cost is proportional to the number of ranges, at most a few dozen.
     pub fn new(area: Area) -> Region {
         Region {
             coarse: cover(&area, smallest_around(&area), &COARSE),
@@ -77,8 +76,8 @@ impl Region {
         }
     }
 
-    /// The region of an area from one time to another, both included, in microseconds: of points at a time. It has some
-    /// dozen ranges for each period (about six days) of the time.
+    /// The region of an area from one time to another, both included, in microseconds, for points at a time. It has some dozens of ranges
+    /// for each period (about six days) of the time.
     pub fn at_times(area: Area, from: i64, to: i64) -> Region {
         let (coarse, fine) = cover_times(&area, time_coordinate(from), time_coordinate(to));
         Region {
@@ -92,7 +91,7 @@ impl Region {
     /// Levels of cells, from the whole space (0) down.
     pub const LEVELS: u32 = CELL_BITS;
 
-    /// The cell of a level that a point lies in, as a region that covers it, and its bounds.
+    /// The cell of a level that contains a point, as a region, and its bounds.
     pub fn of_cell(space: Space, point: Point, level: u32) -> (Region, Bounds) {
         let (x, y) = cell_of(space, point);
         let level = level.min(CELL_BITS);
@@ -116,12 +115,12 @@ impl Region {
         &self.area
     }
 
-    /// From when to when, both included, where it is about points at a time: in microseconds.
+    /// The first and the last time, both included, in microseconds, if the region is for points at a time.
     pub fn times(&self) -> Option<(i64, i64)> {
         self.times
     }
 
-    /// True when an encoded point (at a time, where there are times) lies in the area. What is no point does not.
+    /// True if an encoded point (at a time, if the region has times) lies in the area. False for bytes that are not a point.
     pub fn contains(&self, value: &[u8]) -> bool {
         let space = self.area.space();
         let point = match self.times {
@@ -141,13 +140,13 @@ impl Region {
         }
     }
 
-    /// The encoded points among which are all those of the area: ranges from the first (inclusive) to the second
-    /// (exclusive; `None` is the end), in order, without overlap.
+    /// Ranges that contain all encoded points of the area: from the first (inclusive) to the second (exclusive; `None` is the end), in
+    /// order, without overlap.
     pub fn key_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
         self.bytes(self.fine())
     }
 
-    /// As [`Region::key_ranges`], at most four, which cover more: for areas with few points in and about them.
+    /// As [`Region::key_ranges`], but at most four ranges, which cover more: for areas with few points in and around them.
     pub fn coarse_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
         self.bytes(&self.coarse)
     }
@@ -157,7 +156,7 @@ impl Region {
         self.fine.get_or_init(cover)
     }
 
-    /// A least and a greatest encoding that a point of the area can have; `None` for an area without points.
+    /// Bounds of the encodings of the area's points: the least and the greatest; `None` for an area without points.
     pub fn hull(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let (first, last) = (self.coarse.first()?.0, self.coarse.last()?.1);
         let (length, of_value) = self.lengths();

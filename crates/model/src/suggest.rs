@@ -1,6 +1,7 @@
 //! Suggestions for names that are not known, for the texts of errors.
 
-/// ``: did you mean `x`?``, of the known name that is most like `name`; empty where none is near.
+/// ``: did you mean `x`?`` with the known name that is most similar to `name`; empty if none is
+/// similar.
 pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let sought: Vec<char> = name.to_lowercase().chars().collect();
     let near = known.into_iter().filter_map(|known| {

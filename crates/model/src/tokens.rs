@@ -12,17 +12,17 @@ use crate::schema::Value;
 /// the record.
 const PREFIX_CHARS: usize = 32;
 
-/// How the values of an attribute become tokens of its index (DELI section III-A). All tokenizers give the same
-/// answers; they differ in the contents of the index and in the conditions that it can answer.
+/// How the values of an attribute become tokens, the keys of its index (DELI section III-A). Queries return the same
+/// answers with every tokenizer; tokenizers differ in the size of the index and in the conditions that it can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Tokenizer {
-    /// The value.
+    /// The value itself.
     #[default]
     Exact,
-    /// Every prefix of a string, of up to 32 characters: the newest records with a prefix are found like those of a
-    /// value. An index has one entry per character of a value. It cannot answer ranges of strings.
+    /// Every prefix of a string, up to 32 characters: the index finds the newest records with a prefix as fast as
+    /// those with a value. It has one entry per character of a value, and cannot answer ranges of strings.
     Prefix,
-    /// The number: an int, a float or a time, in an order for ranges. The default behaviour of these types.
+    /// The number (an int, a float or a time), ordered for ranges. These types always behave so.
     Number,
 }
 
@@ -82,7 +82,7 @@ impl FromStr for Tokenizer {
         let known = Tokenizer::ALL.into_iter().find(|t| t.name() == text);
         known.ok_or_else(|| {
             Error::bad_input(format!(
-                "unknown tokenizer `{text}`: it is one of exact, prefix, number"
+                "unknown tokenizer `{text}`: use one of exact, prefix, number"
             ))
         })
     }
@@ -105,7 +105,7 @@ fn prefixes(value: &[u8], tokens: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// The token shared by all strings with the prefix `text`, and whether no others have it.
+/// The token that all strings with the prefix `text` share, and whether only these strings have it.
 pub fn prefix_token(text: &str) -> (Vec<u8>, bool) {
     let (short, whole) = match text.char_indices().nth(PREFIX_CHARS) {
         Some((end, _)) => (text.get(..end).unwrap_or(text), false),

@@ -11,7 +11,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that stands for the keys of a dataset: an integer, [`String`], or [`Key`], which stands for any.
+/// The type of a dataset's keys in the program: an integer, [`String`], or [`Key`] for any.
 pub trait PrimaryKey: sealed::Sealed + Clone + fmt::Debug + Send + Sync + 'static {
     /// The type that the dataset's keys must have; `None` where any will do.
     const KEY_TYPE: Option<KeyType>;
@@ -23,7 +23,7 @@ pub trait PrimaryKey: sealed::Sealed + Clone + fmt::Debug + Send + Sync + 'stati
     fn from_key(key: Key) -> Result<Self>;
 }
 
-/// What can be given as a key of a dataset whose keys are `K`: `7` for integers, `"ann"` for strings, either for [`Key`].
+/// Values accepted as a key of a dataset whose keys are `K`: `7` for integers, `"ann"` for strings, either for [`Key`].
 pub trait AsKey<K>: sealed::Sealed {
     /// The key, of a dataset with keys of type `ty`.
     ///
@@ -32,7 +32,7 @@ pub trait AsKey<K>: sealed::Sealed {
     fn as_key(&self, ty: KeyType) -> Result<Key>;
 }
 
-/// A range of keys of a dataset whose keys are `K`: any range of the standard library over what is [`AsKey`].
+/// A range of keys of a dataset whose keys are `K`: any range of the standard library over [`AsKey`] values.
 pub trait KeyRange<K>: sealed::Sealed {
     /// Its bounds, of a dataset with keys of type `ty`.
     ///
@@ -63,7 +63,7 @@ macro_rules! integers {
             fn from_key(key: Key) -> Result<$int> {
                 let value = key.int().and_then(|value| <$int>::try_from(value).ok());
                 value.ok_or_else(|| {
-                    Error::bad_input(format!("key {key} is none of {}", stringify!($int)))
+                    Error::bad_input(format!("key {key} does not fit the type {}", stringify!($int)))
                 })
             }
         }
@@ -88,7 +88,7 @@ impl PrimaryKey for String {
     fn from_key(key: Key) -> Result<String> {
         match key.value() {
             Value::String(text) if key.key_type() == KeyType::String => Ok(text),
-            _ => Err(Error::bad_input(format!("key {key} is no string"))),
+            _ => Err(Error::bad_input(format!("key {key} is not a string"))),
         }
     }
 }

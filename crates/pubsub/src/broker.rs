@@ -29,9 +29,9 @@ const CELLS: usize = 6;
 /// The most cells under which one is stored with fixed granularity.
 const LEAVES: usize = 64 << 10;
 
-/// Publish/subscribe in a store. Cheap to clone; all handles of a store are one broker.
+/// Publish/subscribe in a store. Cheap to clone; all handles of a store share one broker.
 ///
-/// See the [crate documentation](crate) for what it does, and an example.
+/// See the [crate documentation](crate) for an overview and an example.
 #[derive(Clone)]
 pub struct Broker {
     pub(crate) inner: Arc<Inner>,
@@ -115,27 +115,27 @@ struct Reads {
     tables_skipped: AtomicU64,
 }
 
-/// What a broker has read.
+/// The reads of a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ReadStats {
-    /// Reads of lists: one a publication or subscription, or two with two trees.
+    /// Passes over the stored lists: one per publication or subscription, or two with two trees.
     pub walks: u64,
-    /// Blocks with entries that they needed, in the cache or not: the disk accesses of the paper's Table 3.
+    /// Data blocks that these passes needed, cached or not: the disk accesses of the paper's Table 3.
     pub data_blocks: u64,
-    /// Blocks that were read from the file system.
+    /// Blocks read from the file system.
     pub blocks_read: u64,
-    /// Tables that were not looked at, because by their metadata they are about other times.
+    /// Tables skipped because their metadata shows that they cover other times.
     pub tables_skipped: u64,
 }
 
 impl Broker {
-    /// Opens the store's broker, and makes it with `config` if there is none. The store must have been opened with the
-    /// extension [`PubSub`](crate::PubSub).
+    /// Opens the store's broker, or creates it with `config` if the store has none. The store must have been opened with
+    /// the extension [`PubSub`](crate::PubSub).
     ///
     /// # Errors
-    /// [`Error::BadInput`] when the store was opened without the extension, or the configuration is invalid; what reading
-    /// and writing fail with.
+    /// [`Error::BadInput`] if the store was opened without the extension, or the configuration is invalid; also any read
+    /// or write error.
     pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
         let store = db.extension(NAME)?;
         // Another thread makes none meanwhile.
@@ -155,10 +155,10 @@ impl Broker {
         Broker::over(store, open)
     }
 
-    /// True when the store has a broker: somebody has published or subscribed.
+    /// True if the store has a broker: something was published or subscribed to.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when the store was opened without the extension.
+    /// [`Error::BadInput`] if the store was opened without the extension.
     pub fn is_there(db: &Database) -> Result<bool> {
         Ok(db.extension(NAME)?.tree(DIRECTORY).is_some())
     }
@@ -166,7 +166,7 @@ impl Broker {
     /// Opens the store's broker.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when the store was opened without the extension, or has no broker; what reading fails with.
+    /// [`Error::BadInput`] if the store was opened without the extension or has no broker; also any read error.
     pub fn open(db: &Database) -> Result<Broker> {
         let store = db.extension(NAME)?;
         match store.tree(DIRECTORY) {
@@ -196,7 +196,7 @@ impl Inner {
         let tree = |name: &str| {
             store
                 .tree(name)
-                .ok_or_else(|| damaged(&format!("its tree `{name}` is not there")))
+                .ok_or_else(|| damaged(&format!("its tree `{name}` is missing")))
         };
         let directory = tree(DIRECTORY)?;
         let snapshot = store.snapshot();
@@ -242,17 +242,17 @@ impl Inner {
 }
 
 impl Broker {
-    /// What it was made with.
+    /// The configuration that it was created with.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }
 
-    /// The time of its clock. It does not step back.
+    /// The time of its clock, which never goes back.
     pub fn now(&self) -> Time {
         self.inner.now()
     }
 
-    /// What it has read since it was opened.
+    /// Its reads since it was opened.
     pub fn read_stats(&self) -> ReadStats {
         let reads = &self.inner.reads;
         ReadStats {
@@ -423,7 +423,7 @@ pub(crate) fn not_completed() -> Error {
     Error::Damaged {
         path: None,
         offset: None,
-        what: "publish/subscribe: a batch was written without what completes it".to_owned(),
+        what: "publish/subscribe: a batch was written without its completion".to_owned(),
     }
 }
 
@@ -452,7 +452,7 @@ pub(crate) fn read_late(
         let seq = seq.and_then(|seq| <[u8; 8]>::try_from(seq).ok());
         let clock = <[u8; 8]>::try_from(cursor.value()).ok();
         let (Some(seq), Some(clock)) = (seq, clock) else {
-            return Err(damaged("when a publication was written is malformed"));
+            return Err(damaged("the write time of a publication is malformed"));
         };
         let seq = Seq::from_be_bytes(seq);
         if seq > last {

@@ -22,16 +22,16 @@ impl Cell {
         Cell::default()
     }
 
-    /// The cell that these quarters lead to.
+    /// The cell at the end of this path of quarters.
     ///
     /// # Errors
-    /// A number is not 1 to 4, or there are more than [`MAX_DEPTH`].
+    /// If a number is not 1 to 4, or there are more than [`MAX_DEPTH`].
     pub fn new(quarters: &[u8]) -> Result<Cell> {
         let fits = |quarter: &u8| (1..=4).contains(quarter);
         match quarters.len() <= usize::from(MAX_DEPTH) && quarters.iter().all(fits) {
             true => Ok(Cell(quarters.to_vec())),
             false => Err(Error::BadInput(format!(
-                "a cell is at most {MAX_DEPTH} quarters, each 1 to 4: {quarters:?} is none"
+                "{quarters:?} is not a cell: a cell is a list of at most {MAX_DEPTH} quarters, each 1 to 4"
             ))),
         }
     }
@@ -61,22 +61,22 @@ impl Cell {
         self.0.len() as u8
     }
 
-    /// The quarters that lead to it.
+    /// The quarters on the path from the root to it.
     pub fn quarters(&self) -> &[u8] {
         &self.0
     }
 
-    /// True when `other` is this cell or one of those that it is divided into.
+    /// True if `other` is this cell or lies within it.
     pub fn holds(&self, other: &Cell) -> bool {
         other.0.starts_with(&self.0)
     }
 
-    /// True when one of the two holds the other.
+    /// True if one of the two holds the other.
     pub fn meets(&self, other: &Cell) -> bool {
         self.holds(other) || other.holds(self)
     }
 
-    /// Its border.
+    /// Its bounds.
     pub fn bounds(&self) -> Bounds {
         let (mut low, mut high) = ((-180.0, -90.0), (180.0, 90.0));
         for quarter in &self.0 {

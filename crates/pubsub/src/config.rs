@@ -15,8 +15,7 @@ pub enum Architecture {
     DualDb,
     /// A tree of publications and a tree of subscriptions (section 5.2): a baseline.
     TwoDb,
-    /// Publications only; subscriptions are queries that are repeated ([`crate::RepeatedQueries`], section 5.1): a
-    /// baseline.
+    /// Publications only; subscriptions are repeated queries ([`crate::RepeatedQueries`], section 5.1): a baseline.
     RepQueries,
 }
 
@@ -27,11 +26,11 @@ pub enum Granularity {
     /// In few cells of any level.
     #[default]
     Variable,
-    /// In all the cells of the deepest level that they meet: a baseline.
+    /// In all the cells of the deepest level that they overlap: a baseline.
     Fixed,
 }
 
-/// What a broker is made with. It does not change afterwards.
+/// The configuration of a broker, fixed when the broker is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
@@ -41,12 +40,12 @@ pub struct Config {
     pub granularity: Granularity,
     /// Levels of the quad-tree of cells, at most [`MAX_DEPTH`]. Default 12: cells of 10 by 5 kilometres at the equator.
     pub depth: u8,
-    /// How long after its end a subscription of a named user is remembered, so that another one of the same user that
-    /// asks for it gets nothing a second time ([`crate::Subscription::join`]). Such a subscription looks back no
-    /// further. `None`: for ever. Default: a minute.
+    /// How long after its end the broker remembers a subscription of a named user, so that a later self-join of the
+    /// same user ([`crate::Subscription::join`]) receives nothing twice. Self-joins look back no further than this.
+    /// `None`: forever. Default: a minute.
     pub remember: Option<Duration>,
-    /// Units of the broker's times in a millisecond of the store's clock, from 1 to 1,000,000 (nanoseconds, which times
-    /// can say up to the year 2262). Default 1.
+    /// Units of the broker's times per millisecond of the store's clock, from 1 to 1,000,000 (nanoseconds, which reach
+    /// up to the year 2262). Default 1.
     pub resolution: u32,
 }
 
@@ -66,36 +65,36 @@ impl Default for Config {
 }
 
 impl Config {
-    /// DualDB with variable granularity.
+    /// The default: DualDB with variable granularity.
     pub fn new() -> Config {
         Config::default()
     }
 
-    /// The same with another architecture.
+    /// Sets the architecture.
     pub fn architecture(mut self, architecture: Architecture) -> Config {
         self.architecture = architecture;
         self
     }
 
-    /// The same with another granularity.
+    /// Sets the granularity.
     pub fn granularity(mut self, granularity: Granularity) -> Config {
         self.granularity = granularity;
         self
     }
 
-    /// The same with cells of another depth.
+    /// Sets the depth of the tree of cells.
     pub fn depth(mut self, depth: u8) -> Config {
         self.depth = depth;
         self
     }
 
-    /// The same with another time for which subscriptions are remembered; `None` for ever.
+    /// Sets how long ended subscriptions are remembered; `None` means forever.
     pub fn remember(mut self, remember: Option<Duration>) -> Config {
         self.remember = remember;
         self
     }
 
-    /// The same with another unit of times.
+    /// Sets the unit of times.
     pub fn resolution(mut self, resolution: u32) -> Config {
         self.resolution = resolution;
         self
@@ -105,7 +104,7 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), String> {
         match () {
             () if self.resolution > MAX_RESOLUTION => Err(format!(
-                "a resolution is at most {MAX_RESOLUTION}, not {}",
+                "the resolution must be at most {MAX_RESOLUTION}, not {}",
                 self.resolution
             )),
             () => self.check_stored(),
@@ -116,10 +115,10 @@ impl Config {
     fn check_stored(&self) -> Result<(), String> {
         match () {
             () if self.depth > MAX_DEPTH => Err(format!(
-                "cells have at most {MAX_DEPTH} levels, not {}",
+                "the depth of cells must be at most {MAX_DEPTH}, not {}",
                 self.depth
             )),
-            () if self.resolution == 0 => Err("a resolution is at least 1".to_owned()),
+            () if self.resolution == 0 => Err("the resolution must be at least 1".to_owned()),
             () => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ use esker::{Error, Result, Seq};
 
 use crate::place::Place;
 
-/// A time, in the unit of the broker (milliseconds since 1970 unless it was made otherwise).
+/// A time, in the unit of the broker (by default milliseconds since 1970; see [`Config::resolution`](crate::Config)).
 pub type Time = i64;
 
 /// The time of what never ends.

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::lists::ValueLists;
 use crate::times::ListTimes;
 
-/// The extension that a store with a broker is opened with.
+/// The extension with which a store with a broker must be opened.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,10 +67,10 @@ fn short_lived() -> TreeOptions {
 }
 
 impl PubSub {
-    /// Opens a store with its extension, creating it if there is none.
+    /// Opens a store with this extension, or creates it if it does not exist.
     ///
     /// # Errors
-    /// Those of [`esker::Database::create_or_open`].
+    /// The errors of [`esker::Database::create_or_open`].
     pub fn create_or_open(
         folder: impl AsRef<std::path::Path>,
         options: esker::Options,
@@ -78,7 +78,7 @@ impl PubSub {
         esker::Database::create_or_open(folder, PubSub::with(options))
     }
 
-    /// The options, with the extension.
+    /// Adds this extension to the options.
     pub fn with(mut options: esker::Options) -> esker::Options {
         let is_there = options.extensions.iter().any(|e| e.name() == NAME);
         if !is_there {

@@ -22,7 +22,7 @@ use crate::subscribe::Ready;
 /// How often a follower beside the writer looks at the log while it has something to give.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Gives publications in the order of their numbers ([`Broker::follow`]).
+/// Returns publications in the order of their numbers ([`Broker::follow`]).
 pub struct Follow {
     inner: Arc<Inner>,
     ready: Ready,
@@ -39,18 +39,18 @@ pub struct Follow {
 }
 
 impl Broker {
-    /// Follows what a subscription asks for without storing it: from the publication behind the one with the number
-    /// `after` on, or, without it, from the first in its interval. What is withdrawn before it comes to it is not given,
-    /// unless it lags behind by more than 1,024 publications that are for it.
+    /// Follows the publications for a subscription without storing the subscription: from the publication after number
+    /// `after` on, or, without `after`, from the first in the subscription's interval. It does not return publications
+    /// that are withdrawn before it reaches them, unless it is more than 1,024 matching publications behind.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a subscription that depends on others: a self-join, one to changes; what reading fails
-    /// with.
+    /// [`Error::BadInput`] if the subscription depends on other data: a self-join, or a subscription to changes; also any
+    /// read error.
     pub fn follow(&self, subscription: &Subscription, after: Option<Seq>) -> Result<Follow> {
         let inner = &self.inner;
         if subscription.joins || subscription.change.is_some() {
             return bad_input(
-                "what is only followed cannot depend on other publications or subscriptions",
+                "a subscription that is followed without being stored can neither be a self-join nor ask for changes of a number",
             );
         }
         let ready = inner.ready(subscription)?;
@@ -71,10 +71,10 @@ impl Broker {
 }
 
 impl Follow {
-    /// The next publication that is there.
+    /// The next publication, or `None` if there is none yet.
     ///
     /// # Errors
-    /// What reading fails with.
+    /// Any read error.
     #[allow(
         clippy::should_implement_trait,
         reason = "none now, and perhaps one later"
@@ -89,10 +89,10 @@ impl Follow {
         }
     }
 
-    /// The next publication, waiting so long for one.
+    /// The next publication; waits for it for at most `most`.
     ///
     /// # Errors
-    /// What reading fails with.
+    /// Any read error.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
         // None is beyond what the clock can say: for ever.
         let until = Instant::now().checked_add(most);
@@ -109,7 +109,7 @@ impl Follow {
         }
     }
 
-    /// The number of the last publication that it gave, and of those before it that were not for it.
+    /// The number of the last publication that it returned or skipped as not matching.
     pub fn seen(&self) -> Seq {
         match self.found.front() {
             Some(next) => self.seen.min(next.seq - 1),
@@ -117,7 +117,8 @@ impl Follow {
         }
     }
 
-    /// True when its interval has ended, and everything in it was given: known once it was asked for more.
+    /// True if its interval has ended and it has returned everything in it. It finds this out in a call of `next` or
+    /// `wait`.
     pub fn is_over(&self) -> bool {
         self.found.is_empty() && self.is_through
     }

@@ -19,8 +19,8 @@ use crate::topic::{Topic, TopicFilter};
 #[path = "fuzzing_tests.rs"]
 mod tests;
 
-/// Everything that publish/subscribe stores: elements and keys of lists, subscriptions of the directory, settings, topics. Returns
-/// how many decoders accepted the bytes, each element by itself.
+/// Decodes the bytes as everything that publish/subscribe stores: elements and keys of lists, subscriptions of the directory,
+/// settings, topics. Returns the number of decoders that accepted the bytes; each element counts separately.
 pub fn stored(data: &[u8]) -> usize {
     let mut decoded = 0;
     for element in Elements::of(data) {

@@ -36,17 +36,17 @@ pub struct Inbox {
 }
 
 impl Broker {
-    /// The notifications of a subscription from the publication behind the one with the number `after` on; without it, what is
-    /// published after the subscription was made. A consumer that keeps the number of the last notification that it
-    /// has dealt with misses nothing and gets nothing twice, whatever happens in between; but what expires meanwhile is
-    /// gone, and of a subscription to changes, what the change was compared with; and of one that [moves](Broker::move_to)
-    /// the last sixteen places are known: a consumer that was away longer misses what was for those before. What a
-    /// [renewal](Broker::renew) returned is not among them.
+    /// The notifications of a subscription, from the publication after number `after` on; without `after`, from the creation
+    /// of the subscription on. A consumer that stores the number of the last notification that it has processed misses nothing
+    /// and receives nothing twice, even after a crash, with these exceptions: publications that expire meanwhile are lost, and
+    /// with them the values that a subscription to changes compares with; for a subscription that [moves](Broker::move_to),
+    /// the store knows the last sixteen places, so an inbox that is further behind misses publications for earlier places.
+    /// Publications returned by a [renewal](Broker::renew) are not repeated.
     ///
-    /// The queue holds 1,024 notifications; a consumer that is slower reads what it missed from the lists.
+    /// The queue holds 1,024 notifications; a slower consumer reads the rest from the store.
     ///
     /// # Errors
-    /// What reading fails with. A subscription that is not there, or has ended before, gets nothing.
+    /// Any read error. The inbox of a subscription that does not exist or has ended is empty.
     pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
         let queue = Arc::<Queue>::default();
         // Before the subscription is looked up: who changes it meanwhile tells the queue.
@@ -66,12 +66,12 @@ impl Broker {
         Ok(inbox)
     }
 
-    /// Calls back with each notification of an [inbox](Broker::inbox), on a thread of its own, until the returned guard is
-    /// dropped, which waits for a running call, or the store is closed. An error is its last call. The callback may use the
-    /// broker, and drop the guard.
+    /// Calls `call` with each notification of an [inbox](Broker::inbox), on a separate thread, until the returned guard is
+    /// dropped or the store is closed. Dropping the guard waits for a running call. An error is the last call. The callback
+    /// may use the broker, and may drop the guard.
     ///
     /// # Errors
-    /// The thread cannot be started; those of [`Broker::inbox`].
+    /// If the thread cannot be started; also the errors of [`Broker::inbox`].
     pub fn notify(
         &self,
         subscription: Seq,
@@ -105,7 +105,7 @@ impl Broker {
     }
 }
 
-/// Calls back with notifications while it is held ([`Broker::notify`]).
+/// Calls back with notifications until it is dropped ([`Broker::notify`]).
 pub struct Notifier {
     ended: Arc<AtomicBool>,
     queue: Arc<Queue>,
@@ -127,10 +127,10 @@ impl Drop for Notifier {
 }
 
 impl Inbox {
-    /// The next notification that is there.
+    /// The next notification, or `None` if there is none yet.
     ///
     /// # Errors
-    /// What reading fails with.
+    /// Any read error.
     #[allow(
         clippy::should_implement_trait,
         reason = "none now, and perhaps one later"
@@ -139,11 +139,11 @@ impl Inbox {
         self.wait(Duration::ZERO)
     }
 
-    /// The next notification, waiting so long for one. None when the time has passed: where much of what it read is gone by
-    /// then, there can be more.
+    /// The next notification; waits for it for at most `most`. `None` if that time has passed; there can still be more if much
+    /// of what it read had expired.
     ///
     /// # Errors
-    /// What reading fails with; [`Error::Closed`](esker::Error::Closed) when the store was closed meanwhile.
+    /// Any read error; [`Error::Closed`](esker::Error::Closed) if the store was closed meanwhile.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
         // None is beyond what the clock can say: for ever.
         let until = Instant::now().checked_add(most);
@@ -200,7 +200,7 @@ impl Inbox {
         }
     }
 
-    /// The number of the last notification that it gave.
+    /// The number of the last notification that it returned.
     pub fn seen(&self) -> Seq {
         self.seen
     }

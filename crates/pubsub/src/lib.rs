@@ -1,9 +1,9 @@
 //! Publish/subscribe over past and future, in an Esker store.
 //!
-//! Subscriptions and publications are both stored, both may be gone in seconds, and there may be millions of either: a
-//! subscription takes what was published a minute ago and what will be in the next one. It implements RepQueries, TwoDB
-//! and DualDB of Qader and Hristidis ("High-throughput Publish/Subscribe on top of LSM-based Storage") on the value lists
-//! and the expiry of Esker's engine, beside the datasets of the same store.
+//! The store keeps both subscriptions and publications, possibly millions of each, and each may expire within seconds. A
+//! subscription can receive what was published in the last minute as well as what will be published in the next one. The
+//! crate implements RepQueries, TwoDB and DualDB of Qader and Hristidis ("High-throughput Publish/Subscribe on top of
+//! LSM-based Storage") with the value lists and the expiry of Esker's engine, beside the datasets of the same store.
 //!
 //! ```
 //! use std::time::Duration;

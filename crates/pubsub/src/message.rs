@@ -8,7 +8,7 @@ use crate::element::Time;
 use crate::place::{Place, Region};
 use crate::topic::{Topic, TopicFilter};
 
-/// Something to be published.
+/// A message to publish.
 ///
 /// ```
 /// use esker_pubsub::{Publication, Topic};
@@ -38,8 +38,8 @@ pub(crate) enum End {
 }
 
 impl Publication {
-    /// A publication that lives for ever, nowhere in particular. Conditions of subscriptions are about its body as
-    /// JSON; a body that is not JSON meets no condition.
+    /// A publication without expiry and without a place. Conditions of subscriptions test its body as JSON; a body that is
+    /// not JSON meets no condition.
     pub fn new(topic: Topic, body: impl Into<Vec<u8>>) -> Publication {
         Publication {
             topic,
@@ -50,19 +50,19 @@ impl Publication {
         }
     }
 
-    /// It is gone from this time on.
+    /// Sets the time at which it expires.
     pub fn expires(mut self, at: Time) -> Publication {
         self.end = End::At(at);
         self
     }
 
-    /// It is gone after so long.
+    /// Sets how long it lives.
     pub fn lives(mut self, long: Duration) -> Publication {
         self.end = End::After(long);
         self
     }
 
-    /// It is about a point, in degrees.
+    /// Places it at a point, in degrees.
     pub fn at_point(self, longitude: f64, latitude: f64) -> Publication {
         self.at_place(Place::Point {
             longitude,
@@ -70,27 +70,27 @@ impl Publication {
         })
     }
 
-    /// It is about an area.
+    /// Places it in an area.
     pub fn in_region(self, region: Region) -> Publication {
         self.at_place(Place::Region(region))
     }
 
-    /// It is about a place.
+    /// Sets its place.
     pub fn at_place(mut self, place: Place) -> Publication {
         self.place = place;
         self
     }
 
-    /// It is published at this time, and not at that of the clock when it is stored: for replaying what has happened. A
-    /// subscription that has ended by the clock is forgotten: what is published later with a time that it asked for is not
-    /// for it, neither among the matches nor in an inbox that was open before.
+    /// Publishes it as of this time instead of the current time of the clock, for replaying past events. A subscription
+    /// that has ended by the clock receives nothing more, not even later publications with a time in its interval: neither
+    /// among the matches nor in an open inbox.
     pub fn at_time(mut self, time: Time) -> Publication {
         self.time = Some(time);
         self
     }
 }
 
-/// What a user wants to get of what is published, in an interval about now.
+/// A request for publications, in an interval around now.
 ///
 /// ```
 /// use std::time::Duration;
@@ -126,13 +126,13 @@ pub(crate) enum Start {
     Before(Duration),
 }
 
-/// By how much a number has to change.
+/// How much a number must change for the publication to be received.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Threshold {
     /// By more than this.
     Absolute(f64),
-    /// By more than this many per cent of what it was.
+    /// By more than this many per cent of the previous number.
     Percent(f64),
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct OnChange {
 }
 
 impl Subscription {
-    /// To what is published from now on, for ever.
+    /// A subscription to everything that is published to these topics from now on, without end.
     pub fn to(topics: TopicFilter) -> Subscription {
         Subscription {
             topics,
@@ -159,92 +159,92 @@ impl Subscription {
         }
     }
 
-    /// Takes what was published at this time or later (T_min).
+    /// Sets its start: it receives publications from this time on (T_min).
     pub fn from(mut self, time: Time) -> Subscription {
         self.from = Start::At(time);
         self
     }
 
-    /// Takes what was published up to this time (T_max), itself included.
+    /// Sets its end: it receives publications up to and including this time (T_max).
     pub fn until(mut self, time: Time) -> Subscription {
         self.end = End::At(time);
         self
     }
 
-    /// Takes what was published so long before it is made, too.
+    /// Also receives publications from up to this long before it is made.
     pub fn since(mut self, long: Duration) -> Subscription {
         self.from = Start::Before(long);
         self
     }
 
-    /// Ends so long after it is made.
+    /// Ends this long after it is made.
     pub fn lasting(mut self, long: Duration) -> Subscription {
         self.end = End::After(long);
         self
     }
 
-    /// Takes what is about this area.
+    /// Receives only publications in this area.
     pub fn within(self, region: Region) -> Subscription {
         self.at_place(Place::Region(region))
     }
 
-    /// Takes what is about this place.
+    /// Receives only publications at this place.
     pub fn at_place(mut self, place: Place) -> Subscription {
         self.place = place;
         self
     }
 
-    /// Takes publications whose body satisfies a condition.
+    /// Receives only publications whose body meets the condition.
     pub fn matching(mut self, condition: Expr) -> Subscription {
         self.condition = Some(condition);
         self
     }
 
-    /// Is of this user.
+    /// Sets the user that it belongs to.
     pub fn user(mut self, user: impl Into<Vec<u8>>) -> Subscription {
         self.user = user.into();
         self
     }
 
-    /// Carries bytes of the program's own, which every match shows.
+    /// Attaches bytes of the program's own, which every match returns.
     pub fn tag(mut self, tag: impl Into<Vec<u8>>) -> Subscription {
         self.tag = tag.into();
         self
     }
 
-    /// Takes nothing that an earlier subscription of the same user got (the paper's self-join, section 6.1). How far
-    /// back it may look says [`Config::remember`](crate::Config).
+    /// Leaves out what an earlier subscription of the same user received (the paper's self-join, section 6.1).
+    /// [`Config::remember`](crate::Config) limits how far back it may look.
     pub fn join(mut self) -> Subscription {
         self.joins = true;
         self
     }
 
-    /// Takes a publication only where a number in its body differs by more than `threshold` from that of the
-    /// publication before it: the newest earlier one on the same topic, in the same cell, that has the number and is
-    /// there when the two meet. The first has none before it, and is not taken. What it gets does not count for later
-    /// [self-joins](Subscription::join).
+    /// Receives a publication only if a number in its body differs by more than `threshold` from that of the previous
+    /// publication: the newest earlier one on the same topic, in the same cell, that has the number and has not expired
+    /// when publication and subscription are matched. The first publication has no previous one, and is not received.
+    /// Later [self-joins](Subscription::join) do not count what it received.
     pub fn on_change(mut self, path: esker::Path, threshold: Threshold) -> Subscription {
         self.change = Some(OnChange { path, threshold });
         self
     }
 
-    /// Is made at this time, and not at that of the clock when it is stored: for replaying what has happened.
+    /// Is made as of this time instead of the current time of the clock, for replaying past events.
     pub fn at_time(mut self, time: Time) -> Subscription {
         self.made = Some(time);
         self
     }
 }
 
-/// A publication that was stored.
+/// The result of publishing.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Published {
-    /// Its number: publications of a topic are delivered in this order.
+    /// Its number: publications of a topic are delivered in the order of their numbers.
     pub seq: Seq,
-    /// Whom it is for, by the numbers of the subscriptions. None where that could not be read.
+    /// The subscriptions that it matches, ordered by number; empty if they could not be read.
     pub matches: Vec<Match>,
-    /// Why it is not known whom it is for: the publication is stored, and [inboxes](crate::Broker::inbox) get it, but
-    /// reading the subscriptions failed. To publish it again would store it twice.
+    /// The error if the subscriptions could not be read: the publication is stored, and [inboxes](crate::Broker::inbox)
+    /// receive it, but its matches are unknown. Publishing it again would store it twice.
     pub unread: Option<esker::Error>,
 }
 
@@ -255,7 +255,7 @@ impl PartialEq for Published {
     }
 }
 
-/// A subscription that a publication is for.
+/// A subscription that matches a publication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Match {
@@ -267,16 +267,17 @@ pub struct Match {
     pub tag: Vec<u8>,
 }
 
-/// A subscription that was made.
+/// The result of subscribing.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Subscribed {
-    /// Its number; 0 where it had ended before it was made, so that nothing is stored.
+    /// Its number; 0 if it had ended before it was made, so that nothing is stored.
     pub id: Seq,
-    /// What was published before and is for it, oldest first. Nothing where that could not be read.
+    /// Earlier publications that match it, oldest first; empty if they could not be read.
     pub past: Vec<Notification>,
-    /// Why it is not known what was published before: the subscription is stored, under its number, but reading failed.
-    /// An [inbox](crate::Broker::inbox) from number 0 on gives that, too; to subscribe again would make another one.
+    /// The error if the earlier publications could not be read: the subscription is stored under its number all the same.
+    /// An [inbox](crate::Broker::inbox) from number 0 on returns them, too; subscribing again would store another
+    /// subscription.
     pub unread: Option<esker::Error>,
 }
 
@@ -287,19 +288,19 @@ impl PartialEq for Subscribed {
     }
 }
 
-/// A publication, as its subscribers get it.
+/// A publication, as subscribers receive it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Notification {
     /// Its number.
     pub seq: Seq,
-    /// Where it was published.
+    /// The topic that it was published to.
     pub topic: Topic,
-    /// When.
+    /// The time at which it was published.
     pub time: Time,
-    /// From when on it is gone; never without it.
+    /// When it expires; `None` means never.
     pub expires: Option<Time>,
-    /// What it is about.
+    /// Its place.
     pub place: Place,
     /// Its body.
     pub body: Vec<u8>,

@@ -8,7 +8,7 @@ use model::geometry::{Area, Bounds, Point, Relation, distance};
 
 use crate::cell::{self, Cell, SPACE};
 
-/// An area, by what describes it.
+/// An area.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Region {
@@ -24,7 +24,7 @@ pub enum Region {
         /// The northern border.
         north: f64,
     },
-    /// All that is at most `metres` away from a point, along the sphere.
+    /// All points at most `metres` away from a point, along the sphere.
     Circle {
         /// The longitude of the centre.
         longitude: f64,
@@ -41,7 +41,7 @@ impl Region {
     /// The exact area.
     ///
     /// # Errors
-    /// [`Error::BadInput`] says what is wrong with it.
+    /// [`Error::BadInput`] if the area is invalid; the text says why.
     pub fn area(&self) -> Result<Area> {
         let area = match self {
             Region::Rect {
@@ -62,12 +62,12 @@ impl Region {
     }
 }
 
-/// Where a publication is, and what a subscription asks for.
+/// The place of a publication, or the place that a subscription asks for.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Place {
-    /// Nowhere in particular. A subscription without a place takes publications of any place; a publication without
-    /// one reaches only such subscriptions.
+    /// No place. A subscription without a place receives publications at any place; a publication without a place
+    /// reaches only such subscriptions.
     #[default]
     Anywhere,
     /// A point, in degrees.
@@ -104,7 +104,7 @@ impl Place {
             } => Shape::Point(Point::new(SPACE, *longitude, *latitude)?),
             Place::Cell(cell) if cell.level() > depth => {
                 return Err(Error::BadInput(format!(
-                    "cell {cell} is {} levels deep, and this broker's cells are {depth}",
+                    "cell {cell} is {} levels deep, but this broker's cells have at most {depth} levels",
                     cell.level()
                 )));
             }

@@ -27,13 +27,14 @@ use crate::walk::{Next, Span, tidy, walk, walk_with};
 const AHEAD: Time = 10_000;
 
 impl Broker {
-    /// Stores a publication and finds the subscriptions that it is for; tells their consumers.
+    /// Stores a publication, finds the matching subscriptions, and notifies their inboxes.
     ///
-    /// Costs one write, and in each component of the tree a look at the lists that can have subscriptions to it.
+    /// Costs one write, and in each component (sorted part) of the tree a lookup in the lists that can contain matching
+    /// subscriptions.
     ///
     /// # Errors
-    /// [`Error::BadInput`](esker::Error::BadInput) if the place is invalid; also any write error. What reading fails
-    /// with is in the [answer](Published::unread), for the publication is stored then.
+    /// [`Error::BadInput`](esker::Error::BadInput) if the place is invalid; also any write error. A read error is returned in
+    /// [`Published::unread`], since the publication is stored by then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;
         let shape = inner.compiled.shape(&publication.place)?;
@@ -79,11 +80,11 @@ impl Broker {
         })
     }
 
-    /// Withdraws a publication that was received: nobody gets it from now on, but who [follows](Broker::follow) the log and is far
-    /// behind. False when it had expired.
+    /// Withdraws a publication: nobody receives it from now on, except a [follower](Broker::follow) that is far behind. Returns
+    /// false if it had expired.
     ///
     /// # Errors
-    /// What writing fails with.
+    /// Any write error.
     pub fn retract(&self, publication: &Notification) -> Result<bool> {
         let inner = &*self.inner;
         if inner.has_expired(publication) {

@@ -9,9 +9,10 @@ use crate::broker::Broker;
 use crate::element::Time;
 use crate::message::{Notification, Start, Subscription};
 
-/// Subscriptions that are queries, repeated every so often and once more when they end. They live in memory, and are
-/// gone with it; what expires between two repetitions they miss. A user gets a publication by the one that is asked first:
-/// where that is a [self-join](Subscription::join), and an earlier one without is asked later, by both.
+/// Subscriptions implemented as queries that are repeated at an interval, and once more when they end. They exist only in
+/// memory, and miss publications that expire between two repetitions. A user receives a publication from whichever of its
+/// queries runs first; from both, if that is a [self-join](Subscription::join) and an earlier query without a self-join
+/// runs later.
 pub struct RepeatedQueries {
     broker: Broker,
     every: Time,
@@ -30,7 +31,7 @@ struct Repeated {
     seen: Seq,
 }
 
-/// Called with the number of a query, its tag, and something that is for it.
+/// Called with the number of a query, its tag, and a matching publication.
 pub type OnMatch<'t> = dyn FnMut(u64, &[u8], &Notification) + 't;
 
 impl RepeatedQueries {
@@ -46,10 +47,10 @@ impl RepeatedQueries {
         }
     }
 
-    /// Asks a query for the first time, and returns its number.
+    /// Runs a query for the first time, and returns its number.
     ///
     /// # Errors
-    /// Those of [`Broker::query`].
+    /// The errors of [`Broker::query`].
     pub fn subscribe(
         &mut self,
         subscription: &Subscription,
@@ -79,19 +80,19 @@ impl RepeatedQueries {
         Ok(id)
     }
 
-    /// Asks what is due at `now` or before it, in the order of time. Publications of the time of a repetition have to be
-    /// stored before.
+    /// Runs the queries that are due at or before `now`, in the order of time. Publications with the time of a repetition
+    /// must be stored before this call.
     ///
     /// # Errors
-    /// Those of [`Broker::query`].
+    /// The errors of [`Broker::query`].
     pub fn advance(&mut self, now: Time, on_match: &mut OnMatch<'_>) -> Result<()> {
         self.repeat(now, true, on_match)
     }
 
-    /// The same where nothing more is published: each is asked for the last time, for it can find nothing new later.
+    /// As [`RepeatedQueries::advance`], if nothing more will be published: runs each query for the last time.
     ///
     /// # Errors
-    /// Those of [`Broker::query`].
+    /// The errors of [`Broker::query`].
     pub fn finish(&mut self, now: Time, on_match: &mut OnMatch<'_>) -> Result<()> {
         self.repeat(now, false, on_match)
     }
@@ -115,7 +116,7 @@ impl RepeatedQueries {
         Ok(())
     }
 
-    /// When the next repetition is due.
+    /// The time at which the next repetition is due.
     pub fn next_due(&self) -> Option<Time> {
         self.due.peek().map(|due| due.0.0)
     }

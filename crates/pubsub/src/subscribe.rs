@@ -60,19 +60,21 @@ impl Ready {
 }
 
 impl Broker {
-    /// Stores a subscription, unless it ends in the past, and returns what was published before and is for it.
+    /// Stores a subscription, unless it ends in the past, and returns the earlier publications that match it.
     ///
-    /// Costs one write, and in each component of the tree a look at the lists that can have such publications.
+    /// Costs one write, and in each component (sorted part) of the tree a lookup in the lists that can contain matching
+    /// publications.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for invalid places and paths, for a self-join without user or that looks back further
-    /// than users are remembered, and in a store of repeated queries; [`Error::Condition`] for a condition that cannot be
-    /// written as text; what writing fails with. What reading fails with is in the [answer](Subscribed::unread), for the
-    /// subscription is stored then.
+    /// [`Error::BadInput`] if a place or a path is invalid, if a self-join has no user or looks back further than users are
+    /// remembered, or if the broker's architecture is repeated queries; [`Error::Condition`] if the condition cannot be written as
+    /// text; also any write error. A read error is returned in [`Subscribed::unread`], since the subscription is stored by then.
     pub fn subscribe(&self, subscription: &Subscription) -> Result<Subscribed> {
         let inner = &*self.inner;
         if inner.config.architecture == Architecture::RepQueries {
-            return bad_input("this broker stores no subscriptions: repeat a query instead");
+            return bad_input(
+                "this broker stores no subscriptions (its architecture is RepQueries): use repeated queries instead",
+            );
         }
         let mut ready = inner.ready(subscription)?;
         let (id, before) = inner.store_subscription(subscription, &mut ready)?;
@@ -88,7 +90,7 @@ impl Broker {
         Ok(Subscribed { id, past, unread })
     }
 
-    /// What was published and is for a subscription, oldest first; the subscription is not stored.
+    /// The publications so far that match a subscription, oldest first; the subscription is not stored.
     ///
     /// # Errors
     /// As [`Broker::subscribe`].
@@ -99,26 +101,26 @@ impl Broker {
         inner.past(&view, &ready, Seq::MAX)
     }
 
-    /// Ends a subscription. False when there was none of this number: it had ended.
+    /// Ends a subscription. Returns false if there is no subscription of this number, or it had ended.
     ///
     /// # Errors
-    /// What reading and writing fail with.
+    /// Any read or write error.
     pub fn unsubscribe(&self, id: Seq) -> Result<bool> {
         Ok(self.inner.change(id, Change::End)?.is_some())
     }
 
-    /// Lets a subscription end at another time, itself included: now at the earliest. Returns what was published before
-    /// with a time that it did not ask for then, and does now: where it had ended meanwhile, what it has missed. No
-    /// publication comes twice, however often the end is moved. `None` when there is none of this number any more.
+    /// Moves the end of a subscription to `until` (included), which is now at the earliest. Returns the earlier publications that it
+    /// asks for only now: if it had ended meanwhile, those that it missed. It receives no publication twice, however often its end
+    /// is moved. Returns `None` if there is no subscription of this number any more.
     ///
     /// # Errors
-    /// What reading and writing fail with: then the end is where it was, and the next call returns all of it.
+    /// Any read or write error; the end is unchanged then, and the next call returns everything.
     pub fn renew(&self, id: Seq, until: Time) -> Result<Option<Vec<Notification>>> {
         self.inner.change(id, Change::Until(until))
     }
 
-    /// Lets a subscription ask for another place from now on: it gets what is published there after this call, and
-    /// nothing that was published there before. False when there is none of this number any more.
+    /// Moves a subscription to another place: it receives publications there from this call on, and no earlier ones. Returns false
+    /// if there is no subscription of this number any more.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the place is invalid; also any read or write error.
@@ -187,7 +189,9 @@ impl Inner {
         );
         if subscription.joins {
             if subscription.user.is_empty() {
-                return bad_input("a self-join is about what its user got: it needs one");
+                return bad_input(
+                    "a self-join leaves out what its user received before: give the subscription a user",
+                );
             }
             let least = self
                 .config
@@ -195,8 +199,8 @@ impl Inner {
                 .map(|remember| made.saturating_sub(self.units(remember)));
             if least.is_some_and(|least| from < least) {
                 return bad_input(
-                    "a self-join looks back no further than users are remembered: the broker is to be made with a \
-                     longer time for that",
+                    "a self-join looks back no further than the broker remembers users: create the broker \
+                     with a longer `Config::remember`",
                 );
             }
         }
@@ -451,7 +455,7 @@ impl Inner {
                     Err(error) => {
                         failed = Some(error);
                         return Err(EngineError::Invalid(
-                            "it cannot be read what a renewal gives".to_owned(),
+                            "the publications for a renewed subscription cannot be read".to_owned(),
                         ));
                     }
                 }

@@ -18,7 +18,7 @@ const ANY: u8 = 4;
 /// The most levels that a topic has.
 pub const MAX_LEVELS: usize = 64;
 
-/// A place in a hierarchy of topics, such as `politics/us` or `1/4/2`. The root, the empty text, is above all.
+/// A topic in a hierarchy, such as `politics/us` or `1/4/2`. The root, the empty text, is above all others.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Topic {
     encoded: Vec<u8>,
@@ -30,10 +30,10 @@ impl Topic {
         Topic::default()
     }
 
-    /// A topic named by numbers, as the paper's `1.4.2`.
+    /// A topic named by numbers, such as the paper's `1.4.2`.
     ///
     /// # Errors
-    /// It has more than [`MAX_LEVELS`] levels.
+    /// If it has more than [`MAX_LEVELS`] levels.
     pub fn dewey(numbers: &[u64]) -> Result<Topic> {
         check_levels(numbers.len())?;
         let mut encoded = Vec::new();
@@ -43,10 +43,10 @@ impl Topic {
         Ok(Topic { encoded })
     }
 
-    /// A topic with one level of this name, whatever is in it but NUL.
+    /// A topic with one level of this name. The name can contain any character except NUL.
     ///
     /// # Errors
-    /// The name has a NUL.
+    /// If the name contains a NUL.
     pub fn named(name: &str) -> Result<Topic> {
         let mut encoded = Vec::new();
         put_level(&mut encoded, name)?;
@@ -58,7 +58,7 @@ impl Topic {
         level_ends(&self.encoded).len()
     }
 
-    /// True when `other` is this topic or below it.
+    /// True if `other` is this topic or below it.
     pub fn holds(&self, other: &Topic) -> bool {
         other.encoded.starts_with(&self.encoded)
     }
@@ -94,7 +94,7 @@ impl FromStr for Topic {
         }
         if let Some(wild) = text.split('/').find(|level| level.contains(['+', '#'])) {
             return Err(Error::BadInput(format!(
-                "topic `{text}`: `{wild}` has a wildcard, and only subscriptions have those"
+                "topic `{text}`: `{wild}` has a wildcard, which only subscriptions can have"
             )));
         }
         let mut encoded = Vec::new();
@@ -129,14 +129,13 @@ pub(crate) enum Reach {
     Below,
 }
 
-/// The topics that a subscription is about.
+/// The topics that a subscription receives.
 ///
-/// - Without wildcards, as `politics`, it takes what is published to topics that *overlap*: to `politics`, to
-///   anything below it (`politics/us`), and to anything above it, which concerns it, too.
-/// - With wildcards it is as in MQTT 5 (section 4.7): `+` stands for one level, `#` at the end for any number of
-///   levels. A wildcard at the first level takes no topic that begins with `$`.
-/// - [`TopicFilter::exact`] takes what is published to one topic alone, which is what a filter without wildcards
-///   means in MQTT.
+/// - Without wildcards, `politics/us` receives publications to itself, its subtopics (`politics/us/senate`) and its
+///   parent topics (`politics`, and the root).
+/// - Wildcards work as in MQTT 5 (section 4.7): `+` stands for one level, `#` at the end for any number of levels. A
+///   wildcard at the first level does not match topics that begin with `$`.
+/// - [`TopicFilter::exact`] receives publications to one topic only, as a filter without wildcards does in MQTT.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TopicFilter {
     pattern: Vec<u8>,
@@ -149,7 +148,7 @@ impl TopicFilter {
         TopicFilter::from(Topic::root())
     }
 
-    /// One topic alone, nothing above and nothing below it.
+    /// One topic only, without its parents and subtopics.
     pub fn exact(topic: Topic) -> TopicFilter {
         TopicFilter {
             pattern: topic.encoded,
@@ -178,7 +177,7 @@ impl TopicFilter {
         }
     }
 
-    /// True when it takes publications of the topic.
+    /// True if it receives publications to the topic.
     pub fn matches(&self, topic: &Topic) -> bool {
         if self.reach == Reach::Overlap {
             let (a, b) = (&self.pattern, &topic.encoded);
@@ -331,7 +330,7 @@ fn check_levels(levels: usize) -> Result<()> {
     match levels <= MAX_LEVELS {
         true => Ok(()),
         false => Err(Error::BadInput(format!(
-            "a topic has at most {MAX_LEVELS} levels, and this has {levels}"
+            "a topic has at most {MAX_LEVELS} levels, but this one has {levels}"
         ))),
     }
 }
@@ -343,7 +342,7 @@ fn put_level(out: &mut Vec<u8>, level: &str) -> Result<()> {
             put_number(out, number);
         }
         _ if level.contains('\0') => {
-            return Err(Error::BadInput("a topic cannot have a NUL".to_owned()));
+            return Err(Error::BadInput("a topic cannot contain a NUL".to_owned()));
         }
         _ => {
             out.push(NAME);

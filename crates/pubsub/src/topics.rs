@@ -10,7 +10,7 @@ use crate::keys::{List, ListKey};
 use crate::topic::TopicFilter;
 use crate::walk::{Next, Span, tidy, walk};
 
-/// What a topic, or a filter of subscriptions, has.
+/// The live publications and subscriptions of a topic or filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopicUse {
@@ -20,15 +20,16 @@ pub struct TopicUse {
     pub publications: u64,
     /// Subscriptions that have not ended.
     pub subscriptions: u64,
-    /// When something was last published there.
+    /// The time of the last publication.
     pub latest: Option<Time>,
 }
 
 impl Broker {
-    /// All topics that something lives in, in their order, numbers as such. Reads everything.
+    /// All topics with live publications or subscriptions, sorted, with numbers ordered as numbers.
+    /// Reads all lists.
     ///
     /// # Errors
-    /// What reading fails with.
+    /// Any read error.
     pub fn topics(&self) -> Result<Vec<TopicUse>> {
         let inner = &*self.inner;
         let now = inner.now();

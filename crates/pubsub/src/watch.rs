@@ -10,11 +10,11 @@ use model::schema::{Scalar, Values};
 use crate::cell::SPACE;
 use crate::place::Region;
 
-/// The changes of a dataset that somebody asks for, in order.
+/// The changes of a dataset that meet a condition or lie in an area, in order.
 ///
-/// A record that was put is asked for when it meets the condition and lies in the area. Of a feed with old records
-/// ([`Changes::with_old`]) so is a change of one that did before: it has left, or is gone. Without old records
-/// deletions are left out.
+/// Returns a put if the new record meets the condition and lies in the area. With old records
+/// ([`Changes::with_old`]) it also returns a change if the old record did so: the record has left the area, or was
+/// deleted. Without old records it leaves out deletions.
 ///
 /// ```
 /// use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
@@ -53,17 +53,17 @@ impl<K: PrimaryKey> Watch<K> {
         }
     }
 
-    /// Those of records that meet a condition.
+    /// Only the changes of records that meet the condition.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a condition that could not be built.
+    /// [`Error::BadInput`] if the condition is invalid.
     pub fn matching(mut self, condition: Expr) -> Result<Watch<K>> {
         condition.check().map_err(Error::BadInput)?;
         self.filter = Some(Filter::new(&condition));
         Ok(self)
     }
 
-    /// Those of records in an area, which have their coordinates in degrees at two paths.
+    /// Only the changes of records in the area; the two paths are those of their coordinates, in degrees.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the area is invalid.
@@ -73,10 +73,10 @@ impl<K: PrimaryKey> Watch<K> {
         Ok(self)
     }
 
-    /// The next change that is there.
+    /// The next change, or `None` if there is none yet.
     ///
     /// # Errors
-    /// Those of [`Changes::next`].
+    /// The errors of [`Changes::next`].
     #[allow(
         clippy::should_implement_trait,
         reason = "none now, and perhaps one later"
@@ -90,10 +90,10 @@ impl<K: PrimaryKey> Watch<K> {
         Ok(None)
     }
 
-    /// The next change, waiting so long for one.
+    /// The next change; waits for it for at most `most`.
     ///
     /// # Errors
-    /// Those of [`Changes::wait`].
+    /// The errors of [`Changes::wait`].
     pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
         if most.is_zero() {
             return self.next();

@@ -16,22 +16,22 @@ use crate::store::{Handle, Store};
 /// The longest name of a consumer in bytes.
 const MAX_NAME: usize = 255;
 
-/// A consumer that changes of a dataset are kept for.
+/// A named consumer: the store keeps the changes of a dataset that it has not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChangeConsumer {
     /// Its name.
     pub name: String,
-    /// The dataset that it belongs to; `None` of one that an earlier version kept for the whole store, until a dataset uses it.
+    /// The dataset that it belongs to. `None` if an earlier version registered it for the whole store and no dataset has used it since.
     pub dataset: Option<String>,
-    /// The place behind which changes are kept.
+    /// The store keeps the changes after this position.
     pub position: Position,
-    /// The most bytes of log that are kept.
+    /// The largest number of log bytes that the store keeps for it.
     pub keeps_bytes: u64,
-    /// Bytes of log that it has not read, of all datasets: those of the log files that have a write behind its place, each as a whole.
+    /// Bytes of log that it has not read, counted over all datasets: the sizes of the log files that contain a write after its position.
     pub lag_bytes: u64,
-    /// How long ago, to the second, the oldest change of its dataset was written that it has not read; `None` where it has read all, and
-    /// where that is not known: of a change that is not kept any more, or that was written while there was no consumer.
+    /// Age, in whole seconds, of the oldest change of its dataset that it has not read. `None` if it has read everything, or if the age is
+    /// unknown: the change is no longer kept, or was written while the store had no consumer.
     pub unread_for: Option<Duration>,
 }
 
@@ -67,8 +67,8 @@ fn in_use(error: lsm::Error, name: &str, dataset: &str) -> Error {
     }
 }
 
-/// A consumer of the changes of a dataset, held by this handle alone ([`crate::Dataset::consume`]): a feed that continues where the
-/// consumer stopped, and keeps what it has not dealt with.
+/// A named reader of a dataset's changes ([`crate::Dataset::consume`]). It continues where the consumer of this name stopped; the store
+/// keeps each change until [`Consumer::done`] acknowledges it. Only one handle at a time holds a consumer.
 pub struct Consumer<K = Key> {
     changes: Changes<K>,
     dataset: Handle,
@@ -105,7 +105,7 @@ impl<K: PrimaryKey> Consumer<K> {
         })
     }
 
-    /// The same, whose changes say which record they replaced.
+    /// Makes each change carry the record that it replaced ([`Change::old`]).
     ///
     /// # Errors
     /// As [`Changes::with_old`].
@@ -116,12 +116,12 @@ impl<K: PrimaryKey> Consumer<K> {
         })
     }
 
-    /// True when nothing was kept for it before.
+    /// True if this call registered the consumer: the store kept nothing for it before.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// The next change, if it is there already; can be called again after `None`.
+    /// The next change, or `None` if there is none yet; later calls can return more.
     ///
     /// # Errors
     /// As [`Changes::next`].
@@ -133,7 +133,7 @@ impl<K: PrimaryKey> Consumer<K> {
         self.changes.next()
     }
 
-    /// The next change; waits for it so long at most.
+    /// The next change; waits for it for at most `most`.
     ///
     /// # Errors
     /// As [`Changes::wait`].
@@ -141,16 +141,16 @@ impl<K: PrimaryKey> Consumer<K> {
         self.changes.wait(most)
     }
 
-    /// Everything up to there was given.
+    /// This handle has returned every change before this position.
     pub fn position(&self) -> Position {
         self.changes.position()
     }
 
-    /// Notes that all changes that were given are dealt with, durably: the next who is this consumer gets those behind. Costs nothing
-    /// when none was given since the last call.
+    /// Acknowledges all changes returned so far, durably: the next handle of this consumer begins after them. Costs nothing if no change
+    /// was returned since the last call.
     ///
     /// # Errors
-    /// [`Error::UnknownDataset`] when the dataset was dropped; what a write fails with. What was given comes again then.
+    /// [`Error::UnknownDataset`] if the dataset was dropped; also any write error. After an error the same changes are returned again.
     pub fn done(&mut self) -> Result<()> {
         let here = self.changes.position();
         if here == self.noted {

@@ -13,7 +13,7 @@ use model::schema::{KeyError, RecordError};
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong, with the thing it is about.
+/// What can go wrong; each error names what it concerns.
 ///
 /// ```
 /// use esker::{Database, Error, Options};
@@ -29,91 +29,92 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no store in the folder.
+    /// The folder holds no store.
     NoStore {
         /// The folder.
         folder: PathBuf,
     },
-    /// The store, or the snapshot, has no dataset of that name, or it was dropped.
+    /// The store or the snapshot has no dataset of that name, or the dataset was dropped.
     UnknownDataset {
         /// The name.
         name: String,
-        /// The dataset that is called nearly so, if there is one.
+        /// A dataset with a similar name, if there is one.
         meant: Option<String>,
     },
-    /// No snapshot of that name is kept.
+    /// The store keeps no snapshot of that name.
     UnknownSnapshot {
         /// The name.
         name: String,
     },
-    /// There is something of that name or key already: the text says what.
+    /// Something with that name or key exists already; the text says what.
     Exists(String),
     /// The input does not fit: a key, a condition's values, a name, a limit. The text says what and why.
     BadInput(String),
     /// A record is not valid JSON, or does not fit the dataset.
     Record(RecordError),
-    /// The text of a condition is not one.
+    /// The text of a condition has a syntax error.
     Condition(ParseError),
-    /// The store was written by a newer version, or has trees of an extension that this program does not bring along.
+    /// A newer version wrote the store, or it has trees of an extension that this program did not register.
     Unsupported(String),
-    /// What is stored is damaged.
+    /// Stored data is damaged.
     Damaged {
-        /// The file, where the damage is known to be in one.
+        /// The damaged file, if known.
         path: Option<PathBuf>,
-        /// Where the damaged unit (block, record) begins in it.
+        /// The offset in the file at which the damaged unit (block, record) begins.
         offset: Option<u64>,
         /// The damage.
         what: String,
     },
-    /// Another process, or another handle of this one, has the store.
+    /// Another process, or another handle in this process, has the store open for writing.
     Locked {
         /// The store's folder.
         folder: PathBuf,
     },
-    /// The store is closed, or about to be.
+    /// The store is closed, or being closed.
     Closed,
-    /// The store was opened to read it beside the one who writes it.
+    /// The store was opened for reading ([`crate::Database::open_reader`]); it refuses writes.
     ReadOnly,
-    /// Somebody is changing the dataset, or has not finished that: nothing is wrong, later it will be possible.
+    /// A change of the dataset is running or unfinished. Nothing is wrong: try again later.
     Busy(String),
-    /// Somebody else's write came in between. The same call may succeed when it is made again, with what is there now.
+    /// Another writer changed the data first. The same call may succeed if it is made again.
     Conflict {
-        /// The key that is not as a batch expects it, where it is about one.
+        /// The key whose record is not as the batch expected, if the conflict concerns one key.
         key: Option<Box<Key>>,
-        /// What is there instead.
+        /// The actual state.
         what: String,
     },
-    /// There is no room on the disk. Reads continue, and writes continue when there is room again.
+    /// The disk is full. Reads continue; writes continue once there is space again.
     DiskFull {
         /// The file or folder that could not be written to.
         path: PathBuf,
     },
-    /// An earlier failure left the log in an unknown state: writes are refused until the store is reopened. Reads continue.
+    /// An earlier failure left the log in an unknown state. The store refuses writes until it is reopened; reads continue.
     Poisoned {
         /// The first failure.
         cause: String,
     },
-    /// The caller had it stopped, or its deadline has passed. Nothing is wrong.
+    /// The caller stopped the operation, or its deadline has passed. Nothing is wrong.
     Cancelled {
         /// True when the deadline has passed.
         deadline: bool,
     },
-    /// The change feed of the dataset has no old records: it was not made with
+    /// The change feed of the dataset has no old records: the dataset was not created with
     /// [`DatasetDef::keep_old_records`](crate::DatasetDef::keep_old_records).
     NoOldRecords {
         /// The dataset.
         dataset: String,
     },
-    /// The log does not go back to the position any more.
+    /// The log no longer reaches back to the position.
     PositionExpired {
         /// The earliest position that is available.
         oldest: Position,
     },
-    /// A position of another store, of a copy that went its own way, or behind writes that a power cut took.
+    /// The position belongs to another store, to a copy that has diverged, or lies after writes that a power cut
+    /// destroyed.
     OtherHistory {
         /// The position.
         position: Position,
-        /// Where this store is.
+        /// The current position of this store.
         current: Position,
     },
     /// A call of the operating system failed.
@@ -127,7 +128,7 @@ pub enum Error {
     },
 }
 
-/// The class of an [`Error`] alone, to compare and to count by.
+/// The class of an [`Error`], for comparing and counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -139,7 +140,7 @@ pub enum ErrorKind {
     UnknownSnapshot,
     /// [`Error::Exists`].
     Exists,
-    /// [`Error::BadInput`], [`Error::Record`], [`Error::Condition`]: what was given does not fit.
+    /// [`Error::BadInput`], [`Error::Record`], [`Error::Condition`]: the input does not fit.
     BadInput,
     /// [`Error::Unsupported`].
     Unsupported,
@@ -252,7 +253,7 @@ impl Error {
         }
     }
 
-    /// Of an [`Error::Conflict`] the key that is not as it was expected to be, where it is about one.
+    /// The key whose record was not as expected, if this is an [`Error::Conflict`] about one key.
     pub fn conflict(&self) -> Option<&Key> {
         match self {
             Error::Conflict { key, .. } => key.as_deref(),
@@ -289,7 +290,7 @@ impl fmt::Display for Error {
                     None => Ok(()),
                 }
             }
-            Error::UnknownSnapshot { name } => write!(f, "no snapshot called `{name}` is kept"),
+            Error::UnknownSnapshot { name } => write!(f, "there is no snapshot `{name}`"),
             Error::Exists(text)
             | Error::BadInput(text)
             | Error::Unsupported(text)
@@ -315,7 +316,7 @@ impl fmt::Display for Error {
             Error::Conflict {
                 key: Some(key),
                 what,
-            } => write!(f, "key {key} is not as it was expected to be: {what}"),
+            } => write!(f, "key {key} is not in the expected state: {what}"),
             Error::Conflict { key: None, what } => f.write_str(what),
             Error::DiskFull { path } => {
                 write!(f, "{}: there is no room on the disk", path.display())
@@ -328,11 +329,11 @@ impl fmt::Display for Error {
             Error::Cancelled { deadline: false } => f.write_str("cancelled"),
             Error::NoOldRecords { dataset } => write!(
                 f,
-                "the changes of dataset `{dataset}` have no old records: whether they do is said when a dataset is created, and this one was created without them"
+                "the changes of dataset `{dataset}` have no old records: the dataset was created without them, and this cannot be changed later"
             ),
             Error::PositionExpired { oldest } => write!(
                 f,
-                "the log is not kept so far back; the oldest position is {oldest}"
+                "the log no longer reaches back to this position; the oldest position is {oldest}"
             ),
             Error::OtherHistory { position, current } => {
                 f.write_str(&position.unknown_at(*current))

@@ -1,17 +1,18 @@
-//! What a capability beside datasets is built on: trees of its own in the store, atomic batches over them, and the log of everything in order.
+//! The basis of capabilities beside datasets: trees of their own in the store, atomic batches over them, and the ordered log of all
+//! commits.
 //!
-//! Publish/subscribe, queues and the like keep things that are no records, want their own merge operators, expiry and layouts, and must be as safe
-//! through crashes as the datasets beside them. They are extensions: an [`Extension`] says how its trees are compacted and read, is named in
-//! [`Options::extensions`](crate::Options::extensions) whenever the store is opened, and works on an [`ExtensionStore`], which
-//! [`Database::extension`](crate::Database::extension) gives. A program that only keeps records has no use for any of this.
+//! Publish/subscribe, queues and the like store data other than records, need their own merge operators, expiry and layouts, and must
+//! survive crashes as datasets do. They are extensions: an [`Extension`] defines how its trees are compacted and read, is listed in
+//! [`Options::extensions`](crate::Options::extensions) whenever the store is opened, and works on an [`ExtensionStore`] from
+//! [`Database::extension`](crate::Database::extension). A program that only stores records does not need this module.
 //!
-//! What an extension gets is the engine (`esker-lsm`): its batches, snapshots, cursors and options are used as they are, and documented there.
-//! What holds for datasets holds for it: a batch is applied whole or not at all, and is visible when it is as durable as it asked to be; its trees
-//! share the log, the sequence numbers, the memory budget and the compaction threads with the datasets, are in backups and named snapshots, and are
-//! checked by [`Database::check`](crate::Database::check).
+//! An extension uses the engine (`esker-lsm`) directly: its batches, snapshots, cursors and options are documented there. The guarantees of
+//! datasets hold for extensions, too: a batch is applied whole or not at all, and becomes visible once it is as durable as requested. An
+//! extension's trees share the log, the sequence numbers, the memory budget and the compaction threads with the datasets; backups and named
+//! snapshots contain them, and [`Database::check`](crate::Database::check) checks them.
 //!
-//! On disk a tree of the extension `pubsub` called `lists` is `@pubsub/lists`. A store with trees of an extension cannot be opened by a program
-//! that does not name it: nothing would know how to compact them.
+//! On disk the tree `lists` of the extension `pubsub` is called `@pubsub/lists`. A program that does not list the extension cannot open a
+//! store with such trees, since it could not compact them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,12 +48,12 @@
 //! # }
 //! ```
 
-/// What a kind of index from another crate is built on: [`index::Index`] says everything about the kind, and [`index::register`] makes it known
-/// under a name, for the rest of the process. From then on the name is one of a kind wherever one is said ([`IndexKind::External`](crate::IndexKind::External)), and
-/// the kind is treated like those that are built in: by every strategy of maintenance, builds while the dataset is in use, queries, repairs, checks
-/// and backups. A store that has an index of a kind that is not registered is not opened ([`Error::Unsupported`]).
+/// Index kinds from other crates. Implement [`index::Index`], and make the kind known under a name with [`index::register`], for the rest
+/// of the process. From then on the name is valid wherever a kind is expected ([`IndexKind::External`](crate::IndexKind::External)), and
+/// the kind works like a built-in one: with every maintenance strategy, with online builds, queries, repairs, checks and backups. Opening a
+/// store that has an index of an unregistered kind fails with [`Error::Unsupported`].
 ///
-/// The crate `kind-example` in the repository is one.
+/// The crate `kind-example` in the repository is an example.
 pub mod index {
     pub use crate::catalog::Attribute;
     pub use crate::index::cost::Workload;
@@ -79,13 +80,14 @@ use crate::catalog::EXTENSION;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
-/// A capability with trees of its own in a store.
+/// A capability that has its own trees in a store.
 pub trait Extension: Send + Sync {
     /// Its name: 1 to 32 lower-case letters, digits and `-`. Part of its trees' names on disk, so it never changes.
     fn name(&self) -> &'static str;
 
-    /// The options of its tree `tree`, created with the configuration `config`: asked when the tree is made or configured, and whenever
-    /// the store is opened. Depends on nothing but the two. `None` refuses them: the store is not opened, or the tree not made.
+    /// The options of its tree `tree` with the configuration `config`. Called when the tree is created or configured, and whenever the
+    /// store is opened; the result must depend on the two arguments only. `None` rejects them: the tree is not created, or the store is not
+    /// opened.
     fn tree_options(&self, tree: &str, config: &[u8]) -> Option<TreeOptions>;
 }
 
@@ -107,7 +109,7 @@ impl Extensions {
             }
             if !names.insert(name) {
                 return Err(Error::bad_input(format!(
-                    "two extensions are called `{name}`"
+                    "two extensions have the name `{name}`: names must differ"
                 )));
             }
         }
@@ -128,19 +130,19 @@ impl Extensions {
         let options = match self.named(extension) {
             Some(named) => named.tree_options(tree, config).ok_or_else(|| {
                 EngineError::Invalid(format!(
-                    "extension `{extension}` does not know the configuration of its tree `{tree}`"
+                    "extension `{extension}` rejects the configuration of its tree `{tree}`"
                 ))
             }),
             None => Err(EngineError::Unsupported(format!(
-                "tree {name} belongs to the extension `{extension}`, which this program does not bring along: \
-                 it must be named when the store is opened"
+                "tree {name} belongs to the extension `{extension}`, which is not registered in this program: \
+                 pass the extension when opening the store"
             ))),
         };
         Some(options)
     }
 }
 
-/// The part of a store that one extension has ([`Database::extension`](crate::Database::extension)). Cheap to clone.
+/// The part of a store that belongs to one extension ([`Database::extension`](crate::Database::extension)). Cheap to clone.
 #[derive(Clone)]
 pub struct ExtensionStore {
     store: Arc<Store>,
@@ -177,13 +179,15 @@ impl ExtensionStore {
         self.store.group.tree(&format!("{}{name}", self.prefix))
     }
 
-    /// Makes trees, all or none: names, and what [`Extension::tree_options`] gets. Durable when it returns.
+    /// Creates trees, all or none, from pairs of a name and a configuration for [`Extension::tree_options`]. Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Exists`] when one is there; [`Error::BadInput`] where its options are refused; what a write fails with.
+    /// [`Error::Exists`] if a tree of that name exists; [`Error::BadInput`] if the extension rejects a configuration; also any write error.
     pub fn create_trees(&self, trees: &[(&str, &[u8])]) -> Result<Vec<TreeId>> {
         if let Some((name, _)) = trees.iter().find(|(name, _)| self.tree(name).is_some()) {
-            return Err(Error::exists(format!("tree `{name}` exists")));
+            return Err(Error::exists(format!(
+                "the extension already has a tree `{name}`"
+            )));
         }
         let named = trees
             .iter()
@@ -194,35 +198,36 @@ impl ExtensionStore {
     /// Gives one of its trees another configuration. Durable when it returns.
     ///
     /// # Errors
-    /// As [`ExtensionStore::create_trees`]; a tree that is not its own.
+    /// As [`ExtensionStore::create_trees`]; also if the tree is not one of the extension's.
     pub fn configure_tree(&self, tree: TreeId, config: &[u8]) -> Result<()> {
         self.check_own(&[tree])?;
         Ok(self.store.group.configure_tree(tree, config.to_vec())?)
     }
 
-    /// Drops trees with all that is in them, all or none. Durable when it returns.
+    /// Drops trees with their contents, all or none. Durable when it returns.
     ///
     /// # Errors
-    /// A tree that is not its own; what a write fails with.
+    /// If a tree is not one of the extension's; also any write error.
     pub fn drop_trees(&self, trees: &[TreeId]) -> Result<()> {
         self.check_own(trees)?;
         Ok(self.store.group.drop_trees(trees)?)
     }
 
-    /// Writes a batch, whole or not at all, and returns the last of its sequence numbers. Visible when it returns.
+    /// Writes a batch, whole or not at all, and returns its last sequence number. Visible when it returns.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a batch that writes to a tree that is not its own; what a write fails with.
+    /// [`Error::BadInput`] if the batch writes to a tree that is not one of the extension's; also any write error.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
         self.check_own(batch.trees())?;
         Ok(self.store.group.write(batch, durability)?)
     }
 
-    /// Writes a batch that depends on what is there: `complete` gets the batch, its first sequence number and a snapshot of everything before it,
-    /// and may add to it, for its own trees. Nobody writes in between, so it must be quick and ask little more than memtables; other writers wait.
+    /// Writes a batch that depends on the current data: `complete` receives the batch, its first sequence number and a snapshot of
+    /// everything before it, and may add writes to its own trees. Other writers wait meanwhile, so `complete` must be quick and read little
+    /// beyond memtables (the newest writes, in memory).
     ///
     /// # Errors
-    /// As [`ExtensionStore::write`], and what `complete` fails with: then nothing is written.
+    /// As [`ExtensionStore::write`]; also any error of `complete`, and then nothing is written.
     pub fn write_with(
         &self,
         batch: &mut Batch,
@@ -234,7 +239,8 @@ impl ExtensionStore {
         Ok(ticket.last())
     }
 
-    /// The first half of [`ExtensionStore::write_with`], as [`ExtensionStore::append`] is of a write.
+    /// The first half of [`ExtensionStore::write_with`], to be followed by [`ExtensionStore::acknowledge`] (see
+    /// [`ExtensionStore::append`]).
     ///
     /// # Errors
     /// As [`ExtensionStore::write_with`].
@@ -254,8 +260,8 @@ impl ExtensionStore {
         Ok(group.append_with(batch, durability, &mut complete)?)
     }
 
-    /// The first half of a [`write`](ExtensionStore::write): the batch has its place in the log, and is neither acknowledged nor visible until
-    /// [`ExtensionStore::acknowledge`]. Every ticket must be acknowledged.
+    /// The first half of a [`write`](ExtensionStore::write): the batch gets its position in the log, but is neither durable nor visible
+    /// until [`ExtensionStore::acknowledge`]. Every ticket must be acknowledged.
     ///
     /// # Errors
     /// As [`ExtensionStore::write`].
@@ -264,42 +270,44 @@ impl ExtensionStore {
         Ok(self.store.group.append(batch, durability)?)
     }
 
-    /// Waits until an appended batch is as durable as it asked to be.
+    /// Waits until an appended batch is as durable as requested.
     ///
     /// # Errors
-    /// What a sync fails with.
+    /// Any sync error.
     pub fn acknowledge(&self, ticket: Ticket) -> Result<()> {
         Ok(self.store.group.acknowledge(ticket)?)
     }
 
-    /// Everything that is visible now, in all trees.
+    /// A snapshot of everything that is visible now, in all trees.
     pub fn snapshot(&self) -> Snapshot {
         self.store.group.snapshot()
     }
 
-    /// Everything that was appended, in all trees, what is not acknowledged among it: for whoever writes on the ground of it. What he
-    /// writes is acknowledged after it, or fails with it; whoever writes nothing waits for it before he says what he saw.
+    /// A snapshot of everything appended so far, in all trees, including batches that are not acknowledged yet: for writes that depend on
+    /// them. Such a write is acknowledged after those batches, or fails with them. A caller that writes nothing must wait for them before
+    /// it reports what it saw.
     pub fn latest(&self) -> Snapshot {
         self.store.group.latest()
     }
 
-    /// The time of the store's clock in milliseconds since 1970; never before a time by which anything has expired, even when the clock is set back.
+    /// The time of the store's clock in milliseconds since 1970. It never goes back behind a time at which anything has expired, even if
+    /// the clock is set back.
     pub fn now(&self) -> Time {
         self.store.group.now()
     }
 
-    /// The time of the clock, where it is so far ahead that nothing is dropped by it until it is confirmed
+    /// The time of the clock, if the clock is so far ahead that the store drops nothing by it until the program confirms it
     /// ([`Database::unconfirmed_time`](crate::Database::unconfirmed_time)).
     pub fn unconfirmed_time(&self) -> Option<Time> {
         self.store.group.unconfirmed_time()
     }
 
-    /// The place in the log behind everything that is visible now.
+    /// The position in the log after everything that is visible now.
     pub fn position(&self) -> Position {
         self.store.group.position()
     }
 
-    /// The commits behind `position` in order, those of datasets and other extensions among them: what the log still has, then what is to come.
+    /// The commits after `position` in order, including those of datasets and other extensions: first those in the log, then new ones.
     ///
     /// # Errors
     /// [`Error::PositionExpired`], [`Error::OtherHistory`].
@@ -307,11 +315,11 @@ impl ExtensionStore {
         Ok(self.store.group.tail(position)?)
     }
 
-    /// Calls `observe` with every commit from now on, in order, after it is visible, on a thread of its own, until the observer is dropped.
-    /// An observer that is more than 64 MiB behind gets [`EngineError::PositionExpired`], and continues with the oldest commit that is there.
+    /// Calls `observe` with every commit from now on, in order, once it is visible, on a separate thread, until the observer is dropped. An
+    /// observer that is more than 64 MiB behind gets [`EngineError::PositionExpired`], and continues with the oldest commit in the log.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// If the thread cannot be started.
     pub fn observe(
         &self,
         observe: impl FnMut(std::result::Result<&Commit, &EngineError>) + Send + 'static,
@@ -319,22 +327,22 @@ impl ExtensionStore {
         Ok(self.store.group.observe(observe)?)
     }
 
-    /// Borrows memory of the store's budget for something that takes much of it: between `least` and `want` bytes. Waits, a second at most.
+    /// Borrows between `least` and `want` bytes of the store's memory budget, for work that needs much memory. Waits a second at most.
     pub fn borrow(&self, account: Account, least: usize, want: usize) -> Loan {
         self.store.group.budget().borrow(account, least, want)
     }
 
-    /// What writes use that do not say.
+    /// The default durability of writes.
     pub fn durability(&self) -> Durability {
         self.store.durability
     }
 
-    /// True when both are parts of one open store.
+    /// True if both belong to the same open store.
     pub fn is_of_same_store(&self, other: &ExtensionStore) -> bool {
         Arc::ptr_eq(&self.store, &other.store)
     }
 
-    /// True when it was opened to read it beside the process that writes it.
+    /// True if the store was opened for reading ([`Database::open_reader`](crate::Database::open_reader)).
     pub fn is_reader(&self) -> bool {
         self.store.group.is_reader()
     }
@@ -351,7 +359,7 @@ impl ExtensionStore {
             let tree = snapshot.version().trees.get(id);
             if !tree.is_some_and(|tree| tree.name.starts_with(&self.prefix)) {
                 return Err(Error::bad_input(format!(
-                    "tree {id} is none of `{}`",
+                    "tree {id} does not belong to the extension `{}`",
                     self.prefix.trim_matches([EXTENSION, '/'])
                 )));
             }

@@ -24,13 +24,13 @@ use crate::store::Handle;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangesFrom {
-    /// With the oldest change that the log has.
+    /// With the oldest change in the log.
     Oldest,
-    /// Behind the write of this number, as [`crate::DatasetSnapshot::seq`] and [`crate::Record::seq`] tell it.
+    /// After the write with this number, from [`crate::DatasetSnapshot::seq`] or [`crate::Record::seq`].
     Seq(Seq),
-    /// Behind this place: refused where the store is another one, or a copy that went its own way.
+    /// After this position. Rejected if it comes from another store, or from a copy that has diverged.
     Position(Position),
-    /// With the next change.
+    /// With the next new change.
     Now,
 }
 
@@ -46,7 +46,7 @@ impl From<Position> for ChangesFrom {
     }
 }
 
-/// What became of a record.
+/// What happened to a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind {
@@ -54,8 +54,8 @@ pub enum ChangeKind {
     Put,
     /// It was deleted.
     Deleted,
-    /// It had expired, and was still there when that was acted on: in the background, some time after nobody saw it any more, or by
-    /// [`crate::Dataset::expire_now`]. Once for each record; of one that was put again or deleted before, not at all.
+    /// It had expired, and the store deleted it: in the background, some time after reads stopped returning it, or in
+    /// [`crate::Dataset::expire_now`]. Reported once for each record, and not at all if the record was put again or deleted first.
     Expired,
 }
 
@@ -98,19 +98,19 @@ impl<K> Change<K> {
         self.position.seq
     }
 
-    /// The place behind the change: a feed from there continues with the next one.
+    /// The position after the change: a feed from there continues with the next change.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// The record as it is since then; `None` when it was deleted or has expired.
+    /// The record as the change left it; `None` if it was deleted or had expired.
     pub fn record(&self) -> Option<&Record<K>> {
         self.record.as_ref()
     }
 
-    /// Of a feed with old records ([`Changes::with_old`]) the record that was replaced, deleted, or has expired: the one that the
-    /// change of this key before this one gave. So it is there of one that had expired when it was replaced, which was no change of its own.
-    /// `None` where there was no record, and of other feeds.
+    /// In a feed with old records ([`Changes::with_old`]): the record that was replaced or deleted, or that expired, as the previous change
+    /// of this key reported it. If a record had expired when a put replaced it, this is the expired record, since the expiry was not
+    /// reported as a change. `None` if there was no record, and in feeds without old records.
     pub fn old(&self) -> Option<&Record<K>> {
         self.old.as_ref()
     }
@@ -154,7 +154,7 @@ impl<K: PrimaryKey> Changes<K> {
         })
     }
 
-    /// The same feed, whose changes say which record they replaced ([`Change::old`]).
+    /// Makes each change carry the record that it replaced ([`Change::old`]).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -176,7 +176,7 @@ impl<K: PrimaryKey> Changes<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoOldRecords`] where the dataset was not made with [`crate::DatasetDef::keep_old_records`].
+    /// [`Error::NoOldRecords`] if the dataset was not created with [`crate::DatasetDef::keep_old_records`].
     pub fn with_old(self) -> Result<Changes<K>> {
         if self.dataset.layout().old.is_none() {
             let dataset = self.dataset.name();
@@ -188,7 +188,7 @@ impl<K: PrimaryKey> Changes<K> {
         })
     }
 
-    /// Everything up to there was given: a feed from there continues where this one is.
+    /// The feed has returned every change before this position: a feed from there continues where this one is.
     pub fn position(&self) -> Position {
         match self.pending.is_empty() {
             true => self.tail.position(),
@@ -196,16 +196,16 @@ impl<K: PrimaryKey> Changes<K> {
         }
     }
 
-    /// Has the log kept for this feed while it lives, up to so many bytes: a slow reader then finds what it has not read yet.
+    /// Keeps up to `bytes` bytes of log for this feed while it exists, so that a slow reader misses nothing.
     pub fn hold(&mut self, bytes: u64) {
         self.tail.hold(bytes);
     }
 
-    /// The next change, if it is there already; can be called again after `None`.
+    /// The next change, or `None` if there is none yet; later calls can return more.
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] when the log does not have the next change any more; [`Error::UnknownDataset`] when the dataset was dropped
-    /// and everything was given; [`Error::Damaged`], and what reading the log fails with.
+    /// [`Error::PositionExpired`] if the log no longer contains the next change; [`Error::UnknownDataset`] if the dataset was dropped,
+    /// after its last change; [`Error::Damaged`]; also any error of reading the log.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -214,11 +214,11 @@ impl<K: PrimaryKey> Changes<K> {
         self.wait(Duration::ZERO)
     }
 
-    /// The next change; waits for it so long at most.
+    /// The next change; waits for it for at most `most`.
     ///
     /// # Errors
-    /// As [`Changes::next`]; [`Error::Closed`] when the store was closed and everything was given; [`Error::Cancelled`] of
-    /// a handle that was stopped ([`crate::Dataset::with_stop`]).
+    /// As [`Changes::next`]; [`Error::Closed`] if the store was closed, after the last change; [`Error::Cancelled`] if the handle was
+    /// stopped ([`crate::Dataset::with_stop`]).
     pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
         // None is beyond what the clock can say: for ever.
         let until = Instant::now().checked_add(most);

@@ -1,9 +1,8 @@
 //! Esker: an embedded record store that finds records by any field.
 //!
-//! A [`Database`] is a folder. It has [`Dataset`]s of JSON records, each with a primary key and up to 64
-//! indexed fields, which this documentation calls *attributes*. All kinds of index give exactly what a scan would
-//! give, newest first; [`IndexKind`] says what each costs. A write is atomic over the record and all its indexes, and as
-//! durable as it says ([`Durability`]).
+//! A [`Database`] is a folder. It has [`Dataset`]s of JSON records, each with a primary key and up to 64 indexed fields, which this
+//! documentation calls *attributes*. All kinds of index give exactly what a scan would give, newest first; [`IndexKind`] says what each
+//! costs. A write is atomic over the record and all its indexes; [`Durability`] says when it is synced.
 //!
 //! | to | see |
 //! | --- | --- |
@@ -125,37 +124,37 @@ pub use store::check_dataset_name;
 pub use telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
 pub use write::{IntoUpdate, Update};
 
-/// The type that the samples (records) show at `path`; `None` when none has a value there.
+/// The type of most values at `path` in the sample records; `None` if no sample has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     model::schema::infer(&samples, path)
 }
 
-/// As [`infer_type`], and how many of the samples have a value of another type there.
+/// As [`infer_type`]; also returns the number of samples that have a value of another type there.
 pub fn infer_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(Type, usize)> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     model::schema::infer_counted(&samples, path)
 }
 
-/// The type of times, by its unit, that the samples (records) show at `path`: for an attribute that is said to be [`Type::Time`].
+/// The type of the times at `path` in the sample records, by the unit of their numbers: for an attribute that was declared as
+/// [`Type::Time`].
 pub fn infer_time_type(samples: &[Vec<u8>], path: &Path) -> Type {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     model::schema::infer_time(&samples, path)
 }
 
-/// The type of key that the samples (records) show at `path`; `None` when none has one.
+/// The key type of most values at `path` in the sample records; `None` if no sample has a value there.
 pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
     infer_key_type_counted(samples, path).map(|(ty, _)| ty)
 }
 
-/// As [`infer_key_type`], and how many of the samples have a value of another type there.
+/// As [`infer_key_type`]; also returns the number of samples that have a value of another type there.
 pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyType, usize)> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     model::schema::infer_key(&samples, path)
 }
 
-/// What the benchmarks and tests vary or look at, to show why things are as they are. There is nothing to gain here for a program that keeps records,
-/// and nothing of it is promised to stay.
+/// Settings and measurements for benchmarks and tests. Programs do not need them, and they may change at any time.
 #[doc(hidden)]
 pub mod experimental {
     pub use crate::api::Tuning;

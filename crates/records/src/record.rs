@@ -57,7 +57,7 @@ impl<K> Record<K> {
     /// `float_roundtrip`.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it is none of these.
+    /// [`Error::BadInput`] if the JSON does not fit `T`.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
         let parsed = serde_json::from_slice(self.json());
         parsed.map_err(|why| Error::bad_input(format!("the record of write {}: {why}", self.seq)))

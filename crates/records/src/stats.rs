@@ -14,7 +14,7 @@ use crate::consumer::ChangeConsumer;
 use crate::store::{Handle, Store};
 use crate::telemetry::{LastRepair, StrategyChoice};
 
-/// What a store looks like ([`Database::stats`](crate::Database::stats)). Serialises.
+/// The state of a store ([`Database::stats`](crate::Database::stats)). Can be serialised.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StoreStats {
@@ -23,22 +23,22 @@ pub struct StoreStats {
     pub datasets: BTreeMap<String, DatasetStats>,
     /// How the memory budget is used.
     pub memory: MemoryStats,
-    /// What the engine counted since the store was opened, by name: blocks read, files made, syncs and so on.
+    /// The engine's counters since the store was opened, by name: blocks read, files created, syncs and so on.
     pub counters: BTreeMap<&'static str, u64>,
-    /// The consumers that changes are kept for; none where their files cannot be read.
+    /// The consumers of changes; empty if their files cannot be read.
     pub consumers: Vec<ConsumerStats>,
     /// The named snapshots.
     pub snapshots: Vec<SnapshotStats>,
-    /// Bytes of tables that are there for snapshots alone.
+    /// Bytes of tables that only snapshots need.
     pub snapshot_bytes: u64,
-    /// The time of the clock in milliseconds since 1970, where it is so far ahead that nothing that expires is dropped before somebody
-    /// [confirms](crate::Database::confirm_time) it.
+    /// The time of the clock in milliseconds since 1970, if the clock is so far ahead that the store drops no expired records until
+    /// the program [confirms](crate::Database::confirm_time) the time.
     pub unconfirmed_time: Option<Time>,
-    /// Background jobs that fail.
+    /// Failing background jobs.
     pub failures: Vec<FailedJob>,
     /// Running flushes and compactions.
     pub jobs: Vec<JobStats>,
-    /// The last that ended, newest first.
+    /// Recent flushes and compactions that ended, newest first.
     pub ended_jobs: Vec<JobStats>,
 }
 
@@ -48,39 +48,40 @@ pub struct StoreStats {
 pub struct MemoryStats {
     /// The whole budget.
     pub budget_bytes: usize,
-    /// What is held, by what it is held for.
+    /// Memory in use, by purpose.
     pub held_bytes: BTreeMap<&'static str, usize>,
     /// Threads that wait for memory.
     pub waiting: usize,
-    /// How often somebody had to wait.
+    /// How often a thread had to wait for memory.
     pub waits: u64,
-    /// How often more was lent than there was, since somebody had waited for long.
+    /// How often the store exceeded the budget because a thread had waited too long.
     pub overdrafts: u64,
-    /// The most that the block cache may use now.
+    /// The current limit of the block cache.
     pub cache_limit_bytes: usize,
-    /// What it uses.
+    /// The memory that the block cache uses.
     pub cache_bytes: usize,
-    /// What it could use at most.
+    /// The largest size that the block cache can grow to.
     pub cache_capacity_bytes: usize,
-    /// What memtables use.
+    /// The memory that memtables (the newest writes, in memory) use.
     pub memtable_bytes: usize,
 }
 
-/// A consumer that changes are kept for.
+/// A consumer of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ConsumerStats {
     /// Its name.
     pub name: String,
-    /// The dataset that it belongs to; none of one that an earlier version kept for the whole store, until a dataset uses it.
+    /// The dataset that it belongs to. `None` if an earlier version registered it for the whole store and no dataset has used it
+    /// since.
     pub dataset: Option<String>,
-    /// The place behind which changes are kept.
+    /// The store keeps the changes after this position.
     pub position: String,
-    /// The most bytes of log that are kept.
+    /// The largest number of log bytes that the store keeps for it.
     pub keeps_bytes: u64,
-    /// Bytes of log that it has not read, of all datasets.
+    /// Bytes of log that it has not read, counted over all datasets.
     pub lag_bytes: u64,
-    /// How many seconds ago the oldest change was written that it has not read; none where it has read all, or that is not known.
+    /// Age, in seconds, of the oldest change that it has not read; `None` if it has read everything, or if the age is unknown.
     pub unread_seconds: Option<u64>,
 }
 
@@ -90,23 +91,23 @@ pub struct ConsumerStats {
 pub struct SnapshotStats {
     /// Its name.
     pub name: String,
-    /// The last write that it has.
+    /// The number of the last write that it contains.
     pub seq: Seq,
     /// Bytes of its tables.
     pub bytes: u64,
-    /// Of them, those of tables that are there for it alone.
+    /// Of these, bytes of tables that only this snapshot needs.
     pub own_bytes: u64,
 }
 
-/// A background job that fails.
+/// A failing background job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailedJob {
     /// Its kind: `flush` or `merge`.
     pub job: &'static str,
-    /// The name of its tree, of a compaction.
+    /// The tree that it compacts; `None` for a flush.
     pub tree: Option<String>,
-    /// How often in a row it failed.
+    /// How many times in a row it failed.
     pub times: u64,
     /// When it is tried again.
     pub next_attempt: String,
@@ -118,7 +119,7 @@ pub struct FailedJob {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct JobStats {
-    /// Its kind.
+    /// `flush` or `merge`.
     pub job: &'static str,
     /// The name of its tree, or of the first of several.
     pub tree: Option<String>,
@@ -130,15 +131,15 @@ pub struct JobStats {
     /// The level that it writes to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_level: Option<u32>,
-    /// Why it was begun.
+    /// Why it was started.
     pub why: String,
     /// Bytes to read.
     pub bytes_in: u64,
     /// Bytes written so far.
     pub bytes_written: u64,
-    /// How long it has run, or took.
+    /// How many seconds it has been running, or took.
     pub seconds: f64,
-    /// How long ago it ended.
+    /// How many seconds ago it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_ago: Option<f64>,
     /// Why it failed.
@@ -146,24 +147,24 @@ pub struct JobStats {
     pub error: Option<String>,
 }
 
-/// What a dataset looks like ([`Dataset::stats`](crate::Dataset::stats)). Serialises.
+/// The state of a dataset ([`Dataset::stats`](crate::Dataset::stats)). Can be serialised.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DatasetStats {
     /// Its definition.
     pub definition: DatasetDef,
-    /// The change of an index that was begun and is not complete.
+    /// An index change that was started and is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<UnfinishedIndex>,
     /// How its indexes are kept exact, and what that costs.
     pub strategy: StrategyStats,
     /// Its trees: the records first.
     pub trees: Vec<TreeStats>,
-    /// Background jobs of its trees that fail.
+    /// Failing background jobs of its trees.
     pub failures: Vec<FailedJob>,
 }
 
-/// The change of an index that is not complete.
+/// An index change that is not complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnfinishedIndex {
@@ -184,25 +185,25 @@ pub struct StrategyStats {
     pub maintenance: Maintenance,
     /// Whether measurements choose it.
     pub automatic: bool,
-    /// False while queries still have to reckon with what an earlier strategy left behind.
+    /// False while queries still have to handle outdated index entries of an earlier strategy.
     pub converged: bool,
-    /// When obsolete writes are recorded as such.
+    /// When the store records which writes are obsolete (replaced or deleted since).
     pub repair: Repair,
     /// How the trees are compacted.
     pub merging: Merging,
-    /// How many versions of a record are kept.
+    /// How many versions of each record the store keeps.
     pub versions: u32,
-    /// The last write of the store.
+    /// The number of the store's last write.
     pub last_write: Seq,
-    /// All obsolete writes up to this one are known.
+    /// The store knows all obsolete writes up to this number.
     pub repaired_up_to: Seq,
-    /// How many are known, and still in some table.
+    /// The number of known obsolete writes that some table still contains.
     pub known_obsolete: u64,
-    /// The share of writes that replaced a record, where enough was seen.
+    /// The share of writes that replaced a record; `None` before enough writes were counted.
     pub update_ratio: Option<f64>,
-    /// What queries have spent on obsolete entries since the last repair, about.
+    /// About how much time queries have spent on obsolete index entries since the last repair.
     pub wasted_micros: u64,
-    /// What the next repair will take, about.
+    /// About how long the next repair will take.
     pub next_repair_micros: u64,
     /// The last repair.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,7 +211,7 @@ pub struct StrategyStats {
     /// The last choice of a strategy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choice: Option<StrategyChoice>,
-    /// What went wrong last in the background, if nothing went well since.
+    /// The last background error, unless a later attempt succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -219,13 +220,13 @@ pub struct StrategyStats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TreeStats {
-    /// What it holds, in words.
+    /// Its contents, in words.
     pub name: String,
-    /// Of a table that cannot be opened; [`Database::check`](crate::Database::check) reads all there is.
+    /// The error of a table that cannot be opened. [`Database::check`](crate::Database::check) finds all damage.
     pub damage: Option<String>,
-    /// What is not in tables yet.
+    /// The entries that are not in tables yet.
     pub memtable: MemtableStats,
-    /// Its runs, newest first; those of level 0 one by one.
+    /// Its sorted runs, newest first; level 0 can have several.
     pub levels: Vec<LevelStats>,
     /// The bytes of its tables.
     pub bytes: u64,
@@ -251,7 +252,7 @@ pub struct LevelStats {
     pub files: usize,
     /// Its entries.
     pub entries: u64,
-    /// Of them, those that delete.
+    /// Of these, deletions.
     pub deletes: u64,
     /// Bytes of its files.
     pub bytes: u64,
@@ -471,10 +472,10 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
         return "notes".to_string();
     }
     if layout.old == Some(tree.id) {
-        return "replaced records, in the log alone".to_string();
+        return "replaced records, only in the log".to_string();
     }
     if layout.expiry == Some(tree.id) {
-        return "what expires".to_string();
+        return "expiry times".to_string();
     }
     if let Some((_, a)) = layout.written().find(|(_, a)| a.deleted == Some(tree.id)) {
         return format!("keys written since the index of {} began", a.path);

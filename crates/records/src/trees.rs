@@ -291,10 +291,10 @@ fn unreadable(name: &str, config: &[u8]) -> lsm::Error {
     let of_data = dataset_of(name).and_then(|_| StoredDef::unregistered_kind(config));
     match of_data.or_else(|| TreeConfig::unregistered_kind(config)) {
         Some(kind) => lsm::Error::Unsupported(format!(
-            "tree {name} is of an index of the kind `{kind}`, which this program does not bring along: \
+            "tree {name} is of an index of the kind `{kind}`, which is not registered in this program: \
              it must be registered before the store is opened"
         )),
-        None => lsm::Error::Invalid(format!("tree {name}: its configuration is not readable")),
+        None => lsm::Error::Invalid(format!("tree {name}: its configuration cannot be read")),
     }
 }
 

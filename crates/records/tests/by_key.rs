@@ -240,7 +240,7 @@ fn compare(dataset: &Dataset<Key>, rows: &[(Value, i64)], (expr, holds): &Asked,
         keys.sort();
         keys
     };
-    let upside_down = |error: &esker::Error| error.to_string().contains("upside down");
+    let upside_down = |error: &esker::Error| error.to_string().contains("are reversed");
     let query = || dataset.query().filter(expr.clone());
     let answer = match query().run() {
         // Bounds of a declared range that exclude each other are refused.

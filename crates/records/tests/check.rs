@@ -73,7 +73,7 @@ fn an_obsolete_version_that_the_set_lacks_is_found_for_every_kind() {
             overwrite(&db);
             says(
                 &db,
-                "1 versions of records are obsolete, and not in the set",
+                "1 versions of records are obsolete, but not in the obsolete set",
             );
         }
     }
@@ -89,7 +89,7 @@ fn a_current_record_in_the_set_is_found_for_every_kind() {
             write(&db, |batch| {
                 batch.put(set, &lsm::entry::seq_key(1), &[]).unwrap();
             });
-            says(&db, "1 records are current, and in the obsolete set");
+            says(&db, "1 records are current, but in the obsolete set");
         }
     }
 }

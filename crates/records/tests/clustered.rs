@@ -596,7 +596,7 @@ fn what_does_not_go_with_a_dataset_in_the_order_of_place_is_refused() {
         .err()
         .unwrap()
         .to_string();
-    assert!(told.contains("no addition"), "{told}");
+    assert!(told.contains("cannot be added"), "{told}");
 
     let dataset = db.create_dataset::<u64>("d", def().cluster("at")).unwrap();
     dataset
@@ -615,7 +615,8 @@ fn what_does_not_go_with_a_dataset_in_the_order_of_place_is_refused() {
         let told = told.unwrap();
         assert_eq!(told.kind(), esker::ErrorKind::BadInput);
         assert!(
-            told.to_string().contains("stored by the place at `at`"),
+            told.to_string()
+                .contains("stored in order of the points at `at`"),
             "{told}"
         );
     }
@@ -693,7 +694,10 @@ fn a_check_finds_stubs_without_records() {
             .delete(tree(db, "d/index/0"), &first(db, "d/index/0").0)
             .unwrap();
     });
-    assert!(told.contains("the tree by place has 49"), "{told}");
+    assert!(
+        told.contains("the tree of records by location has 49"),
+        "{told}"
+    );
     // Whoever reads the record says so.
     let failed: Vec<esker::Error> = dataset.scan(..).filter_map(Result::err).collect();
     assert_eq!(failed[0].kind(), esker::ErrorKind::Damaged, "{failed:?}");
@@ -702,7 +706,10 @@ fn a_check_finds_stubs_without_records() {
         let (key, stub) = first(db, "d/data");
         batch.put(tree(db, "d/data"), &key, &stub).unwrap();
     });
-    assert!(told.contains("the tree by place has 49"), "{told}");
+    assert!(
+        told.contains("the tree of records by location has 49"),
+        "{told}"
+    );
     assert_eq!(
         dataset.get(0).err().unwrap().kind(),
         esker::ErrorKind::Damaged

@@ -315,7 +315,12 @@ fn it_touches_nothing_but_its_trees() {
     for refused in refusals {
         let error = refused.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadInput, "{error}");
-        assert!(error.to_string().contains("is none of `inbox`"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("does not belong to the extension `inbox`"),
+            "{error}"
+        );
     }
     assert_eq!(state(&db).1, BTreeMap::new());
     assert_eq!(db.check().unwrap().records, 1);
@@ -338,7 +343,7 @@ fn names_and_configurations_are_refused_with_the_reason() {
     assert!(
         refused
             .to_string()
-            .contains("extension `inbox` does not know the configuration of its tree `more`"),
+            .contains("extension `inbox` rejects the configuration of its tree `more`"),
         "{refused}"
     );
     assert_eq!(

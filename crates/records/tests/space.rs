@@ -259,8 +259,14 @@ impl Run {
                 dataset.switch_index(&at, index.kind()).run().err(),
             ];
             let told = told.map(|error| error.unwrap().to_string());
-            assert!(told[0].contains("stored by the place"), "{told:?}");
-            assert!(told[1].contains("stored by the place"), "{told:?}");
+            assert!(
+                told[0].contains("stored in order of the points"),
+                "{told:?}"
+            );
+            assert!(
+                told[1].contains("stored in order of the points"),
+                "{told:?}"
+            );
             return;
         }
         let late = self.clustered.is_some() && !self.declared.contains(&at.to_string());
@@ -711,7 +717,7 @@ fn an_index_over_place_and_time_needs_both_declared() {
             .index("time", Index::lazy().string())
             .index("at@time", timed()),
     );
-    assert!(told.contains("no time"), "{told}");
+    assert!(told.contains("must be of type time"), "{told}");
     let declared = || def().index("time", Index::embedded().time());
     let told = refused(declared().index("at@time", timed().plane()));
     assert!(told.contains("declare its point first"), "{told}");

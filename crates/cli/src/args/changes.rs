@@ -8,15 +8,17 @@ use esker::{ChangesFrom, Position, Seq};
 use super::size;
 
 pub(super) const CHANGES_HELP: &str = "\
-One line a change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}; of a record that was deleted or had expired
-\"change\":\"delete\" or \"expire\", without a record. With --old what was replaced, too: \"old\":{...}.
+Prints one line per change: {\"seq\":7,\"change\":\"put\",\"key\":1,\"record\":{...}}. If a record was deleted or has expired,
+the line has \"change\":\"delete\" or \"expire\" and no record. --old adds the record that was replaced: \"old\":{...}.
 
-Without --consumer, old changes disappear once the log has been flushed. With --consumer the log is kept for that name and
-dataset, through restarts: each call continues where the last one stopped, and prints every change at least once. A change counts as read when it was printed. Both work beside a process that writes; one consumer is in use once at a time.
+Without --consumer, old changes disappear once the log has been flushed. With --consumer, the store keeps the log for that
+name and dataset, through restarts: each call continues where the last one stopped, and prints every change at least once.
+A change counts as read once it is printed. Both work beside a process that writes. Only one process at a time can use a
+consumer.
 
-Exit codes: 0 changes were printed (or the consumer is new), 1 there was none, 2 --from is a place that the store does not have, or
---old is asked of a dataset without, 3 the changes from there on are not kept any more, or somebody else is
-this consumer, 130 and 143 interrupted.
+Exit codes: 0 changes were printed (or the consumer is new), 1 there were no changes, 2 the store does not have the position
+of --from, or the dataset was created without --old-records, 3 the changes from there on are no longer kept, or another
+process uses the consumer, 130 and 143 interrupted.
 
 Examples:
   esker changes db events --from 1200
@@ -30,22 +32,23 @@ pub(crate) struct ChangesArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Begin after this write: its `seq`, or a position as `esker stat --json` shows it for consumers [default: with the oldest change that is kept]
+    /// Begin after this write: its `seq`, or a position as `esker stat --json` shows it for consumers [default: the oldest change in the
+    /// log]
     #[arg(long, value_name = "SEQ", value_parser = from)]
     pub(crate) from: Option<ChangesFrom>,
-    /// Print with each change the record that it replaced; for datasets created with --old-records
+    /// Also print the record that each change replaced; for datasets created with --old-records
     #[arg(long)]
     pub(crate) old: bool,
     /// Wait for further changes
     #[arg(long, conflicts_with = "forget")]
     pub(crate) follow: bool,
-    /// Keep changes for the consumer of this name, and begin where it stopped; a new one begins now, or at --from
+    /// Keep changes for the consumer of this name, and begin where it stopped; a new consumer begins now, or at --from
     #[arg(long, value_name = "NAME")]
     pub(crate) consumer: Option<String>,
-    /// At most so much of the log is kept for the consumer
+    /// How much log to keep at most for the consumer
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G", requires = "consumer")]
     pub(crate) keep: usize,
-    /// Keep nothing for the consumer any more
+    /// Remove the consumer: the store no longer keeps changes for it
     #[arg(long, requires = "consumer", conflicts_with = "from")]
     pub(crate) forget: bool,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 pub(super) const LIST_HELP: &str = "\
-A line for each dataset: its name, a tab, and the arguments of `esker create` that make such a dataset.
+Prints a line for each dataset: its name, a tab, and the arguments of `esker create` that create such a dataset.
 
 Examples:
   esker list db
@@ -13,15 +13,15 @@ Examples:
   esker list db --snapshot before-import";
 
 pub(super) const RENAME_HELP: &str = "\
-Everything stays with the dataset: records, indexes, consumers of changes, the progress of loads. Programs that have it
-open read on. Snapshots that are kept hold it under the name that it had.
+The dataset keeps everything: records, indexes, consumers of changes, the progress of loads. Programs that have it open
+continue to read it. Existing snapshots keep it under its old name.
 
 Example:
   esker rename db vists visits";
 
 pub(super) const DROP_HELP: &str = "\
-The records, the indexes and the consumers of changes of the dataset are deleted for good. Snapshots that were kept before
-still hold it (`--snapshot NAME`). All datasets that are named must exist; otherwise none is dropped.
+Deletes the records, the indexes and the consumers of changes of the datasets for good. Existing snapshots still contain
+them (`--snapshot NAME`). If one of the datasets does not exist, none is dropped.
 
 Examples:
   esker drop db vists
@@ -31,7 +31,7 @@ Examples:
 pub(crate) struct ListArgs {
     /// The store's directory
     pub(crate) dir: PathBuf,
-    /// The datasets in the snapshot that is kept under this name
+    /// List the datasets in the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
 }

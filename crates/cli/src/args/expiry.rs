@@ -7,17 +7,17 @@ use clap::Args;
 use super::values::{Ttl, new_ttl};
 
 pub(super) const TTL_HELP: &str = "\
-A change holds for records that are written from then on; those that are there keep the time that they were written with.
+The new time applies to records written from now on; existing records keep their expiry time.
 
 Examples:
   esker ttl db events 7d
   esker ttl db events none";
 
 pub(super) const EXPIRE_HELP: &str = "\
-Nobody sees records that have expired, and a store that is open for writing deletes them by itself. This does so now: their space comes back with
-compactions, and `esker changes` prints each as \"change\":\"expire\".
+Queries do not return expired records, and a store that is open for writing deletes them by itself. This command deletes
+them now: compactions free their space, and `esker changes` prints each as \"change\":\"expire\".
 
-Nothing is deleted by a clock that is a day or more ahead of the last time that the store was used with; --confirm says that it is right.
+If the clock is a day or more ahead of the store's last use, nothing is deleted; --confirm says that the clock is right.
 
 Examples:
   esker expire db
@@ -29,7 +29,7 @@ pub(crate) struct TtlArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// How long after it was written a record expires, such as 7d, 12h, 30m or 10s; or none
+    /// How long after its write a record expires, such as 7d, 12h, 30m or 10s; or none
     #[arg(value_name = "TIME|none", value_parser = new_ttl)]
     pub(crate) ttl: Ttl,
 }
@@ -40,7 +40,7 @@ pub(crate) struct ExpireArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name [default: all]
     pub(crate) dataset: Option<String>,
-    /// Trust the clock, even where it is a day or more ahead of the store's last use
+    /// Trust the clock, even if it is a day or more ahead of the store's last use
     #[arg(long)]
     pub(crate) confirm: bool,
 }

@@ -13,8 +13,8 @@ Examples:
 
 Options of every command:
   --memory SIZE    memory that the store may use: bytes, or with a unit, as in 64M or 64MiB [default: 128M]
-  --progress FORM  progress on standard error: a line on terminals (auto, the default), none, or JSON objects, one a line, in
-                   place of all other messages (json)
+  --progress FORM  progress on standard error: a line on terminals (auto, the default), none, or JSON objects, one per line,
+                   instead of all other messages (json)
 
 Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.";
 
@@ -23,50 +23,50 @@ macro_rules! kinds {
     () => {
         "\
 KIND is one of
-  lazy         the newest few of a value quickly (the default)
-  recent       the newest few of a value, and all of them
-  composite    all records of a value or range
-  embedded     fields that grow with time; costs a write nothing
-  fingerprint  as embedded, with quicker lookups of values
-  filter       ranges of time in data that is kept for long; costs nothing
+  lazy         for the newest few records of a value (the default)
+  recent       for the newest few records of a value, and for all of them
+  composite    for all records of a value or range
+  embedded     for fields that grow with time; writes cost nothing
+  fingerprint  like embedded, with faster lookups of values
+  filter       for ranges of time in long-lived data; writes cost nothing
   spatial      points: see `esker within --help`; LON_PATH,LAT_PATH:spatial[:LAYOUT], LAYOUT z (default), mbr or embedded
   space-time   points with a time: POINT_PATH@TIME_PATH:space-time[:LAYOUT]
-All give the same answers; `esker advise` says which fits. TYPE is int, float, string, bool or time; time takes the unit of its
-numbers from the first ones, time_s, time_ms, time_us and time_ns say it. PATH? keeps records with a value of another type, which
-are rejected otherwise. TOKENIZER is exact (default), prefix (the index holds the prefixes of strings, for ^=) or number (int,
-float and time)."
+Every kind returns the same answers; `esker advise` says which one fits. TYPE is int, float, string, bool or time. For time,
+the unit of numbers is inferred from the first ones; time_s, time_ms, time_us and time_ns set it. PATH? keeps records with a
+value of another type, which are rejected otherwise. TOKENIZER is exact (default), prefix (the index contains the prefixes
+of strings, for ^=) or number (for int, float and time)."
     };
 }
 
 pub(super) const BASELINES: &str = "\
-Esker implements published systems, and has what their papers compare with, for experiments. Answers are the same with
-each; nobody needs one. They are taken where the others are, and are not listed there:
-  KIND eager               of an index: a posting list for each value, which each write reads and writes back
-  STRATEGY deleted-key     of maintenance: each index keeps a tree of the keys that were written
-  --repair WHEN            of load and create: when obsolete entries are noted for good: as compactions go (merge, the default),
+Esker implements published systems, and for experiments also the baselines that their papers compare with. Answers are the
+same with each. You do not need them. The commands accept these values and options, but do not list them:
+  KIND eager               index: a list of the records of each value, which each write reads and writes back
+  STRATEGY deleted-key     maintain: each index keeps a tree of the keys that were written
+  --repair WHEN            load, create: when obsolete index entries are recorded: during compactions (merge, the default),
                            by a pass over all versions, which compactions keep until then (staged), or by `esker repair` (none)
-  --merging POLICY         of load and create: the compaction policy of the trees: lazy-leveled (the default), leveled, tiered,
+  --merging POLICY         load, create: the compaction policy of the trees: lazy-leveled (the default), leveled, tiered,
                            or correlated, which compacts all trees of a dataset together
-  --compaction WHEN        of repair, with --method primary: compact the records, too, before or after the repair
-  --no-bloom               of repair by index: sort all keys, also those that no key filter knows
-  --lookups HOW            of repair: find the entries of known keys by batches of lookups (points) or by reading all
+  --compaction WHEN        repair, with --method primary: also compact the records, before or after the repair
+  --no-bloom               repair by index: sort all keys, also those that are in no key filter
+  --lookups HOW            repair: find the entries of known keys by batches of lookups (points) or by reading all
                            (merge-scan) [default: auto]
-  --validation HOW         of queries: validate candidates by their records (direct) or by the primary-key index (timestamp)
+  --validation HOW         queries: check index entries by reading their records (direct) or the primary-key index (timestamp)
                            [default: auto]";
 
 macro_rules! load {
     () => {
         concat!(
             "\
-FILE may be '-' (standard input), plain, .gz or .zst. It holds JSON objects, one a line or otherwise; an array of them; a
-GeoJSON FeatureCollection; an object whose only member is an array of objects; or CSV. Loading into a dataset that exists
-replaces records with the same key; its definition need not be repeated. Bad lines go to FILE.rejected, and the exit code is
-2 then (--allow-rejects: 0). A load that was killed resumes where it was when
-the same command is given again; standard input cannot be read again, so that such a load starts over.
+FILE may be '-' (standard input), plain, .gz or .zst. It holds JSON objects, one per line or otherwise; an array of them; a
+GeoJSON FeatureCollection; an object whose only member is an array of objects; or CSV. A load into an existing dataset
+replaces records with the same key, and needs no --key or --index. Bad lines go to FILE.rejected, and the exit code is 2 then
+(0 with --allow-rejects). To resume a killed load, give the same command again. Standard input cannot be read again, so a
+load from it starts over.
 ",
             kinds!(),
             "
-A type that is not given is the one that most of the first records have, and belongs to the dataset from then on.
+If a type is not given, it is the type that most of the first records have; it is fixed for the dataset from then on.
 
 Examples:
   esker load db events events.ndjson.zst --key id --index user --index time:embedded
@@ -99,8 +99,8 @@ macro_rules! index {
     () => {
         concat!(
             "\
-Every record is read once, and nothing is changed until the new index is complete. A command that was killed resumes
-where it was when it is given again, or with `esker index resume`.
+Adding or switching an index reads every record once, and takes effect when the new index is complete. To resume a killed
+command, give it again, or use `esker index resume`.
 ",
             kinds!(),
             "\n
@@ -132,14 +132,14 @@ pub(super) const INDEX: &str = index!();
 macro_rules! maintain {
     () => {
         "\
-An update leaves the index entries of the old record behind. Answers are never affected; the strategy decides when such
-entries are found to be obsolete. STRATEGY is one of
-  auto            chosen by what is measured, among those below
-  deferred        at the query, which reads the record and remembers what it found (the default)
-  validation      at the query, by an index of keys
-  mutable-bitmap  at the write, by an index of keys
+An update leaves the index entries of the old record behind. Answers are always right; the strategy decides when the store
+detects that such entries are obsolete. STRATEGY is one of
+  auto            the store measures and chooses one of those below
+  deferred        at the query, which reads the record and remembers the result (the default)
+  validation      at the query, with an index of keys
+  mutable-bitmap  at the write, with an index of keys
   eager           at the write, which reads the old record
-A command that was killed resumes when it is given again; answers are exact in between.
+To resume a killed command, give it again; answers are right in between.
 
 Examples:
   esker maintain db events auto
@@ -149,9 +149,10 @@ Examples:
 pub(super) const MAINTAIN: &str = maintain!();
 
 pub(super) const REPAIR: &str = "\
-Methods: key reads what was written since the last repair, and what it replaced, from the primary-key index; index sorts
-the entries of each index and validates them; primary goes through all versions of all records. A repair that was killed
-loses only its own work. Answers are exact before, during and after.
+An index entry is obsolete if its record was replaced or deleted since. Methods: `key` reads the writes since the last repair,
+and those that they replaced, from the primary-key index (a tree of keys only); `index` sorts the entries of each index and
+checks them; `primary` reads all versions of all records. A killed repair loses only its own work. Answers are right before,
+during and after a repair.
 
 Examples:
   esker repair db events
@@ -159,39 +160,39 @@ Examples:
   esker repair db events --rebuild-index user.name";
 
 pub(super) const READ_KEY: &str = "\
-A dataset that was made with --versions N keeps the latest N of each key.
+A dataset created with --versions N keeps the latest N versions of each record.
 
 Examples:
   esker read-key db prices 7
   esker read-key db prices 7 --versions 3 --at 1200";
 
 pub(super) const READ_VALUE: &str = "\
-A version is printed when it is among the latest M (--versions) of its key, as of --at, and each field has a value that
-its TOKEN matches: the value itself, or with an index of prefixes a prefix of it. When there is more, the last line on
-standard error has the token for --after.
+Prints a version if it is among the latest M (--versions) of its key, as of --at, and each field has a value that its TOKEN
+matches: the TOKEN is the value, or, if the field has an index of prefixes, a prefix of it. If there are more versions, the
+last line on standard error has the token for --after.
 
 Examples:
   esker read-value db jobs state=ready
   esker read-value db jobs state=ready team=red --versions 2 --at 1200 --limit 20";
 
 pub(super) const PUT: &str = "\
-A record replaces the one with the same key. With --merge each line is a merge patch (RFC 7396) of the record with its key:
-what it does not name stays, a field that is null is taken away, objects are merged, any other value takes the place of
-what is there; a record that is not there is made. Bad lines are reported and left out (exit code 2).
+A record replaces the one with the same key. With --merge, each line is a merge patch (RFC 7396) for the record with its key:
+fields that it does not name stay, null removes a field, objects are merged, and any other value replaces the old one. A
+record that does not exist is created. Bad lines are reported and left out (exit code 2).
 
 Examples:
   echo '{\"id\":7,\"user\":\"ann\"}' | esker put db events
   echo '{\"id\":7,\"seen\":true,\"draft\":null}' | esker put db events --merge";
 
 pub(super) const DELETE: &str = "\
-Each key that has no record is named on standard error; the others are deleted all the same. '-' reads further keys from
-standard input, one a line (a key that is a '-' itself goes there, too).
-Exit codes: 0 every key had a record, 1 at least one had none, 2 a key is not of the dataset's type (nothing is deleted;
-of standard input: that line is skipped).
+Keys without a record are reported on standard error; the others are deleted all the same. '-' reads more keys from standard
+input, one per line (give the key '-' itself there, too).
+Exit codes: 0 every key had a record, 1 at least one had none, 2 a key is not of the dataset's type (then nothing is deleted;
+a bad line of standard input is only skipped).
 
-With --where every record that meets the condition is deleted, in batches of a thousand, and the exit code is 0, however
-many there were. A command that was stopped or killed has deleted whole batches: the same command again deletes the rest.
-`esker count db events --where EXPR` says beforehand how many there are.
+With --where, every record that meets the condition is deleted, in batches of a thousand. The exit code is 0, even if no
+record meets it. A stopped or killed command has deleted whole batches; give the same command again to delete the rest.
+`esker count db events --where EXPR` shows beforehand how many records meet it.
 
 Examples:
   esker delete db events 200001
@@ -200,19 +201,20 @@ Examples:
   zcat keys.gz | esker delete db events -";
 
 pub(super) const ADVISE: &str = "\
-The advice is for the mix of operations that was counted by processes which wrote to the store; those that only read leave
-no counts behind. With --mix it is for that mix, and each field is taken to have that share of lookups and ranges. `pruned`
-is the share of blocks that an index without a tree skips, and K the limit of the queries.
+The advice is for the operations counted by processes that wrote to the store; processes that only read leave no counts.
+With --mix, it is for that mix, with these shares of lookups and ranges for each field. In the table, `pruned` is the share
+of blocks that an index without a tree skips, and K is the limit of the queries.
 
 Examples:
   esker advise db events
   esker advise db events --mix puts=80,gets=15,lookups=5 --k 10";
 
 pub(super) const STAT: &str = "\
-Records are counted, which reads the store's keys. --verbose adds trees, levels, memory, jobs and counters.
-A tree is a sorted structure on disk: one of the records, one of each index. A memtable has its newest writes in memory, a
-run is the sorted tables of a level. The obsolete set has the numbers of writes that were replaced and whose index entries
-are still there. A posting list has the records of a value. Zone maps are the least and the greatest value of a block or table.
+Counting the records reads the store's keys. --verbose adds trees, levels, memory, jobs and counters.
+A tree is a sorted structure on disk: one holds the records, and most indexes have their own. A memtable holds a tree's newest
+writes in memory; a run is the sorted tables of a level. The obsolete set holds the numbers of replaced writes that still have
+index entries. A posting list holds the records of a value. A zone map holds the least and the greatest value of a block or
+table.
 
 Examples:
   esker stat db
@@ -220,8 +222,8 @@ Examples:
   esker stat db events --json | jq .records";
 
 pub(super) const SNAPSHOT: &str = "\
-What a snapshot sees stays as it is whatever is written, compacted, changed or dropped afterwards, until the snapshot is
-dropped; it takes the space of what was replaced since. It is a part of backups. Commands that read take --snapshot NAME.
+A snapshot shows the store as it is now until you drop the snapshot, whatever is written, compacted, changed or dropped
+meanwhile. It takes the space of the data replaced since. Backups contain it. Commands that read accept --snapshot NAME.
 
 Examples:
   esker snapshot db before-import
@@ -230,21 +232,20 @@ Examples:
   esker snapshot db before-import --drop";
 
 pub(super) const FIND: &str = "\
-EXPR is made of tests, joined by and, or, not and ( ). A test is one of
+EXPR combines tests with and, or, not and ( ). A test is one of
   PATH = V   PATH != V   PATH < V   PATH <= V   PATH > V   PATH >= V
   PATH ^= PREFIX     text that begins with PREFIX
-  PATH contains V    the array has the element V; the text has the part V
+  PATH contains V    the array contains the element V; the text contains V
   PATH in (V, V...)  equals one of these
   PATH exists, PATH is null (or = null), PATH is not null
   within(PATH, AREA)   the point lies there; AREA is rect(W,S,E,N), circle(LON,LAT,METRES) or polygon([[LON,LAT],...])
-Blanks around an operator mean nothing. V ends at a blank or ), and takes the type of what it is
-compared with; a value with blanks is quoted. Where a field is absent, `is null` holds and no other
-test does (`not ms = 1` holds there, `ms != 1` does not). A time is RFC 3339, or a number in the field's unit; now, now-1h and
-now+1d12h stand behind <, <=, > and >=. Quote EXPR for the shell; several are
-joined by and.
+Blanks around an operator are ignored. V ends at a blank or ), and takes the type of the value it is compared with; quote
+a value with blanks. If a field is absent, `is null` holds and no other test does (so `not ms = 1` holds, and `ms != 1` does
+not). A time is RFC 3339, or a number in the field's unit; after <, <=, > and >= it can also be relative: now, now-1h,
+now+1d12h. Quote EXPR for the shell. If you give several EXPR, all must hold.
 
-Where --limit cut the answer off, the last line on standard error has the token for --after, which prints the next page.
-Records that are written meanwhile come before the first page; with --snapshot nothing changes between pages.
+If --limit cut the answer off, the last line on standard error has the token for --after, which prints the next page.
+Records written meanwhile belong before the first page; with --snapshot nothing changes between pages.
 
 Examples:
   esker find db events user=ann 'time>=1547194388' --limit 10
@@ -254,8 +255,8 @@ Examples:
   esker find db events user=ann --format csv --columns id,user,address.city";
 
 pub(super) const COMPLETIONS: &str = "\
-The script asks `esker` for what fits: commands, options, and the names of datasets, fields, snapshots and consumers of the
-store that is named before.
+The script completes commands, options, and the names of datasets, fields, snapshots and consumers of the store on the
+command line. It calls `esker` for this.
 
 Examples:
   esker completions bash > ~/.local/share/bash-completion/completions/esker

@@ -14,15 +14,15 @@ pub(crate) struct IndexArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Index a field of all records, those that are there included
+    /// Index a field of all records, including existing ones
     #[command(after_help = super::help::INDEX_ADD)]
     Add(IndexChangeArgs),
     /// Change how a field is indexed
     #[command(after_help = super::help::INDEX_SWITCH)]
     Switch(IndexChangeArgs),
-    /// Drop an index, or cancel a change that was interrupted; records that do not fit the field's type are still refused
+    /// Drop an index, or cancel an interrupted change; records that do not fit the field's type are still refused
     Drop(IndexDropArgs),
-    /// Resume a change that was interrupted
+    /// Resume an interrupted change
     Resume(IndexResumeArgs),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct IndexChangeArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// The field, and how to index it; a KIND that is left out is lazy
+    /// The field, and how to index it; without KIND, lazy
     #[arg(value_name = "PATH[:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) index: String,
 }
@@ -61,7 +61,7 @@ pub(crate) struct AdviseArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// The shares of operations (puts, gets, lookups, ranges), in place of what was counted
+    /// The shares of operations (puts, gets, lookups, ranges), instead of the counted ones
     #[arg(long, value_name = "NAME=SHARE,...", value_parser = parse_mix)]
     pub(crate) mix: Option<esker::Mix>,
     /// With --mix: the limit of queries, or all [default: 10]
@@ -78,7 +78,7 @@ pub(crate) struct StatArgs {
     pub(crate) dir: PathBuf,
     /// Only this dataset
     pub(crate) dataset: Option<String>,
-    /// Add the internals: trees, levels, memory, jobs, counters
+    /// Also print internals: trees, levels, memory, jobs, counters
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) verbose: bool,
     /// One JSON document with everything, for programs
@@ -109,28 +109,28 @@ pub(crate) struct RepairArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Build the index of this field again from the records: for an index whose files are damaged or missing
+    /// Rebuild the index of this field from the records: for an index whose files are damaged or missing
     #[arg(long, value_name = "PATH", conflicts_with_all = ["method", "compaction", "buffer", "threads", "rate", "no_bloom", "lookups", "json"])]
     pub(crate) rebuild_index: Option<String>,
     /// What the repair reads [default: auto]
     #[arg(long, value_enum, default_value_t = RepairBy::Auto, hide_default_value = true)]
     pub(crate) method: RepairBy,
-    /// With --method primary: when the records are compacted, too [default: not at all]
+    /// With --method primary: also compact the records, before or after the repair [default: not at all]
     #[arg(long, hide = true)]
     pub(crate) compaction: Option<RepairCompaction>,
     /// Memory for sorting and buffers [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) buffer: Option<usize>,
-    /// Threads that read [default: all]
+    /// Number of reading threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<std::num::NonZeroUsize>,
-    /// Bytes to read per second at most [default: no limit]
+    /// Largest number of bytes to read per second [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) rate: Option<usize>,
-    /// By index: sort all keys, also those that no key filter knows
+    /// By index: sort all keys, also those that are in no key filter
     #[arg(long, hide = true)]
     pub(crate) no_bloom: bool,
-    /// How the entries of known keys are found
+    /// How to find the entries of known keys
     #[arg(long, value_enum, default_value_t = RepairLookups::Auto, hide = true)]
     pub(crate) lookups: RepairLookups,
     /// One JSON document, for programs
@@ -141,7 +141,7 @@ pub(crate) struct RepairArgs {
 /// What a repair reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RepairBy {
-    /// What fits the dataset
+    /// The method that fits the dataset
     Auto,
     /// The primary-key index since the last repair
     Key,
@@ -163,7 +163,7 @@ pub(crate) enum RepairCompaction {
 /// How a repair finds the entries of known keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RepairLookups {
-    /// As what there is to read suggests
+    /// Chosen by the amount of data to read
     Auto,
     /// By batches of lookups
     Points,
@@ -191,7 +191,7 @@ pub(crate) struct BackupArgs {
 pub(crate) struct SnapshotArgs {
     /// The store's directory
     pub(crate) dir: PathBuf,
-    /// The snapshot's name: 1 to 64 letters, digits, `-`, `_` and `.` [default: list those that are kept]
+    /// The snapshot's name: 1 to 64 letters, digits, `-`, `_` and `.` [default: list the snapshots]
     pub(crate) name: Option<String>,
     /// Drop the snapshot of this name
     #[arg(long, requires = "name")]
@@ -206,6 +206,6 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Args)]
 pub(crate) struct ManArgs {
-    /// Where the pages go: esker.1 and one page a command; created if it does not exist
+    /// The directory for the pages, esker.1 and one page per command; created if it does not exist
     pub(crate) dir: PathBuf,
 }

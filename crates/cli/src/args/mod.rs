@@ -48,7 +48,8 @@ pub(crate) struct Cli {
     /// Memory that the store may use: bytes, or with a unit, as in 64M or 64MiB
     #[arg(long, global = true, hide = true, value_name = "SIZE", default_value = "128M", value_parser = values::size)]
     pub(crate) memory: usize,
-    /// Progress on standard error: a line on terminals (auto), none, or JSON objects, one a line, in place of all other messages (json)
+    /// Progress on standard error: a line on terminals (auto), none, or JSON objects, one per line, instead of all other messages
+    /// (json)
     #[arg(long, global = true, hide = true, value_enum, value_name = "FORM", default_value_t = ProgressForm::Auto, hide_possible_values = true)]
     pub(crate) progress: ProgressForm,
     #[command(subcommand)]
@@ -57,7 +58,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Load a generated stream of tweet-like records, query it, and show what happened
+    /// Load a generated stream of tweet-like records, query it, and show the results
     #[command(
         after_help = "Examples:\n  esker demo\n  esker demo --records 50000 --dir /tmp/tweets\n  esker demo pubsub"
     )]
@@ -77,7 +78,7 @@ pub(crate) enum Command {
     /// Load records from files into a dataset (created if it does not exist)
     #[command(after_help = help::LOAD)]
     Load(LoadArgs),
-    /// Put records from standard input, one JSON object a line
+    /// Put records from standard input, one JSON object per line
     #[command(after_help = help::PUT)]
     Put(PutArgs),
     /// Change fields of a record
@@ -89,7 +90,7 @@ pub(crate) enum Command {
     /// Print the latest versions of a record, newest first, each with the sequence number of its write
     #[command(after_help = help::READ_KEY)]
     ReadKey(ReadKeyArgs),
-    /// Print the versions of records whose fields match tokens, newest first, each with its sequence number
+    /// Print the versions of records whose fields have given values, newest first, each with its sequence number
     #[command(after_help = help::READ_VALUE)]
     ReadValue(ReadValueArgs),
     /// Delete the records with these keys, or those that meet a condition
@@ -107,10 +108,10 @@ pub(crate) enum Command {
     /// Print the records whose point lies in an area
     #[command(after_help = space::WITHIN_HELP)]
     Within(WithinArgs),
-    /// Print the records nearest to a point, the nearest first
+    /// Print the records nearest to a point, nearest first
     #[command(after_help = space::NEAR_HELP)]
     Near(NearArgs),
-    /// Draw where the tables of an index of points lie, as SVG
+    /// Draw the areas of the tables of a spatial index, as SVG
     #[command(after_help = space::VIEW_HELP)]
     View(ViewArgs),
     /// Print the records in the order of their keys
@@ -121,10 +122,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  esker count db events\n  esker count db events files 1 3\n  esker count db events --where 'user = ann or files > 3'"
     )]
     Count(CountArgs),
-    /// Add, switch or drop an index of a dataset, or resume a change that was interrupted
+    /// Add, switch or drop an index of a dataset, or resume an interrupted change
     #[command(after_help = help::INDEX)]
     Index(IndexArgs),
-    /// Say which kind of index fits each field, with the figures and the command that makes the change
+    /// Advise which kind of index fits each field, with estimated costs and the command that makes the change
     #[command(after_help = help::ADVISE)]
     Advise(AdviseArgs),
     /// Show the records, sizes, indexes and health of a store or a dataset
@@ -142,7 +143,7 @@ pub(crate) enum Command {
     /// Change the time to live of a dataset's records
     #[command(after_help = expiry::TTL_HELP)]
     Ttl(TtlArgs),
-    /// Delete the records that have expired
+    /// Delete expired records now
     #[command(after_help = expiry::EXPIRE_HELP)]
     Expire(ExpireArgs),
     /// Compact a store or a dataset
@@ -151,28 +152,28 @@ pub(crate) enum Command {
     /// Copy a store, as it is now, into a new directory
     #[command(after_help = "Example:\n  esker backup db db-monday")]
     Backup(BackupArgs),
-    /// Keep what a store holds now under a name, list what is kept, or drop it
+    /// Keep a snapshot of a store under a name, list the snapshots, or drop one
     #[command(after_help = help::SNAPSHOT)]
     Snapshot(SnapshotArgs),
     /// Print the changes of a dataset in the order in which they were committed
     #[command(after_help = changes::CHANGES_HELP)]
     Changes(ChangesArgs),
-    /// Publish JSON objects from standard input, one a line
+    /// Publish JSON objects from standard input, one per line
     #[command(after_help = self::pubsub::PUBLISH_HELP)]
     Publish(PublishArgs),
-    /// Print what was published to a topic, and what will be
+    /// Print the publications to a topic, earlier ones and new ones
     #[command(after_help = self::pubsub::SUBSCRIBE_HELP)]
     Subscribe(SubscribeArgs),
     /// List the topics that have live publications or subscriptions
     #[command(after_help = self::pubsub::TOPICS_HELP)]
     Topics(DirArgs),
-    /// Run subscriptions over publications that happened, merged by time, and print each match once
+    /// Run subscriptions over recorded publications, in the order of time, and print each match once
     #[command(after_help = self::pubsub::REPLAY_HELP)]
     Replay(ReplayArgs),
     /// Print the completions for a shell
     #[command(after_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),
-    /// What the papers compare with, for experiments
+    /// List the baselines of the papers, for experiments
     #[command(hide = true, after_help = help::BASELINES)]
     Baselines,
     /// Write the manual pages into a directory

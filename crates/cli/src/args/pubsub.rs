@@ -10,30 +10,31 @@ use super::space::AreaArgs;
 use super::values::duration;
 
 pub(super) const PUBLISH_HELP: &str = "\
-Topics are levels: `traffic/a7`. A subscription to `traffic` gets what is published to `traffic/a7`, too. The empty topic ''
-is above all others: what is published there concerns every topic. Levels may be empty, as in MQTT: `/a` has two.
+A topic has levels, as in `traffic/a7`. A subscription to `traffic` also receives publications to `traffic/a7`. The empty topic ''
+is above all others: a publication to it reaches the subscriptions to every topic. Levels may be empty, as in MQTT: `/a` has
+two.
 
-Each line is stored when it has come, and synced within 100 ms. A line that is no JSON, or has no position, is
-reported and left out (exit code 2). SIGINT and SIGTERM: what has come is stored, and it is said where to go on.
+Each line is stored as it arrives, and synced within 100 ms. A line that is not JSON or has no position is reported and left
+out (exit code 2). On SIGINT and SIGTERM, the lines read so far are stored, and a message says at which line to continue.
 
 Examples:
   echo '{\"lanes\":2}' | esker publish db traffic/a7 --expires 10m
   esker publish db cars --position lon,lat < cars.ndjson";
 
 pub(super) const TOPICS_HELP: &str = "\
-One line a topic: {\"topic\":..,\"publications\":..,\"subscriptions\":..,\"latest\":..}; `latest` is the time of the last publication, in
+Prints one line per topic: {\"topic\":..,\"publications\":..,\"subscriptions\":..,\"latest\":..}; `latest` is the time of the last publication, in
 milliseconds since 1970.
 
 Example:
   esker topics db";
 
 pub(super) const SUBSCRIBE_HELP: &str = "\
-One line a publication, as it was published. Reads beside a process that publishes. Without --for or --follow
-it prints what is there and ends; with one of them it also waits for a store and for the first publication.
+Prints one line per publication, as it was published. Works beside a process that publishes. Without --for or --follow
+it prints the stored publications and ends; with one of them it also waits for a store and for the first publication.
 
-A topic without wildcards gets what is published to it, to the topics below and to those above. With
-wildcards it is as in MQTT: `+` is one level, `#` at the end any number of them. The empty topic '' is above all others: it
-gets everything. Levels may be empty, as in MQTT: `/a` has two.
+Without wildcards, `traffic/a7` receives publications to itself, its subtopics (`traffic/a7/x`) and its parents (`traffic`).
+Wildcards work as in MQTT: `+` stands for one level, `#` at the end for any number of levels. The empty topic '' is above
+all others: it receives everything. Levels may be empty, as in MQTT: `/a` has two.
 
 Examples:
   esker subscribe db traffic --since 10m
@@ -41,13 +42,13 @@ Examples:
   esker subscribe db cars --since 60s --for 60s --circle=9.99,53.55,2000";
 
 pub(super) const REPLAY_HELP: &str = "\
-Makes a store in DIR, publishes and subscribes in the order of time, and prints a line for each match:
+Creates a store in DIR, publishes and subscribes in the order of time, and prints a line for each match:
 {\"subscription\":ID,\"publication\":ID}. Times are numbers in the unit of the data.
 
-A subscription is {\"id\":.., \"user\":.., \"at\":.., \"from\":.., \"to\":..}: made at `at`, it asks for what is published
-from `from` to `to`, both included; with any of \"topic\":\"..\", \"rect\":[W,S,E,N], \"circle\":[LON,LAT,METRES],
-\"where\":\"CONDITION\", and \"join\":true where its user wants nothing a second time. A publication is any
-object with an `id` and a time; with `expires` it is gone from then on. Files may be compressed (.zst, .gz).
+A subscription is {\"id\":.., \"user\":.., \"at\":.., \"from\":.., \"to\":..}: it is made at time `at`, and receives publications
+from `from` to `to`, both included. It can also have \"topic\":\"..\", \"rect\":[W,S,E,N], \"circle\":[LON,LAT,METRES],
+\"where\":\"CONDITION\", and \"join\":true, which leaves out what its user received before. A publication is any object with an
+`id` and a time; it expires at the time in its field `expires`, if any. Files may be compressed (.zst, .gz).
 
 Examples:
   esker replay db --subscriptions s.ndjson --publications moves.ndjson.zst --time time --position lon,lat
@@ -59,10 +60,10 @@ pub(crate) struct PublishArgs {
     pub(crate) dir: PathBuf,
     /// The topic, such as traffic/a7
     pub(crate) topic: String,
-    /// How long they live: 20s, 10m, 2h, 1d [default: for ever]
+    /// How long the publications live: 20s, 10m, 2h, 1d [default: forever]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) expires: Option<Duration>,
-    /// The fields that have longitude and latitude
+    /// The fields with longitude and latitude
     #[arg(long, value_name = "LON,LAT", value_parser = position)]
     pub(crate) position: Option<(Path, Path)>,
 }
@@ -70,7 +71,7 @@ pub(crate) struct PublishArgs {
 /// What `esker demo` shows beside records.
 #[derive(Subcommand)]
 pub(crate) enum DemoCommand {
-    /// Drivers that move through a city and get what happens around them, from a minute ago on
+    /// Show drivers that move through a city and receive the incidents around them, from the last minute on
     #[command(
         after_help = "Examples:\n  esker demo pubsub\n  esker demo pubsub --moves moves.ndjson.zst --speed 600 --length 1h"
     )]
@@ -79,13 +80,13 @@ pub(crate) enum DemoCommand {
 
 #[derive(Args)]
 pub(crate) struct DemoPubsubArgs {
-    /// Positions that were recorded, with `time` in seconds, `icao24`, `lon` and `lat` [default: a generated city]
+    /// A file of recorded positions, with `time` in seconds, `icao24`, `lon` and `lat` [default: a generated city]
     #[arg(long, value_name = "FILE")]
     pub(crate) moves: Option<PathBuf>,
-    /// How many times faster than it happened
+    /// How many times faster than real time
     #[arg(long, value_name = "FACTOR", default_value_t = 20.0)]
     pub(crate) speed: f64,
-    /// How long, by the clock of what happens
+    /// How long the demo runs, in recorded time
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3m")]
     pub(crate) length: Duration,
     /// Drivers in the generated city
@@ -102,16 +103,17 @@ pub(crate) struct SubscribeArgs {
     pub(crate) dir: PathBuf,
     /// The topic, or a filter with + and # as in MQTT
     pub(crate) topic: String,
-    /// How far back: 60s, 10m, 2h, 1d [default: all that is there, or nothing with --for or --follow]
+    /// How far back to begin: 60s, 10m, 2h, 1d [default: with all stored publications, or with none if --for or
+    /// --follow is given]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) since: Option<Duration>,
-    /// How long to wait for more
+    /// How long to wait for new publications
     #[arg(long = "for", value_name = "TIME", value_parser = duration, conflicts_with = "follow")]
     pub(crate) lasting: Option<Duration>,
-    /// Wait for more until it is stopped
+    /// Wait for new publications until interrupted
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Only what satisfies this condition
+    /// Print only publications that meet this condition
     #[arg(long = "where", value_name = "CONDITION")]
     pub(crate) condition: Option<Expr>,
     #[command(flatten)]
@@ -120,21 +122,21 @@ pub(crate) struct SubscribeArgs {
 
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
-    /// The store's directory; it must not be there yet
+    /// The store's directory; it must not exist yet
     pub(crate) dir: PathBuf,
-    /// Subscriptions, by `at`
+    /// The file of subscriptions, sorted by `at`
     #[arg(long, value_name = "FILE")]
     pub(crate) subscriptions: PathBuf,
-    /// Publications, by time
+    /// The file of publications, sorted by time
     #[arg(long, value_name = "FILE")]
     pub(crate) publications: PathBuf,
-    /// The field of publications that has their time
+    /// The field of a publication with its time
     #[arg(long, value_name = "FIELD")]
     pub(crate) time: Path,
-    /// The field of publications that has their topic
+    /// The field of a publication with its topic
     #[arg(long, value_name = "FIELD")]
     pub(crate) topic: Option<Path>,
-    /// The fields of publications that have longitude and latitude
+    /// The fields of a publication with longitude and latitude
     #[arg(long, value_name = "LON,LAT", value_parser = position)]
     pub(crate) position: Option<(Path, Path)>,
     /// How both are stored: in one tree (dual), in two (two), or publications alone, queried repeatedly (rep)
@@ -169,6 +171,6 @@ pub(crate) enum ReplayGranularity {
 fn position(text: &str) -> Result<(Path, Path), String> {
     let (lon, lat) = text
         .split_once(',')
-        .ok_or("two fields with a comma between them: the longitude's and the latitude's")?;
+        .ok_or("expected two fields separated by a comma: longitude, then latitude")?;
     Ok((Path::parse(lon.trim())?, Path::parse(lat.trim())?))
 }

@@ -21,11 +21,11 @@ pub(crate) struct RowsArgs {
 /// The form of printed records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowForm {
-    /// As they were put, one a line
+    /// As they were put, one per line
     Ndjson,
     /// Comma-separated values under a header row
     Csv,
-    /// Columns for reading; long values are cut
+    /// Aligned columns for people; long values are cut
     Table,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum RowForm {
 pub(crate) enum ExplainForm {
     /// Text on a terminal, JSON elsewhere
     Auto,
-    /// For reading
+    /// For people
     Text,
     /// For programs
     Json,
@@ -55,7 +55,7 @@ pub(crate) struct KeyArgs {
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) record: KeyArgs,
-    /// As it was in the snapshot that is kept under this name
+    /// As it was in the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
     #[command(flatten)]
@@ -65,16 +65,16 @@ pub(crate) struct GetArgs {
 /// What the readers of versions take.
 #[derive(Args)]
 pub(crate) struct VersionArgs {
-    /// As of the write with this sequence number, which each line begins with [default: now]
+    /// As of the write with this sequence number; each printed line begins with one [default: now]
     #[arg(long, value_name = "SEQ")]
     pub(crate) at: Option<u64>,
     /// How many of a key's latest versions to look at
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = versions)]
     pub(crate) versions: usize,
-    /// Each version as one JSON object, {"seq":SEQ,"record":RECORD}
+    /// Print each version as one JSON object, {"seq":SEQ,"record":RECORD}
     #[arg(long, conflicts_with_all = ["format", "columns"])]
     pub(crate) json: bool,
-    /// As they were in the snapshot that is kept under this name
+    /// As they were in the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
     #[command(flatten)]
@@ -95,7 +95,7 @@ pub(crate) struct ReadValueArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Fields and the values that they must match; all of them must
+    /// Fields and their values; all must match
     #[arg(required = true, value_name = "PATH=TOKEN")]
     pub(crate) tokens: Vec<String>,
     #[command(flatten)]
@@ -114,21 +114,19 @@ pub(crate) struct QueryArgs {
     /// Print at most this many records
     #[arg(long, value_name = "K", value_parser = limit)]
     pub(crate) limit: Option<usize>,
-    /// Print only the keys, one a line; quicker where an index and the maintenance strategy (`esker maintain --help`) know them
-    /// without the records
+    /// Print only the keys, one per line; faster if the index and the maintenance strategy (`esker maintain --help`) make reading the
+    /// records unnecessary
     #[arg(long, conflicts_with_all = ["format", "columns"])]
     pub(crate) keys_only: bool,
-    /// How candidates of an index are validated: auto, direct (by their records) or timestamp (by the
-    /// primary-key index)
+    /// How index entries are checked: auto, direct (by reading their records) or timestamp (by the primary-key index)
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = validation(), hide_possible_values = true,
           hide = true)]
     pub(crate) validation: esker::experimental::Validation,
-    /// Read the snapshot that is kept under this name
+    /// Read the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
-    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index
-    /// entries that were read; obsolete ones belong to records that were replaced since; discarded records do not meet the
-    /// other conditions
+    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index entries
+    /// read; obsolete ones belong to records replaced since; discarded records do not meet the other conditions
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
     pub(crate) explain: Option<ExplainForm>,
@@ -143,7 +141,7 @@ pub(crate) enum AnswerOrder {
     Newest,
     /// The least recently written first
     Oldest,
-    /// As they are found: the quickest way to many
+    /// In no particular order: the fastest for many records
     Any,
     /// By primary key, ascending
     Key,
@@ -248,12 +246,11 @@ pub(crate) struct CountArgs {
     /// Count the records that meet this condition (see `find`); several must all hold
     #[arg(long = "where", value_name = "EXPR", conflicts_with = "path")]
     pub(crate) conditions: Vec<String>,
-    /// Read the snapshot that is kept under this name
+    /// Read the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
-    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index
-    /// entries that were read; obsolete ones belong to records that were replaced since; discarded records do not meet the
-    /// other conditions
+    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index entries
+    /// read; obsolete ones belong to records replaced since; discarded records do not meet the other conditions
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
     pub(crate) explain: Option<ExplainForm>,

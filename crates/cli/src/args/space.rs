@@ -9,14 +9,14 @@ use super::query::QueryArgs;
 use super::values::{limit, seconds};
 
 pub(super) const WITHIN_HELP: &str = "\
-PATH is that of a GeoJSON point or of an array [LON, LAT], or LON_PATH,LAT_PATH. With an index of kind spatial there only
-records in and about the area are looked at; without one all are. More conditions are as in `esker find`.
+PATH is the path of a GeoJSON point or of an array [LON, LAT], or LON_PATH,LAT_PATH. With an index of kind spatial on PATH
+the command reads only records in and around the area; without one, all. EXPR is a condition as in `esker find`.
 
---latest-per takes the newest record of each value first, and of those the ones in the area: the last position of each
-vehicle, of those that are here. --cells counts by the cells of a grid, fullest first:
+--latest-per first takes the newest record of each value, and then those of them in the area: the last position of each
+vehicle, for the vehicles that are here. --cells counts the records in each cell of a grid, fullest first:
 {\"row\":R,\"column\":C,\"count\":N,\"west\":LON,\"south\":LAT,\"degrees\":D}. Rows are counted from the south pole and columns from
-the meridian of -180 degrees, both from 0; west and south are the corner where the cell begins. A longitude of 180 and a
-latitude of 90 degrees are in the last column and row. With --order distance each record has a further field `distance`.
+the meridian of -180 degrees, both from 0; west and south are the south-west corner of the cell. A longitude of 180 and a
+latitude of 90 degrees are in the last column and row. With --order distance each record has an additional field `distance`.
 
 Examples:
   esker load db moves moves.ndjson.zst --key id --index lon,lat:spatial
@@ -27,15 +27,16 @@ Examples:
   esker within db moves lon,lat --rect=-5,42,8,51 --cells 0.25 --limit 20";
 
 pub(super) const VIEW_HELP: &str = "\
-The box of each table, level by level: exact in the layouts mbr and stacked; in z of about a thousandth of the points.
+Draws the box around the points of each table, level by level. The boxes are exact in the layouts mbr and stacked; in layout z
+they come from a sample of about a thousandth of the points.
 
 Example:
   esker view db places lon,lat > levels.svg";
 
 pub(super) const NEAR_HELP: &str = "\
-PATH is as in `esker within`. Distances are great-circle distances in metres; in an index of the plane, the unit of its
-coordinates. Each record has a further last field with its `distance` (`_distance` if it has a field of that name).
-Records at the same distance come by key.
+PATH is as in `esker within`. Distances are great-circle distances in metres; for points of the plane, in the unit of their
+coordinates. Each record gets an additional last field `distance` (`_distance` if the record has a field of that name).
+Records at the same distance are sorted by key.
 
 Examples:
   esker near db places lon,lat 2.35,48.85 --k 10
@@ -45,13 +46,13 @@ Examples:
 #[derive(Args)]
 #[group(multiple = false)]
 pub(crate) struct AreaArgs {
-    /// Only what is between these degrees, borders included
+    /// Only within these degrees, borders included
     #[arg(long, value_name = "W,S,E,N", value_parser = numbers::<4>, allow_hyphen_values = true)]
     pub(crate) rect: Option<[f64; 4]>,
-    /// Only what is at most so far from a point
+    /// Only within this distance of a point
     #[arg(long, value_name = "LON,LAT,METRES", value_parser = numbers::<3>, allow_hyphen_values = true)]
     pub(crate) circle: Option<[f64; 3]>,
-    /// Only what is in the polygons of a GeoJSON file
+    /// Only within the polygons of a GeoJSON file
     #[arg(long, value_name = "FILE")]
     pub(crate) polygon: Option<PathBuf>,
 }
@@ -65,7 +66,7 @@ pub(crate) enum AreaOrder {
     Oldest,
     /// The nearest to the middle of the area first
     Distance,
-    /// As they are found: the quickest way to many
+    /// In no particular order: the fastest for many records
     Any,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct WithinArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Where the points are: a path, or LON_PATH,LAT_PATH
+    /// The field of the points: a path, or LON_PATH,LAT_PATH
     pub(crate) path: Path,
     /// More conditions; all must hold
     #[arg(value_name = "EXPR")]
@@ -94,10 +95,10 @@ pub(crate) struct WithinArgs {
     /// Print the number of records in each cell of a grid, whose cells have sides of this many degrees
     #[arg(long, value_name = "DEGREES", conflicts_with_all = ["latest_per", "format", "columns", "keys_only", "order"])]
     pub(crate) cells: Option<f64>,
-    /// Look at the newest record of each value of this field alone
+    /// Consider only the newest record of each value of this field
     #[arg(long, value_name = "PATH", conflicts_with_all = ["keys_only", "order"])]
     pub(crate) latest_per: Option<Path>,
-    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339 [default: the newest is the last written]
+    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339 [default: the order of writes]
     #[arg(long, value_name = "PATH", requires = "latest_per")]
     pub(crate) time: Option<Path>,
     /// With --time: only records up to this time
@@ -121,7 +122,7 @@ pub(crate) struct ViewArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Where the points are [default: the only index of points]
+    /// The field of the points [default: the only spatial index]
     pub(crate) path: Option<Path>,
 }
 
@@ -131,7 +132,7 @@ pub(crate) struct NearArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Where the points are: a path, or LON_PATH,LAT_PATH
+    /// The field of the points: a path, or LON_PATH,LAT_PATH
     pub(crate) path: Path,
     /// Near this point
     #[arg(value_name = "LON,LAT", value_parser = numbers::<2>, allow_hyphen_values = true)]
@@ -152,5 +153,5 @@ pub(crate) struct NearArgs {
 fn numbers<const N: usize>(text: &str) -> Result<[f64; N], String> {
     let each: Result<Vec<f64>, _> = text.split(',').map(|part| part.trim().parse()).collect();
     let all = each.ok().and_then(|all| <[f64; N]>::try_from(all).ok());
-    all.ok_or_else(|| format!("{N} numbers with commas between them are needed"))
+    all.ok_or_else(|| format!("expected {N} numbers separated by commas"))
 }

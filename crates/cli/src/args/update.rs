@@ -7,10 +7,10 @@ use clap::Args;
 use super::values::durability;
 
 pub(super) const UPDATE_HELP: &str = "\
-Other fields stay as they are. FIELD is a path: `address.city` reaches into an object, which is made if there is none.
-VALUE is JSON where it is JSON, else text; what is declared as a string is text in either case. `null` takes the field away.
-A field in an array is not reached: give the array as a whole.
-Exit codes: 0 updated, 1 there is no record with this key, 2 the record would not fit (nothing is changed).
+Other fields stay as they are. FIELD is a path: `address.city` is a field in the object `address`, which is created if it does
+not exist. VALUE is read as JSON if it is valid JSON, otherwise as text; for a field declared as string it is always text.
+`null` removes the field. A field inside an array cannot be set: give the whole array.
+Exit codes: 0 updated, 1 there is no record with this key, 2 the new record would not fit (nothing is changed).
 
 Examples:
   esker update db users 7 name='Ann Lee' age=31
@@ -29,7 +29,8 @@ pub(crate) struct UpdateArgs {
     /// Fields and their new values
     #[arg(required = true, value_name = "FIELD=VALUE")]
     pub(crate) changes: Vec<String>,
-    /// When the write is synced to disk: at once (sync), when the operating system does it (os), or at least so often (5ms, 1s; a plain number is milliseconds)
+    /// When the write is synced to disk: at once (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
+    /// plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }

@@ -48,7 +48,7 @@ pub(super) fn validation() -> impl TypedValueParser<Value = Validation> {
 /// Reads a number of versions.
 pub(super) fn versions(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("the latest 0 versions are none; at least 1".to_string()),
+        Ok(0) => Err("the number of versions must be at least 1".to_string()),
         Ok(versions) => Ok(versions),
         Err(_) => Err("not a whole number".to_string()),
     }
@@ -211,7 +211,7 @@ pub(crate) fn durability(text: &str) -> Result<esker::Durability, String> {
 /// Reads a limit: a question for no records is taken for a slip.
 pub(super) fn limit(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("a limit of 0 asks for nothing; leave it out for all".to_string()),
+        Ok(0) => Err("the limit must be at least 1; leave it out to get all".to_string()),
         Ok(limit) => Ok(limit),
         Err(_) => Err("not a whole number".to_string()),
     }
@@ -235,7 +235,11 @@ pub(super) fn parse_mix(text: &str) -> Result<Mix, String> {
             "gets" => &mut mix.gets,
             "lookups" => &mut mix.lookups,
             "ranges" => &mut mix.ranges,
-            _ => return Err(format!("`{name}` is none of puts, gets, lookups, ranges")),
+            _ => {
+                return Err(format!(
+                    "unknown operation `{name}`: use puts, gets, lookups or ranges"
+                ));
+            }
         };
         *field = share
             .trim()
@@ -248,10 +252,10 @@ pub(super) fn parse_mix(text: &str) -> Result<Mix, String> {
 /// Reads a limit, or `all` for none.
 pub(super) fn parse_k(text: &str) -> Result<Limit, String> {
     match text.parse() {
-        Ok(0) => Err("a limit of 0 asks for nothing".to_string()),
+        Ok(0) => Err("the limit must be at least 1".to_string()),
         Ok(k) => Ok(Some(k)),
         Err(_) if text == "all" => Ok(None),
-        Err(_) => Err("expected a whole number, or all".to_string()),
+        Err(_) => Err("expected a whole number or `all`".to_string()),
     }
 }
 
@@ -310,10 +314,10 @@ pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
         ("comma", _) => Ok(b','),
         ("semicolon", _) => Ok(b';'),
         (_, [b'"' | b'\n' | b'\r']) => {
-            Err("a quote or a line break separates no columns".to_string())
+            Err("a quote or a line break cannot separate columns".to_string())
         }
         (_, [byte]) if byte.is_ascii() => Ok(*byte),
-        _ => Err("one ASCII character, or tab".to_string()),
+        _ => Err("expected one ASCII character, or tab".to_string()),
     }
 }
 

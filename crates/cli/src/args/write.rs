@@ -22,15 +22,15 @@ pub(crate) struct DemoArgs {
 /// What a dataset is: its key, its indexes, and how it is maintained.
 #[derive(Args)]
 pub(crate) struct DefinitionArgs {
-    /// The field that is the primary key, and its type: int or string (`load` infers a type that is left out); several fields with commas
-    /// between them, as in --key cluster,id; or auto, which adds the field `_id` to records that have none
+    /// The field that is the primary key, and its type: int or string (`load` infers the type if it is left out); several fields separated
+    /// by commas, as in --key cluster,id; or auto, which adds the field `_id` to records that have none
     #[arg(long, value_name = "FIELD[:TYPE]")]
     pub(crate) key: Option<String>,
     /// A field to index, and how (see below); may be repeated [default kind: lazy]
     #[arg(long = "index", value_name = "PATH[?][:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) indexes: Vec<String>,
-    /// Store the records in the order of the points at PATH, so that an area is read from neighbouring blocks: as for an index of
-    /// kind spatial, or POINT@TIME; it cannot be changed later
+    /// Store the records in the order of the points at PATH (a path as for an index of kind spatial, or POINT@TIME), so that a query for an
+    /// area reads neighbouring blocks; this cannot be changed later
     #[arg(long, value_name = "PATH[:plane]")]
     pub(crate) cluster: Option<String>,
     /// When outdated index entries are detected: see `esker maintain --help` [default: deferred; with --cluster validation]
@@ -39,17 +39,17 @@ pub(crate) struct DefinitionArgs {
     /// How many versions of each record to keep, for `read-key` and `read-value` [default: 1]
     #[arg(long, value_name = "M")]
     pub(crate) versions: Option<u32>,
-    /// Records expire this long after they were written: 7d, 12h, 30m, 10s; `esker ttl` changes it for later writes
+    /// Records expire this long after their write: 7d, 12h, 30m, 10s; `esker ttl` changes it for later writes
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttl: Option<std::time::Duration>,
     /// Records expire at the time in their field PATH (text, or a number in the unit of TYPE: time_s, time_ms, time_us, time_ns; absent or null: never). With --ttl the earlier time counts
     #[arg(long, value_name = "PATH[:TYPE]")]
     pub(crate) expires: Option<esker::ExpiresText>,
-    /// Keep, for `esker changes --old`, the record that each change replaced; each write then looks it up
+    /// Keep the record that each change replaced, for `esker changes --old`; each write then also reads that record
     #[arg(long)]
     pub(crate) old_records: bool,
-    /// When obsolete entries are noted for good: as compactions go (merge), by passes over the records (staged), or by
-    /// `esker repair` alone (none) [default: merge]
+    /// When obsolete index entries are recorded: during compactions (merge), by passes over the records (staged), or only by `esker repair`
+    /// (none) [default: merge]
     #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide = true)]
     pub(crate) repair: Option<esker::Repair>,
     /// The compaction policy of the trees: lazy-leveled, leveled, tiered or correlated [default: lazy-leveled]
@@ -81,7 +81,7 @@ pub(crate) struct LoadArgs {
     /// The format of the files [default: csv for names in .csv, tsv for .tsv and .tab, else ndjson]
     #[arg(long)]
     pub(crate) format: Option<Format>,
-    /// What separates the columns of CSV: one character, or tab [default: the comma, semicolon, tab or bar that the header has]
+    /// The separator of CSV columns: one character, or tab [default: detected in the header: comma, semicolon, tab or bar]
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     pub(crate) delimiter: Option<u8>,
     /// The records are the elements of the array at PATH of each JSON value of the files; `.` reads each value itself as a record
@@ -90,17 +90,18 @@ pub(crate) struct LoadArgs {
     /// Stop at the first bad line
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Exit with 0 where lines were rejected, if others were loaded
+    /// Exit with 0 even if lines were rejected, as long as others were loaded
     #[arg(long)]
     pub(crate) allow_rejects: bool,
-    /// Load all files from their beginning, even where an interrupted load of them would resume
+    /// Load all files from their beginning, even if an interrupted load of them could resume
     #[arg(long)]
     pub(crate) restart: bool,
-    /// Draw the levels of each index of points into this folder whenever a compaction has changed them: what it wrote, and,
-    /// dashed, what was there before
+    /// Draw the levels of each spatial index into this folder after each compaction: the tables that it wrote, and, dashed, those that it
+    /// replaced
     #[arg(long, value_name = "DIR")]
     pub(crate) view: Option<PathBuf>,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least so often (5ms, 1s; a plain number is milliseconds)
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
+    /// plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "1s", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
@@ -108,7 +109,7 @@ pub(crate) struct LoadArgs {
 /// The form of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// JSON objects: one a line, or as JSON files have them
+    /// JSON objects: one per line, or in other JSON files
     Ndjson,
     /// Comma-separated values with a header row
     Csv,
@@ -134,7 +135,8 @@ pub(crate) struct PutArgs {
     /// Each line changes a part of the record with its key: a JSON merge patch
     #[arg(long)]
     pub(crate) merge: bool,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least so often (5ms, 1s; a plain number is milliseconds)
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
+    /// plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
@@ -145,7 +147,7 @@ pub(crate) struct DeleteArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Primary keys; '-' reads more from standard input, one a line
+    /// Primary keys; '-' reads more from standard input, one per line
     #[arg(
         required_unless_present = "conditions",
         value_name = "KEY",
@@ -155,7 +157,8 @@ pub(crate) struct DeleteArgs {
     /// Delete the records that meet this condition (see `find`); several must all hold
     #[arg(long = "where", value_name = "EXPR", conflicts_with = "keys")]
     pub(crate) conditions: Vec<String>,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least so often (5ms, 1s; a plain number is milliseconds)
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
+    /// plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }

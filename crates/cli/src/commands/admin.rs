@@ -55,7 +55,7 @@ pub(crate) fn compact(args: &CompactArgs, memory: usize) -> Result<Outcome, Fail
 pub(crate) fn backup(args: &BackupArgs, memory: usize) -> Result<Outcome, Failure> {
     if args.dest.symlink_metadata().is_ok() {
         return Err(Failure::Usage(format!(
-            "{} exists; a backup goes into a new directory",
+            "{} exists; give a new directory for the backup",
             args.dest.display()
         )));
     }
@@ -72,7 +72,7 @@ pub(crate) fn snapshot(args: &SnapshotArgs, memory: usize) -> Result<Outcome, Fa
         let mut output = Output::new();
         for kept in db.snapshots() {
             output.line(format_args!(
-                "{}\twrite {}\t{}, {} of it kept for this one alone",
+                "{}\twrite {}\t{}, {} of it only for this snapshot",
                 kept.name,
                 kept.seq,
                 bytes(kept.bytes),

@@ -41,10 +41,7 @@ fn micros(us: f64) -> String {
 
 fn picture(advice: &Advice, dir: &str) -> String {
     let source = match advice.source {
-        MixSource::Given => {
-            "The mix of operations is the one given; each field is taken to be queried so."
-                .to_string()
-        }
+        MixSource::Given => "For the given mix of operations, assumed for each field.".to_string(),
         MixSource::Counted => {
             let counts = &advice.counts;
             let queries = counts.attributes.values().map(|a| a.lookups + a.ranges);
@@ -62,7 +59,7 @@ fn picture(advice: &Advice, dir: &str) -> String {
         MixSource::Assumed => {
             let mix = Mix::default();
             format!(
-                "No read was counted. Assumed for each field: {} % puts, {} % gets, {} % lookups, K = {}; say it with --mix.",
+                "No read was counted. Assumed for each field: {} % puts, {} % gets, {} % lookups, K = {}; --mix sets another mix.",
                 mix.puts,
                 mix.gets,
                 mix.lookups,
@@ -76,7 +73,7 @@ fn picture(advice: &Advice, dir: &str) -> String {
         counted(advice.records, "record")
     );
     if advice.attributes.is_empty() {
-        text += "No field is declared, and none was queried: there is nothing to advise.\n";
+        text += "No field is declared, and none was queried: no advice.\n";
         return text;
     }
     text += "\n";
@@ -104,7 +101,7 @@ fn picture(advice: &Advice, dir: &str) -> String {
             text += &format!("  esker index {command}\n");
         }
     }
-    text += "\nCosts are estimates in microseconds of CPU time, a write beyond a put without indexes.\n";
+    text += "\nCosts are estimates in microseconds of CPU time; for a write, the additional cost of the index.\n";
     text
 }
 

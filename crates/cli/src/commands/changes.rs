@@ -43,8 +43,8 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
     let late = |error: Error| match error {
         // The changes in between are gone: only the reader can say whether it goes on without them.
         Error::PositionExpired { oldest } if args.from.is_none() => Failure::Store(format!(
-            "consumer `{name}` has not read changes that are not kept any more (--keep): go on with the oldest that is left, \
-             --from {oldest}, or --forget the consumer"
+            "consumer `{name}` has not read changes that are not kept any more (--keep): continue with the oldest change in the log, \
+             --from {oldest}, or remove the consumer with --forget"
         )),
         other => other.into(),
     };
@@ -173,7 +173,7 @@ fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
         match source {
             Source::Plain(_) => note(format_args!("interrupted: continue with --from {here}")),
             Source::Consumer(_) => note(format_args!(
-                "interrupted after {printed} changes: the consumer continues behind them"
+                "interrupted after {printed} changes: the consumer continues after them"
             )),
         }
         return Ok(Outcome::Interrupted(signal));

@@ -43,7 +43,9 @@ pub(super) fn city(
     memory: usize,
 ) -> Result<Outcome, Failure> {
     if !(args.speed > 0.0 && args.speed.is_finite()) {
-        return Err(Failure::Usage("--speed is a number above 0".to_owned()));
+        return Err(Failure::Usage(
+            "--speed must be a number above 0".to_owned(),
+        ));
     }
     let beside = PathBuf::from(MOVES);
     let moves = args
@@ -77,7 +79,7 @@ pub(super) fn city(
         std::thread::sleep(due.saturating_sub(begin.elapsed()));
     }
     output.line(format_args!(
-        "\n{} subscriptions and {} incidents in {} s; {} notified at once, {} of the minute before",
+        "\n{} subscriptions and {} incidents in {} s; {} notified at once, {} about the minute before",
         thousands(notified.subscriptions),
         thousands(notified.incidents),
         world.now - first,
@@ -297,7 +299,8 @@ impl Recorded {
     /// Reads the next line with a time and a position.
     fn advance(&mut self) -> Result<(), Failure> {
         for line in self.lines.by_ref() {
-            let line = line.map_err(|error| Failure::Usage(format!("cannot read on: {error}")))?;
+            let line =
+                line.map_err(|error| Failure::Usage(format!("cannot read further: {error}")))?;
             let record: Value = serde_json::from_str(&line)
                 .map_err(|error| Failure::from(ModelError::bad_input(error.to_string())))?;
             let number = |name: &str| record.get(name).and_then(Value::as_f64);

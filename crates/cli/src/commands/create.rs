@@ -19,6 +19,6 @@ pub(crate) fn create(args: &CreateArgs, memory: usize) -> Result<Outcome, Failur
     let made = definition(&def);
     db.create_dataset::<esker::Key>(&args.dataset, def)?;
     db.close()?;
-    note(format_args!("made dataset `{}`: {made}", args.dataset));
+    note(format_args!("created dataset `{}`: {made}", args.dataset));
     Ok(Outcome::Done)
 }

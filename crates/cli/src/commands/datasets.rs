@@ -33,7 +33,7 @@ pub(crate) fn list(args: &ListArgs, memory: usize) -> Result<Outcome, Failure> {
     }
     output.finish()?;
     if all.is_empty() {
-        note("there is no dataset");
+        note("the store has no dataset");
     }
     Ok(Outcome::Done)
 }
@@ -44,10 +44,10 @@ pub(crate) fn rename(args: &RenameArgs, memory: usize) -> Result<Outcome, Failur
     dataset(&db, &args.dataset)?;
     db.rename_dataset(&args.dataset, &args.to)?;
     note(format_args!(
-        "dataset `{}` is called `{}` now",
+        "dataset `{}` is now called `{}`",
         args.dataset, args.to
     ));
-    note_snapshots(&db, &args.dataset, "hold it under its old name");
+    note_snapshots(&db, &args.dataset, "contain it under its old name");
     db.close()?;
     Ok(Outcome::Done)
 }
@@ -71,7 +71,7 @@ pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
             number => format!(" with {} of its changes", counted(number, "consumer")),
         };
         note(format_args!("dropped dataset `{name}`{ended}"));
-        note_snapshots(&db, name, "still hold it, and its space");
+        note_snapshots(&db, name, "still contain it and use its space");
     }
     db.close()?;
     Ok(Outcome::Done)
@@ -90,6 +90,6 @@ fn note_snapshots(db: &Database, name: &str, how: &str) {
         .filter(holds)
         .collect();
     if !kept.is_empty() {
-        note(format_args!("kept snapshots {how}: {}", kept.join(", ")));
+        note(format_args!("snapshots that {how}: {}", kept.join(", ")));
     }
 }

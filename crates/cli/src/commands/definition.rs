@@ -82,7 +82,7 @@ impl Wanted {
                     known.ty = clustered.ty.or(known.ty);
                 }
                 Some(_) => {
-                    let what = "this order is an index of the field; leave its --index out";
+                    let what = "--cluster indexes this field already: leave its --index out";
                     return Err(refuse(what.to_string()));
                 }
                 None => indexes.push(clustered),
@@ -129,8 +129,8 @@ impl Wanted {
             return Ok(());
         }
         Err(Failure::Usage(format!(
-            "dataset `{name}` exists with another definition\n  it is: {}\n  asked: {}\n\
-             Leave --key, --index and the like out to load into it as it is.",
+            "dataset `{name}` exists with another definition\n  existing: {}\n  given: {}\n\
+             To load into it as it is, leave --key, --index and the like out.",
             definition(def),
             self.text()
         )))
@@ -185,7 +185,7 @@ impl Wanted {
                 let arrays = arrays_of_objects(&sample.records);
                 let records = match arrays.first() {
                     Some(name) => format!(
-                        "\nThe records may be the objects of the array at `{name}`: --records {name} reads them"
+                        "\nIf the records are the objects of the array at `{name}`, use --records {name}"
                     ),
                     None => String::new(),
                 };
@@ -197,7 +197,7 @@ impl Wanted {
                     ),
                 };
                 return Err(Failure::Usage(format!(
-                    "--key {key}: {none}{meant}{} nothing was made{records}",
+                    "--key {key}: {none}{meant}{} nothing was created{records}",
                     if meant.is_empty() { ";" } else { "" },
                 )));
             }
@@ -216,14 +216,14 @@ impl Wanted {
             if wanted.known_type().is_none() && has_points(&sample.records, &wanted.path) {
                 let path = &wanted.path;
                 note(format_args!(
-                    "note: `{path}` reads like [longitude, latitude], and this is an index of the numbers; --index {path}:spatial is one of the points"
+                    "note: `{path}` looks like [longitude, latitude], but this index is for single numbers; --index {path}:spatial indexes points"
                 ));
             }
             ty.unwrap_or_else(|| {
                 let path = wanted.path.to_string();
                 if known.contains(&path) {
                     note(format_args!(
-                        "note: `{path}` has no text, number or truth value in the first {} records: its values are taken for strings",
+                        "note: `{path}` has no text, number or truth value in the first {} records: its values are treated as strings",
                         thousands(sample.records.len() as u64)
                     ));
                     return Type::String;
@@ -234,7 +234,7 @@ impl Wanted {
                     more => format!("none of the first {} records has", thousands(more as u64)),
                 };
                 note(format_args!(
-                    "note: {none} `{path}`{meant} Its values are taken for strings",
+                    "note: {none} `{path}`{meant} Its values are treated as strings",
                     meant = if meant.is_empty() { "." } else { &meant },
                 ));
                 Type::String
@@ -259,12 +259,12 @@ impl Wanted {
             Some((key, Some(key_type))) => (key, *key_type),
             Some((key, None)) => {
                 return Err(Failure::Usage(format!(
-                    "--key {key}: say its type, as in --key {key}:int or --key {key}:string: there are no records that show it"
+                    "--key {key}: give its type, as in --key {key}:int or --key {key}:string; there are no records to infer it from"
                 )));
             }
             None => {
                 return Err(Failure::Usage(
-                    "say which field is the key, as in --key id:int".to_string(),
+                    "give the field that is the key, as in --key id:int".to_string(),
                 ));
             }
         };
@@ -272,7 +272,7 @@ impl Wanted {
             index.known_type().ok_or_else(|| {
                 let (path, kind) = (&index.path, index.kind);
                 Failure::Usage(format!(
-                    "--index {path}: say its type, as in --index {path}:{kind}:string: there are no records that show it"
+                    "--index {path}: give its type, as in --index {path}:{kind}:string; there are no records to infer it from"
                 ))
             })
         });

@@ -53,7 +53,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     tour.queries(last_second)?;
     tour.writes()?;
 
-    output.line("\nThe layers now, newest first:\n")?;
+    output.line("\nThe sorted runs now, newest first:\n")?;
     output.line(picture::layers(&dataset.stats()).trim_end())?;
     db.close()?;
     if folder.temporary {
@@ -128,19 +128,19 @@ impl Tour<'_> {
             Some(10),
         )?;
         self.query(
-            "all records of one minute (embedded index: zone maps prune blocks)",
+            "all records of one minute (embedded index: skips blocks by their least and greatest value)",
             &format!("range DIR {DATASET} created_at {lo} {hi}"),
             &[("created_at", Op::Ge, &lo), ("created_at", Op::Le, &hi)],
             None,
         )?;
         self.query(
-            "the newest 5 records of a user since the middle of the stream (both attributes)",
+            "the newest 5 records of a user since the middle of the stream (both fields)",
             &format!("find DIR {DATASET} user_id={rare} 'created_at>={lo}' --limit 5"),
             &[("user_id", Op::Eq, &rare), ("created_at", Op::Ge, &lo)],
             Some(5),
         )?;
         self.query(
-            "3 records by an attribute without an index (a scan, and it says so)",
+            "3 records by a field without an index (a scan)",
             &format!("lookup DIR {DATASET} lang ja --limit 3"),
             &[("lang", Op::Eq, "ja")],
             Some(3),
@@ -200,7 +200,7 @@ impl Tour<'_> {
 
         let new_user = "7";
         self.title(
-            "the same record with another user: indexes follow in the same atomic batch",
+            "the same record with another user: its indexes change in the same atomic batch",
             &format!("put DIR {DATASET}"),
         )?;
         let mut changed = old;
@@ -213,7 +213,7 @@ impl Tour<'_> {
         batch.durability(Durability::Sync).commit()?;
         self.result("put and synced", start.elapsed(), None)?;
         self.query(
-            "the records of the new user: the changed one, and it is the newest",
+            "the records of the new user: the changed record is the newest",
             &format!("lookup DIR {DATASET} user_id {new_user}"),
             &[("user_id", Op::Eq, new_user)],
             None,
@@ -353,7 +353,7 @@ impl Folder {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     return Err(Failure::Store(format!(
-                        "cannot make {}: {error}",
+                        "cannot create {}: {error}",
                         path.display()
                     )));
                 }

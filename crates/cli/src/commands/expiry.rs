@@ -13,7 +13,7 @@ pub(crate) fn ttl(args: &TtlArgs, memory: usize) -> Result<Outcome, Failure> {
     dataset.set_ttl(args.ttl.0)?;
     db.close()?;
     note(format_args!(
-        "time to live is {} now, for records that are written from now on; it was {before}",
+        "the time to live is now {} for records written from now on; it was {before}",
         args.ttl
     ));
     Ok(Outcome::Done)
@@ -38,7 +38,7 @@ pub(crate) fn expire(args: &ExpireArgs, memory: usize) -> Result<Outcome, Failur
     note(format_args!("{} had expired", counted(records, "record")));
     if unconfirmed {
         note(
-            "note: the clock is a day or more ahead of the last time that the store was used with; --confirm where it is right",
+            "note: the clock is a day or more ahead of the store's last use, so nothing is deleted by it; if the clock is right, use --confirm",
         );
     }
     Ok(Outcome::Done)

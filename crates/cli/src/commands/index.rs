@@ -51,16 +51,18 @@ fn change(
     let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
     if verb == "switch" && !text.contains(':') {
         return Err(refuse(format!(
-            "say the new kind, as in {text}:{}",
+            "give the new kind, as in {text}:{}",
             IndexText::USUAL
         )));
     }
     let wanted: IndexText = text.parse().map_err(refuse)?;
     if verb == "switch" && wanted.ty.is_some() {
-        return Err(refuse("a switch keeps the type: leave it out".to_string()));
+        return Err(refuse(
+            "a switch does not change the type: leave it out".to_string(),
+        ));
     }
     if verb == "switch" && wanted.lenient {
-        let what = "a switch keeps what is let pass: leave the question mark out; `index drop` and `index add` change it";
+        let what = "a switch does not change whether other types are accepted: leave the question mark out; `index drop` and `index add` change it";
         return Err(refuse(what.to_string()));
     }
     let db = open(&args.dir, memory)?;
@@ -134,7 +136,7 @@ pub(super) fn follow(
     let (elapsed, _) = progress.elapsed();
     let was = match change.from {
         Some(IndexKind::None) | None => String::new(),
-        Some(kind) if kind == change.to => ", built again".to_string(),
+        Some(kind) if kind == change.to => ", rebuilt".to_string(),
         Some(kind) => format!(", was {kind}"),
     };
     note(format_args!(
@@ -210,7 +212,7 @@ fn resume(args: &IndexResumeArgs, memory: usize) -> Result<Outcome, Failure> {
         resumed |= resume_one(args, &db, &name)?;
     }
     if !resumed {
-        note("no change of an index is unfinished");
+        note("no index change is unfinished");
     }
     db.close()?;
     Ok(Outcome::Done)

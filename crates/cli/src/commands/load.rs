@@ -30,7 +30,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         merges::check(args.view.as_deref(), &args.dataset, &dataset.def())?;
     } else if wanted.key.is_none() {
         return Err(Failure::Usage(format!(
-            "dataset `{}` is new: say which field is its key, as in --key id",
+            "dataset `{}` is new: give the field that is its key, as in --key id",
             args.dataset
         )));
     }
@@ -42,7 +42,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         .restart(args.restart);
     if !import.is_repeatable() {
         note(
-            "a pipe or standard input cannot be read again: if this load is interrupted, the next begins at the start",
+            "a pipe or standard input cannot be read again: if this load is interrupted, it must start over",
         );
     }
 
@@ -59,11 +59,13 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
                 Err(failure) => Err(failure),
             };
             if let Some(signal) = interrupt.signal() {
-                note("interrupted before the types of the dataset were known: nothing is stored");
+                note(
+                    "interrupted before the types of the dataset were inferred: nothing is stored",
+                );
                 return Ok(Outcome::Interrupted(signal));
             }
             let Some(def) = def? else {
-                note("no records: nothing was made");
+                note("no records: nothing was created");
                 return Ok(Outcome::Done);
             };
             merges::check(args.view.as_deref(), &args.dataset, &def)?;
@@ -110,7 +112,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     db.close()?;
     match (report.rejected, report.records) {
         (0, _) => Ok(Outcome::Done),
-        (_, 0) => Err(Failure::Usage("no line was a good record".to_string())),
+        (_, 0) => Err(Failure::Usage("no line held a valid record".to_string())),
         _ if args.allow_rejects => Ok(Outcome::Done),
         (1, _) => Err(Failure::Usage(
             "1 line was rejected (with --allow-rejects the exit code is 0)".to_string(),
@@ -129,7 +131,7 @@ fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
         (format, _) => format.map(Into::into),
     };
     if args.delimiter.is_some() && format != Some(import::Format::Csv) {
-        let what = "--delimiter is about CSV: leave --format ndjson out";
+        let what = "--delimiter is for CSV: leave --format ndjson out";
         return Err(Failure::Usage(what.to_string()));
     }
     let delimiter = match (args.delimiter, args.format) {
@@ -150,7 +152,7 @@ fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
         source.records.clone_from(&records);
         if records.is_some() && source.format == import::Format::Csv {
             return Err(Failure::Usage(format!(
-                "--records is about JSON, and {} is CSV",
+                "--records is for JSON, but {} is CSV",
                 source.name()
             )));
         }
@@ -163,18 +165,18 @@ fn none_is_good(mut import: Import, others: u64) -> Failure {
     let mut notes = Notes;
     let is_json = !import.feed().is_table();
     let none = match others {
-        1 => "the first line is no record".to_string(),
+        1 => "the first line is not a record".to_string(),
         more => format!("none of the first {} lines is a record", thousands(more)),
     };
     match import.reject_sample(others, &mut notes) {
         Err(error) => error.into(),
         Ok(files) => {
-            let mut text = format!("{none}; nothing was made");
+            let mut text = format!("{none}; nothing was created");
             for (path, _) in files {
                 text += &format!("\nThe reasons are in {}", path.display());
             }
             if is_json {
-                text += "\nA table is read with --format csv or tsv, or --delimiter";
+                text += "\nFor a table use --format csv or tsv, or --delimiter";
             }
             Failure::Usage(text)
         }

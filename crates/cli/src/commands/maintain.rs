@@ -31,7 +31,7 @@ pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Fa
     db.close()?;
     let found = report.repair.as_ref().map_or(0, |repair| repair.found);
     note(format_args!(
-        "maintenance is {} now, was {} ({} indexed, {} found)",
+        "maintenance is now {}, was {} ({} indexed, {} found)",
         args.strategy,
         report.from,
         counted(report.keys, "key"),

@@ -29,7 +29,7 @@ pub(super) fn check(dir: Option<&FilePath>, name: &str, def: &DatasetDef) -> Res
     match dir.filter(|_| paths(def).is_empty()) {
         None => Ok(()),
         Some(dir) => Err(Failure::Usage(format!(
-            "--view {}: dataset `{name}` has no index of points with a tree",
+            "--view {}: dataset `{name}` has no spatial index with its own tree",
             dir.display(),
         ))),
     }
@@ -144,5 +144,5 @@ fn changed(before: Vec<TableBox>, now: Vec<TableBox>) -> Option<Vec<(TableBox, M
 }
 
 fn unwritten(file: &FilePath, error: &std::io::Error) -> Failure {
-    Failure::Usage(format!("{}: cannot be written: {error}", file.display()))
+    Failure::Usage(format!("cannot write {}: {error}", file.display()))
 }

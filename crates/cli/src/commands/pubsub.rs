@@ -43,7 +43,7 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
     let last = publishing.last;
     let ended = ended.and_then(|signal| closed.map(|()| signal).map_err(Failure::from));
     let said = format!(
-        "everything up to line {last} is published or was reported; continue with the line after it"
+        "everything up to line {last} was published or reported; continue with the next line"
     );
     match ended {
         Ok(None) => {}
@@ -165,7 +165,7 @@ impl Publishing<'_> {
         ));
         if let Some((unread, error)) = &self.unread {
             note(format_args!(
-                "for whom else {unread} of them are is not known, for subscriptions could not be read: {error}"
+                "the subscriptions for {unread} of them could not be read, so their number is unknown: {error}"
             ));
         }
     }

@@ -225,7 +225,7 @@ pub(super) fn answer(
     if let Some(token) = after {
         if !matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest) {
             return Err(Failure::Usage(
-                "--after goes with --order newest or oldest".to_string(),
+                "--after needs --order newest or oldest".to_string(),
             ));
         }
         query = query.after(token);
@@ -233,7 +233,7 @@ pub(super) fn answer(
     let keys_only = args.keys_only;
     if keys_only && order == AnswerOrder::Key {
         return Err(Failure::Usage(
-            "--keys-only goes with --order newest, oldest or any".to_string(),
+            "--keys-only needs --order newest, oldest or any".to_string(),
         ));
     }
     let query = match order {

@@ -73,7 +73,7 @@ fn options(args: &RepairArgs) -> Result<RepairOptions, Failure> {
     };
     if args.compaction.is_some() && args.method != RepairBy::Primary {
         return Err(Failure::Usage(
-            "--compaction goes with --method primary".to_string(),
+            "--compaction needs --method primary".to_string(),
         ));
     }
     let usual = RepairOptions::default();
@@ -104,7 +104,7 @@ fn method(method: RepairMethod) -> &'static str {
 
 fn tell(report: &RepairReport) {
     note(format_args!(
-        "repaired by {}: {} obsolete writes found, of {} entries ({} read in {:.2} s)",
+        "repaired by {}: found {} obsolete writes in {} entries ({} read in {:.2} s)",
         method(report.method),
         thousands(report.found),
         thousands(report.entries),
@@ -112,7 +112,7 @@ fn tell(report: &RepairReport) {
         report.elapsed.as_secs_f64(),
     ));
     note(format_args!(
-        "all obsolete writes are known up to write {} (before: {})",
+        "all obsolete writes up to write {} are now known (before: up to {})",
         thousands(report.mark),
         thousands(report.mark_before),
     ));

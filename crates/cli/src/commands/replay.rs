@@ -23,7 +23,7 @@ use crate::output::Output;
 pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failure> {
     if args.dir.exists() {
         return Err(Failure::Usage(format!(
-            "{} is there already: a replay makes a store of its own",
+            "{} exists already: a replay creates a new store",
             args.dir.display()
         )));
     }
@@ -31,7 +31,9 @@ pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failur
         .every
         .is_some_and(|every| every <= 0.0 || every.is_nan())
     {
-        return Err(Failure::Usage("--every is a number above 0".to_owned()));
+        return Err(Failure::Usage(
+            "--every must be a number above 0".to_owned(),
+        ));
     }
     let mut subscriptions = Lines::open(&args.subscriptions)?;
     let mut publications = Lines::open(&args.publications)?;
@@ -304,7 +306,9 @@ fn wish(text: &str, units: &mut Option<Units>) -> Result<Wish, String> {
     let line: Line = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let user = plain(&line.user);
     if line.join && user.is_empty() {
-        return Err("`join` is about what a `user` got, and there is none".to_owned());
+        return Err(
+            "`join` leaves out what a `user` received before, but there is no `user`".to_owned(),
+        );
     }
     let time = |name: &str, raw: &RawValue, units: &mut Option<Units>| {
         Units::read(raw.get(), units).map_err(|why| format!("`{name}`: {why}"))
@@ -369,7 +373,7 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
         Some(Value::Number(number)) => {
             read(&number.to_string(), units).map_err(|why| format!("`{name}`: {why}"))
         }
-        Some(_) => Err(format!("`{name}` is no number")),
+        Some(_) => Err(format!("`{name}` is not a number")),
         None => Err(format!("it has no `{name}`")),
     };
     let name = args.time.to_string();
@@ -393,7 +397,7 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
         Some(value) => value
             .as_f64()
             .map(Some)
-            .ok_or_else(|| format!("`{path}` is no number")),
+            .ok_or_else(|| format!("`{path}` is not a number")),
     };
     let position = match &args.position {
         None => None,
@@ -471,7 +475,7 @@ impl Units {
     fn read(text: &str, units: &mut Option<Units>) -> Result<Time, String> {
         let time = Units::scaled(text, units)?;
         let fits = Time::try_from(time).ok().filter(|time| *time != Time::MAX);
-        fits.ok_or_else(|| format!("`{text}` is of another unit than the times before it"))
+        fits.ok_or_else(|| format!("`{text}` is in another unit than the times before it"))
     }
 
     /// The same for a time until or from which something holds: one that is beyond all others is as good as any such.
@@ -482,7 +486,7 @@ impl Units {
     }
 
     fn scaled(text: &str, units: &mut Option<Units>) -> Result<i128, String> {
-        let wrong = || format!("`{text}` is no time: a number is");
+        let wrong = || format!("`{text}` is not a time: times must be numbers");
         let is_plain = !text.contains(['e', 'E']);
         let exact = match is_plain {
             true => text.to_owned(),

@@ -95,7 +95,7 @@ fn area(args: &AreaArgs) -> Result<AreaExpr, Failure> {
             Ok(AreaExpr::geojson(text))
         }
         _ => Err(Failure::Usage(
-            "say the area: --rect=W,S,E,N, --circle=LON,LAT,METRES or --polygon FILE".to_string(),
+            "give an area: --rect=W,S,E,N, --circle=LON,LAT,METRES or --polygon FILE".to_string(),
         )),
     }
 }

@@ -235,18 +235,18 @@ fn health(
         });
         let advice = match damaged {
             Some(index) => format!(
-                "build it again: esker repair {dir} {name} --rebuild-index {}",
+                "rebuild it: esker repair {dir} {name} --rebuild-index {}",
                 index.path
             ),
             None if label == "obsolete writes" => {
                 format!("rebuild it: esker repair {dir} {name}")
             }
-            None => format!("`esker check {dir}` lists all damage; go back to a backup"),
+            None => format!("`esker check {dir}` lists all damage; restore a backup"),
         };
         return Ok((health, advice));
     }
     if let Some(failure) = stats.failures.first() {
-        let health = format!("a {} fails: {}", failure.job, failure.error);
+        let health = format!("a {} keeps failing: {}", failure.job, failure.error);
         let next = &failure.next_attempt;
         return Ok((health, format!("remove the cause; it is retried {next}")));
     }
@@ -284,7 +284,9 @@ fn health(
     }
     let advice = match indexes.is_empty() {
         true => "nothing to do".to_string(),
-        false => format!("nothing to do; whether the indexes fit: esker advise {dir} {name}"),
+        false => {
+            format!("nothing to do; to see whether the indexes fit: esker advise {dir} {name}")
+        }
     };
     Ok((health, advice))
 }
@@ -312,7 +314,7 @@ fn overview(dir: &FilePath, of: &OfStore) -> String {
         if consumer.dataset.is_none() {
             let _ = writeln!(
                 text,
-                "\nconsumer {} of no dataset: {}",
+                "\nconsumer {} (of no dataset yet): {}",
                 consumer.name,
                 unread(consumer)
             );

@@ -40,13 +40,13 @@ fn only_path(dataset: &DatasetSnapshot) -> Result<Path, Failure> {
     match paths(&dataset.def()).as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(Failure::Usage(format!(
-            "dataset `{}` has no index of points with a tree",
+            "dataset `{}` has no spatial index with its own tree",
             dataset.name()
         ))),
         several => {
             let names: Vec<String> = several.iter().map(ToString::to_string).collect();
             Err(Failure::Usage(format!(
-                "say which index of points: {}",
+                "give one of the spatial indexes: {}",
                 names.join(" or ")
             )))
         }

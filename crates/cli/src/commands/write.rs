@@ -87,7 +87,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     say_remarks(&dataset);
     if let Some(signal) = interrupt.signal() {
         note(format_args!(
-            "interrupted: everything up to line {last} is put or was reported; continue with the line after it"
+            "interrupted: everything up to line {last} was put or reported; continue with the next line"
         ));
         return Ok(Outcome::Interrupted(signal));
     }
@@ -134,7 +134,7 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
     db.close()?;
     note(format_args!("deleted {}", counted(deleted, "record")));
     if let Some(signal) = interrupt.signal() {
-        note("interrupted: the keys that were read are deleted or were reported");
+        note("interrupted: the keys read so far were deleted or reported");
         return Ok(Outcome::Interrupted(signal));
     }
     match (bad, missing) {
@@ -182,7 +182,7 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     match interrupt.signal() {
         None => Ok(Outcome::Done),
         Some(signal) => {
-            note("interrupted: the same command deletes what is left");
+            note("interrupted: give the same command again to delete the rest");
             Ok(Outcome::Interrupted(signal))
         }
     }

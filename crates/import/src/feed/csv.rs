@@ -167,9 +167,9 @@ impl Rows<'_, '_> {
                     Some(_) => {
                         let what = match is_long {
                             true => {
-                                "the quote that opens here does not close on its line, and has text behind it where it does"
+                                "the quote that opens here does not close on its line, and text follows the quote that closes it"
                             }
-                            false => "there is text behind a quoted cell",
+                            false => "text follows a quoted cell",
                         };
                         return self.bad(opens, column, what).map(Some);
                     }
@@ -186,7 +186,7 @@ impl Rows<'_, '_> {
                     {
                         let (cells, header) = (row.ends.len(), table.width());
                         let what = format!(
-                            "the quote that opens here closes on another line, and the row would have {cells} cells, the header {header}"
+                            "the quote that opens here closes on another line, and the row would have {cells} cells, but the header has {header}"
                         );
                         return self.bad(opens, column, &what).map(Some);
                     }
@@ -251,7 +251,7 @@ impl Rows<'_, '_> {
                 return Ok(());
             }
             if *at > LINE_MAX {
-                let what = format!("a row has more than {LINE_MAX} bytes");
+                let what = format!("a row has more than the {LINE_MAX} bytes allowed");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             if !self.input.fill()? {

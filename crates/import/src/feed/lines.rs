@@ -289,7 +289,7 @@ impl<'a, 'b> Values<'a, 'b> {
         }
         self.elements(&[])?;
         if !is_first && self.parsed() == given {
-            let reason = "an empty array is no record".to_string();
+            let reason = "an empty array holds no record".to_string();
             self.input.parsed().bad(line, b"[]", reason);
         } else if !is_first && !std::mem::replace(&mut self.input.parsed().is_array_said, true) {
             self.input.say(Message::Read(Shape::Arrays(line)));
@@ -500,7 +500,7 @@ impl<'a, 'b> Values<'a, 'b> {
     /// The object around the records cannot be read on: says so, and goes on behind the line.
     fn give_up(&mut self) -> io::Result<bool> {
         let line = self.input.line();
-        let reason = "the object around the records cannot be read on here".to_string();
+        let reason = "the object around the records is not valid JSON from here on".to_string();
         self.input.parsed().bad(line, b"", reason);
         loop {
             let rest = self.input.rest();

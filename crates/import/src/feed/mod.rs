@@ -32,7 +32,7 @@ pub(crate) use self::table::cell;
 use self::table::{Cells, Row, Table};
 use crate::source::{Format, Source};
 
-/// The longest line (or CSV row), in bytes; a longer one is skipped without being held in memory.
+/// The longest line (or CSV row) in bytes; a longer one is skipped without being held in memory.
 pub const LINE_MAX: usize = 256 << 20;
 /// How much is read at a time.
 const CHUNK: usize = 256 << 10;
@@ -84,7 +84,7 @@ impl fmt::Display for Shape {
             Self::Array => f.write_str("the file is an array: its elements are the records"),
             Self::Arrays(line) => write!(
                 f,
-                "line {line} is an array: its elements are records, also on later lines"
+                "line {line} is an array: its elements are the records, also on later lines"
             ),
             Self::Collection => {
                 f.write_str("the file is a GeoJSON FeatureCollection: its features are the records")
@@ -95,12 +95,16 @@ impl fmt::Display for Shape {
             ),
             Self::LeftOut(names) => {
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-                write!(f, "beside the records, not loaded: {}", names.join(", "))
+                write!(
+                    f,
+                    "members beside the records are not loaded: {}",
+                    names.join(", ")
+                )
             }
             Self::Delimiter(b'\t') => f.write_str("the columns are separated by tabs"),
             Self::Delimiter(by) => write!(f, "the columns are separated by `{}`", *by as char),
-            Self::Unnamed(at, name) => write!(f, "column {at} has no name: it is `{name}`"),
-            Self::Twice(of, name) => write!(f, "a further column `{of}` is `{name}`"),
+            Self::Unnamed(at, name) => write!(f, "column {at} has no name: it is called `{name}`"),
+            Self::Twice(of, name) => write!(f, "another column `{of}` is called `{name}`"),
         }
     }
 }
@@ -115,7 +119,7 @@ pub struct Place {
     pub source: usize,
     /// Which line of it, from 1.
     pub line: u64,
-    /// Which value that begins on the line, from 1; 0 where the line is one.
+    /// Which of the values that begin on the line, from 1; 0 if the line is one value.
     pub part: u32,
 }
 
@@ -127,36 +131,36 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// would tell more.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Something that a source holds.
+/// An item of a source.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Nothing is there to be read: what was given so far can be committed. Given again and again until something comes.
+    /// No more data is available yet: what was returned so far can be committed. Returned repeatedly until data arrives.
     Pause,
-    /// A line that may be a record.
+    /// A line or value that may be a record.
     Record {
         /// Which source, from 0.
         source: usize,
         /// Its line, from 1.
         line: u64,
-        /// Which value that begins on the line, from 1; 0 where the line is one.
+        /// Which of the values that begin on the line, from 1; 0 if the line is one value.
         part: u32,
         /// The record, as JSON.
         text: &'a [u8],
     },
-    /// A line that cannot be one.
+    /// A line that cannot be a record.
     Bad {
         /// Which source, from 0.
         source: usize,
         /// Its line, from 1.
         line: u64,
-        /// Which value that begins on the line, from 1; 0 where the line is one.
+        /// Which of the values that begin on the line, from 1; 0 if the line is one value.
         part: u32,
-        /// Why it is no record.
+        /// Why it is not a record.
         reason: String,
         /// The line, or its beginning.
         text: &'a [u8],
     },
-    /// The source cannot be read on.
+    /// The source cannot be read further.
     Failed {
         /// Which source, from 0.
         source: usize,
@@ -167,14 +171,14 @@ pub enum Event<'a> {
     },
 }
 
-/// The records of the first lines, before any is taken.
+/// The records of the first lines, read ahead.
 #[derive(Default)]
 pub struct Sample {
     /// JSON objects.
     pub records: Vec<Vec<u8>>,
-    /// Lines that were looked at and are none.
+    /// Lines read that are not records.
     pub others: u64,
-    /// The source that cannot be read on, and why.
+    /// The source that cannot be read further, and why.
     pub failed: Option<(usize, String)>,
 }
 
@@ -210,7 +214,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Begins to read.
+    /// Starts reading.
     pub fn start(sources: Vec<Source>) -> Self {
         let (sender, receiver) = mpsc::sync_channel(QUEUE);
         let read = Arc::new(AtomicU64::new(0));
@@ -243,17 +247,17 @@ impl Feed {
         }
     }
 
-    /// The name of a source, to show.
+    /// The name of a source, for messages.
     pub fn name(&self, source: usize) -> &str {
         self.names.get(source).map_or("input", String::as_str)
     }
 
-    /// The size of all sources in bytes, where it is known.
+    /// The size of all sources in bytes, if known.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// True where every source is CSV: a column of strings takes any cell.
+    /// True if every source is CSV: a column of strings accepts any cell.
     pub fn is_table(&self) -> bool {
         self.is_table
     }
@@ -267,12 +271,12 @@ impl Feed {
         }
     }
 
-    /// What is to be said about how the sources are read, once.
+    /// Notes about how the sources are read; each is returned once.
     pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
-    /// Passes over the lines up to a place, unless the sources end, or cannot be read, before.
+    /// Skips the lines up to a place, or to an earlier end or read error of the sources.
     pub fn skip_to(&mut self, place: Place) {
         self.skipped = Some(place);
     }
@@ -287,8 +291,8 @@ impl Feed {
         self.columns = columns;
     }
 
-    /// Looks ahead, until `records` records or `bytes` bytes were seen. When standard input has no more for a while, what has come
-    /// is the sample if it is `enough`. When the process is to end it is the sample in any case.
+    /// Reads ahead until it has `records` records or `bytes` bytes. If standard input pauses, the data so far is the sample if
+    /// `enough` says so. If the process is asked to stop, it is the sample in any case.
     pub fn sample(
         &mut self,
         records: usize,
@@ -363,7 +367,7 @@ impl Feed {
         self.skipped.is_some_and(|skipped| self.place() <= skipped)
     }
 
-    /// The next line or value that is not blank; `None` at the end of all sources.
+    /// The next line or value, without blank ones; `None` at the end of all sources.
     #[allow(
         clippy::should_implement_trait,
         reason = "an event borrows from the feed"
@@ -548,7 +552,7 @@ fn left(since: Option<Instant>, time: Duration) -> Duration {
 }
 
 fn too_long(bytes: u64) -> String {
-    format!("the line has {bytes} bytes, more than {LINE_MAX}")
+    format!("the line has {bytes} bytes, over the limit of {LINE_MAX}")
 }
 
 /// White space only, as JSON sees it.

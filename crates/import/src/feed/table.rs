@@ -63,7 +63,7 @@ impl Table {
         let mut names = Vec::with_capacity(header.ends.len());
         for name in header.cells() {
             let name = str::from_utf8(name);
-            names.push(name.map_err(|_| "a column's name is not UTF-8".to_string())?);
+            names.push(name.map_err(|_| "the name of a column is not UTF-8".to_string())?);
         }
         let mut known: HashSet<String> = names.iter().map(|name| (*name).to_string()).collect();
         let mut free = |name: &dyn Fn(usize) -> String, from: usize| {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::geometry::{Area, Bounds, Point, Space};
 
-/// An area in a condition: `within(PATH, AREA)`. Its coordinates are degrees or numbers of the plane, as the field's
-/// declaration says; degrees where it has none.
+/// An area in a condition: `within(PATH, AREA)`. The field's declaration says whether its coordinates are degrees or
+/// numbers of the plane; without a declaration they are degrees.
 ///
 /// ```
 /// use model::condition::{AreaExpr, field};
@@ -45,10 +45,10 @@ impl AreaExpr {
         AreaExpr::Polygon(text.into())
     }
 
-    /// The area, in a space.
+    /// The area in a space.
     ///
     /// # Errors
-    /// It is none there: see [`Area`].
+    /// If it is not a valid area in that space: see [`Area`].
     pub fn area(&self, space: Space) -> Result<Area> {
         match self {
             AreaExpr::Rect([west, south, east, north]) => {
@@ -61,10 +61,10 @@ impl AreaExpr {
         }
     }
 
-    /// The middle: of a circle its centre, of a rectangle and of polygons that of the box around them.
+    /// The middle: the centre of a circle, or the centre of the box around a rectangle or polygons.
     ///
     /// # Errors
-    /// It is no area of degrees, nor of the plane.
+    /// If it is not a valid area, neither in degrees nor in the plane.
     pub fn middle(&self) -> Result<(f64, f64)> {
         match self {
             AreaExpr::Circle([x, y, _]) => Ok((*x, *y)),
@@ -87,7 +87,7 @@ impl AreaExpr {
                     .or_else(|_| self.area(Space::Plane))?;
                 let boxes = area.boxes().iter().copied();
                 let around = boxes.reduce(|a, b| a.union(b));
-                let around = around.ok_or_else(|| Error::bad_input("there is no polygon"))?;
+                let around = around.ok_or_else(|| Error::bad_input("no polygon is given"))?;
                 let x = match area.space() {
                     Space::Sphere => middle_longitude(area.boxes()),
                     Space::Plane => (around.min_x + around.max_x) / 2.0,
@@ -110,7 +110,7 @@ impl AreaExpr {
         let numbers = || -> Result<Vec<f64>> {
             let number = |part: &str| {
                 let number = part.trim().parse::<f64>().ok().filter(|v| v.is_finite());
-                number.ok_or_else(|| Error::bad_input(format!("`{}` is no number", part.trim())))
+                number.ok_or_else(|| Error::bad_input(format!("`{}` is not a number", part.trim())))
             };
             text.split(',').map(number).collect()
         };
@@ -118,12 +118,14 @@ impl AreaExpr {
             "rect" => match numbers()?.as_slice() {
                 [west, south, east, north] => Ok(AreaExpr::rect(*west, *south, *east, *north)),
                 _ => Err(Error::bad_input(
-                    "a rectangle is rect(WEST,SOUTH,EAST,NORTH)",
+                    "a rectangle is written rect(WEST,SOUTH,EAST,NORTH)",
                 )),
             },
             "circle" => match numbers()?.as_slice() {
                 [x, y, radius] => Ok(AreaExpr::circle(*x, *y, *radius)),
-                _ => Err(Error::bad_input("a circle is circle(LON,LAT,METRES)")),
+                _ => Err(Error::bad_input(
+                    "a circle is written circle(LON,LAT,METRES)",
+                )),
             },
             _ => match text.trim_start().starts_with('{') {
                 true => Ok(AreaExpr::geojson(text.trim())),

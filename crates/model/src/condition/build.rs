@@ -38,7 +38,7 @@ impl Field {
         }
     }
 
-    /// A value satisfies the comparison `op` with `operand`.
+    /// Some value satisfies the comparison `op` with `operand`.
     pub fn compare(self, op: Op, operand: impl Into<Operand>) -> Expr {
         self.test(Predicate::Compare(op, operand.into()))
     }
@@ -99,14 +99,14 @@ impl Field {
         self.compare(Op::Prefix, prefix.into())
     }
 
-    /// The array contains the element; for a value outside of an array, the same as [`Field::eq`]. An index answers it. For parts of
+    /// The array contains the element; for a value outside an array, the same as [`Field::eq`]. An index can answer it. For parts of
     /// text see [`Field::contains_text`].
     pub fn contains(self, element: impl Into<Operand>) -> Expr {
         self.eq(element)
     }
 
-    /// As `contains` in conditions that are written as text: the array contains the element, or the text, not in an array, has this
-    /// part. No index of text answers it.
+    /// The same as `contains` in conditions written as text: the array contains the element, or the text (not in an array) contains
+    /// this part. An index of text cannot answer it.
     pub fn contains_text(self, part: impl Into<Operand>) -> Expr {
         self.test(Predicate::Contains(part.into()))
     }
@@ -118,8 +118,7 @@ impl Field {
         ))
     }
 
-    /// The point there lies in the area. For a longitude and a latitude that are fields of their own, the path is both,
-    /// joined by a comma.
+    /// The point at the path lies in the area. If longitude and latitude are separate fields, the path is both, joined by a comma.
     pub fn within(self, area: AreaExpr) -> Expr {
         self.test(Predicate::Within(area))
     }

@@ -113,7 +113,7 @@ fn is_within(test: &Test) -> bool {
 }
 
 impl Filter {
-    /// Compiles a condition that is evaluated wholly on JSON.
+    /// Compiles a condition that is evaluated entirely on JSON.
     pub fn new(expr: &Expr) -> Filter {
         Filter::with(expr.clone(), |_| false)
     }
@@ -145,7 +145,7 @@ impl Filter {
         }
     }
 
-    /// The formula. The bounds of one range are one test.
+    /// The formula of the condition. The bounds of a range form one test.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }
@@ -155,9 +155,9 @@ impl Filter {
         &self.tests
     }
 
-    /// True when the record with this body matches. `elsewhere` returns the truth of the tests on declared paths. The
-    /// body is read when they do not decide, in one pass. Of several fields of one name in an object the last one counts. A body that is
-    /// not JSON does not match.
+    /// True if the record with this body matches. `elsewhere` returns the truth of the tests on declared paths; if they do not decide,
+    /// the body is read, in one pass. If an object has several fields of one name, the last one counts. A body that is not JSON does not
+    /// match.
     pub fn matches(&self, elsewhere: &mut dyn FnMut(usize) -> bool, body: &[u8]) -> bool {
         let is_json = |test: usize| matches!(self.json.get(test), Some(Some(_)));
         let mut elsewhere = |test: usize| match self.areas.get(test) {
@@ -210,7 +210,7 @@ impl Filter {
                 .unwrap_or(false)
     }
 
-    /// True when the record with this body matches, evaluated wholly on JSON.
+    /// True if the record with this body matches, evaluated entirely on JSON.
     pub fn matches_json(&self, body: &[u8]) -> bool {
         self.matches(&mut |_| false, body)
     }
@@ -297,8 +297,8 @@ impl Sink for Walk<'_> {
     }
 }
 
-/// A test of a declared attribute on those values of a record that its type has no encoding for, and on all numbers where the type is
-/// float: what the encoded values of the record do not tell.
+/// The part of a test on a declared attribute that the encoded values of a record cannot decide: values that the attribute's type cannot
+/// encode, and all numbers if the type is float.
 #[derive(Debug, Clone)]
 pub struct Residual {
     /// `None` where it is all values.
@@ -308,7 +308,7 @@ pub struct Residual {
 }
 
 impl Residual {
-    /// Of an attribute of type `ty`.
+    /// For an attribute of type `ty`.
     pub fn new(test: &Test, ty: Type) -> Residual {
         let mut trie = Trie::new();
         trie.add(&test.path, 0, Numbers::Exact);
@@ -323,7 +323,7 @@ impl Residual {
         }
     }
 
-    /// The test on all values, whatever their type.
+    /// The test on all values of any type.
     pub fn of_all(test: &Test) -> Residual {
         let mut trie = Trie::new();
         trie.add(&test.path, 0, Numbers::Exact);
@@ -334,7 +334,7 @@ impl Residual {
         }
     }
 
-    /// True when such a value in a record with this body satisfies the test.
+    /// True if such a value in a record with this body satisfies the test.
     pub fn holds(&self, body: &[u8]) -> bool {
         let walk = |body: &[u8]| {
             let mut look = Look {

@@ -93,7 +93,7 @@ use std::fmt;
 
 use crate::schema::{Path, coordinate_paths};
 
-/// The most levels of `and`, `or`, `not` and brackets in a condition.
+/// The maximum number of levels of `and`, `or`, `not` and brackets in a condition.
 pub const MAX_DEPTH: usize = 64;
 
 /// The relation of a value to the operand of a comparison.
@@ -132,7 +132,7 @@ impl Op {
         }
     }
 
-    /// True for operators that bound a range: those on one path must hold for one value together.
+    /// True for operators that bound a range: on the same path, one value must satisfy all of them.
     pub fn bounds_a_range(self) -> bool {
         matches!(self, Op::Ge | Op::Le | Op::Gt | Op::Lt)
     }
@@ -152,7 +152,7 @@ pub enum Predicate {
     Compare(Op, Operand),
     /// It equals one of these.
     In(Vec<Operand>),
-    /// It is an element of an array, or a value by itself, that equals this; or it is text, not in an array, that has this as a part.
+    /// It is an element of an array, or a single value, that equals this; or it is text, not in an array, that contains this.
     Contains(Operand),
     /// It is not null.
     Exists,
@@ -205,11 +205,11 @@ impl Expr {
         Expr::test(path, Predicate::Compare(op, operand.into()))
     }
 
-    /// The error made while the condition was built, if any: a malformed path, too many levels, a float that is not
-    /// finite. Queries refuse such a condition.
+    /// Checks for errors made while the condition was built: a malformed path, too many levels, a float that is not finite. Queries reject
+    /// such a condition.
     ///
     /// # Errors
-    /// That error.
+    /// The first such error.
     pub fn check(&self) -> Result<(), String> {
         match &self.node {
             Node::Invalid(why) => Err(why.clone()),
@@ -223,7 +223,7 @@ impl Expr {
         }
     }
 
-    /// The paths of its tests, in the order in which it names them.
+    /// The paths of its tests, in the order of the tests.
     pub fn paths(&self) -> Vec<&Path> {
         match &self.node {
             Node::Invalid(_) => Vec::new(),
@@ -253,7 +253,9 @@ impl Expr {
     /// A node one level above `depth`, or an error when there are too many.
     fn above(depth: usize, node: Node) -> Expr {
         if depth >= MAX_DEPTH {
-            return Expr::invalid(format!("a condition has more than {MAX_DEPTH} levels"));
+            return Expr::invalid(format!(
+                "the condition has more than {MAX_DEPTH} levels of `and`, `or`, `not` and brackets"
+            ));
         }
         let depth = depth + 1;
         Expr { node, depth }

@@ -8,19 +8,19 @@ use crate::schema::Value;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Operand {
-    /// A typed value. A string is converted to the declared type where the path is declared.
+    /// A typed value. A string is converted to the declared type if the path is declared.
     Value(Value),
     /// Unquoted text: takes the type of the value it is compared with.
     Text(String),
 }
 
 impl Operand {
-    /// Unquoted text, as a person types it: takes the type of the value it is compared with.
+    /// Unquoted text, as typed by a person: takes the type of the value it is compared with.
     pub fn text(text: impl Into<String>) -> Operand {
         Operand::Text(text.into())
     }
 
-    /// The text, unless the operand has another type than string.
+    /// The text, if the operand is a string or unquoted text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Operand::Value(Value::String(text)) | Operand::Text(text) => Some(text),

@@ -14,9 +14,9 @@ use crate::schema::{Path, Type, Value};
 pub struct ParseError {
     /// The condition.
     pub text: String,
-    /// The column at which parsing stopped, from 1.
+    /// The column at which parsing stopped, counted from 1.
     pub column: usize,
-    /// The expectation there, or the error.
+    /// What was expected there, or the error.
     pub what: String,
 }
 
@@ -204,7 +204,9 @@ impl<'a> Parser<'a> {
 
     fn one(&mut self, depth: usize) -> Parsed<Expr> {
         if depth > MAX_DEPTH {
-            return Err(self.error(format!("a condition has more than {MAX_DEPTH} levels")));
+            return Err(self.error(format!(
+                "the condition has more than {MAX_DEPTH} levels of `and`, `or`, `not` and brackets"
+            )));
         }
         self.skip_blanks();
         if self.take("(") {

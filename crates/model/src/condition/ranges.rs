@@ -13,20 +13,20 @@ use crate::schema::{Type, Value, string_prefix_range, time};
 const ALL: Range = Range::between(Bound::Unbounded, Bound::Unbounded);
 
 impl Predicate {
-    /// The encoded values of type `t` that satisfy the predicate: ranges in order, without overlap. No range is
-    /// empty, and there are none where no value of the type satisfies it.
+    /// The encoded values of type `t` that satisfy the predicate, as non-empty ranges in order, without overlap; no ranges if no value of
+    /// the type satisfies it.
     ///
     /// # Errors
-    /// The operand is not comparable with the type, or the type has no prefixes.
+    /// If the operand is not comparable with the type, or the type has no prefixes.
     pub fn to_ranges(&self, t: Type) -> Result<Vec<Range>, String> {
         if t.timed_space().is_some() {
-            return Err("an attribute of place and time answers conditions on its two fields: ask about these".to_string());
+            return Err("a field of place and time cannot be tested itself: use conditions on its two fields".to_string());
         }
         let ranges = match self {
             Predicate::Exists => vec![ALL],
             Predicate::Within(area) => {
                 let space = t.space().ok_or_else(|| {
-                    format!("within works on points, and the attribute is of type {t}")
+                    format!("within needs a field of points, but the field is of type {t}")
                 })?;
                 let area = area.area(space).map_err(|error| error.to_string())?;
                 let range = Range::of_region(Region::new(area));
@@ -65,8 +65,8 @@ impl Predicate {
 }
 
 impl Predicate {
-    /// As [`Predicate::to_ranges`], where values of the type are equal to none of the operands that are not comparable with it, and in
-    /// no order with them.
+    /// As [`Predicate::to_ranges`], but instead of an error, an operand that is not comparable with the type equals none of its values and
+    /// is neither less nor greater.
     pub fn to_ranges_where_comparable(&self, t: Type) -> Vec<Range> {
         match self {
             Predicate::In(operands) => {
@@ -79,8 +79,8 @@ impl Predicate {
         }
     }
 
-    /// True where values of the type `t` are compared with an operand by what they are in the record, and not by what they are encoded as:
-    /// texts that may contain it, and in an attribute that is `lenient` numbers and texts with a time.
+    /// True if values of type `t` are compared with an operand as they are in the record, not in their encoded form: texts that may
+    /// contain the operand, and, in a `lenient` attribute, numbers and texts compared with a time.
     pub fn reads_records(&self, t: Type, lenient: bool) -> bool {
         if matches!(self, Predicate::Contains(_)) && t == Type::String {
             return true;
@@ -89,8 +89,8 @@ impl Predicate {
         operands.any(|o| matches!(o, Operand::Value(Value::Time(_))) && !t.is_time())
     }
 
-    /// The encoded values of type `t` of which it is not known whether they satisfy the predicate: floats that are nearest to an operand
-    /// for which no float stands. In records that were written before these were told apart, they may be the operand itself.
+    /// The encoded values of type `t` that may or may not satisfy the predicate: floats nearest to an operand that no float represents
+    /// exactly. In records written by versions that did not distinguish them, such a float may stand for the operand itself.
     pub fn doubtful(&self, t: Type) -> Vec<Vec<u8>> {
         if t != Type::Float {
             return Vec::new();
@@ -109,7 +109,7 @@ fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
     let text = operand
         .as_text()
         .filter(|_| t == Type::String)
-        .ok_or_else(|| format!("^= works on strings, and the attribute is of type {t}"))?;
+        .ok_or_else(|| format!("^= needs a field of strings, but the field is of type {t}"))?;
     let (lo, hi) = string_prefix_range(text);
     Ok(Range::between(lo, hi))
 }
@@ -184,7 +184,7 @@ impl Operand {
 
 fn mismatch(value: &Value, t: Type) -> String {
     format!(
-        "{value} is of type {}, and cannot be compared with one of type {t}",
+        "{value} is of type {}, and cannot be compared with a value of type {t}",
         value.type_of()
     )
 }

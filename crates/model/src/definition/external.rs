@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// The maximum length of a registered name in bytes.
 const MAX_NAME: usize = 32;
 
-/// A kind of index from another crate, registered in this process under its name.
+/// An index kind from another crate, registered in this process under its name.
 #[derive(Clone, Copy)]
 pub struct ExternalKind(&'static Registered);
 
@@ -25,17 +25,17 @@ struct Registered {
 static REGISTERED: Mutex<Vec<ExternalKind>> = Mutex::new(Vec::new());
 
 impl ExternalKind {
-    /// Registers a kind for the rest of the process: `implementation` is what the storage needs of it.
+    /// Registers a kind for the rest of the process; `implementation` is its implementation for the storage.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a name that is none (see [`ExternalKind::is_name`]) or is registered already.
+    /// [`Error::BadInput`] if the name is invalid (see [`ExternalKind::is_name`]) or registered already.
     pub fn register(
         name: &str,
         implementation: Box<dyn Any + Send + Sync>,
     ) -> Result<ExternalKind> {
         if !ExternalKind::is_name(name) {
             return Err(Error::bad_input(format!(
-                "index kind `{name}`: 3 to {MAX_NAME} lower-case letters, digits and `-` are allowed, a letter first and a `-` inside"
+                "index kind `{name}`: a name is 3 to {MAX_NAME} lower-case letters, digits and `-`, with a letter first and a `-` inside"
             )));
         }
         let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,14 +52,14 @@ impl ExternalKind {
         Ok(kind)
     }
 
-    /// The registered kind of this name.
+    /// The registered kind of this name, if any.
     pub fn named(name: &str) -> Option<ExternalKind> {
         let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
         registered.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// True for what can be the name of such a kind: lower-case letters, digits and `-`, a letter first and a `-` inside. No
-    /// kind that is built in has a `-`, now or later, so that no name on disk ever changes its meaning.
+    /// True for a valid name of such a kind: lower-case letters, digits and `-`, a letter first and a `-` inside. Apart from
+    /// `space-time` no built-in kind has a `-` in its name, now or later, so a name on disk never changes its meaning.
     pub fn is_name(text: &str) -> bool {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let inside = text.trim_matches('-');
@@ -75,7 +75,7 @@ impl ExternalKind {
         &self.0.name
     }
 
-    /// What implements it.
+    /// Its implementation.
     pub fn implementation(self) -> &'static (dyn Any + Send + Sync) {
         self.0.implementation.as_ref()
     }

@@ -4,7 +4,7 @@ use super::{IndexKind, Layout};
 use crate::schema::Type;
 use crate::tokens::Tokenizer;
 
-/// An index to be made: its kind, the type of the attribute, what it holds of the values.
+/// A description of an index: its kind, the type of the attribute, and its tokenizer.
 ///
 /// ```
 /// use model::definition::{Index, IndexKind};
@@ -62,24 +62,24 @@ impl Index {
         Index::new(IndexKind::Recent)
     }
 
-    /// See [`IndexKind::Spatial`]: of points on the sphere, in the default layout. The path is that of a GeoJSON point or
+    /// An [`IndexKind::Spatial`] index for points on the sphere, in the default layout. Its path is that of a GeoJSON point or
     /// of an array of two numbers, or `LON_PATH,LAT_PATH`.
     pub fn spatial() -> Index {
         Index::new(IndexKind::Spatial(Layout::default())).of_type(Type::Point)
     }
 
-    /// See [`IndexKind::SpaceTime`]: of points on the sphere, in the default layout. The path is `POINT@TIME`, of a point as for
-    /// [`Index::spatial`] and of an attribute with the time, which is declared.
+    /// An [`IndexKind::SpaceTime`] index for points on the sphere at a time, in the default layout. Its path is `POINT@TIME`:
+    /// the path of a point as for [`Index::spatial`], and that of a declared attribute with the time.
     pub fn space_time() -> Index {
         Index::new(IndexKind::SpaceTime(Layout::default())).of_type(Type::PointTime)
     }
 
-    /// No index: the attribute is declared, and records are refused where they do not fit its type.
+    /// No index: the attribute is only declared, and records that do not fit its type are refused.
     pub fn none() -> Index {
         Index::new(IndexKind::None)
     }
 
-    /// Of an attribute of this type.
+    /// For an attribute of this type.
     pub fn of_type(self, ty: impl Into<Option<Type>>) -> Index {
         Index {
             ty: ty.into(),
@@ -87,43 +87,43 @@ impl Index {
         }
     }
 
-    /// Of whole numbers.
+    /// For whole numbers.
     pub fn int(self) -> Index {
         self.of_type(Type::Int)
     }
 
-    /// Of floats.
+    /// For floats.
     pub fn float(self) -> Index {
         self.of_type(Type::Float)
     }
 
-    /// Of text.
+    /// For text.
     pub fn string(self) -> Index {
         self.of_type(Type::String)
     }
 
-    /// Of truth values.
+    /// For truth values.
     pub fn bool(self) -> Index {
         self.of_type(Type::Bool)
     }
 
-    /// Of points in time; numbers are seconds since 1970. Other units have types of their own: [`Type::TIMES`].
+    /// For points in time; numbers are seconds since 1970. Other units have their own types: [`Type::TIMES`].
     pub fn time(self) -> Index {
         self.of_type(Type::Time)
     }
 
-    /// Of points of the plane.
+    /// For points of the plane.
     pub fn plane(self) -> Index {
         let ty = self.kind.type_for(Some(Type::PlanePoint));
         self.of_type(ty)
     }
 
-    /// It holds these tokens of the values.
+    /// Sets the tokenizer.
     pub fn tokenizer(self, tokenizer: Tokenizer) -> Index {
         Index { tokenizer, ..self }
     }
 
-    /// Records with a value of another type are kept, and found as a scan finds them. Without this they are refused.
+    /// Keeps records with a value of another type; queries find them as a scan would. Without this such records are refused.
     pub fn lenient(self) -> Index {
         Index {
             lenient: true,
@@ -131,12 +131,12 @@ impl Index {
         }
     }
 
-    /// As [`Index::lenient`] where `lenient` is true.
+    /// As [`Index::lenient`] if `lenient` is true.
     pub fn lenient_if(self, lenient: bool) -> Index {
         Index { lenient, ..self }
     }
 
-    /// True where [`Index::lenient`] was said.
+    /// True if [`Index::lenient`] is set.
     pub fn is_lenient(&self) -> bool {
         self.lenient
     }
@@ -146,17 +146,17 @@ impl Index {
         self.kind
     }
 
-    /// The attribute's type, where it is said or follows from the kind.
+    /// The attribute's type, if it is given or follows from the kind.
     pub fn type_of(&self) -> Option<Type> {
         self.kind.type_for(self.ty)
     }
 
-    /// The attribute's type, where it is said: an attribute that is declared already keeps its own where it is not.
+    /// The attribute's type, if it is given; without one, an attribute that is declared already keeps its type.
     pub fn said_type(&self) -> Option<Type> {
         self.ty.and_then(|ty| self.kind.type_for(Some(ty)))
     }
 
-    /// What it holds of the values.
+    /// Its tokenizer.
     pub fn tokens(&self) -> Tokenizer {
         self.tokenizer
     }

@@ -7,62 +7,63 @@ use super::ExternalKind;
 use crate::error::{Error, Result};
 use crate::schema::Type;
 
-/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). All kinds give the same answers;
-/// they differ in the costs of writes and queries.
+/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). Queries return the same answers with
+/// every kind; kinds differ in the costs of writes and queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IndexKind {
     /// Not indexed: the attribute is typed and extracted, queries scan.
     None,
-    /// No separate index: the data's tables carry zone maps and value filters of their blocks. Cheapest to write;
-    /// best when the attribute grows with time.
+    /// No separate index: the tables of records carry a zone map (the least and the greatest value) and a value filter for
+    /// each block. Cheapest to write; best if the attribute grows with time.
     Embedded,
     /// As embedded, but each table carries one map from value fingerprints to blocks in place of a filter per block,
     /// so that a lookup probes each table once. Nearly as cheap to write; lookups of a value come close to those of
     /// the stand-alone kinds.
     Fingerprint,
-    /// Only the least and the greatest value of each component (Luo & Carey section 3). Costs nothing to write; for
-    /// ranges of an attribute that grows with time, read by a scan. How many components a query can skip depends on
-    /// the [`Maintenance`](super::Maintenance).
+    /// Only the least and the greatest value of each component, one flush or compaction result (Luo & Carey section 3). Costs
+    /// nothing to write; for ranges of an attribute that grows with time, read by a scan. The
+    /// [`Maintenance`](super::Maintenance) strategy determines how many components a query can skip.
     Filter,
-    /// A posting list per value, read and rewritten at each write. Writes slow down as lists grow; a baseline of the
-    /// papers.
+    /// A posting list (the keys of the records with a value) for each value, read and rewritten at each write. Writes slow
+    /// down as lists grow; a baseline of the papers.
     Eager,
-    /// A posting list per value, appended to blindly and merged later. Best for the newest few matches.
+    /// A posting list (the keys of the records with a value) for each value. Writes append to it without reading it;
+    /// compactions merge the pieces later. Best for the newest few matches.
     Lazy,
-    /// A tree of (value, primary key). Best when all matches are wanted.
+    /// A tree of (value, primary key). Best for queries that return all matches.
     Composite,
-    /// A tree of (value, descending sequence number, primary key): the newest records of a value are adjacent. Good
-    /// for the newest few and for all.
+    /// A tree of (value, descending sequence number, primary key): the newest records of a value are adjacent. Good for the
+    /// newest few matches and for all.
     Recent,
     /// Points in space, in one of several layouts; for attributes of type point or plane.
     Spatial(Layout),
-    /// Points at a time, in one of the same layouts: what is asked for an area and a time is found by both. For attributes
+    /// Points at a time, in one of the same layouts: it answers conditions on an area and a time together. For attributes
     /// whose path is `POINT@TIME`.
     SpaceTime(Layout),
-    /// A kind from another crate, with a tree of its own.
+    /// A kind from another crate, with its own tree.
     External(ExternalKind),
 }
 
-/// How the points of a spatial index are laid out. All layouts give the same answers.
+/// How the points of a spatial index are laid out. Queries return the same answers with every layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Layout {
     /// A tree in z-order: an area is a bounded number of ranges of its keys.
     #[default]
     Z,
-    /// A tree whose tables are cut by space: those of a level do not overlap, and are packed anew by each compaction.
+    /// A tree whose tables are cut by space: tables of a level do not overlap, and each compaction packs them anew.
     Mbr,
     /// A tree of tiered runs, each packed by space: a baseline of the paper.
     Stacked,
-    /// No tree: tables and blocks of the data carry the span of their points. Costs a write nothing; for records that come
-    /// in the order of place, or whose keys are.
+    /// No tree: tables and blocks of the records carry the bounds of their points. Writes cost nothing; for records that are
+    /// written in the order of their location, or whose keys are in that order.
     Embedded,
-    /// A tree in z-order that has the records themselves: the dataset is stored by place
-    /// ([`DatasetDef::cluster`](super::DatasetDef::cluster)). For one attribute, from the beginning on.
+    /// A tree in z-order that contains the records themselves: the dataset is stored by location
+    /// ([`DatasetDef::cluster`](super::DatasetDef::cluster)). For one attribute, fixed at creation.
     Clustered,
 }
 
 impl Layout {
-    /// All layouts that an index can be given at any time.
+    /// All layouts that an index can have at any time.
     pub const ALL: [Layout; 4] = [Layout::Z, Layout::Mbr, Layout::Stacked, Layout::Embedded];
 
     fn name(self) -> &'static str {
@@ -92,7 +93,7 @@ impl Layout {
 }
 
 impl IndexKind {
-    /// All kinds that are built in, for attributes of any type but points.
+    /// All built-in kinds for attributes of any type except points.
     pub const ALL: [IndexKind; 8] = [
         IndexKind::None,
         IndexKind::Embedded,
@@ -104,7 +105,7 @@ impl IndexKind {
         IndexKind::Recent,
     ];
 
-    /// False where the attribute is only declared.
+    /// False if the attribute is only declared.
     pub fn is_indexed(self) -> bool {
         self != IndexKind::None
     }
@@ -129,7 +130,7 @@ impl IndexKind {
         matches!(self, IndexKind::Spatial(_) | IndexKind::SpaceTime(_))
     }
 
-    /// True for the kind of the attribute by whose place the records themselves are stored.
+    /// True for the kind of the attribute by whose location the records themselves are stored.
     pub fn is_clustered(self) -> bool {
         matches!(
             self,
@@ -137,8 +138,8 @@ impl IndexKind {
         )
     }
 
-    /// The type that an attribute has of which only the kind is said, where that tells it; and points are points at a time in
-    /// the kind for these.
+    /// The type of an attribute of this kind, given the declared type, if any; points become points at a time in the kind for
+    /// these.
     pub fn type_for(self, said: Option<Type>) -> Option<Type> {
         match self {
             IndexKind::Spatial(_) => said.or(Some(Type::Point)),
@@ -147,7 +148,7 @@ impl IndexKind {
         }
     }
 
-    /// True for the embedded kinds: tables and memtables of the data carry the index.
+    /// True for the embedded kinds: the tables and memtables of the records carry the index.
     pub fn is_embedded(self) -> bool {
         self.is_indexed() && !self.is_standalone()
     }
@@ -197,7 +198,7 @@ impl FromStr for IndexKind {
                 ));
             }
             Error::bad_input(format!(
-                "unknown index kind `{text}`: it is one of embedded, fingerprint, filter, eager, lazy, composite, recent, spatial, space-time, none"
+                "unknown index kind `{text}`: use one of embedded, fingerprint, filter, eager, lazy, composite, recent, spatial, space-time, none"
             ))
         })
     }

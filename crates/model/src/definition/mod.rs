@@ -42,7 +42,7 @@ pub struct IndexDef {
     /// How its values become tokens of the index.
     #[serde(default)]
     pub tokenizer: Tokenizer,
-    /// Records with a value of another type at the path are kept, and found as a scan finds them.
+    /// Records with a value of another type at the path are kept; queries find them as a scan would.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lenient: bool,
 }
@@ -59,12 +59,12 @@ impl IndexDef {
         }
     }
 
-    /// The same, where `lenient` of an attribute that may have values of other types, too.
+    /// Sets whether the attribute may have values of other types.
     pub fn lenient(self, lenient: bool) -> IndexDef {
         IndexDef { lenient, ..self }
     }
 
-    /// Refuses a lenient index of points.
+    /// Rejects a lenient index of points.
     pub fn check_lenient(&self) -> Result<()> {
         match self.lenient && self.ty.has_place() {
             false => Ok(()),
@@ -75,18 +75,18 @@ impl IndexDef {
         }
     }
 
-    /// What is extracted of a record for it.
+    /// The values to extract from a record for it.
     pub fn wanted(&self) -> Wanted {
         Wanted::new(self.path.clone(), self.ty).lenient(self.lenient)
     }
 
-    /// The same, with values that become several tokens of the index.
+    /// Sets the tokenizer.
     pub fn tokenizer(self, tokenizer: Tokenizer) -> IndexDef {
         IndexDef { tokenizer, ..self }
     }
 }
 
-/// The definition of a dataset. Serialised, it needs a key and its type alone; it is checked when a dataset is made of it.
+/// The definition of a dataset. Its serialised form needs only a key and its type. It is checked when a dataset is created from it.
 ///
 /// ```
 /// # use model as esker;
@@ -110,25 +110,25 @@ pub struct DatasetDef {
     /// The indexed attributes, each path once.
     #[serde(default)]
     pub indexes: Vec<IndexDef>,
-    /// When index entries of replaced records are found to be obsolete.
+    /// When outdated index entries are detected: at write time or at query time.
     #[serde(default)]
     pub maintenance: Maintenance,
-    /// The strategy is chosen by measurements, `maintenance` being the current choice ([`DatasetDef::auto`]).
+    /// Measurements choose the strategy; `maintenance` is the current choice ([`DatasetDef::auto`]).
     #[serde(default)]
     pub auto: bool,
-    /// When obsolete writes are recorded as such.
+    /// When the store records which writes are obsolete (replaced or deleted since).
     #[serde(default)]
     pub repair: Repair,
     /// How the trees are compacted.
     #[serde(default)]
     pub merging: Merging,
-    /// How many versions of a record are kept; more than one with deferred maintenance only.
+    /// How many versions of a record to keep; more than one only with deferred maintenance.
     #[serde(default = "one")]
     pub versions: u32,
     /// When records expire.
     #[serde(default, flatten)]
     pub expiry: Expiry,
-    /// The change feed has the records that changes replaced ([`DatasetDef::keep_old_records`]).
+    /// Whether the change feed contains the records that changes replaced ([`DatasetDef::keep_old_records`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub old_records: bool,
     /// What is wrong with what it was made of: reported by [`DatasetDef::validate`].
@@ -152,11 +152,11 @@ fn path_or_mistake(path: impl IntoPath) -> (Path, Option<String>) {
     }
 }
 
-/// When records expire: the earlier one of the two counts, and a record for which neither says anything never does.
+/// When records expire: at the earlier of the two times. A record with neither time never expires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Expiry {
-    /// So long after they were written, to the millisecond.
+    /// The time from a record's write to its expiry, in whole milliseconds.
     #[serde(
         default,
         rename = "ttl_ms",
@@ -164,10 +164,10 @@ pub struct Expiry {
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl: Option<Duration>,
-    /// At the time at this path of the record; the earliest of several. Absent or null: never.
+    /// The path of the record's own expiry time; of several times the earliest counts. Absent or null: never.
     #[serde(default, rename = "expires", skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
-    /// The type of that time, which says the unit of its numbers.
+    /// The type of the time at `path`, which says the unit of its numbers.
     #[serde(
         default = "time",
         rename = "expires_type",
@@ -216,16 +216,16 @@ mod millis {
 }
 
 impl Expiry {
-    /// True when records may expire.
+    /// True if records may expire.
     pub fn is_some(&self) -> bool {
         self.ttl.is_some() || self.path.is_some()
     }
 
-    /// Refuses a time to live that is none, or that no clock reaches.
+    /// Rejects a time to live that is shorter than a millisecond or longer than a million years, and a type that is not a time.
     pub fn validate(&self) -> Result<()> {
         if !self.ty.is_time() {
             return Err(Error::bad_input(format!(
-                "records expire at a time, and {} is none: use time, time_s, time_ms, time_us or time_ns",
+                "records expire at a time, but {} is not a type of times: use time, time_s, time_ms, time_us or time_ns",
                 self.ty
             )));
         }
@@ -233,7 +233,8 @@ impl Expiry {
         match millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
             true => Ok(()),
             false => Err(Error::bad_input(
-                "a time to live is at least a millisecond and at most a million years".to_string(),
+                "a time to live must be at least a millisecond and at most a million years"
+                    .to_string(),
             )),
         }
     }
@@ -262,8 +263,8 @@ impl DatasetDef {
         }
     }
 
-    /// A dataset without indexes whose records get the field `_id` as their key where they have none: a UUID of version 7, so that later
-    /// records have greater keys.
+    /// A dataset without indexes that adds the key `_id` to records without one: a UUID of version 7, so that later records have greater
+    /// keys.
     pub fn auto_key() -> DatasetDef {
         DatasetDef {
             auto_key: true,
@@ -271,8 +272,8 @@ impl DatasetDef {
         }
     }
 
-    /// The change feed has with each change the record that it replaced or deleted. Each write then looks up what it replaces, and
-    /// logs it. This is decided when the dataset is created, and cannot be changed later.
+    /// Makes the change feed return with each change the record that it replaced or deleted. Each write then also reads and logs the old
+    /// record. This cannot be changed after the dataset is created.
     pub fn keep_old_records(self) -> DatasetDef {
         DatasetDef {
             old_records: true,
@@ -280,19 +281,18 @@ impl DatasetDef {
         }
     }
 
-    /// Records expire so long after they were written. Can be changed later; a change holds for records written afterwards.
+    /// Sets how long after its write a record expires. Can be changed later; a change applies to records written afterwards.
     pub fn ttl(mut self, ttl: Duration) -> DatasetDef {
         self.expiry.ttl = Some(ttl);
         self
     }
 
-    /// Records expire at the time that they have at `path`: text, or seconds since 1970; absent or null, never.
+    /// Records expire at the time in their field `path`: text, or seconds since 1970. Absent or null: never.
     pub fn expires_at(self, path: impl IntoPath) -> DatasetDef {
         self.expires_as(path, Type::Time)
     }
 
-    /// Records expire at the time of type `ty` that they have at `path`: text, or a number in the unit of the type; absent or null,
-    /// never.
+    /// Records expire at the time of type `ty` in their field `path`: text, or a number in the unit of the type. Absent or null: never.
     pub fn expires_as(mut self, path: impl IntoPath, ty: Type) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         self.expiry.path = Some(path);
@@ -301,7 +301,7 @@ impl DatasetDef {
         self
     }
 
-    /// Sets another maintenance strategy.
+    /// Sets the maintenance strategy.
     pub fn maintenance(self, maintenance: Maintenance) -> DatasetDef {
         DatasetDef {
             maintenance,
@@ -310,8 +310,8 @@ impl DatasetDef {
         }
     }
 
-    /// Lets measurements choose the maintenance strategy: validation to begin with, then eager, validation or
-    /// mutable-bitmap, whichever is expected to cost least (the dataset's statistics say why).
+    /// Lets measurements choose the maintenance strategy: first validation, then whichever of eager, validation and mutable-bitmap is
+    /// expected to cost least (the dataset's statistics say why).
     pub fn auto(self) -> DatasetDef {
         DatasetDef {
             maintenance: Maintenance::Validation,
@@ -320,26 +320,26 @@ impl DatasetDef {
         }
     }
 
-    /// Sets another time of repair.
+    /// Sets when obsolete writes are recorded.
     pub fn repair(self, repair: Repair) -> DatasetDef {
         DatasetDef { repair, ..self }
     }
 
-    /// Sets another way of compacting.
+    /// Sets the compaction policy.
     pub fn merging(self, merging: Merging) -> DatasetDef {
         DatasetDef { merging, ..self }
     }
 
-    /// Sets the number of versions kept of each record.
+    /// Sets how many versions of each record to keep.
     pub fn versions(self, versions: u32) -> DatasetDef {
         DatasetDef { versions, ..self }
     }
 
-    /// The same with one more indexed attribute, of which the type must be said.
+    /// Adds an indexed attribute; `index` must give its type.
     pub fn index(mut self, path: impl IntoPath, index: Index) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         let untyped =
-            || format!("the index of `{path}` has no type: say it, as in Index::lazy().string()");
+            || format!("the index of `{path}` has no type: give one, as in Index::lazy().string()");
         let ty = index.type_of();
         let mistake = mistake.or_else(|| ty.is_none().then(untyped));
         self.mistake = self.mistake.or(mistake);
@@ -353,9 +353,9 @@ impl DatasetDef {
         self
     }
 
-    /// Stores the records in the order of the points at `path`, so that an area is read from neighbouring blocks; keys still find
-    /// their record, by one more read. The path is as for [`Index::spatial`], or `POINT@TIME` as for [`Index::space_time`]; of points of
-    /// the plane it is declared before. This is decided when the dataset is created, and cannot be changed later.
+    /// Stores the records in the order of the points at `path`, so that a query for an area reads neighbouring blocks; a lookup by key
+    /// needs one more read. The path is as for [`Index::spatial`], or `POINT@TIME` as for [`Index::space_time`]; points of the plane
+    /// must be declared first. This cannot be changed after the dataset is created.
     pub fn cluster(mut self, path: impl IntoPath) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         self.mistake = self.mistake.or(mistake);
@@ -378,7 +378,7 @@ impl DatasetDef {
         self
     }
 
-    /// Refuses inconsistent settings with [`Error::BadInput`], as creating a dataset does.
+    /// Rejects inconsistent settings with [`Error::BadInput`], as creating a dataset does.
     pub fn validate(&self) -> Result<()> {
         if let Some(mistake) = &self.mistake {
             return Err(Error::bad_input(mistake.clone()));
@@ -391,30 +391,30 @@ impl DatasetDef {
         }
         if self.versions == 0 || (self.versions > 1 && self.maintenance != Maintenance::Deferred) {
             return Err(Error::bad_input(format!(
-                "{} versions of a record: at least 1, and more than 1 with deferred maintenance only",
+                "{} versions of a record: the number must be at least 1, and more than 1 needs deferred maintenance",
                 self.versions
             )));
         }
         if self.auto && !self.maintenance.uses_keys() {
             return Err(Error::bad_input(format!(
-                "maintenance that is chosen automatically is never {}",
+                "automatic maintenance never chooses {}",
                 self.maintenance
             )));
         }
         if self.repair == Repair::Staged && self.maintenance != Maintenance::Deferred {
             return Err(Error::bad_input(
-                "staged repair goes with deferred maintenance only".to_string(),
+                "staged repair needs deferred maintenance".to_string(),
             ));
         }
         if self.key_type == KeyType::Fields && key_paths(&self.key)?.len() < 2 {
             return Err(Error::bad_input(format!(
-                "a key of several fields has commas between them: `{}` is one",
+                "the fields of a key of several are separated by commas, but `{}` is one field",
                 self.key
             )));
         }
         if self.auto_key && self.key_type != KeyType::String {
             return Err(Error::bad_input(
-                "a key that is made automatically is a string".to_string(),
+                "an automatic key must be of type string".to_string(),
             ));
         }
         self.expiry.validate()?;
@@ -425,12 +425,12 @@ impl DatasetDef {
         let clustered = clustered.count();
         if clustered > 1 {
             return Err(Error::bad_input(format!(
-                "{clustered} attributes to store the records by: a dataset is in the order of one"
+                "{clustered} fields to store the records by: a dataset is stored in the order of one field"
             )));
         }
         if clustered > 0 && self.versions > 1 {
             return Err(Error::bad_input(format!(
-                "{} versions of a record: a dataset in the order of place keeps one",
+                "{} versions of a record: a dataset stored by location keeps one",
                 self.versions
             )));
         }
@@ -459,11 +459,11 @@ impl DatasetDef {
     }
 }
 
-/// Refuses points without a spatial index, and spatial indexes of what is no point; and a point at paths that are none.
+/// Rejects points without a spatial index, spatial indexes of other types, and invalid paths of points.
 pub fn check_type(path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
     let refused = |goes: &str| {
         Err(Error::bad_input(format!(
-            "attribute `{path}`: an index of kind {kind} does not go with type {ty}: {goes}"
+            "attribute `{path}`: an index of kind {kind} does not fit type {ty}: {goes}"
         )))
     };
     let is_timed = ty.timed_space().is_some();
@@ -482,8 +482,8 @@ pub fn check_type(path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
     }
 }
 
-/// Refuses an attribute of place and time whose parts are declared otherwise, or whose time is not declared at all: what a
-/// comparison with it means depends on its type.
+/// Rejects an attribute of place and time if its parts are declared with other types, or if its time is not declared: the meaning of a
+/// comparison depends on the type of the time.
 pub fn check_place_and_time(
     path: &Path,
     ty: Type,
@@ -497,7 +497,7 @@ pub fn check_place_and_time(
         Some(ty) if ty.is_time() || matches!(ty, Type::Int | Type::Float) => {}
         Some(other) => {
             return Err(Error::bad_input(format!(
-                "attribute `{path}`: `{time}` is of type {other}, and no time: it is to be of type time, int or float"
+                "attribute `{path}`: `{time}` is of type {other}, but must be of type time, int or float"
             )));
         }
         None => {
@@ -508,7 +508,7 @@ pub fn check_place_and_time(
     }
     match declared(&point).map(|ty| ty.space()) {
         Some(known) if known != Some(space) => Err(Error::bad_input(format!(
-            "attribute `{path}` is of type {ty}, and `{point}` is declared otherwise"
+            "attribute `{path}` is of type {ty}, but `{point}` is declared with another type"
         ))),
         None if space == Space::Plane => Err(Error::bad_input(format!(
             "attribute `{path}`: declare its point first, as in {point}:none:plane"
@@ -517,7 +517,7 @@ pub fn check_place_and_time(
     }
 }
 
-/// Refuses a tokenizer that does not fit the kind of index or the type.
+/// Rejects a tokenizer that does not fit the kind of index or the type.
 pub fn check_tokenizer(tokenizer: Tokenizer, kind: IndexKind, ty: Type) -> Result<()> {
     let fits = match tokenizer {
         Tokenizer::Exact => return Ok(()),
@@ -526,12 +526,12 @@ pub fn check_tokenizer(tokenizer: Tokenizer, kind: IndexKind, ty: Type) -> Resul
     };
     if !fits {
         return Err(Error::bad_input(format!(
-            "the tokenizer {tokenizer} does not go with type {ty}: prefix is for string, number for int, float and time"
+            "the tokenizer {tokenizer} does not fit type {ty}: prefix is for string, number for int, float and time"
         )));
     }
     if !kind.is_standalone() {
         return Err(Error::bad_input(format!(
-            "the tokenizer {tokenizer} does not go with an index of kind {kind}: it is for lazy, composite, recent and eager"
+            "the tokenizer {tokenizer} does not fit an index of kind {kind}: it is for lazy, composite, recent and eager"
         )));
     }
     Ok(())

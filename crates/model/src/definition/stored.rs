@@ -13,16 +13,16 @@ use crate::tokens::Tokenizer;
 /// A stored attribute, with the number that identifies it in records and synopses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAttribute {
-    /// Its stable number; numbers are not reused.
+    /// Its stable number; numbers are never reused.
     pub id: u32,
     /// Its definition.
     pub def: IndexDef,
-    /// The number of its current (or last) index tree: each rebuild has a new one.
+    /// The number of its current (or last) index tree; each rebuild gets a new number.
     pub tree: u32,
-    /// Writes after this one are in the index; the build has added the earlier ones.
+    /// Writes after this one went to the index directly; the build added the earlier ones.
     pub since: Seq,
-    /// Of records that were stored before it was declared, numbers that no float stands for are told apart. False of attributes of
-    /// floats that an earlier version declared, whose indexes have the nearest float.
+    /// True if numbers that no float represents exactly are distinguished, also in records stored before the declaration. False for
+    /// attributes of floats that an earlier version declared: their indexes contain the nearest float.
     pub exact: bool,
 }
 
@@ -56,24 +56,24 @@ pub struct StoredDef {
     pub settings: MaintenanceSettings,
     /// When records that are written from now on expire.
     pub expiry: Expiry,
-    /// Whether the log has the records that changes replaced.
+    /// Whether the log contains the records that changes replaced.
     pub old_records: bool,
 }
 
 /// The maintenance settings of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaintenanceSettings {
-    /// When obsolete index entries are found.
+    /// When obsolete index entries are detected.
     pub maintenance: Maintenance,
     /// Whether measurements choose the strategy.
     pub auto: bool,
-    /// When they are recorded as obsolete.
+    /// When obsolete writes are recorded.
     pub repair: Repair,
     /// How the trees are compacted.
     pub merging: Merging,
     /// How many versions of a record are kept.
     pub versions: u32,
-    /// The primary-key index has only the writes after this one: the earlier ones are still being added.
+    /// If set, the primary-key index contains only the writes after this one; the earlier ones are still being added.
     pub keys_after: Option<Seq>,
     /// Later writes used this strategy; for earlier ones the repair watermark says whether their obsolete entries
     /// have been recorded.
@@ -81,8 +81,8 @@ pub struct MaintenanceSettings {
 }
 
 impl StoredDef {
-    /// The stored form of a new dataset's definition. The attribute by whose place the records are stored has the last number,
-    /// so that those up to it are the ones that all records were stored with ([`StoredDef::in_all_records`]).
+    /// The stored form of a new dataset's definition. The attribute by whose location the records are stored gets the last number, so
+    /// that all records are stored with the attributes up to it ([`StoredDef::in_all_records`]).
     pub fn new(def: &DatasetDef) -> StoredDef {
         let last = def.indexes.len() as u32;
         let clustered = def
@@ -130,7 +130,7 @@ impl StoredDef {
         self.attributes.iter().find(|a| a.def.path == *path)
     }
 
-    /// What is extracted of a record for an attribute of this definition.
+    /// The values to extract from a record for an attribute of this definition.
     pub fn wanted(&self, def: &IndexDef) -> Wanted {
         let wanted = def.wanted();
         let time = match def.ty.timed_space() {
@@ -144,18 +144,18 @@ impl StoredDef {
         }
     }
 
-    /// The attribute by whose place the records are stored.
+    /// The attribute by whose location the records are stored, if any.
     pub fn clustered(&self) -> Option<&StoredAttribute> {
         self.attributes.iter().find(|a| a.def.kind.is_clustered())
     }
 
-    /// True when every record that may be stored elsewhere was stored with the attribute of this number: where there is such a
-    /// thing, those that were declared when the dataset was created.
+    /// True if the tree of keys has the attribute of this number for every record. In a dataset stored by location these are the
+    /// attributes declared when the dataset was created; in any other dataset, all.
     pub fn in_all_records(&self, id: u32) -> bool {
         self.clustered().is_none_or(|clustered| id <= clustered.id)
     }
 
-    /// The definition after the running build.
+    /// The definition as it will be after the running build.
     pub fn changed(&self) -> StoredDef {
         let mut after = self.clone();
         if let Some(StoredChange { attribute, .. }) = after.change.take() {
@@ -225,7 +225,7 @@ impl StoredDef {
         serde_json::to_vec(&json).unwrap_or_default()
     }
 
-    /// Decodes the output of [`StoredDef::to_bytes`], also of older builds; `None` when it is malformed.
+    /// Decodes the output of [`StoredDef::to_bytes`], also of older builds; `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<StoredDef> {
         let json: Json = serde_json::from_slice(bytes).ok()?;
         let attributes = json.get("attributes")?.as_array()?.iter();
@@ -256,7 +256,7 @@ impl StoredDef {
 }
 
 impl StoredDef {
-    /// The first kind in a stored definition that another crate has to register first: why [`StoredDef::from_bytes`] cannot decode it.
+    /// The first kind in a stored definition that another crate must register before [`StoredDef::from_bytes`] can decode it.
     pub fn unregistered_kind(bytes: &[u8]) -> Option<String> {
         let json: Json = serde_json::from_slice(bytes).ok()?;
         let attributes = json.get("attributes")?.as_array()?.iter();

@@ -5,20 +5,20 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// When an index entry of a replaced record is found to be obsolete (Luo & Carey sections 3.1, 4 and 5; DELI section
-/// IV). All strategies give the same answers; they differ in the costs of writes and queries.
+/// When the index entry of a replaced record is detected as obsolete (Luo & Carey sections 3.1, 4 and 5; DELI section IV). Queries
+/// return the same answers with every strategy; strategies differ in the costs of writes and queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Maintenance {
     /// At the write: reads the old record and removes its index entries. Indexes are always exact.
     Eager,
-    /// At the query: probes the primary-key index for a newer write, or fetches the record and compares.
+    /// At the query: looks in the primary-key index (a tree of keys only) for a newer write, or fetches the record and compares.
     Validation,
-    /// At the write, with the primary-key index alone: sets the bit of the old record's write.
+    /// At the write, with the primary-key index only: sets the bit of the old record's write in the set of obsolete writes.
     MutableBitmap,
-    /// At the query, which fetches the record, compares, and records obsolete writes.
+    /// At the query: fetches the record, compares, and records obsolete writes.
     #[default]
     Deferred,
-    /// At the query: probes a tree of written keys beside each index. A baseline of the papers.
+    /// At the query: looks in a tree of written keys beside each index. A baseline of the papers.
     DeletedKey,
 }
 
@@ -67,21 +67,21 @@ impl FromStr for Maintenance {
     fn from_str(text: &str) -> Result<Maintenance> {
         Maintenance::ALL.into_iter().find(|m| m.name() == text).ok_or_else(|| {
             Error::bad_input(format!(
-                "unknown maintenance `{text}`: it is one of eager, validation, mutable-bitmap, deferred, deleted-key"
+                "unknown maintenance `{text}`: use one of eager, validation, mutable-bitmap, deferred, deleted-key"
             ))
         })
     }
 }
 
-/// When obsolete writes are recorded, so that compactions drop their index entries and queries skip them.
+/// When the store records which writes are obsolete, so that compactions drop their index entries and queries skip them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Repair {
-    /// During compactions: the drops of a compaction of the primary-key index or, without one, of the data are
-    /// recorded atomically (merge repair, Luo & Carey section 4.4; streaming repair, DELI section V).
+    /// During compactions of the primary-key index or, without one, of the records: each records atomically what it drops (merge
+    /// repair, Luo & Carey section 4.4; streaming repair, DELI section V).
     #[default]
     Merge,
-    /// On request, by a scan of the records: until then compactions keep replaced versions (staged repair, DELI
-    /// section V; for deferred maintenance). A baseline of the papers.
+    /// On request, by a scan of the records; until then compactions keep replaced versions (staged repair, DELI section V; needs
+    /// deferred maintenance). A baseline of the papers.
     Staged,
     /// On request, by a scan of the indexes (`Dataset::repair`).
     None,
@@ -113,7 +113,7 @@ impl FromStr for Repair {
             .find(|r| r.name() == text)
             .ok_or_else(|| {
                 Error::bad_input(format!(
-                    "unknown repair `{text}`: it is one of merge, staged, none"
+                    "unknown repair `{text}`: use one of merge, staged, none"
                 ))
             })
     }
@@ -122,8 +122,8 @@ impl FromStr for Repair {
 /// How the trees of a dataset are compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Merging {
-    /// Tiers above one leveled run, for each tree separately. Updates write half as much as with levels, and a read
-    /// probes a few more runs where there were updates.
+    /// Tiers above one leveled run, for each tree separately. Updates write half as much as with levels; a read probes a few more
+    /// runs after updates.
     #[default]
     LazyLeveled,
     /// LevelDB's levels, for each tree separately. Fewest runs to read.
@@ -166,7 +166,7 @@ impl FromStr for Merging {
             .find(|m| m.name() == text)
             .ok_or_else(|| {
                 Error::bad_input(format!(
-                    "unknown merging `{text}`: it is one of lazy-leveled, leveled, tiered, correlated"
+                    "unknown merging `{text}`: use one of lazy-leveled, leveled, tiered, correlated"
                 ))
             })
     }

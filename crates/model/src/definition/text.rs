@@ -10,7 +10,7 @@ use crate::schema::{KeyType, Path, Type, point_time_paths};
 use crate::suggest::meant;
 use crate::tokens::Tokenizer;
 
-/// The kinds of index that a person chooses from, as help and errors list them.
+/// The index kinds for users, as help and errors list them.
 pub const KINDS: &str =
     "lazy, recent, composite, embedded, fingerprint, filter, spatial, space-time";
 
@@ -34,9 +34,9 @@ const TYPES: [&str; 9] = [
 pub struct KeyText {
     /// Its path in the record.
     pub path: Path,
-    /// Its type, where it is said.
+    /// Its type, if given.
     pub ty: Option<KeyType>,
-    /// Records without a key get one.
+    /// Whether records without a key get one.
     pub is_auto: bool,
 }
 
@@ -77,7 +77,7 @@ impl FromStr for KeyText {
             (true, None | Some(KeyType::Fields)) => Some(KeyType::Fields),
             (true, Some(ty)) => {
                 return Err(format!(
-                    "the fields of a key of several are whole numbers or texts, whichever they hold: leave :{ty} out"
+                    "the fields of a key of several can be whole numbers or texts: leave :{ty} out"
                 ));
             }
         };
@@ -99,7 +99,7 @@ impl fmt::Display for KeyText {
     }
 }
 
-/// The path of a time at which records expire: `PATH[:TYPE]`, of a type of times.
+/// The path of a time at which records expire: `PATH[:TYPE]`, where `TYPE` is a type of times.
 ///
 /// ```
 /// use model::definition::ExpiresText;
@@ -113,7 +113,7 @@ impl fmt::Display for KeyText {
 pub struct ExpiresText {
     /// Its path in the record.
     pub path: Path,
-    /// Its type, where it is said.
+    /// Its type, if given.
     pub ty: Option<Type>,
 }
 
@@ -127,7 +127,7 @@ impl FromStr for ExpiresText {
                 let ty = ty.ok_or_else(|| {
                     let meant = meant(name, TYPES.into_iter().filter(|t| t.starts_with("time")));
                     format!(
-                        "records expire at a time, and `{name}` is no type of times{meant} (time, time_s, time_ms, time_us or time_ns)"
+                        "records expire at a time, but `{name}` is not a type of times{meant} (time, time_s, time_ms, time_us or time_ns)"
                     )
                 })?;
                 (path, Some(ty))
@@ -150,9 +150,9 @@ impl fmt::Display for ExpiresText {
     }
 }
 
-/// An attribute and how it is to be indexed: `PATH[?][:KIND[:TYPE[:TOKENIZER]]]`, or for points `PATH:spatial[:LAYOUT][:plane]` and
-/// `POINT@TIME:space-time[:LAYOUT][:plane]`. The question mark lets values of other types pass; one that belongs to the name has a
-/// backslash before it.
+/// An attribute and how to index it: `PATH[?][:KIND[:TYPE[:TOKENIZER]]]`, or for points `PATH:spatial[:LAYOUT][:plane]` and
+/// `POINT@TIME:space-time[:LAYOUT][:plane]`. The question mark allows values of other types; a question mark that is part of the
+/// name is escaped by a backslash.
 ///
 /// ```
 /// use model::definition::{IndexKind, IndexText};
@@ -171,25 +171,24 @@ pub struct IndexText {
     pub path: Path,
     /// The kind of its index.
     pub kind: IndexKind,
-    /// The type of its values, where it is said.
+    /// The type of its values, if given.
     pub ty: Option<Type>,
     /// How its values become tokens of the index.
     pub tokenizer: Tokenizer,
-    /// Records with values of other types are kept.
+    /// Whether records with values of other types are kept.
     pub lenient: bool,
 }
 
 impl IndexText {
-    /// How an attribute is indexed where it is not said: of the kinds that find what is asked for without reading much else, the one
-    /// that is quickest to ask.
+    /// The default index kind: of the kinds that read little beside the matches, the fastest to query.
     pub const USUAL: IndexKind = IndexKind::Lazy;
 
-    /// The type that is said, or that follows from the kind.
+    /// The type, if it is given or follows from the kind.
     pub fn known_type(&self) -> Option<Type> {
         self.kind.type_for(self.ty)
     }
 
-    /// True where the type, or the unit of its times, is left to the records to show.
+    /// True if the type, or the unit of its times, is to be inferred from records.
     pub fn is_open(&self) -> bool {
         self.known_type().is_none_or(|ty| ty == Type::Time)
     }
@@ -212,7 +211,7 @@ impl IndexText {
         }
     }
 
-    /// True where an attribute is as this text says; what it leaves open agrees with anything.
+    /// True if an attribute agrees with this text; parts that the text leaves open agree with anything.
     pub fn agrees(&self, def: &IndexDef) -> bool {
         let ty = self.ty.and_then(|ty| self.kind.type_for(Some(ty)));
         def.path == self.path
@@ -222,10 +221,10 @@ impl IndexText {
             && ty.is_none_or(|ty| def.ty.is_said_by(ty))
     }
 
-    /// Reads `PATH[:plane]` or `POINT@TIME[:plane]`: what records are stored by.
+    /// Parses `PATH[:plane]` or `POINT@TIME[:plane]`: the points by which records are stored.
     ///
     /// # Errors
-    /// The path is none.
+    /// If the path is invalid.
     pub fn cluster(text: &str) -> Result<IndexText, String> {
         let ty = text
             .rsplit_once(':')
@@ -242,7 +241,7 @@ impl IndexText {
         Ok(IndexText::new(path, kind, ty))
     }
 
-    /// Declares the times of indexes over place and time that are not declared: as times.
+    /// Declares the times of indexes over place and time, if they are not declared yet, as type time.
     pub fn declare_times(indexes: &mut Vec<IndexText>) {
         let timed = indexes
             .iter()
@@ -276,7 +275,7 @@ impl IndexText {
         let lenient = is_mark;
         if lenient && kind.is_spatial() {
             return Err(
-                "an index of points cannot be lenient: leave the question mark out, what is no position is kept in any case"
+                "an index of points cannot be lenient: leave the question mark out; records without a valid position are kept in any case"
                     .to_owned(),
             );
         }
@@ -380,9 +379,9 @@ fn spatial(text: &str) -> Option<Result<IndexText, String>> {
                 _ => IndexKind::SpaceTime(layout).to_string(),
             });
             let layouts = layouts.join(", ");
-            format!("unknown layout or type `{layout}` (such an index is one of {layouts}, with `:plane` after it for points of the plane)")
+            format!("unknown layout or type `{layout}` (use one of {layouts}, with `:plane` after it for points of the plane)")
         }),
-        _ => Err(format!("such an index is PATH:{name}[:LAYOUT][:plane]")),
+        _ => Err(format!("write such an index as PATH:{name}[:LAYOUT][:plane]")),
     };
     Some(kind.and_then(|kind| IndexText::at(path, kind, ty)))
 }

@@ -127,6 +127,6 @@ fn keys_and_expiry_are_read() {
         "until:int"
             .parse::<ExpiresText>()
             .unwrap_err()
-            .contains("no type of times")
+            .contains("is not a type of times")
     );
 }

@@ -6,7 +6,8 @@ use super::point::{Point, Space};
 use super::polygon::Polygon;
 use crate::error::{Error, Result};
 
-/// An area of the sphere or of the plane, its border included. Creating one costs time in proportion to its corners.
+/// An area of the sphere or of the plane, including its border. The cost of creating one is proportional to the number
+/// of its corners.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Area {
     space: Space,
@@ -44,8 +45,8 @@ impl Area {
     ///
     /// # Errors
     ///
-    /// A corner is not a valid [point](Point::new); `south` is greater than `north`; in the plane, `west` greater
-    /// than `east`.
+    /// If a corner is not a valid [point](Point::new), `south` is greater than `north`, or, in the plane, `west` is
+    /// greater than `east`.
     pub fn rect(space: Space, west: f64, south: f64, east: f64, north: f64) -> Result<Area> {
         let (low, high) = (
             Point::new(space, west, south)?,
@@ -53,14 +54,14 @@ impl Area {
         );
         if low.y() > high.y() {
             return Err(Error::bad_input(format!(
-                "a rectangle is west, south, east, north: {south} in the south is greater than {north} in the north"
+                "a rectangle is given as west, south, east, north: its south {south} is greater than its north {north}"
             )));
         }
         let boxes = match space {
             Space::Sphere => on_sphere(low.x(), high.x(), low.y(), high.y()),
             Space::Plane if low.x() > high.x() => {
                 return Err(Error::bad_input(format!(
-                    "a rectangle of the plane begins at its least coordinate: {west} is greater than {east}"
+                    "a rectangle of the plane is given with its least coordinates first: {west} is greater than {east}"
                 )));
             }
             Space::Plane => vec![Bounds::of(low).union(Bounds::of(high))],
@@ -85,11 +86,11 @@ impl Area {
     ///
     /// # Errors
     ///
-    /// The radius is negative or not a finite number.
+    /// If the radius is negative or not a finite number.
     pub fn circle(space: Space, centre: Point, radius: f64) -> Result<Area> {
         if !(0.0..f64::INFINITY).contains(&radius) {
             return Err(Error::bad_input(format!(
-                "a circle has no radius of {radius}"
+                "the radius of a circle must be a finite number of 0 or more, not {radius}"
             )));
         }
         let boxes = match space {
@@ -127,7 +128,7 @@ impl Area {
         matches!(self.shape, Shape::Polygon(_))
     }
 
-    /// True when the point is in the area or on its border.
+    /// True if the point is in the area or on its border.
     pub fn contains(&self, point: Point) -> bool {
         let is_in_box = || self.boxes.iter().any(|part| part.contains(point));
         let contains = match &self.shape {
@@ -146,7 +147,7 @@ impl Area {
         contains
     }
 
-    /// Boxes that together cover the area, and perhaps more.
+    /// Boxes that together cover at least the area.
     pub fn boxes(&self) -> &[Bounds] {
         &self.boxes
     }

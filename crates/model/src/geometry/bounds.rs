@@ -42,7 +42,7 @@ impl Bounds {
         self.has(point.x(), point.y())
     }
 
-    /// True when the boxes share a point.
+    /// True if the boxes share a point.
     pub fn meets(&self, other: &Bounds) -> bool {
         self.min_x <= other.max_x
             && other.min_x <= self.max_x

@@ -9,8 +9,7 @@ pub const EARTH_RADIUS_M: f64 = 6_371_008.8;
 /// The distance of two points: on the sphere along the great circle, in metres (by haversines); in the plane the
 /// Euclidean distance.
 ///
-/// Every comparison of distances in Esker uses this function, so that an order by distance is the same in each kind
-/// of index.
+/// Every comparison of distances in Esker uses this function, so every kind of index returns the same order.
 pub fn distance(space: Space, a: Point, b: Point) -> f64 {
     match space {
         Space::Plane => (a.x() - b.x()).hypot(a.y() - b.y()),
@@ -23,7 +22,7 @@ pub fn distance(space: Space, a: Point, b: Point) -> f64 {
     }
 }
 
-/// A lower bound of the distance between the point and all points of the box: close to the least, never above it.
+/// A lower bound of the distance from the point to any point of the box: close to the least distance, never above it.
 pub fn nearest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     let exact = match space {
         Space::Plane => {
@@ -39,7 +38,8 @@ pub fn nearest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     (exact - slack(exact)).max(0.0)
 }
 
-/// An upper bound of the distance between the point and all points of the box: close to the greatest, never below it.
+/// An upper bound of the distance from the point to any point of the box: close to the greatest distance, never below
+/// it.
 pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     match space {
         Space::Plane => {

@@ -21,12 +21,12 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point, if the coordinates are valid in the space.
+    /// Makes a point of valid coordinates.
     ///
     /// # Errors
     ///
-    /// A coordinate is not a finite number; on the sphere, a longitude outside of -180 to 180 or a latitude outside
-    /// of -90 to 90.
+    /// If a coordinate is not a finite number, or, on the sphere, a longitude lies outside -180 to 180 or a
+    /// latitude outside -90 to 90.
     pub fn new(space: Space, x: f64, y: f64) -> Result<Point> {
         let fits = |name: &str, value: f64, limit: f64| match value.abs() <= limit {
             true => Ok(()),
@@ -47,7 +47,7 @@ impl Point {
             Space::Plane if x.is_finite() && y.is_finite() => {}
             Space::Plane => {
                 return Err(Error::bad_input(format!(
-                    "({x}, {y}) is no point: coordinates are finite numbers"
+                    "({x}, {y}) is not a point: coordinates must be finite numbers"
                 )));
             }
         }

@@ -10,7 +10,7 @@ use super::bounds::Bounds;
 use super::point::{Point, Space};
 use crate::error::{Error, Result};
 
-/// One or more polygons, each with any number of holes. Borders are included, those of holes, too.
+/// One or more polygons, each with any number of holes. All borders are included, also those of holes.
 ///
 /// An edge is a straight line in the plane of the coordinates, on the sphere too, as in GeoJSON (RFC 7946, section
 /// 3.1.1): between two points of one latitude it follows the parallel. An edge over more than 180 degrees of
@@ -75,11 +75,11 @@ impl Polygon {
     ///
     /// # Errors
     ///
-    /// There is no polygon, or one without a ring; a ring with fewer points, or that is not closed, or that encircles
-    /// the earth more than once.
+    /// If there is no polygon, or a polygon has no ring; or if a ring has fewer points, is not closed, or circles the earth
+    /// more than once.
     pub fn new(space: Space, polygons: &[Vec<Vec<Point>>]) -> Result<Polygon> {
         if polygons.is_empty() {
-            return Err(Error::bad_input("there is no polygon"));
+            return Err(Error::bad_input("no polygon is given"));
         }
         let part = |(number, rings): (usize, &Vec<Vec<Point>>)| {
             let ring = |(at, points): (usize, &Vec<Point>)| {
@@ -108,7 +108,8 @@ impl Polygon {
         self.space
     }
 
-    /// True when the point is in a polygon or on its border. Costs the edges above and below the point.
+    /// True if the point is in a polygon or on its border. The cost is proportional to the number of edges above and below
+    /// the point.
     pub fn contains(&self, point: Point) -> bool {
         self.parts.iter().any(|part| {
             part.outer.place(point) != Place::Outside
@@ -186,7 +187,7 @@ impl Ring {
         }
         let edges: Vec<Edge> = line.windows(2).filter_map(Edge::of).collect();
         if edges.is_empty() {
-            return Err("it has no edge".to_owned());
+            return Err("it has no edges: all its points are equal".to_owned());
         }
         let (west, east) = extent(&line, pole.is_some());
         let ys = || points.iter().map(|point| point.y());

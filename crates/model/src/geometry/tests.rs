@@ -259,7 +259,7 @@ fn geojson_gives_its_polygons() {
         (r#"{"type":"Feature","geometry":null}"#, "needs a type"),
         (
             r#"{"type":"FeatureCollection","features":[]}"#,
-            "there is no polygon",
+            "no polygon is given",
         ),
     ] {
         let error = Area::from_geojson(S, text).unwrap_err().to_string();

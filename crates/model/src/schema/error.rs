@@ -25,9 +25,9 @@ pub enum RecordErrorKind {
         /// The offset of the first invalid byte.
         offset: usize,
     },
-    /// The text is not JSON.
+    /// The text is not valid JSON.
     Json {
-        /// The parser's expectation.
+        /// What the parser expected.
         what: String,
         /// The line, from 1.
         line: usize,
@@ -41,7 +41,7 @@ pub enum RecordErrorKind {
         /// The deepest nesting allowed.
         limit: usize,
     },
-    /// There is no primary key.
+    /// The record has no primary key.
     KeyMissing {
         /// Its path.
         path: Path,
@@ -74,7 +74,7 @@ pub enum RecordErrorKind {
         /// Its length in bytes.
         length: usize,
     },
-    /// An indexed attribute is of another type.
+    /// The value of an indexed attribute is of another type.
     AttributeType {
         /// The attribute.
         path: Path,
@@ -82,7 +82,7 @@ pub enum RecordErrorKind {
         expected: Type,
         /// The type found.
         found: &'static str,
-        /// The attribute could be declared leniently.
+        /// True if the attribute could be declared leniently, to keep such records.
         strict: bool,
     },
     /// The value of an indexed attribute is too long.
@@ -184,27 +184,27 @@ impl From<RecordError> for Error {
     }
 }
 
-/// Why a value, or a text, is no primary key of a dataset.
+/// Why a value or a text is not a primary key of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// It is an empty string.
+    /// The key is an empty string.
     Empty,
-    /// It is too long.
+    /// The key is too long.
     TooLong {
         /// The maximum length in bytes.
         limit: usize,
         /// Its length in bytes.
         length: usize,
     },
-    /// It is of another type.
+    /// The key is of another type.
     Type {
         /// The type of the dataset's keys.
         expected: KeyType,
         /// The type of the value.
         found: Type,
     },
-    /// The text is not in the form of such a key.
+    /// The text does not have the form of such a key.
     Unreadable {
         /// The text, and the form that was expected.
         what: String,

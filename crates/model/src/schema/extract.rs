@@ -79,7 +79,7 @@ struct Entry {
 }
 
 impl Extraction {
-    /// Compiles the key and the attributes, none of them lenient; an attribute is identified by its index in the list.
+    /// Compiles the key and non-lenient attributes; an attribute is identified by its index in the list.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
         let wanted = attributes.into_iter();
         Extraction::of(
@@ -156,8 +156,8 @@ impl Extraction {
         }
     }
 
-    /// As [`Extraction::extract`], for a record to be written: also refuses fields that are not extracted and that no
-    /// reader could parse.
+    /// As [`Extraction::extract`], for a record to be written: also refuses a record with fields that no reader could parse, even if they
+    /// are not extracted.
     pub fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract_with(json, Rest::Read, out).map_err(|error| {
             if error.key.is_none() && self.extract(json, out).is_ok() {
@@ -171,12 +171,12 @@ impl Extraction {
 
     /// Extracts the key and the attributes of the record `json` into `out`, in one pass.
     ///
-    /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one value for each
-    /// element. An object in the place of a value, and a point that is none, are not indexed ([`Extracted::unindexed`]). Of several
-    /// fields of one name in an object the last one counts. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped
-    /// nested content.
+    /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one value for each element. An object
+    /// instead of a value, and an invalid point, are not indexed ([`Extracted::unindexed`]). If an object has several fields of one name,
+    /// the last one counts. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped nested
+    /// content.
     /// # Errors
-    /// The record is refused: see [`RecordErrorKind`]. The contents of `out` are then undefined.
+    /// If the record is refused: see [`RecordErrorKind`]. The contents of `out` are then undefined.
     pub fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract_with(json, Rest::Skipped, out)
     }
@@ -294,13 +294,13 @@ impl Extracted {
             .map(|(_, value)| value)
     }
 
-    /// The attributes, by their index in the list, at whose paths there is something that is not indexed: an object in the place of a
-    /// value, or no point where there should be one.
+    /// The attributes (by their index in the list) at whose paths the record has something that is not indexed: an object instead of a
+    /// value, or an invalid point.
     pub fn unindexed(&self) -> impl Iterator<Item = usize> + Clone {
         self.unindexed.iter().map(|attribute| *attribute as usize)
     }
 
-    /// What may be said of the record, by the index of the attribute that it is about.
+    /// Remarks about the record, each with the index of its attribute.
     pub fn remarks(&self) -> impl Iterator<Item = (usize, Remark)> + Clone {
         let remarks = self.remarks.iter();
         remarks.map(|(attribute, remark)| (*attribute as usize, *remark))
@@ -315,7 +315,7 @@ impl Extracted {
         }
     }
 
-    /// Bytes that the buffers have allocated.
+    /// The bytes that the buffers have allocated.
     pub fn memory(&self) -> usize {
         let times = self.times.capacity() * size_of::<(u32, i64)>();
         let points = self.points.capacity() * size_of::<(u32, Coordinates)>();

@@ -9,16 +9,16 @@ use super::readable::without_negative_zeros;
 use super::time;
 use super::types::{KeyType, Type};
 
-/// The type that most records of `samples` have at `path`, the first of equally frequent ones: each record has one vote, however many
-/// values an array has. Integers and floats count together, as float when any is one. Nulls are ignored; strings are never taken for
-/// times. `None` when no sample has a value. Samples that are not JSON are skipped.
+/// The type that most records of `samples` have at `path`; of equally frequent types, the first. Each record has one vote, even with an
+/// array of values. Integers and floats count together, as float if any value is a float. Nulls are ignored, and strings never count as
+/// times. `None` if no sample has a value. Samples that are not JSON are skipped.
 ///
-/// Parses every sample completely: meant for some hundred of them.
+/// Parses every sample completely; meant for some hundreds of them.
 pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
     infer_counted(samples, path).map(|(ty, _)| ty)
 }
 
-/// As [`infer`], and how many records have a value of another type.
+/// As [`infer`]; also returns the number of records that have a value of another type.
 pub fn infer_counted(samples: &[&[u8]], path: &Path) -> Option<(Type, usize)> {
     let mut votes: Vec<(Type, usize)> = Vec::new();
     let records = records(samples, path);
@@ -33,8 +33,8 @@ pub fn infer_counted(samples: &[&[u8]], path: &Path) -> Option<(Type, usize)> {
     Some((if is_float { Type::Float } else { ty }, others))
 }
 
-/// The type for the primary key at `path`: int when most of the samples that have a value there have integers, else string; and how
-/// many have a value of another type. `None` when no sample has a value.
+/// The type for the primary key at `path`, and the number of samples that have a value of another type: int if most values there are
+/// integers, otherwise string. `None` if no sample has a value.
 pub fn infer_key(samples: &[&[u8]], path: &Path) -> Option<(KeyType, usize)> {
     let records = records(samples, path);
     let values = records.iter().filter(|record| !record.counts.is_empty());
@@ -99,8 +99,8 @@ fn most(counts: &[(Type, usize)]) -> Option<Type> {
     most.map(|(ty, _)| *ty)
 }
 
-/// The type of the times at `path` in `samples`: that of the unit in which most of the numbers there are times of the years 1900 to 2500,
-/// the largest such unit; [`Type::Time`] where there are no numbers but 0.
+/// The type of the times at `path` in `samples`: its unit is the largest in which most of the numbers are times of the years 1900 to
+/// 2500. [`Type::Time`] if there are no numbers except 0.
 pub fn infer_time(samples: &[&[u8]], path: &Path) -> Type {
     let mut votes = [0_usize; Type::TIMES.len()];
     each_scalar(samples, path, &mut |scalar| {

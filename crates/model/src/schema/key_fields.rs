@@ -21,10 +21,10 @@ const MOST: usize = 16;
 const INT: u8 = 1;
 const TEXT: u8 = 2;
 
-/// The paths of the fields of a key, of a path with commas between them.
+/// The paths of a key's fields, from a path that separates them by commas.
 ///
 /// # Errors
-/// One of them is no path, stands there twice, or they are too many.
+/// If one of them is not a valid path, a path occurs twice, or there are too many.
 pub fn key_paths(path: &Path) -> Result<Vec<Path>> {
     let text = path.to_string();
     let paths: Vec<Path> = text.split(',').map(str::parse).collect::<Result<_>>()?;
@@ -40,7 +40,7 @@ pub fn key_paths(path: &Path) -> Result<Vec<Path>> {
     };
     match (0..paths.len()).find(twice) {
         Some(_) => Err(Error::bad_input(format!(
-            "`{path}`: a key has each field once"
+            "`{path}`: a key can have each field only once"
         ))),
         None => Ok(paths),
     }
@@ -72,7 +72,7 @@ pub(super) fn encode_text(text: &str, out: &mut Vec<u8>) {
 pub(super) fn encode_array(text: &str, out: &mut Vec<u8>) -> std::result::Result<(), KeyError> {
     let begin = out.len();
     let unreadable = |what: &str| KeyError::Unreadable {
-        what: format!("{text:?} is no key of several fields: {what}, as in [\"a\",1]"),
+        what: format!("{text:?} is not a key of several fields: expected {what}, as in [\"a\",1]"),
     };
     let Ok(Json::Array(fields)) = serde_json::from_str(text) else {
         return Err(unreadable("a JSON array"));

@@ -25,7 +25,7 @@ impl Path {
     /// Parses a path.
     ///
     /// # Errors
-    /// The reason: a name is empty, or a backslash precedes another character.
+    /// The reason: a name is empty, or a backslash precedes a character that needs none.
     pub fn parse(text: &str) -> Result<Path, String> {
         let mut names = Vec::new();
         let mut name = String::new();
@@ -74,7 +74,7 @@ impl Path {
     }
 }
 
-/// What can be given as a path: a [`Path`], or its text.
+/// A value accepted as a path: a [`Path`], or its text.
 pub trait IntoPath {
     /// The path.
     ///

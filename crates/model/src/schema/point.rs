@@ -18,7 +18,7 @@ use coding::Reader;
 use crate::error::{Error, Result};
 use crate::geometry::{Bounds, Point, Space};
 
-/// Bytes of an encoded point.
+/// The length of an encoded point in bytes.
 pub const POINT_LEN: usize = 24;
 
 /// Bits of a cell in each dimension.
@@ -33,7 +33,7 @@ pub(super) fn encode_point(space: Space, point: Point, out: &mut Vec<u8>) {
     encode_float(point.y(), out);
 }
 
-/// Decodes a point; `None` when the bytes are malformed.
+/// Decodes a point; `None` if the bytes are malformed.
 pub fn decode_point(space: Space, bytes: &[u8]) -> Option<Point> {
     let (z, rest) = bytes.split_first_chunk::<8>()?;
     let mut input = Reader::new(rest);
@@ -43,12 +43,12 @@ pub fn decode_point(space: Space, bytes: &[u8]) -> Option<Point> {
     (input.is_empty() && interleave(cell_x, cell_y) == u64::from_be_bytes(*z)).then_some(point)
 }
 
-/// A coordinate by its encoding, read as a whole number; `None` for what is none.
+/// Decodes a coordinate from its encoding, read as a whole number; `None` if it is not a coordinate.
 pub fn coordinate(ordered: u64) -> Option<f64> {
     decode_float(&mut Reader::new(&ordered.to_be_bytes()))
 }
 
-/// A coordinate as it is encoded, behind the cell.
+/// The encoding of a coordinate, which follows the cell.
 pub fn coordinate_bytes(value: f64) -> [u8; 8] {
     let mut bytes = Vec::with_capacity(8);
     encode_float(value, &mut bytes);
@@ -141,11 +141,10 @@ const fn spread(v: u32) -> u64 {
     (v | v << 1) & 0x5555_5555_5555_5555
 }
 
-/// The fields of a record that are a point: one path of a GeoJSON point or an array of two numbers, or two paths joined
-/// by a comma, the longitude's first.
+/// The paths of a record's point: one path, of a GeoJSON point or an array of two numbers, or two paths joined by a comma, longitude first.
 ///
 /// # Errors
-/// More than two paths, or one that is none.
+/// If there are more than two paths, or one is invalid.
 pub fn coordinate_paths(path: &Path) -> Result<Vec<Path>> {
     let text = path.to_string();
     let parts: Vec<Path> = text.split(',').map(str::parse).collect::<Result<_>>()?;
@@ -233,7 +232,7 @@ pub(super) enum Place {
     NoPoint,
 }
 
-/// Reads the point at a path of JSON texts.
+/// Reads the point at a path in JSON texts.
 #[derive(Debug, Clone)]
 pub struct PointAt {
     values: Values,
@@ -245,7 +244,7 @@ impl PointAt {
     /// Prepares a path: of a GeoJSON point, an array of two numbers, or `LON_PATH,LAT_PATH`.
     ///
     /// # Errors
-    /// As those of [`coordinate_paths`].
+    /// The errors of [`coordinate_paths`].
     pub fn new(path: &Path) -> Result<PointAt> {
         let mut paths = coordinate_paths(path)?;
         let is_pair = paths.len() == 2;
@@ -258,7 +257,7 @@ impl PointAt {
         })
     }
 
-    /// The point; `None` where there is none, or what is there is none.
+    /// The point; `None` if there is nothing at the path, or no valid point.
     pub fn find(&self, space: Space, json: &[u8]) -> Option<Point> {
         let mut found = Coordinates::default();
         self.values.visit(json, &mut |path, scalar| {

@@ -20,7 +20,7 @@ use coding::Reader;
 use crate::error::{Error, Result};
 use crate::geometry::{Point, Space};
 
-/// Bytes of an encoded point at a time.
+/// The length of an encoded point at a time in bytes.
 pub const POINT_TIME_LEN: usize = 36;
 
 /// Bits of a cell in each dimension.
@@ -37,7 +37,7 @@ pub fn time_coordinate(micros: i64) -> u64 {
     micros as u64 ^ 1 << 63
 }
 
-/// The time of [`time_coordinate`].
+/// The time from the result of [`time_coordinate`].
 pub fn time_at(ordered: u64) -> i64 {
     (ordered ^ 1 << 63) as i64
 }
@@ -62,7 +62,7 @@ fn head(space: Space, point: Point, ordered: u64) -> (u32, u64) {
     (period, interleave3(x >> less, y >> less, t))
 }
 
-/// Decodes a point and its time, in microseconds; `None` when the bytes are malformed.
+/// Decodes a point and its time, in microseconds; `None` if the bytes are malformed.
 pub fn decode_point_time(space: Space, bytes: &[u8]) -> Option<(Point, i64)> {
     let mut input = Reader::new(bytes);
     let period = u32::from_be_bytes(input.take(4)?.try_into().ok()?);
@@ -88,10 +88,10 @@ fn spread3(v: u32) -> u64 {
     (v | v << 2) & 0x1249_2492_4924_9249
 }
 
-/// The path of the point and that of its time, of a path `POINT@TIME`.
+/// The path of the point and the path of its time, from a path `POINT@TIME`.
 ///
 /// # Errors
-/// One of the two is missing, or no path.
+/// If one of the two is missing or invalid.
 pub fn point_time_paths(path: &Path) -> Result<(Path, Path)> {
     let text = path.to_string();
     let parts = text.rsplit_once(SEPARATOR);

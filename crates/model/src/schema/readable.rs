@@ -132,8 +132,8 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// The text with a space in place of the sign of each number that is `-0`, and no other change: the parser reads
-/// `-0`, which is an integer, as the float -0.0. `None` when there is none.
+/// The text with a space instead of the sign of each number `-0`, and no other change: the parser reads the integer `-0` as
+/// the float -0.0. `None` if the text has no `-0`.
 pub fn without_negative_zeros(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
     let mut found = Vec::new();

@@ -13,7 +13,7 @@ use crate::geometry::Space;
 pub enum Type {
     /// A whole number from `i64::MIN` to `u64::MAX`.
     Int = 1,
-    /// A finite 64-bit float. Integers are accepted, too, and rounded to the nearest float.
+    /// A finite 64-bit float. Integers are accepted as well, rounded to the nearest float.
     Float = 2,
     /// Text, ordered by code points.
     String = 3,
@@ -21,14 +21,14 @@ pub enum Type {
     Bool = 4,
     /// A point in time in microseconds: text or seconds since 1970.
     ///
-    /// The text is RFC 3339, or close to it: `2024-05-01T12:30:00Z`, a date alone, a blank in the place of the `T`, no seconds, offsets such as `+0200`, `+02` or ` UTC`, a
-    /// comma in the place of the point, slashes between year, month and day. Text without an offset is UTC.
+    /// The text is RFC 3339 (`2024-05-01T12:30:00Z`) or close to it: a date alone, a blank instead of the `T`, no seconds, offsets such as
+    /// `+0200`, `+02` or ` UTC`, a comma instead of the point, slashes between year, month and day. Text without an offset is UTC.
     Time = 5,
     /// A point on the sphere: longitude and latitude in degrees.
     Point = 6,
     /// A point of the plane: any two numbers.
     PlanePoint = 7,
-    /// A point on the sphere at a time: for indexes over both. Its path is `POINT@TIME`, of two attributes.
+    /// A point on the sphere at a time, for indexes over both. Its path `POINT@TIME` combines two attributes.
     PointTime = 8,
     /// A point of the plane at a time.
     PlanePointTime = 9,
@@ -38,7 +38,7 @@ pub enum Type {
     TimeMs = 11,
     /// As [`Type::Time`], but numbers are microseconds since 1970.
     TimeUs = 12,
-    /// As [`Type::Time`], but numbers are nanoseconds since 1970; a microsecond is the least that is told apart.
+    /// As [`Type::Time`], but numbers are nanoseconds since 1970; the resolution is a microsecond.
     TimeNs = 13,
 }
 
@@ -63,10 +63,10 @@ impl Type {
     /// The types of times, by their units.
     pub const TIMES: [Type; 4] = [Type::TimeS, Type::TimeMs, Type::TimeUs, Type::TimeNs];
 
-    /// The types of single values: what has no place. Of times the one without a unit in its name.
+    /// The types of single values, without points; of the types of times only [`Type::Time`].
     pub const SCALAR: [Type; 5] = [Type::Int, Type::Float, Type::String, Type::Bool, Type::Time];
 
-    /// The space of points of this type.
+    /// The space of points of this type; `None` for other types.
     pub fn space(self) -> Option<Space> {
         match self {
             Type::Point => Some(Space::Sphere),
@@ -75,7 +75,7 @@ impl Type {
         }
     }
 
-    /// The space of points at a time of this type.
+    /// The space of points at a time of this type; `None` for other types.
     pub fn timed_space(self) -> Option<Space> {
         match self {
             Type::PointTime => Some(Space::Sphere),
@@ -89,7 +89,7 @@ impl Type {
         self.space().or(self.timed_space()).is_some()
     }
 
-    /// The type of points of this type at a time; other types are left as they are.
+    /// The type of points of this type at a time; other types are unchanged.
     pub fn at_time(self) -> Type {
         match self {
             Type::Point => Type::PointTime,
@@ -109,12 +109,12 @@ impl Type {
         }
     }
 
-    /// True for times, whatever the unit of their numbers is.
+    /// True for times, with any unit of numbers.
     pub fn is_time(self) -> bool {
         self.per_second().is_some()
     }
 
-    /// The unit of a time's numbers; empty for types that are no times.
+    /// The unit of a time's numbers; empty for other types.
     pub fn unit_name(self) -> &'static str {
         match self {
             Type::Time | Type::TimeS => "seconds",
@@ -131,19 +131,20 @@ impl Type {
         (i128::from(micros) * per_second).div_euclid(1_000_000)
     }
 
-    /// The year of a number in the unit of this type, or the nearest that times have.
+    /// The year of a number in the unit of this type, or the nearest year that a time can have.
     pub fn year_of(self, number: i128) -> i64 {
         let micros = time::from_int(self, number);
         time::year_of(micros.unwrap_or(if number < 0 { i64::MIN } else { i64::MAX }))
     }
 
-    /// True where a number in the unit of this type is a time of the years 1900 to 2500, which times of records usually have.
+    /// True if a number in the unit of this type is a time in the years 1900 to 2500, the usual years of records.
     pub fn is_usual_year(self, number: i128) -> bool {
         time::from_int(self, number)
             .is_some_and(|micros| (1900..=2500).contains(&time::year_of(micros)))
     }
 
-    /// True where an attribute that is declared as `said` may be of this type: the same, or a time of which the unit is not said.
+    /// True if an attribute declared as `said` may be of this type: `said` is the same type, or time without a unit while this type is a
+    /// time.
     pub fn is_said_by(self, said: Type) -> bool {
         self == said || said == Type::Time && self.is_time()
     }
@@ -207,7 +208,7 @@ pub enum KeyType {
     Int = 1,
     /// Text of 1 byte to 64 KiB.
     String = 2,
-    /// Several fields, each a whole number or text: the path names them with commas between them. Such a key is written as a JSON array.
+    /// Several fields, each a whole number or text; the path names them, separated by commas. Such a key is written as a JSON array.
     Fields = 3,
 }
 
@@ -227,7 +228,7 @@ impl KeyType {
         }
     }
 
-    /// The type of a key as a value: one of several fields is the text of a JSON array.
+    /// The type of a key as a value; a key of several fields is the text of a JSON array.
     pub fn as_type(self) -> Type {
         match self {
             KeyType::Int => Type::Int,

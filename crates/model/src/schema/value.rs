@@ -26,7 +26,7 @@ use super::time;
 use super::types::{KeyType, Type};
 use crate::geometry::{Point, Space};
 
-/// Longest primary key, in encoded bytes.
+/// The longest primary key, in encoded bytes.
 pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 
 /// Longest value of an indexed attribute, in encoded bytes.
@@ -38,9 +38,9 @@ const OTHER_FLOAT: &[u8] = &[0xff; 8];
 const OTHER_STRING: &[u8] = &[0xff, 0, 1];
 const OTHER_BOOL: &[u8] = &[2];
 
-/// In the place of a value of an attribute that the type has no encoding for: a number that no float stands for, or in an attribute
-/// that is declared leniently one of another type. It is behind all values of the type. What the value is, the record tells.
-/// `None` for types that have no such thing.
+/// The stand-in for a value that the attribute's type cannot encode: a number that no float represents exactly, or, in a lenient attribute,
+/// a value of another type. It sorts after all values of the type; the record contains the actual value. `None` for types without a
+/// stand-in.
 pub fn other(t: Type) -> Option<&'static [u8]> {
     match t {
         Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
@@ -62,7 +62,7 @@ pub enum Value {
     /// A whole number from `i64::MIN` to `u64::MAX`. A number outside is encoded as the nearest one inside; nothing
     /// in this crate creates one.
     Int(i128),
-    /// A float. Infinities and NaN are never stored; their encodings are beyond those of the finite floats.
+    /// A float. Infinities and NaN are never stored; their encodings sort outside those of the finite floats.
     Float(f64),
     /// Text.
     String(String),
@@ -130,7 +130,7 @@ impl Value {
         out
     }
 
-    /// Decodes a value of type `t`; `None` when the bytes are malformed.
+    /// Decodes a value of type `t`; `None` if the bytes are malformed.
     pub fn decode(t: Type, input: &mut Reader<'_>) -> Option<Value> {
         match t {
             Type::Int => decode_int(input).map(Value::Int),
@@ -160,8 +160,7 @@ impl Value {
         }
     }
 
-    /// Splits `bytes` after the encoded value of type `t` at their start, without decoding it. `None` when they are
-    /// too short for one.
+    /// Splits `bytes` after the encoded value of type `t` at their start, without decoding it. `None` if they are too short.
     pub fn split(t: Type, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let length = match t {
             Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
@@ -271,10 +270,10 @@ pub fn string_prefix_range(prefix: &str) -> ValueRange {
     (Bound::Included(low), high)
 }
 
-/// Appends a primary key: an int as [`Value`] encodes it, a string as its bytes alone, several fields one behind the other.
+/// Appends a primary key: an int as [`Value`] encodes it, a string as its plain bytes, several fields one after the other.
 ///
 /// # Errors
-/// [`KeyError`] where `key` is not a valid primary key of type `t`: its type, an empty string, its length.
+/// [`KeyError`] if `key` is not a valid primary key of type `t`: another type, an empty string, or too long.
 pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match (t, key) {
         (KeyType::Int, Value::Int(v)) => encode_int(*v, out),
@@ -297,7 +296,7 @@ pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), KeyE
     Ok(())
 }
 
-/// Decodes a whole primary key; `None` when `bytes` are not one of type `t`.
+/// Decodes a whole primary key; `None` if `bytes` are not a key of type `t`.
 pub fn decode_key(t: KeyType, bytes: &[u8]) -> Option<Value> {
     if bytes.is_empty() || bytes.len() > MAX_PRIMARY_KEY {
         return None;

@@ -6,12 +6,12 @@ use super::path::Path;
 use super::readable::without_repeated_names;
 use super::walk::{Found, Numbers, Rest, Sink, Trie};
 
-/// A value that is no object, array or null.
+/// A value that is not an object, an array or null.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scalar<'a> {
     /// True or false.
     Bool(bool),
-    /// A number without fraction.
+    /// A number without a fraction.
     Int(i128),
     /// Any other number.
     Float(f64),
@@ -55,9 +55,9 @@ impl Values {
         Values(trie)
     }
 
-    /// Calls `visit` with the number of a path and a scalar value there, for each, in the order of the text; the
-    /// elements of an array come one by one. Of several fields of one name in an object the last one counts. False when the text
-    /// is not JSON: then no value is visited.
+    /// Calls `visit` for each scalar value at one of the paths, with the number of the path, in the order of the text; the
+    /// elements of an array are visited one by one. If an object has several fields of one name, the last one counts. Returns
+    /// false if the text is not JSON; then no value is visited.
     pub fn visit(&self, json: &[u8], visit: &mut dyn FnMut(usize, Scalar<'_>)) -> bool {
         let mut gather = Gather::default();
         let mut input = serde_json::Deserializer::from_slice(json);

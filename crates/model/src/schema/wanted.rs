@@ -17,7 +17,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The values of a type at a path. A record with a value of another type is refused; an object there is not indexed.
+    /// The values of a type at a path. A record with a value of another type is refused; an object is not indexed.
     pub fn new(path: Path, ty: Type) -> Wanted {
         Wanted {
             path,
@@ -29,7 +29,7 @@ impl Wanted {
         }
     }
 
-    /// The same of a point at a time, which is of this type; a lenient one lets values pass that are no times.
+    /// For a point at a time: sets the type of the time; a lenient time accepts other values.
     pub fn at_time(self, ty: Type, lenient: bool) -> Wanted {
         // Numbers that are declared as such are seconds.
         let ty = if ty.is_time() { ty } else { Type::Time };
@@ -39,17 +39,17 @@ impl Wanted {
         }
     }
 
-    /// The same, of which a value of another type is [`other`](super::other).
+    /// Sets whether the attribute is lenient: a value of another type then becomes [`other`](super::other).
     pub fn lenient(self, lenient: bool) -> Wanted {
         Wanted { lenient, ..self }
     }
 
-    /// The same, where `rounds` with the nearest float for a number that no float stands for.
+    /// Sets whether a number that no float represents exactly becomes the nearest float.
     pub fn rounding(self, rounds: bool) -> Wanted {
         Wanted { rounds, ..self }
     }
 
-    /// The same, of which an object is refused, too.
+    /// Also refuses an object.
     pub fn refusing_objects(self) -> Wanted {
         Wanted {
             refuses_objects: true,
@@ -58,18 +58,18 @@ impl Wanted {
     }
 }
 
-/// Something about a record that a person may want to know, though it was taken.
+/// A remark for people about an accepted record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Remark {
-    /// A time without an offset was taken for UTC.
+    /// A time without an offset was read as UTC.
     NoOffset,
-    /// A number is a time before 1900 or after 2500: in microseconds since 1970.
+    /// A number is a time before 1900 or after 2500; the time in microseconds since 1970.
     FarNumber(i64),
-    /// The same of text.
+    /// A text is a time before 1900 or after 2500; the time in microseconds since 1970.
     FarText(i64),
-    /// There is an object in the place of a value.
+    /// There is an object instead of a value.
     Object,
-    /// There is no point where there should be one: coordinates out of range, or an object of another kind.
+    /// There is an invalid point: coordinates out of range, or an object of another kind.
     NoPoint,
 }
 

@@ -33,8 +33,8 @@ const SAMPLE: usize = 1000;
 /// Up to so many stored records they are counted; of more, the sample tells how many there are.
 const COUNTED: u64 = 100_000;
 
-/// A mix of operations, in shares of any sum. For each attribute by itself: `lookups` and `ranges` are those
-/// that query it.
+/// A mix of operations, as shares with any sum. It applies to each attribute separately: `lookups` and `ranges` are the queries
+/// of that attribute.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
     /// Puts, inserts and deletes.
@@ -45,34 +45,34 @@ pub struct Mix {
     pub lookups: f64,
     /// Queries for a range of values.
     pub ranges: f64,
-    /// The limit (K) of queries; `None` when they want all.
+    /// The limit (K) of queries; `None` if they want all matches.
     pub limit: Option<u64>,
 }
 
 /// Where the mix of operations comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MixSource {
-    /// The caller said it.
+    /// The caller gave it.
     Given,
-    /// It was counted, by this handle and by earlier ones that wrote.
+    /// It was counted by this handle and by earlier handles that wrote.
     Counted,
-    /// No read was counted: it is [`Mix::default`].
+    /// No read was counted, so it is [`Mix::default`].
     Assumed,
 }
 
-/// What a kind would cost, in microseconds of CPU time.
+/// The expected cost of an index kind, in microseconds of CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KindCost {
     /// The kind.
     pub kind: IndexKind,
-    /// A put, beyond a put without indexes.
+    /// The additional cost of a put, compared with no index.
     #[serde(rename = "write_us")]
     pub write: f64,
-    /// A query of the attribute, as the workload has them.
+    /// A query of the attribute, averaged over the workload.
     #[serde(rename = "query_us")]
     pub query: f64,
-    /// An operation of the mix.
+    /// An operation, averaged over the mix.
     #[serde(rename = "operation_us")]
     pub operation: f64,
     /// Bytes on disk, in per cent of the data's.
@@ -86,59 +86,59 @@ pub struct KindCost {
 pub enum AdvisedChange {
     /// Nothing.
     Keep,
-    /// [`Dataset::add_index`](crate::Dataset::add_index) with the kind that is advised.
+    /// Call [`Dataset::add_index`](crate::Dataset::add_index) with the advised kind.
     Add,
-    /// [`Dataset::switch_index`](crate::Dataset::switch_index) to it.
+    /// Call [`Dataset::switch_index`](crate::Dataset::switch_index) with the advised kind.
     Switch,
-    /// [`Dataset::drop_index`](crate::Dataset::drop_index).
+    /// Call [`Dataset::drop_index`](crate::Dataset::drop_index).
     Drop,
 }
 
-/// What is advised for an attribute, and why.
+/// The advice for an attribute, with reasons.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct AttributeAdvice {
     /// The attribute.
     pub path: Path,
-    /// How it is indexed; `None` when it is not declared, but was queried.
+    /// The current kind of its index; `None` if it is not declared, but was queried.
     pub now: Option<IndexKind>,
-    /// What was counted of it.
+    /// The counted queries of the attribute.
     #[serde(rename = "counted")]
     pub queries: QueryStats,
-    /// What is expected of it.
+    /// The workload that the advice assumes.
     pub workload: Workload,
-    /// Records that have it, about.
+    /// About how many records have the attribute.
     pub records: u64,
-    /// Time correlation: the share of blocks that a zone map rules out for a value of another block;
-    /// `None` when there are fewer than two blocks.
+    /// Time correlation: the share of blocks that a zone map (the least and the greatest value of a block) rules out for a value
+    /// of another block; `None` if there are fewer than two blocks.
     pub pruned: Option<f64>,
-    /// Different values: estimated from below.
+    /// The number of different values, a lower estimate.
     pub distinct: u64,
     /// The share of records that have the most frequent value.
     pub top_share: f64,
-    /// What each kind would cost: first the one in use, then those that are compared.
+    /// The expected cost of each kind: first the one in use, then the alternatives.
     pub costs: Vec<KindCost>,
-    /// The kind that fits best; the one in use when the best is hardly better.
+    /// The kind that fits best; the one in use if no other is clearly better.
     #[serde(rename = "advised")]
     pub kind: IndexKind,
-    /// What to do about it.
+    /// The change to make.
     pub change: AdvisedChange,
     /// Why, in words.
     pub why: String,
 }
 
-/// What is advised for a dataset.
+/// The advice for a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Advice {
     /// Its name.
     pub dataset: String,
-    /// Its records, about.
+    /// About how many records it has.
     pub records: u64,
-    /// Where the workloads come from.
+    /// Where the mix of operations comes from.
     #[serde(rename = "mix")]
     pub source: MixSource,
-    /// What was counted.
+    /// The counted operations.
     #[serde(rename = "counted")]
     pub counts: UsageCounts,
     /// The attributes: declared ones first, then others that were queried.
@@ -273,7 +273,7 @@ impl Mix {
         let sound = shares.iter().all(|n| n.is_finite() && *n >= 0.0);
         if !sound || self.sum() <= 0.0 {
             return Err(Error::bad_input(
-                "a mix of operations is made of shares of 0 or more, not all 0",
+                "the shares of a mix of operations must be 0 or more, and at least one above 0",
             ));
         }
         Ok(())
@@ -345,10 +345,13 @@ fn advise(
     let best = best.map_or(used, |best| best.kind);
     let better = cost_of(best).operation < WORTH * in_use.operation;
     let (kind, why) = if used.is_clustered() {
-        (used, "the records are stored by its place".to_string())
+        (
+            used,
+            "the records are stored in the order of this field".to_string(),
+        )
     } else if never {
         let why =
-            "never queried: an index would make writes dearer and no query faster".to_string();
+            "never queried: an index would make writes slower and no query faster".to_string();
         (none, why)
     } else if index_entries.records < 1.0 {
         (
@@ -356,7 +359,7 @@ fn advise(
             "no record has it yet: nothing can be measured".to_string(),
         )
     } else if is_point {
-        let why = "points have indexes of kind spatial alone".to_string();
+        let why = "points can only have indexes of kind spatial".to_string();
         (used, why)
     } else if best == used || better {
         (best, cost::why(best, &workload, index_entries))
@@ -402,7 +405,7 @@ impl Default for Mix {
 }
 
 impl AttributeAdvice {
-    /// The costs of a kind, if it is among those that were compared.
+    /// The costs of a kind, if it was compared.
     pub fn cost_of(&self, kind: IndexKind) -> Option<&KindCost> {
         self.costs.iter().find(|cost| cost.kind == kind)
     }

@@ -13,7 +13,7 @@ use crate::record;
 use crate::store::{Handle, Store};
 use crate::write::{Part, commit};
 
-/// Writes to any datasets of a store that happen together or not at all, whatever fails ([`crate::Database::batch`]). Can be filled again
+/// Writes to any datasets of a store that are applied together or not at all ([`crate::Database::batch`]). A batch can be filled again
 /// after a commit, which saves allocations.
 ///
 /// ```
@@ -62,7 +62,7 @@ impl Batch {
     fn part(&mut self, dataset: &Handle) -> Result<&mut Part> {
         if !Arc::ptr_eq(&self.store, &dataset.shared) {
             return Err(Error::bad_input(format!(
-                "dataset `{}` is of another store than the batch",
+                "dataset `{}` belongs to another store than the batch",
                 dataset.name()
             )));
         }
@@ -76,15 +76,14 @@ impl Batch {
         part.ok_or_else(|| Error::bad_input("a batch without the dataset"))
     }
 
-    /// How durable the batch is when it is committed; as durable as the store's writes are by default
-    /// ([`crate::Options::durability`]) unless set.
+    /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
     pub fn durability(&mut self, durability: Durability) -> &mut Batch {
         self.durability = durability;
         self
     }
 
-    /// Adds a record that replaces the one of the same key: anything that serialises as a JSON object. After an error the batch is as it
-    /// was.
+    /// Adds a record, anything that serialises as a JSON object; it replaces the record with the same key. An error leaves the batch
+    /// unchanged.
     pub fn put<K>(
         &mut self,
         dataset: &Dataset<K>,
@@ -93,13 +92,13 @@ impl Batch {
         self.serialised(&dataset.handle, record, false)
     }
 
-    /// As [`Batch::put`], of the text of a JSON object, which is kept byte for byte.
+    /// As [`Batch::put`], for the text of a JSON object, which is stored byte for byte.
     pub fn put_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
         self.part(&dataset.handle)?.put(json.as_ref(), false)
     }
 
-    /// Adds a record whose key must be new when the batch is committed: in the store as it is then,
-    /// and among the batch's other inserts. A `put` of the same key in the same batch is not seen.
+    /// Adds a record whose key must be new when the batch is committed: neither the store nor another insert of the batch may have it. A
+    /// `put` of the same key in the same batch is not checked.
     pub fn insert<K>(
         &mut self,
         dataset: &Dataset<K>,
@@ -108,7 +107,7 @@ impl Batch {
         self.serialised(&dataset.handle, record, true)
     }
 
-    /// As [`Batch::insert`], of the text of a JSON object.
+    /// As [`Batch::insert`], for the text of a JSON object.
     pub fn insert_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
         self.part(&dataset.handle)?.put(json.as_ref(), true)
     }
@@ -127,7 +126,7 @@ impl Batch {
         result
     }
 
-    /// Adds the deletion of a key, there or not.
+    /// Adds the deletion of a key, whether or not it has a record.
     pub fn delete<K: PrimaryKey>(
         &mut self,
         dataset: &Dataset<K>,
@@ -137,9 +136,9 @@ impl Batch {
         self.part(&dataset.handle)?.delete(&key)
     }
 
-    /// The batch is committed only where there is no record of `key` then, whatever it writes itself: else the commit fails with
-    /// [`Error::Conflict`], which names the key ([`Error::conflict`]), and nothing is written. The commit returns this error only after the
-    /// write that it conflicts with has become visible: reading again at once gives the record as it is now.
+    /// Requires that `key` has no record at the commit, regardless of the batch's own writes. Otherwise the commit writes nothing and fails
+    /// with [`Error::Conflict`], which names the key ([`Error::conflict`]). The commit returns this error only once the conflicting write
+    /// is visible, so reading again at once returns the current record.
     pub fn if_absent<K: PrimaryKey>(
         &mut self,
         dataset: &Dataset<K>,
@@ -150,8 +149,8 @@ impl Batch {
         Ok(())
     }
 
-    /// The batch is committed only where the record of `key` is then the one of the write `seq` ([`crate::Record::seq`]), whatever it
-    /// writes itself: else the commit fails as [`Batch::if_absent`] says.
+    /// Requires that the record of `key` at the commit is the one that write `seq` put ([`crate::Record::seq`]), regardless of the batch's
+    /// own writes. Otherwise the commit fails as described at [`Batch::if_absent`].
     pub fn if_seq<K: PrimaryKey>(
         &mut self,
         dataset: &Dataset<K>,
@@ -168,7 +167,7 @@ impl Batch {
         self.parts.iter().map(Part::len).sum()
     }
 
-    /// True when there is nothing to write.
+    /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -178,21 +177,20 @@ impl Batch {
         self.parts.iter().map(Part::bytes).sum()
     }
 
-    /// Forgets all that was added.
+    /// Removes everything that was added.
     pub fn clear(&mut self) {
         self.parts.iter_mut().for_each(Part::clear);
     }
 
-    /// Writes the batch, all of it or nothing; then it is empty. After
-    /// an error the batch is as it was, and nothing of it is visible; but where a sync failed it may be
-    /// in the log, and there after the store was reopened.
+    /// Writes the whole batch or nothing, and empties it. After an error the batch is unchanged and none of it is visible; but if a sync
+    /// failed, the batch may be in the log, and its writes may appear once the store is reopened.
     pub fn commit(&mut self) -> Result<()> {
         commit(&mut self.parts, self.durability)
     }
 }
 
-/// Writes to one dataset that happen together or not at all ([`Dataset::batch`]). Can be filled again after a commit,
-/// which saves allocations.
+/// Writes to one dataset that are applied together or not at all ([`Dataset::batch`]). A batch can be filled again after a commit, which
+/// saves allocations.
 pub struct WriteBatch<K = Key> {
     part: Part,
     durability: Durability,
@@ -211,8 +209,7 @@ impl<K> WriteBatch<K> {
         }
     }
 
-    /// How durable the batch is when it is committed; as durable as the store's writes are by default
-    /// ([`crate::Options::durability`]) unless set.
+    /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
     pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch<K> {
         self.durability = durability;
         self
@@ -247,14 +244,14 @@ impl<K> WriteBatch<K> {
         result
     }
 
-    /// Notes something under a name beside the records, in the same commit: both are there after a crash, or neither. Replaces what was noted
-    /// under the name; `None` deletes it. A batch may have notes alone. [`crate::Dataset::notes`] reads them.
+    /// Stores a note under a name, in the same commit as the records: after a crash both exist, or neither. Replaces an earlier note of the
+    /// name; `None` deletes it. A batch may consist of notes only. [`crate::Dataset::notes`] reads them.
     ///
-    /// The first note of a dataset makes a place for them, which is durable at once.
+    /// The first note of a dataset creates a tree for notes, which is durable at once.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a name that is empty or longer than 1,024 bytes; [`Error::Busy`] for a dataset's first note, while the
-    /// dataset is changed.
+    /// [`Error::BadInput`] if the name is empty or longer than 1,024 bytes; [`Error::Busy`] for a dataset's first note while an index or
+    /// the strategy of the dataset is being changed.
     pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
         self.part.note(name, value)
     }
@@ -264,7 +261,7 @@ impl<K> WriteBatch<K> {
         self.part.len()
     }
 
-    /// True when there is nothing to write.
+    /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.part.is_empty()
     }
@@ -274,12 +271,12 @@ impl<K> WriteBatch<K> {
         self.part.bytes()
     }
 
-    /// The encoded key ([`Key::as_bytes`]) of the record that was put last; empty where none was.
+    /// The encoded key ([`Key::as_bytes`]) of the last record that was put; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
         self.part.last_key()
     }
 
-    /// Forgets all that was added.
+    /// Removes everything that was added.
     pub fn clear(&mut self) {
         self.part.clear();
     }

@@ -24,25 +24,25 @@ use crate::trees::{Trees, new_trees};
 /// Settings of a store.
 #[derive(Clone)]
 pub struct Options {
-    /// Bytes for memtables, block cache, filters and indexes, and what queries, index builds, repairs and compactions borrow.
-    /// Default 128 MiB.
+    /// Memory budget in bytes: for memtables (the newest writes), the block cache, filters and block indexes, and for what queries, index
+    /// builds, repairs and compactions borrow. Default 128 MiB.
     pub memory_budget: usize,
-    /// A budget that several stores share, in place of a separate one; `memory_budget` still says how large memtables
-    /// and loans of this store become. Default: none.
+    /// A budget that several stores share; `memory_budget` still limits the memtables and loans of this store. Default: none.
     pub budget: Option<Arc<Budget>>,
-    /// The durability of writes that do not set their own. Default [`Durability::Sync`].
+    /// The default durability of writes. Default [`Durability::Sync`].
     pub durability: Durability,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn lsm::fs::Fs>,
-    /// Flush, compact and maintain indexes on background threads. Default true; without, that is done by the calls that make it necessary, and a run
-    /// is deterministic.
+    /// Flush, compact and maintain indexes on background threads. Default true. If false, the calls that make such work necessary do it,
+    /// and runs are deterministic.
     pub background: bool,
-    /// Bytes at which a compaction starts the next table file. Default 32 MiB.
+    /// The size in bytes at which a compaction starts the next table file. Default 32 MiB.
     pub table_size: u64,
-    /// How much of the log is kept for [change feeds](crate::Dataset::changes), beyond what is in no table yet: the last so many bytes, or what was
-    /// written in some time. Default: nothing.
+    /// How much log to keep for [change feeds](crate::Dataset::changes), beyond the writes that are not in tables yet: a number of bytes or
+    /// a period of time. Default: nothing.
     pub keep_log: KeepLog,
-    /// Capabilities with trees of their own in the store ([`crate::extension`]). A store that has trees of one is opened with it. Default: none.
+    /// Capabilities with their own trees in the store ([`crate::extension`]). A store that has trees of an extension must be opened with
+    /// it. Default: none.
     pub extensions: Vec<Arc<dyn Extension>>,
     /// The clock by which records expire, in milliseconds since 1970. Default: the system's.
     pub clock: Arc<Clock>,
@@ -57,17 +57,17 @@ pub struct Options {
 pub struct Tuning {
     /// Compress blocks. Default true.
     pub compress: bool,
-    /// Bits of the embedded index's filters per distinct value of a block. Default 16.
+    /// Bits per distinct value of a block in the filters of embedded indexes. Default 16.
     pub value_filter_bits: usize,
-    /// Key filters whose bits of one key lie in one cache line. Default true.
+    /// Keep the filter bits of one key in one cache line. Default true.
     pub blocked_filter: bool,
-    /// Bytes of a run that a tiered tree does not compact any more. Default 64 GiB.
+    /// The size in bytes from which a tiered tree no longer compacts a run. Default 64 GiB.
     pub largest_mergeable: u64,
-    /// Which table of a level is compacted next. Default: each in turn.
+    /// Which table of a level to compact next. Default: each in turn.
     pub next_table: lsm::NextTable,
-    /// What compactions do about bits that are set meanwhile. Default: side file.
+    /// How compactions handle bits of the obsolete set that are set meanwhile. Default: side file.
     pub bitmap_merges: lsm::BitmapMerges,
-    /// Trees that a job writes to from which on small tables share a file. Default 8.
+    /// If a job writes to at least this many trees, their small tables share a file. Default 8.
     pub share_from: usize,
     /// See [`lsm::Options::bitmap_slack`].
     pub bitmap_slack: usize,
@@ -78,9 +78,9 @@ pub struct Tuning {
     /// For tests: see `lsm::Options::piece_bytes`.
     #[doc(hidden)]
     pub piece_bytes: Option<u64>,
-    /// Repair and choose strategies when that is due. Default true.
+    /// Run repairs and strategy choices automatically when they are due. Default true.
     pub background_maintenance: bool,
-    /// Operations between two choices of the strategy of a dataset whose strategy is chosen. Default 8192.
+    /// Operations between two choices of the strategy, for datasets with an automatic strategy. Default 8192.
     pub choose_every: u64,
 }
 
@@ -141,14 +141,14 @@ impl Database {
         Database::open_with(dir.as_ref(), options, false)
     }
 
-    /// Opens the store in `dir`, or makes an empty one there.
+    /// Opens the store in `dir`, or creates an empty one there.
     pub fn create_or_open(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
         Database::open_with(dir.as_ref(), options, true)
     }
 
-    /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or without one): every query
-    /// works, and no file of the store is written or locked. It sees what is there now, and after [`Database::refresh`]
-    /// what is there then. Whatever would write is refused with [`Error::ReadOnly`].
+    /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or without one): every query works, and no
+    /// file of the store is written or locked. It sees the store as of now, and after [`Database::refresh`] as of that call. Calls that
+    /// would write fail with [`Error::ReadOnly`].
     ///
     /// ```
     /// use esker::{DatasetDef, Database, Options, Type};
@@ -171,12 +171,13 @@ impl Database {
         Database::over(group, options)
     }
 
-    /// Of a store that was opened with [`Database::open_reader`]: takes over what was acknowledged to writers since, datasets that were
-    /// made and dropped included. Handles of datasets that are still there see it too. Costs what was written since. Does
-    /// nothing elsewhere.
+    /// Makes a handle from [`Database::open_reader`] see everything that was acknowledged to writers since, including created and dropped
+    /// datasets. Handles of existing datasets see it, too. The cost is proportional to what was written since. Does nothing for a store
+    /// opened for writing.
     ///
     /// # Errors
-    /// What reading fails with; [`Error::OtherHistory`] when another store is in the place of this one. What was seen before stays.
+    /// Any read error; [`Error::OtherHistory`] if another store has replaced this one in the folder. After an error the handle still sees
+    /// what it saw before.
     pub fn refresh(&self) -> Result<()> {
         let group = &self.shared.group;
         if !group.is_reader() {
@@ -258,8 +259,8 @@ impl Database {
         }
     }
 
-    /// A handle whose reads `stop` stops, with [`Error::Cancelled`]: [`Database::check`], [`Database::backup`], and those of the
-    /// datasets that it gives ([`Dataset::with_stop`]).
+    /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: [`Database::check`], [`Database::backup`], and the reads of
+    /// datasets obtained from it ([`Dataset::with_stop`]).
     pub fn with_stop(&self, stop: &Stop) -> Database {
         Database {
             stop: Some(stop.clone()),
@@ -272,8 +273,8 @@ impl Database {
         self.shared.datasets.lock().keys().cloned().collect()
     }
 
-    /// The dataset called `name`, whose keys are `K` in the program: an integer, a string, or [`Key`](crate::Key) for any. Waits for
-    /// nothing, also while datasets are created and dropped.
+    /// The dataset called `name`. `K` is the type of its keys in the program: an integer, a string, or [`Key`](crate::Key) for any. Never
+    /// waits, even while datasets are created and dropped.
     ///
     /// # Errors
     /// [`Error::UnknownDataset`]; [`Error::BadInput`] if its keys are not of type `K`.
@@ -281,10 +282,10 @@ impl Database {
         Dataset::new(self.handle(self.current(name)?))
     }
 
-    /// The dataset called `name`, made with this definition where there is none; the definition of one that is there stays as it is.
+    /// The dataset called `name`, created with this definition if it does not exist. An existing dataset keeps its definition.
     ///
     /// # Errors
-    /// Those of [`Database::dataset`] and [`Database::create_dataset`].
+    /// The errors of [`Database::dataset`] and [`Database::create_dataset`].
     pub fn dataset_or_create<K: PrimaryKey>(
         &self,
         name: &str,
@@ -296,7 +297,7 @@ impl Database {
         }
     }
 
-    /// A batch of writes to any datasets of the store, which happen together or not at all.
+    /// An empty batch of writes to any datasets of the store, which are applied together or not at all.
     pub fn batch(&self) -> Batch {
         Batch::new(self.shared.clone())
     }
@@ -307,14 +308,14 @@ impl Database {
         current.ok_or_else(|| Error::unknown_among(name, datasets.keys()))
     }
 
-    /// Makes a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
+    /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset<K: PrimaryKey>(&self, name: &str, def: DatasetDef) -> Result<Dataset<K>> {
         check_dataset_name(name)?;
         def.validate()?;
         check_key_type::<K>(name, def.key_type)?;
         let _reserved = self.shared.names.reserve(name);
         if self.shared.datasets.lock().contains_key(name) {
-            return Err(Error::exists(format!("dataset `{name}` exists")));
+            return Err(Error::exists(format!("dataset `{name}` exists already")));
         }
         let stored = StoredDef::new(&def);
         let group = &self.shared.group;
@@ -328,8 +329,7 @@ impl Database {
         Dataset::new(self.handle(current))
     }
 
-    /// Drops a dataset with all its records and indexes. Refused while one of its indexes is changed
-    /// ([`Error::Busy`]).
+    /// Drops a dataset with all its records and indexes. Fails with [`Error::Busy`] while one of its indexes is being changed.
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let _reserved = self.shared.names.reserve(name);
         let current = self.current(name)?;
@@ -345,10 +345,10 @@ impl Database {
         Ok(())
     }
 
-    /// Gives a dataset another name, durably and at once: after a crash it has the one or the other, with all its records, indexes, notes
-    /// and consumers. Handles of it, here and in processes that read beside this one, go on under the new name; what a
-    /// [kept snapshot](Database::kept_snapshot) holds has the name that it had. Waits for running compactions of the dataset; other
-    /// writes wait for a moment only.
+    /// Renames a dataset, durably and atomically: after a crash it has either the old or the new name, with all its records, indexes, notes
+    /// and consumers. Open handles, here and in processes that read the store, continue to work under the new name; a [kept
+    /// snapshot](Database::kept_snapshot) still holds the dataset under its old name. Waits for running compactions of the dataset; other
+    /// writes wait only briefly.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -367,11 +367,11 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnknownDataset`]; [`Error::Exists`] if a dataset has the new name; [`Error::BadInput`] for a name that no dataset can
-    /// have; [`Error::Busy`] while one of its indexes is changed; what a write fails with.
+    /// [`Error::UnknownDataset`]; [`Error::Exists`] if a dataset has the new name; [`Error::BadInput`] if the new name is invalid;
+    /// [`Error::Busy`] while one of its indexes is being changed; also any write error.
     pub fn rename_dataset(&self, name: &str, to: &str) -> Result<()> {
         check_dataset_name(to)?;
-        let exists = || Error::exists(format!("dataset `{to}` exists"));
+        let exists = || Error::exists(format!("dataset `{to}` exists already"));
         if name == to {
             self.current(name)?;
             return Err(exists());
@@ -395,21 +395,22 @@ impl Database {
         Ok(())
     }
 
-    /// Trusts the clock, however far it is ahead of the store's last use: what has expired by it may be deleted for good.
-    /// [`Database::unconfirmed_time`] says whether that is necessary.
+    /// Confirms that the clock is right, however far it is ahead of the store's last use: from then on the store may delete records that
+    /// have expired by it. [`Database::unconfirmed_time`] says whether this is necessary.
     ///
     /// # Errors
-    /// It could not be written down.
+    /// If the confirmation cannot be written.
     pub fn confirm_time(&self) -> Result<()> {
         Ok(self.shared.group.confirm_time()?)
     }
 
-    /// The time of the clock in milliseconds since 1970, where it is so far ahead that it is not trusted yet ([`Database::confirm_time`]).
+    /// The time of the clock in milliseconds since 1970, if it is so far ahead that the store does not trust it yet
+    /// ([`Database::confirm_time`]).
     pub fn unconfirmed_time(&self) -> Option<u64> {
         self.shared.group.unconfirmed_time()
     }
 
-    /// Makes everything that was written durable.
+    /// Makes all earlier writes durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.shared.group.sync()?)
     }
@@ -420,8 +421,8 @@ impl Database {
         Ok(self.shared.group.flush()?)
     }
 
-    /// Compacts a dataset (or all, and the trees of extensions) to one run per tree, and drops what is obsolete: also the
-    /// index entries of all writes that are known to be obsolete.
+    /// Compacts a dataset, or with `None` all datasets and extensions, to one sorted run per tree, and drops obsolete data, including the
+    /// index entries of all writes known to be obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
             Some(name) => vec![self.handle(self.current(name)?).layout()],
@@ -452,33 +453,33 @@ impl Database {
         Ok(group.compact_trees(&trees_in(Step::Forget))?)
     }
 
-    /// The place behind everything that is visible now: a feed from there begins with the next change.
+    /// The position after everything that is visible now: a feed from there begins with the next change.
     pub fn position(&self) -> Position {
         self.shared.group.position()
     }
 
-    /// The consumers that changes are kept for, of all datasets ([`Dataset::consume`]).
+    /// The consumers of changes of all datasets ([`Dataset::consume`]).
     ///
     /// # Errors
-    /// Files cannot be read.
+    /// Any read error.
     pub fn change_consumers(&self) -> Result<Vec<ChangeConsumer>> {
         self.shared.consumers()
     }
 
-    /// Makes a copy of the store in `dest`, which must not exist or be empty, while reads and writes
-    /// continue: a store of its own with everything written before the call. To restore it, open it, or copy it back to where the store was.
-    /// A handle that only reads ([`Database::open_reader`]) makes a copy, too, beside the process that writes: of what it saw at its last
+    /// Copies the store into `dest`, which must not exist or must be empty, while reads and writes continue. The copy is a complete store
+    /// with everything written before the call. To restore it, open it, or copy it back to the original folder. A handle from
+    /// [`Database::open_reader`] can make a copy, too, beside the process that writes: it contains what the handle saw at its last
     /// [`refresh`](Database::refresh).
     pub fn backup(&self, dest: impl AsRef<FsPath>) -> Result<()> {
         let stop = self.stop.as_ref();
         Ok(self.shared.group.checkpoint_until(dest.as_ref(), stop)?)
     }
 
-    /// Reads every file and compares every stand-alone index with the data, in bounded memory. All
-    /// damage is reported, not the first only.
+    /// Reads every file and compares every stand-alone index (one with its own tree) with the records, in bounded memory. Reports all
+    /// damage, not only the first.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] of a handle that was stopped ([`Database::with_stop`]).
+    /// [`Error::Cancelled`] if the handle was stopped ([`Database::with_stop`]).
     pub fn check(&self) -> Result<CheckReport> {
         check::check(&self.shared, self.stop.as_ref())
     }
@@ -488,10 +489,10 @@ impl Database {
         self.shared.stats()
     }
 
-    /// The part of the store that the extension `name` has ([`crate::extension`]).
+    /// The part of the store that belongs to the extension `name` ([`crate::extension`]).
     ///
     /// # Errors
-    /// The store was opened without it.
+    /// If the store was opened without it.
     pub fn extension(&self, name: &str) -> Result<ExtensionStore> {
         ExtensionStore::new(self.shared.clone(), &self.extensions, name)
     }
@@ -502,12 +503,12 @@ impl Database {
         &self.shared.group
     }
 
-    /// Closes the store: makes everything durable that was written, and gives up the folder, which can be opened again at once. Clones of
-    /// this handle, datasets, snapshots and brokers that still exist answer every later call with [`Error::Closed`]. Dropping the last
-    /// handle closes the store, too, but reports no errors.
+    /// Closes the store: makes all writes durable and releases the folder, which can be opened again at once. On remaining clones,
+    /// datasets, snapshots and brokers every later call fails with [`Error::Closed`]. Dropping the last handle closes the store, too, but
+    /// reports no errors.
     ///
     /// # Errors
-    /// What could not be made durable, flushed or sealed ([`lsm::Group::close`]). Everything else is done all the same.
+    /// If syncing, flushing or sealing failed ([`lsm::Group::close`]). The other steps are done all the same.
     pub fn close(self) -> Result<()> {
         self.maintenance_thread.stop();
         // Nothing depends on what queries noted: what is forgotten is found again.

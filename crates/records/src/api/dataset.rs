@@ -24,7 +24,7 @@ use crate::write::{IntoUpdate, Update};
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 ///
-/// `K` is what its keys are in the program: an integer, a string, or [`Key`], which is any of these.
+/// `K` is the type of its keys in the program: an integer, a string, or [`Key`], which stands for any.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,12 +78,10 @@ impl<K: PrimaryKey> Dataset<K> {
         Ok(Dataset { handle, key })
     }
 
-    /// A handle whose reads `stop` stops, with [`Error::Cancelled`]: gets, queries, scans, versions and
-    /// [`Dataset::advise`], and those of its snapshots. What writes, repairs and changes of indexes read is not affected.
-    /// In the place of one that the handle had.
+    /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: gets, queries, scans, versions and [`Dataset::advise`], also
+    /// on its snapshots. Writes, repairs and index changes are not affected. `stop` replaces an earlier token of the handle.
     ///
-    /// An answer that is iterated gives the error once and ends; a new one, without the token or with another, can be asked for at
-    /// once.
+    /// An iterator over an answer returns the error once and ends; a new query, without the token or with another, can run at once.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -116,33 +114,33 @@ impl<K: PrimaryKey> Dataset<K> {
         }
     }
 
-    /// Its name, as of now: a dataset can be [renamed](crate::Database::rename_dataset) while handles of it are in use.
+    /// Its current name: a dataset can be [renamed](crate::Database::rename_dataset) while handles are in use.
     pub fn name(&self) -> String {
         self.handle.name()
     }
 
-    /// Its definition. An index that is being built is not in it yet.
+    /// Its definition. It does not contain an index that is still being built.
     pub fn def(&self) -> DatasetDef {
         self.handle.layout().stored.def()
     }
 
-    /// A key of this dataset from text.
+    /// Parses a key of this dataset.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
         Ok(Key::parse(self.handle.key_type(), text)?)
     }
 
-    /// A value of the attribute at `path` from text, read as the attribute's type; where none is
-    /// declared, as a number if it looks like one, else as a string.
+    /// Parses a value of the attribute at `path` as the attribute's type. If the path is not declared, text that looks like a number is a
+    /// number, any other text a string.
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
         parse_value(&self.handle.layout(), &path.into_path()?, text)
     }
 
-    /// A batch of writes that happen together or not at all.
+    /// An empty batch of writes that are applied together or not at all.
     pub fn batch(&self) -> WriteBatch<K> {
         WriteBatch::new(self.handle.clone())
     }
 
-    /// Puts a record, replacing the one of the same key: anything that serialises as a JSON object.
+    /// Puts a record, anything that serialises as a JSON object; it replaces the record with the same key.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -173,28 +171,28 @@ impl<K: PrimaryKey> Dataset<K> {
         batch.commit()
     }
 
-    /// As [`Dataset::put`], of the text of a JSON object, which is kept byte for byte.
+    /// As [`Dataset::put`], for the text of a JSON object, which is stored byte for byte.
     pub fn put_json(&self, json: impl AsRef<[u8]>) -> Result<()> {
         let mut batch = self.batch();
         batch.put_json(json)?;
         batch.commit()
     }
 
-    /// Puts a record whose key must be new ([`Error::Exists`]).
+    /// Puts a record whose key must be new; otherwise fails with [`Error::Exists`].
     pub fn insert(&self, record: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut batch = self.batch();
         batch.insert(record)?;
         batch.commit()
     }
 
-    /// As [`Dataset::insert`], of the text of a JSON object.
+    /// As [`Dataset::insert`], for the text of a JSON object.
     pub fn insert_json(&self, json: impl AsRef<[u8]>) -> Result<()> {
         let mut batch = self.batch();
         batch.insert_json(json)?;
         batch.commit()
     }
 
-    /// Deletes a record, and returns what was there: exactly what this call deleted, whoever else writes.
+    /// Deletes a record and returns it: exactly the record that this call deleted, even if others write at the same time.
     ///
     /// # Errors
     /// As [`Dataset::update`].
@@ -204,10 +202,10 @@ impl<K: PrimaryKey> Dataset<K> {
         old.map(Record::typed).transpose()
     }
 
-    /// Changes the record of `key` by what it is, as durably as the store does by default: no write of others in between is lost. `change` gets the record,
-    /// `None` where there is none, and says what becomes of it. Returns the record that was there.
+    /// Changes the record of `key` depending on its content, with the store's default durability, without losing concurrent writes.
+    /// `change` receives the record, or `None`, and returns the new state. Returns the previous record.
     ///
-    /// No lock is held while it runs. If another writer changes the record meanwhile, `update` waits until that write is visible, and
+    /// No lock is held while `change` runs. If another writer changes the record meanwhile, `update` waits until that write is visible, and
     /// calls `change` again with the new record.
     ///
     /// ```
@@ -232,8 +230,8 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`] if other writers changed the record a hundred times in a row; [`Error::BadInput`] for a record that does not fit, or
-    /// has another key; what reads and writes fail with.
+    /// [`Error::Conflict`] if other writers changed the record a hundred times in a row; [`Error::BadInput`] if the new record does not fit
+    /// or has another key; also any read or write error.
     pub fn update<U: IntoUpdate>(
         &self,
         key: impl AsKey<K>,
@@ -255,7 +253,7 @@ impl<K: PrimaryKey> Dataset<K> {
         found.map(Record::typed).transpose()
     }
 
-    /// A consistent picture of the dataset, for several queries that belong together and for pages.
+    /// A consistent view of the dataset, for several queries that belong together and for pages.
     pub fn snapshot(&self) -> DatasetSnapshot<K> {
         DatasetSnapshot {
             view: self.handle.snapshot(),
@@ -273,8 +271,8 @@ impl<K: PrimaryKey> Dataset<K> {
         Query::new(query::Query::new(self.handle.snapshot()))
     }
 
-    /// The records of a range of keys (`..` is all) in the order of the keys, as of now; in the other order with [`Scan::rev`].
-    /// What is wrong with the range is the first item.
+    /// The records in a range of keys (`..` is all), ordered by key, as of now; [`Scan::rev`] reverses the order. If the range is invalid,
+    /// the first item is the error.
     pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
         scan(self.handle.snapshot(), range)
     }
@@ -289,11 +287,11 @@ impl<K: PrimaryKey> Dataset<K> {
         ValueVersions::new(self.handle.snapshot()).and(path, token)
     }
 
-    /// The committed changes of the dataset from a place on, in order, and then those to come.
+    /// The committed changes of the dataset after a position, in order, and then new changes as they are committed.
     ///
-    /// The log has what is in no table yet; what is older is there where it is kept ([`crate::Options::keep_log`],
-    /// [`Dataset::keep_changes_for`]). Costs writers nothing. To follow from a known state on, take a snapshot, read it, and ask
-    /// for the changes behind [`DatasetSnapshot::seq`]:
+    /// The log contains the writes that are not in tables yet; older ones only if they are kept ([`crate::Options::keep_log`],
+    /// [`Dataset::keep_changes_for`]). Costs writers nothing. To follow changes from a known state, take a snapshot, read it, and request
+    /// the changes after [`DatasetSnapshot::seq`]:
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -319,19 +317,20 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] when the log does not go back to the place; [`Error::OtherHistory`] for a place of another
-    /// store, of a copy that went its own way, or behind writes that a power cut took.
+    /// [`Error::PositionExpired`] if the log no longer reaches back to the position; [`Error::OtherHistory`] if the position belongs to
+    /// another store or to a copy that has diverged, or lies after writes that a power cut destroyed.
     pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes<K>> {
         Changes::new(self.handle.clone(), from.into())
     }
 
-    /// The changes for the consumer `name` of this dataset, which is kept what it has not [dealt with](Consumer::done), through restarts: at
-    /// most the newest `bytes` of log, counted over all datasets. It continues where it stopped, or at `from`; a new one begins with the next
-    /// change, and is registered, durably, when this returns. It misses nothing, whenever it or the store ends; after a failure it may get
-    /// changes twice. Works beside a process that writes, too ([`crate::Database::open_reader`]).
+    /// The changes for the consumer `name` of this dataset. The store keeps the changes that the consumer has not
+    /// [acknowledged](Consumer::done), through restarts: at most the newest `bytes` of log, counted over all datasets. The consumer
+    /// continues where it stopped, or at `from`. A new consumer begins with the next change, and is registered durably when this returns.
+    /// It misses no change, even if the process or the store stops at any time; after a failure it may receive changes twice. Also works in
+    /// a process that only reads, beside the one that writes ([`crate::Database::open_reader`]).
     ///
     /// The same name in another dataset is another consumer. Dropping the dataset ends its consumers. A consumer that an earlier version
-    /// kept for the whole store becomes one of the dataset that first uses its name.
+    /// registered for the whole store moves to the dataset that first uses its name.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -355,9 +354,9 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Busy`] while somebody else is this consumer; [`Error::PositionExpired`] and [`Error::OtherHistory`] as
-    /// [`Dataset::changes`]; [`Error::BadInput`] for a name that is empty, over 255 bytes or has a 0 byte, and for more than 1024
-    /// consumers; [`Error::UnknownDataset`] when the dataset was dropped; what a write fails with.
+    /// [`Error::Busy`] while another handle holds this consumer; [`Error::PositionExpired`] and [`Error::OtherHistory`] as for
+    /// [`Dataset::changes`]; [`Error::BadInput`] if the name is empty, longer than 255 bytes or has a 0 byte, or if there are 1024
+    /// consumers already; [`Error::UnknownDataset`] if the dataset was dropped; also any write error.
     pub fn consume(
         &self,
         name: &str,
@@ -367,8 +366,8 @@ impl<K: PrimaryKey> Dataset<K> {
         Consumer::new(self.handle.clone(), name, from, bytes)
     }
 
-    /// Keeps the changes behind `position` for the consumer `name` of this dataset, until this or [`Consumer::done`] notes a later
-    /// place: at most the newest `bytes` of log, counted over all datasets. Durable when it returns.
+    /// Keeps the changes after `position` for the consumer `name` of this dataset, until another call or [`Consumer::done`] sets a later
+    /// position: at most the newest `bytes` of log, counted over all datasets. Durable when it returns.
     ///
     /// # Errors
     /// As [`Dataset::consume`].
@@ -376,41 +375,40 @@ impl<K: PrimaryKey> Dataset<K> {
         self.handle.keep_changes_for(name, position, bytes)
     }
 
-    /// Forgets the consumer `name` of this dataset: nothing is kept for it any more. False when there is none.
+    /// Removes the consumer `name` of this dataset: the store no longer keeps changes for it. Returns false if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Busy`] while somebody is this consumer; what a write fails with; [`Error::ReadOnly`] of a handle that only reads, for a
-    /// consumer that an earlier version kept for the whole store.
+    /// [`Error::Busy`] while a handle holds this consumer; [`Error::ReadOnly`] if the handle only reads and an earlier version registered
+    /// the consumer for the whole store; also any write error.
     pub fn release_changes(&self, name: &str) -> Result<bool> {
         self.handle.release_changes(name)
     }
 
-    /// The consumer `name` of this dataset, or the one of an earlier version, kept for the whole store, which it would continue.
+    /// The consumer `name` of this dataset, or the consumer of that name that an earlier version registered for the whole store and that
+    /// this one would continue.
     ///
     /// # Errors
-    /// Files cannot be read.
+    /// Any read error.
     pub fn change_consumer(&self, name: &str) -> Result<Option<ChangeConsumer>> {
         self.handle.change_consumer(name)
     }
 
-    /// What programs noted beside the records, by name ([`WriteBatch::note`]).
+    /// The notes that programs stored with the records, by name ([`WriteBatch::note`]).
     ///
     /// # Errors
-    /// What reading files gives.
+    /// Any read error.
     pub fn notes(&self) -> Result<BTreeMap<String, Vec<u8>>> {
         self.handle.notes()
     }
 
-    /// What may be said of the records that were written through this store since this was last called, each thing once: times without
-    /// an offset, which are read as UTC; times that are hardly meant, as of milliseconds that are read as seconds; objects and
-    /// positions that are not indexed.
+    /// Remarks about the records written through this store since the last call, each once: times without an offset, which are read as UTC;
+    /// implausible times, such as milliseconds read as seconds; objects and positions that are not indexed.
     pub fn remarks(&self) -> Vec<String> {
         self.handle.current.remarks.take()
     }
 
-    /// The indexed attributes at whose paths some records have something that is not indexed, and how many records: an object in the
-    /// place of a value, or a position out of range. Such records are kept, and conditions find them as a scan does. Reads every
-    /// record.
+    /// For each indexed attribute, the number of records that have something at its path that the index leaves out: an object instead of a
+    /// value, or a position out of range. Such records are stored, and conditions treat them as a scan does. Reads every record.
     ///
     /// # Errors
     /// Any read error.
@@ -426,7 +424,7 @@ impl<K: PrimaryKey> Dataset<K> {
             .collect())
     }
 
-    /// Makes everything that was written durable.
+    /// Makes all earlier writes durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.handle.shared.group.sync()?)
     }
@@ -449,8 +447,7 @@ fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
     }
 }
 
-/// A dataset at one moment. Keeps the files that it sees from being removed: hold it as long as its
-/// queries take, not longer.
+/// A dataset at one moment. It keeps the files that it reads from being removed, so drop it once its queries are done.
 pub struct DatasetSnapshot<K = Key> {
     pub(super) view: View,
     key: PhantomData<fn() -> K>,
@@ -472,7 +469,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         Ok(DatasetSnapshot { view, key })
     }
 
-    /// The same picture, with reads that `stop` stops ([`Dataset::with_stop`]).
+    /// The same snapshot; its reads end with [`Error::Cancelled`] when `stop` fires ([`Dataset::with_stop`]).
     pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K> {
         let same = self.view.clone();
         DatasetSnapshot {
@@ -484,22 +481,22 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         }
     }
 
-    /// The dataset's name: as of now, and in a [kept snapshot](crate::Database::kept_snapshot) as it was.
+    /// The dataset's current name; in a [kept snapshot](crate::Database::kept_snapshot) the name at that time.
     pub fn name(&self) -> String {
         self.view.dataset.name()
     }
 
-    /// The dataset's definition, as it was then.
+    /// The dataset's definition at the time of the snapshot.
     pub fn def(&self) -> DatasetDef {
         self.view.layout.stored.def()
     }
 
-    /// A key of the dataset from text.
+    /// Parses a key of the dataset.
     pub fn parse_key(&self, text: &str) -> Result<Key> {
         Ok(Key::parse(self.view.dataset.key_type(), text)?)
     }
 
-    /// A value of the attribute at `path` from text, as [`Dataset::parse_value`] reads it, by the definition of then.
+    /// Parses a value of the attribute at `path` as [`Dataset::parse_value`] does, by the definition at the time of the snapshot.
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
         parse_value(&self.view.layout, &path.into_path()?, text)
     }
@@ -515,14 +512,14 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         self.view.seq()
     }
 
-    /// The latest versions of `key`, as of now or of an earlier write, newest first (DELI's ReadKey). They end where the
-    /// record was deleted; there are fewer where it was written less often.
+    /// The latest versions of `key`, as of now or of an earlier write, newest first (DELI's ReadKey). Versions before a deletion are not
+    /// returned, so there can be fewer than requested.
     ///
-    /// Of a dataset that keeps `v` versions, one is gone once the key was written (put or deleted) `v` more times. So the
-    /// answer to the `m` latest as of a write is all that there was when, of the writes to the key, at most `v - m` are newer;
-    /// else it may be the newer part of it.
+    /// A dataset that keeps `v` versions discards a version once the key was written (put or deleted) `v` more times. So the `m` latest
+    /// versions as of a write are complete if at most `v - m` writes to the key are newer than that write; otherwise the oldest of them may
+    /// be missing.
     ///
-    /// Goes from the newest component to the oldest and stops when it has enough: at most `v` entries are read.
+    /// Reads from the newest data to the oldest and stops when it has enough: at most `v` entries.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -546,14 +543,14 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         KeyVersions::new(self.view.clone(), key)
     }
 
-    /// The versions of records that have a value at a path (or several, with [`ValueVersions::and`]), and which are among the latest
-    /// versions of their key, those that [`DatasetSnapshot::versions`] gives (DELI's ReadValue). Newest first, a page at a time.
+    /// The versions of records that have a value at a path (or several, with [`ValueVersions::and`]) and are among the latest versions of
+    /// their key, as [`DatasetSnapshot::versions`] returns them (DELI's ReadValue). Newest first, a page at a time.
     ///
-    /// A token matches the value that it is, and where the attribute's tokenizer is [`Tokenizer::Prefix`](crate::Tokenizer::Prefix) each
+    /// A token matches the equal value. If the attribute's tokenizer is [`Tokenizer::Prefix`](crate::Tokenizer::Prefix), it matches every
     /// string that begins with it.
     ///
-    /// What the indexes of the attributes hold is intersected before a record is read, in bounded memory; where none has
-    /// an index, all records are read. Index entries that turn out to be obsolete are noted (online repair).
+    /// Intersects the index entries of the attributes before it reads a record, in bounded memory; if no attribute has an index, it reads
+    /// all records. Records which index entries turn out to be obsolete (online repair).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -589,8 +586,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         Query::new(query::Query::new(self.view.clone()))
     }
 
-    /// The records of a range of keys (`..` is all) in the order of the keys; in the other order with [`Scan::rev`].
-    /// What is wrong with the range is the first item.
+    /// The records in a range of keys (`..` is all), ordered by key; [`Scan::rev`] reverses the order. If the range is invalid, the first
+    /// item is the error.
     pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
         scan(self.view.clone(), range)
     }

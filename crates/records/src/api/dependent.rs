@@ -20,11 +20,11 @@ const DELETED_AT_ONCE: usize = 1000;
 const MOST_PASSES: usize = 100;
 
 impl<K: PrimaryKey> Dataset<K> {
-    /// Changes a part of the record of `key`, as durably as the store does by default: a JSON merge patch (RFC 7396). What the patch does
-    /// not name stays, a member that is null is taken away, an object is merged with the one that is there, any other value takes the place
-    /// of what is there. A record that is not there is made of the patch, which must have the key then. Returns the record that was there.
+    /// Applies a JSON merge patch (RFC 7396) to the record of `key`, with the store's default durability. Members that the patch does not
+    /// name stay, null removes a member, objects are merged, and any other value replaces the old one. If the record does not exist, it is
+    /// created from the patch, which must then contain the key. Returns the previous record.
     ///
-    /// No write of others in between is lost ([`Dataset::update`]).
+    /// Concurrent writes are not lost ([`Dataset::update`]).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -54,7 +54,7 @@ impl<K: PrimaryKey> Dataset<K> {
         self.merge_json(key, json)
     }
 
-    /// As [`Dataset::merge`], of a patch as text. What it does not name stays as it was put, to the byte.
+    /// As [`Dataset::merge`], for a patch as text. Members that the patch does not name keep their exact bytes.
     ///
     /// # Errors
     /// As [`Dataset::merge`].
@@ -66,7 +66,7 @@ impl<K: PrimaryKey> Dataset<K> {
         let patch = patch.as_ref();
         if !patch.trim_ascii_start().starts_with(b"{") {
             return Err(Error::bad_input(
-                "a merge patch of a record is a JSON object",
+                "a merge patch of a record must be a JSON object",
             ));
         }
         self.update(key, |old| {
@@ -75,10 +75,10 @@ impl<K: PrimaryKey> Dataset<K> {
         })
     }
 
-    /// The key of a record, or of a patch of one, from its JSON.
+    /// The key in the JSON of a record or of a patch.
     ///
     /// # Errors
-    /// [`Error::Record`]: there is none, or not one of the dataset's type.
+    /// [`Error::Record`] if the JSON has no key, or a key of another type.
     pub fn key_of(&self, json: impl AsRef<[u8]>) -> Result<K> {
         let stored = &self.handle.layout().stored;
         let extraction = Extraction::new((stored.key.clone(), stored.key_type), Vec::new());
@@ -88,9 +88,9 @@ impl<K: PrimaryKey> Dataset<K> {
         Ok(K::from_key(key)?)
     }
 
-    /// Deletes every record that meets the condition, as of now, in batches of a thousand, each as durable as the store's writes are by
-    /// default. Returns how many. `progress` gets after each batch how many have been deleted so far, and may end it; what is left is
-    /// deleted by the same call again. A record that somebody else writes meanwhile is deleted only if it still meets the condition.
+    /// Deletes every record that meets the condition, as of now, in batches of a thousand with the store's default durability. Returns the
+    /// number of deleted records. `progress` receives the number so far after each batch, and can stop the deletion; the same call again
+    /// deletes the rest. A record that another writer changes meanwhile is deleted only if it still meets the condition.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -111,8 +111,8 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`] if other writers overtook it a hundred times; what queries and writes fail with. What was deleted before stays
-    /// deleted.
+    /// [`Error::Conflict`] if other writers changed the records a hundred times in a row; also any read or write error. Records deleted
+    /// before the error stay deleted.
     pub fn delete_where(
         &self,
         condition: Expr,
@@ -144,7 +144,7 @@ impl<K: PrimaryKey> Dataset<K> {
             }
         }
         Err(Error::overtaken(format!(
-            "others wrote the records that are to be deleted {MOST_PASSES} times in a row"
+            "other writers changed the records to be deleted {MOST_PASSES} times in a row: try again"
         )))
     }
 }

@@ -15,11 +15,11 @@ use crate::stats::DatasetStats;
 use crate::telemetry::UsageCounts;
 
 impl<K> Dataset<K> {
-    /// Indexes the attribute at `path`, which is declared thereby if it is not yet; its type is then
-    /// inferred from the first records where `index` does not say it. Writes and queries continue meanwhile; queries use the index when the task has
-    /// run. Run again after it was cut off, it continues where it was.
+    /// Indexes the attribute at `path`, and declares it if necessary; if `index` does not give the type, it is inferred from the first
+    /// records. Writes and queries continue meanwhile; queries use the index once the task is complete. An interrupted task continues where
+    /// it stopped when it is run again.
     ///
-    /// Reads every record once; memory is borrowed from the budget, a sixteenth of it at most.
+    /// Reads every record once, and borrows at most a sixteenth of the memory budget.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,9 +37,9 @@ impl<K> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::Exists`] when the attribute has an index; [`crate::Error::Record`] when a record does not fit the type, and then everything is as
-    /// before; [`crate::Error::BadInput`] when the tokenizer does not go with the kind or the type; [`crate::Error::Busy`] while another index of the
-    /// dataset is changed, or that is unfinished.
+    /// [`crate::Error::Exists`] if the attribute has an index; [`crate::Error::Record`] if a record does not fit the type (nothing is
+    /// changed then); [`crate::Error::BadInput`] if the tokenizer does not fit the kind or the type; [`crate::Error::Busy`] while another
+    /// index change of the dataset is running or unfinished.
     pub fn add_index(
         &self,
         path: impl IntoPath,
@@ -49,8 +49,8 @@ impl<K> Dataset<K> {
         Task::new(move |progress| self.handle.add_index(&path?, index, progress))
     }
 
-    /// Changes the kind of the index of the attribute at `path`. As [`Dataset::add_index`] does, which
-    /// lists the errors too; the old index answers until the new one is complete. The tokenizer stays.
+    /// Changes the kind of the index of the attribute at `path`, as [`Dataset::add_index`] does, with the same errors. Queries use the old
+    /// index until the new one is complete. The tokenizer stays.
     pub fn switch_index(
         &self,
         path: impl IntoPath,
@@ -60,46 +60,43 @@ impl<K> Dataset<K> {
         Task::new(move |progress| self.handle.switch_index(&path?, kind, progress))
     }
 
-    /// Builds the index of the attribute at `path` again, from the records alone: the way out when its files are damaged or
-    /// missing. Its kind and tokenizer stay; the old one answers, as far as it can be read, until the new one is complete. As
-    /// [`Dataset::add_index`] does, which lists the other errors too.
+    /// Rebuilds the index of the attribute at `path` from the records, for example if its files are damaged or missing. Kind and tokenizer
+    /// stay; queries use the old index, as far as it can be read, until the new one is complete. Otherwise as [`Dataset::add_index`], which
+    /// lists the other errors.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] when the attribute has no index; what reading the records gives.
+    /// [`crate::Error::BadInput`] if the attribute has no index; also any error of reading the records.
     pub fn rebuild_index(&self, path: impl IntoPath) -> Task<'_, IndexProgress, IndexChange> {
         let path = path.into_path();
         Task::new(move |progress| self.handle.rebuild_index(&path?, progress))
     }
 
-    /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind
-    /// [`IndexKind::None`]: records are still refused where they do not fit its type. An index that is being
-    /// built, and was cut off, is taken back instead: everything is as before the change.
+    /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind [`IndexKind::None`]: records that do
+    /// not fit its type are still refused. If an interrupted change of the index is unfinished, this cancels the change instead, and
+    /// everything is as before it.
     pub fn drop_index(&self, path: impl IntoPath) -> Result<IndexChange> {
         self.handle.drop_index(&path.into_path()?)
     }
 
-    /// The change of an index that was begun and is not complete: the attribute as it will be.
-    /// One that is under way now counts too.
+    /// The index change that was started and is not complete, running or interrupted: the attribute as it will be.
     pub fn unfinished_index(&self) -> Option<IndexDef> {
         self.handle.unfinished_index()
     }
 
-    /// Goes on with a change of an index that was cut off; its report is `None` when there is none.
+    /// Continues an interrupted index change; the report is `None` if there is none.
     pub fn resume_index(&self) -> Task<'_, IndexProgress, Option<IndexChange>> {
         Task::new(move |progress| self.handle.resume_index(progress))
     }
 
-    /// Changes the maintenance strategy. Writes and queries continue meanwhile and stay exact: the new strategy
-    /// is in force for all writes after the first moment, and queries use what it knows when the task has
-    /// run. Run again after it was cut off, it continues.
+    /// Changes the maintenance strategy. Writes and queries continue meanwhile and stay exact: new writes use the new strategy from the
+    /// start of the task, and queries use it once the task is complete. An interrupted task continues when it is run again.
     ///
-    /// To a strategy with a primary-key index from one without, every record is read once. What the old
-    /// strategy left behind is found by a repair by index, unless the old one was eager or
-    /// mutable-bitmap, which leave nothing.
+    /// A change from a strategy without a primary-key index to one with it reads every record once. A repair by index finds the obsolete
+    /// index entries of the old strategy, unless that was eager or mutable-bitmap, which leave none.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] when the strategy does not go with the definition (several versions, staged
-    /// repair); [`crate::Error::Busy`] while an index of the dataset is changed, or that is unfinished.
+    /// [`crate::Error::BadInput`] if the strategy does not fit the definition (several versions, staged repair); [`crate::Error::Busy`]
+    /// while an index change of the dataset is running or unfinished.
     pub fn set_maintenance(
         &self,
         maintenance: Maintenance,
@@ -107,61 +104,62 @@ impl<K> Dataset<K> {
         Task::new(move |progress| self.handle.set_maintenance(maintenance, progress))
     }
 
-    /// From now on the strategy is chosen by what is measured ([`crate::DatasetDef::auto`]). Begins with the present
-    /// one if it is among the choices, else changes to validation, as [`Dataset::set_maintenance`] does,
-    /// which lists the errors too.
+    /// Lets measurements choose the strategy from now on ([`crate::DatasetDef::auto`]). Begins with the current strategy if it is among the
+    /// choices, otherwise changes to validation as [`Dataset::set_maintenance`] does, with the same errors.
     pub fn set_auto(&self) -> Task<'_, SwitchProgress, SwitchReport> {
         Task::new(move |progress| self.handle.set_auto(progress))
     }
 
-    /// From now on records expire so long after they were written, or, with `None`, at the time that they have themselves at most
-    /// ([`crate::DatasetDef::expires_at`]). Records that are there keep the time that they were written with. One edit, at once; reads and writes continue.
+    /// Sets the time to live of records that are written from now on. With `None` records expire only at the time in their own field
+    /// ([`crate::DatasetDef::expires_at`]), if any. Existing records keep their expiry time. Takes effect at once; reads and writes
+    /// continue.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] for a time to live under a millisecond; [`crate::Error::Busy`] while the dataset is changed.
+    /// [`crate::Error::BadInput`] if the time to live is less than a millisecond; [`crate::Error::Busy`] while an index or the strategy of
+    /// the dataset is being changed.
     pub fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
         self.handle.set_ttl(ttl)
     }
 
-    /// Deletes the records that have expired, and returns how many. Nobody sees them anyway: this is for their space, and for feeds, which give each as a
-    /// change ([`crate::ChangeKind::Expired`]). Open stores that are written to do it by themselves, a moment after; with
-    /// [`background`](crate::Options::background) off, when a memtable is flushed.
+    /// Deletes the records that have expired, and returns how many. Reads do not return them anyway: this frees their space, and change
+    /// feeds report each as a change ([`crate::ChangeKind::Expired`]). A store that is open for writing does this by itself shortly after
+    /// the expiry; with [`background`](crate::Options::background) off, when a memtable is flushed.
     ///
-    /// Nothing is deleted where the clock is a day or more ahead of the last time that the store was used with, until
+    /// If the clock is a day or more ahead of the store's last use, nothing is deleted until
     /// [`Database::confirm_time`](crate::Database::confirm_time).
     ///
     /// A record that another writer replaces during the call is left as it is.
     ///
     /// # Errors
-    /// [`crate::Error::Conflict`] if the dataset's definition was changed a hundred times in a row; errors of reads and writes.
+    /// [`crate::Error::Conflict`] if the dataset's definition was changed a hundred times in a row; also any read or write error.
     pub fn expire_now(&self) -> Result<u64> {
         self.handle.expire(&|| true)
     }
 
-    /// Finds what writes are obsolete and not known to be: those that were superseded by anything written before the
-    /// task runs. Reads and writes continue meanwhile; snapshots see what they saw. Flushes the store first.
+    /// Finds all writes that were replaced or deleted before the task runs and that the store does not know to be obsolete yet. Reads and
+    /// writes continue meanwhile; snapshots are not affected. Flushes the store first.
     ///
-    /// Takes a pass over what the method goes through, and memory as the options say, and a bit per write.
+    /// Makes one pass over the data that the method reads. Needs the memory set in the options, and a bit per write.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] when the method does not fit the dataset; [`crate::Error::Busy`] by index while an
-    /// index is changed, or that is unfinished; what reading and writing files gives.
+    /// [`crate::Error::BadInput`] if the method does not fit the dataset; [`crate::Error::Busy`] for a repair by index while an index
+    /// change is running or unfinished; also any read or write error.
     pub fn repair(&self, options: &RepairOptions) -> Task<'_, RepairProgress, RepairReport> {
         let options = options.clone();
         Task::new(move |progress| self.handle.repair(&options, progress))
     }
 
-    /// What was counted of the dataset's use: by this handle, and by those before that wrote and were closed. A handle that
-    /// only reads leaves nothing on disk, so what it counted goes with it.
+    /// The counted use of the dataset: by this handle, and by earlier handles that wrote and were closed. The counts of a handle that only
+    /// reads are lost when it is dropped.
     pub fn usage(&self) -> UsageCounts {
         self.handle.usage()
     }
 
-    /// Which kind of index fits each attribute, for the given mix of operations or, without one, for what was
-    /// counted ([`Dataset::usage`]). Reads about two thousand data blocks, spread evenly, whatever the size of the dataset.
+    /// Advises which index kind fits each attribute, for the given mix of operations or, without one, for the counted use
+    /// ([`Dataset::usage`]). Reads about two thousand data blocks, spread evenly, independent of the size of the dataset.
     ///
     /// # Errors
-    /// Those of reading; [`crate::Error::BadInput`] when the mix is negative or empty.
+    /// [`crate::Error::BadInput`] if the mix has a negative share or only zeros; also any read error.
     pub fn advise(&self, mix: Option<&Mix>) -> Result<Advice> {
         self.handle.advise(mix)
     }

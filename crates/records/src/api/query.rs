@@ -14,9 +14,9 @@ use crate::record::Record;
 
 /// A query: a condition, an order, a limit. Iterating it runs it.
 ///
-/// Bounds (`>=`, `<=`, `>`, `<`) on one path that `and` joins make one range together; a record with an array
-/// there matches when one element lies in the range. Each `=` and each prefix stands for itself, so
-/// `tag=a and tag=b` finds arrays that have both.
+/// Bounds (`>=`, `<=`, `>`, `<`) on the same path joined by `and` form one range: a record with an array there
+/// matches if one element lies in the range. Each `=` and each prefix is tested separately, so `tag=a and tag=b`
+/// finds arrays that contain both.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -54,22 +54,22 @@ impl<K: PrimaryKey> Query<K> {
         Query::new(change(self.inner))
     }
 
-    /// Adds a condition: it must hold as well as those before.
+    /// Adds a condition; all conditions must hold.
     pub fn filter(self, condition: Expr) -> Query<K> {
         self.with(|query| query.filter(condition))
     }
 
-    /// At most this many records: the first of the order. Without a limit, all.
+    /// Returns at most this many records, the first in the order. Without a limit, all.
     pub fn limit(self, limit: impl Into<Option<usize>>) -> Query<K> {
         self.with(|query| query.limit(limit.into()))
     }
 
-    /// The order of the answer; newest first unless set.
+    /// Sets the order of the answer. Default: newest first.
     pub fn order(self, order: Order) -> Query<K> {
         self.with(|query| query.order(order))
     }
 
-    /// The newest records first, as they are unless another order is set.
+    /// The newest records first (the default).
     pub fn newest(self) -> Query<K> {
         self.order(Order::Newest)
     }
@@ -79,43 +79,42 @@ impl<K: PrimaryKey> Query<K> {
         self.order(Order::Oldest)
     }
 
-    /// Goes on behind the page that gave this token, of the same query on the same snapshot.
+    /// Continues after the page that returned this token, for the same query on the same snapshot.
     pub fn after(self, token: PageToken) -> Query<K> {
         self.with(|query| query.after(token))
     }
 
-    /// How candidates of an index are validated.
+    /// Sets how index entries are validated.
     #[doc(hidden)]
     pub fn validation(self, validation: Validation) -> Query<K> {
         self.with(|query| query.validation(validation))
     }
 
-    /// How the records of candidates are looked up: for experiments. The answer is the same.
+    /// Sets how the records of index entries are looked up: for experiments. The answer is the same.
     #[doc(hidden)]
     pub fn lookup(self, options: LookupOptions) -> Query<K> {
         self.with(|query| query.lookup(options))
     }
 
-    /// Runs the query for the keys of the matching records alone. Where the maintenance strategy and the
-    /// conditions allow it no record is read.
+    /// Runs the query and returns only the keys of the matching records. Reads no record if the maintenance strategy
+    /// and the conditions allow it.
     pub fn keys(self) -> Result<Keys<K>> {
         let (inner, key) = (self.inner.keys()?, PhantomData);
         Ok(Keys { inner, key })
     }
 
-    /// Runs the query. Records are found as the answer is iterated, a page at a time, in bounded
-    /// memory.
+    /// Runs the query. The iterator finds the records a page at a time, in bounded memory.
     pub fn run(self) -> Result<Answer<K>> {
         let inner = Some(self.inner.run()?);
         Ok(Answer::new(inner, None))
     }
 
-    /// Gives every matching record (at most the limit) to `visit` until that breaks, not by recency: the
-    /// quicker way to large answers. Memory stays within a share of the budget; an answer whose keys take more than a
-    /// query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
+    /// Passes every matching record (at most the limit) to `visit` until that breaks, in `order` instead of newest
+    /// first: faster for large answers. Memory stays within a share of the budget; if the keys of an answer need more
+    /// than a query may borrow, they are sorted in a file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a query that continues after a page; also any read error.
+    /// [`Error::BadInput`] if the query continues after a page ([`Query::after`]); also any read error.
     pub fn visit(
         self,
         order: BulkOrder,
@@ -139,12 +138,12 @@ impl<K: PrimaryKey> Query<K> {
         Ok(self.count_explained()?.0)
     }
 
-    /// The number of matching records (at most the limit), and how it was found.
+    /// The number of matching records (at most the limit), and how the query found it.
     pub fn count_explained(self) -> Result<(u64, Explain)> {
         self.inner.count()
     }
 
-    /// How the query would be answered, without running it: what an explanation counts is 0.
+    /// How the query would be answered, without running it: all counts in the explanation are 0.
     pub fn explain(&self) -> Result<Explain> {
         Ok(self.inner.clone().run()?.explain())
     }
@@ -163,7 +162,7 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
     }
 }
 
-/// Matching records in order, found during iteration.
+/// An iterator over matching records, in order.
 pub struct Answer<K = Key> {
     /// `None` where the query cannot be run.
     inner: Option<query::Answer>,
@@ -183,12 +182,12 @@ impl<K: PrimaryKey> Answer<K> {
         inner.map_or_else(Vec::new, query::Answer::notes)
     }
 
-    /// Where the answer stands: [`Query::after`] with it continues from here.
+    /// The current place in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.as_ref()?.token()
     }
 
-    /// What the query did so far and what it cost.
+    /// What the query did so far, and its cost.
     pub fn explain(&self) -> Explain {
         let inner = self.inner.as_ref();
         inner.map_or_else(Explain::default, query::Answer::explain)
@@ -207,14 +206,14 @@ impl<K: PrimaryKey> Iterator for Answer<K> {
     }
 }
 
-/// The keys of matching records, in order, found during iteration ([`Query::keys`]).
+/// An iterator over the keys of matching records, in order ([`Query::keys`]).
 pub struct Keys<K = Key> {
     inner: query::Keys,
     key: PhantomData<fn() -> K>,
 }
 
 impl<K: PrimaryKey> Keys<K> {
-    /// What the query did so far and what it cost.
+    /// What the query did so far, and its cost.
     pub fn explain(&self) -> Explain {
         self.inner.explain()
     }
@@ -224,7 +223,7 @@ impl<K: PrimaryKey> Keys<K> {
         self.inner.notes()
     }
 
-    /// Where the answer stands: [`Query::after`] with it continues from here.
+    /// The current place in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.token()
     }
@@ -239,7 +238,7 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
     }
 }
 
-/// Records in key order, found during iteration ([`super::Dataset::scan`]).
+/// An iterator over records in key order ([`super::Dataset::scan`]).
 pub struct Scan<K = Key> {
     /// `None` once the scan could not be begun.
     inner: Option<query::Scan>,
@@ -257,13 +256,13 @@ impl<K: PrimaryKey> Scan<K> {
         Scan { inner, failed, key }
     }
 
-    /// The same, from the greatest key down; to be called before records are taken.
+    /// The same, from the greatest key down; call it before the iteration starts.
     pub fn rev(self) -> Scan<K> {
         let inner = self.inner.map(query::Scan::rev);
         Scan { inner, ..self }
     }
 
-    /// What the scan did so far and what it cost.
+    /// What the scan did so far, and its cost.
     pub fn explain(&self) -> Explain {
         let inner = self.inner.as_ref();
         inner.map_or_else(Explain::default, query::Scan::explain)

@@ -17,9 +17,9 @@ use crate::store::{Current, Handle, Store, View, check_dataset_name, found_datas
 use crate::telemetry::Usage;
 
 impl Database {
-    /// Keeps what the store holds now under `name`, which is 1 to 64 letters, digits, `-`, `_` and `.`, until that is
-    /// [dropped](Database::drop_snapshot): through restarts, and in backups. Everything in it is durable when this returns. Returns the
-    /// last write that it sees. Costs a flush, and while it is kept the space of what was replaced since.
+    /// Keeps the current contents of the store as a snapshot called `name` (1 to 64 letters, digits, `-`, `_` and `.`) until it is
+    /// [dropped](Database::drop_snapshot), through restarts and in backups. Everything in it is durable when this returns. Returns the
+    /// number of the last write that it contains. Costs a flush, and, as long as it is kept, the space of the data replaced since.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -41,26 +41,27 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::BadInput`] for other names, and for more than 1024 snapshots; what a write fails with.
+    /// [`Error::Exists`] if there is a snapshot of this name; [`Error::BadInput`] if the name is invalid, or if there are 1024
+    /// snapshots already; also any write error.
     pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
         check_name(name)?;
         Ok(self.shared.group.keep_snapshot(name)?)
     }
 
-    /// Drops the snapshot that is kept under `name`, and gives back the space of what only it needed.
+    /// Drops the snapshot `name`, and frees the space that only it needed.
     ///
     /// # Errors
-    /// [`Error::UnknownSnapshot`]; what a write fails with.
+    /// [`Error::UnknownSnapshot`]; also any write error.
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
         Ok(self.shared.group.drop_snapshot(name)?)
     }
 
-    /// The snapshots that are kept, by name.
+    /// All named snapshots, by name.
     pub fn snapshots(&self) -> Vec<NamedSnapshot> {
         self.shared.group.snapshots()
     }
 
-    /// The snapshot that is kept under `name`.
+    /// The snapshot `name`.
     ///
     /// # Errors
     /// [`Error::UnknownSnapshot`].
@@ -85,7 +86,8 @@ fn check_name(name: &str) -> Result<()> {
     })
 }
 
-/// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Can be read also when it has been dropped meanwhile.
+/// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Stays readable even if the named snapshot is dropped
+/// meanwhile.
 #[derive(Clone)]
 pub struct StoreSnapshot {
     shared: Arc<Store>,
@@ -95,17 +97,17 @@ pub struct StoreSnapshot {
 }
 
 impl StoreSnapshot {
-    /// The last write that it sees.
+    /// The number of the last write that it contains.
     pub fn seq(&self) -> Seq {
         self.snapshot.seq()
     }
 
-    /// The names of the datasets that there were, sorted.
+    /// The names of the datasets at that time, sorted.
     pub fn dataset_names(&self) -> Vec<String> {
         self.datasets.keys().cloned().collect()
     }
 
-    /// The dataset called `name`, as it was.
+    /// The dataset that was called `name`, as of the snapshot.
     ///
     /// # Errors
     /// [`Error::UnknownDataset`]; [`Error::BadInput`] if its keys are not of type `K`.

@@ -9,7 +9,7 @@ use crate::query::space::AsOf;
 use crate::query::{CellCount, Explain, TableBox};
 use crate::record::Record;
 
-/// A record, and how far away it is.
+/// A record and its distance.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Neighbour<K = Key> {
@@ -20,9 +20,9 @@ pub struct Neighbour<K = Key> {
 }
 
 impl<K: PrimaryKey> Query<K> {
-    /// The `k` records nearest to a point, of those that meet the conditions: nearest first, ties by key; with `max`, only
-    /// those at most so far away (metres; in the plane, the unit of the coordinates). With a spatial index at `path` it looks
-    /// at about `k` records, however many there are; without one at all of them.
+    /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties by key. With `max`, only
+    /// records at most that far away (in metres; in the plane, in the unit of the coordinates). With a spatial index at `path` it
+    /// reads about `k` records; without one, all of them.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,10 +56,10 @@ impl<K: PrimaryKey> Query<K> {
         Ok(self.nearest_explained(path, from, k, max)?.0)
     }
 
-    /// As [`Query::nearest`], and how the last circle was searched.
+    /// As [`Query::nearest`], with the explanation of the search in the last circle.
     ///
     /// # Errors
-    /// Those of [`Query::nearest`].
+    /// The same as [`Query::nearest`].
     pub fn nearest_explained(
         self,
         path: impl IntoPath,
@@ -74,7 +74,7 @@ impl<K: PrimaryKey> Query<K> {
     /// All matching records (at most the limit) by their distance from a point, nearest first, ties by key.
     ///
     /// # Errors
-    /// Those of [`Query::nearest`].
+    /// The same as [`Query::nearest`].
     pub fn by_distance(
         mut self,
         path: impl IntoPath,
@@ -85,8 +85,8 @@ impl<K: PrimaryKey> Query<K> {
         typed(self.inner.by_distance(&path, from, most)?)
     }
 
-    /// How many of the matching records lie in each cell of a grid of so many degrees: the cells that have any, fullest
-    /// first, then by row and column.
+    /// The number of matching records in each non-empty cell of a grid with cells of `degrees` degrees: fullest first, then by row
+    /// and column.
     ///
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the size is invalid; also any read error.
@@ -94,9 +94,9 @@ impl<K: PrimaryKey> Query<K> {
         self.inner.cells(&path.into_path()?, degrees)
     }
 
-    /// Of all records the newest of each value at `key`, and of those the ones that meet the conditions, by primary key: "the
-    /// last position of each vehicle, of those now in this area". A record without a value there is none of them. Memory
-    /// grows with the number of values.
+    /// Takes the newest record of each value at `key`, and returns those of them that meet the conditions, ordered by primary key:
+    /// "the last position of each vehicle, for the vehicles now in this area". Records without a value at `key` are left out.
+    /// Memory grows with the number of values.
     ///
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
@@ -108,8 +108,8 @@ impl<K: PrimaryKey> Query<K> {
 }
 
 impl<K: PrimaryKey> DatasetSnapshot<K> {
-    /// The tables of the index of points at `path`, newest first, and the boxes around their points: exact where tables are cut
-    /// by space, elsewhere of about a thousandth of the points.
+    /// The tables of the spatial index at `path`, newest first, with the boxes around their points: exact in layouts that cut
+    /// tables by space, otherwise from a sample of about a thousandth of the points.
     ///
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if there is no such index, or it has no tree; also any read error.
@@ -118,18 +118,18 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     }
 }
 
-/// Which records [`Query::latest_per`] looks at, and what makes one newer than another.
+/// Which records [`Query::latest_per`] considers, and how it orders them in time.
 #[derive(Debug, Clone, Default)]
 pub struct Latest(AsOf);
 
 impl Latest {
-    /// All records, in the order of their writes.
+    /// All records, ordered by write.
     pub fn written() -> Latest {
         Latest::default()
     }
 
-    /// In the order of the time at a path (seconds since 1970, or RFC 3339; equal times by the order of writes): records
-    /// without one are left out.
+    /// Ordered by the time at a path (seconds since 1970, or RFC 3339; equal times by order of writes). Records without a time are
+    /// left out.
     pub fn by_time(path: impl Into<Path>) -> Latest {
         Latest(AsOf {
             time: Some(path.into()),
@@ -137,13 +137,13 @@ impl Latest {
         })
     }
 
-    /// Only records from this time on, as text of the field's type.
+    /// Only records from this time on, given as text of the field's type.
     pub fn from(mut self, time: impl Into<String>) -> Latest {
         self.0.from = Some(time.into());
         self
     }
 
-    /// Only records up to this time, as text of the field's type.
+    /// Only records up to this time, given as text of the field's type.
     pub fn until(mut self, time: impl Into<String>) -> Latest {
         self.0.to = Some(time.into());
         self

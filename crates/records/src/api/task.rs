@@ -7,7 +7,7 @@ use crate::error::Result;
 type OnProgress<'a, P> = dyn FnMut(P) -> ControlFlow<()> + 'a;
 type Work<'a, P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + 'a;
 
-/// Work that takes a while: a change of an index or of the strategy, a repair. Nothing is done before [`Task::run`].
+/// Long-running work: an index change, a change of strategy, a repair. It does nothing until [`Task::run`] is called.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,8 +44,8 @@ impl<'a, P, R> Task<'a, P, R> {
         }
     }
 
-    /// Calls `progress` from time to time, on the thread that runs the task. It says whether to continue: a task that it breaks off ends soon, and
-    /// its report says that it is not complete. It may use the dataset, but not change its indexes or its strategy.
+    /// Calls `progress` from time to time, on the thread that runs the task. If `progress` breaks, the task ends soon, and its report says
+    /// that it is not complete. `progress` may use the dataset, but not change its indexes or its strategy.
     pub fn on_progress(self, progress: impl FnMut(P) -> ControlFlow<()> + 'a) -> Task<'a, P, R> {
         Task {
             progress: Box::new(progress),
@@ -53,10 +53,10 @@ impl<'a, P, R> Task<'a, P, R> {
         }
     }
 
-    /// Does the work, and reports what came of it.
+    /// Does the work and returns a report.
     ///
     /// # Errors
-    /// Those of the call that made the task.
+    /// The errors of the call that created the task.
     pub fn run(mut self) -> Result<R> {
         (self.work)(&mut *self.progress)
     }

@@ -14,7 +14,7 @@ use crate::store::View;
 /// Records of a page of versions where nothing else is said.
 const PAGE: usize = 100;
 
-/// A question for the versions of a key ([`DatasetSnapshot::versions`](crate::DatasetSnapshot::versions)).
+/// A query for the versions of a key ([`DatasetSnapshot::versions`](crate::DatasetSnapshot::versions)).
 #[must_use = "nothing is read before `read`"]
 pub struct KeyVersions<K = Key> {
     view: View,
@@ -36,13 +36,13 @@ impl<K: PrimaryKey> KeyVersions<K> {
         }
     }
 
-    /// As of this write instead of now: versions that are newer do not count.
+    /// Reads as of this write instead of now, without newer versions.
     pub fn as_of(self, seq: impl Into<Option<Seq>>) -> KeyVersions<K> {
         let as_of = seq.into();
         KeyVersions { as_of, ..self }
     }
 
-    /// At most so many versions. Default 1.
+    /// Returns at most this many versions. Default 1.
     pub fn latest(self, versions: usize) -> KeyVersions<K> {
         let latest = versions;
         KeyVersions { latest, ..self }
@@ -58,7 +58,7 @@ impl<K: PrimaryKey> KeyVersions<K> {
     }
 }
 
-/// A question for the versions that have some values ([`DatasetSnapshot::versions_with`](crate::DatasetSnapshot::versions_with)).
+/// A query for the versions that have given values ([`DatasetSnapshot::versions_with`](crate::DatasetSnapshot::versions_with)).
 #[must_use = "nothing is read before `read`"]
 pub struct ValueVersions<K = Key> {
     view: View,
@@ -81,7 +81,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
         }
     }
 
-    /// And this value at this path, too.
+    /// Also requires this value at this path.
     pub fn and(mut self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
         self.tokens = self.tokens.and_then(|mut tokens| {
             tokens.push((path.into_path()?, token.into()));
@@ -90,35 +90,35 @@ impl<K: PrimaryKey> ValueVersions<K> {
         self
     }
 
-    /// As of this write instead of now: versions that are newer do not count.
+    /// Reads as of this write instead of now, without newer versions.
     pub fn as_of(self, seq: impl Into<Option<Seq>>) -> ValueVersions<K> {
         let as_of = seq.into();
         ValueVersions { as_of, ..self }
     }
 
-    /// Among so many latest versions of each key. Default 1: what is current.
+    /// Considers this many latest versions of each key. Default 1: only the current one.
     pub fn latest(self, versions: usize) -> ValueVersions<K> {
         let latest = versions;
         ValueVersions { latest, ..self }
     }
 
-    /// At most so many, which are in memory together. Default 100.
+    /// Returns at most this many versions, all held in memory. Default 100.
     pub fn limit(self, limit: usize) -> ValueVersions<K> {
         let page = self.page.limit(limit);
         ValueVersions { page, ..self }
     }
 
-    /// Goes on behind the page that gave this token.
+    /// Continues after the page that returned this token.
     pub fn after(self, token: impl Into<Option<ValueToken>>) -> ValueVersions<K> {
         let page = self.page.after(token.into());
         ValueVersions { page, ..self }
     }
 
-    /// The versions, newest first, and a token to continue with where there are more.
+    /// The versions, newest first, and a token to continue with if there are more.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`]: a value that is not of its attribute's type, 0 for a number of versions or records, or a moment that is not that of the
-    /// page before; what reading files gives.
+    /// [`crate::Error::BadInput`] if a value is not of its attribute's type, if the number of versions or records is 0, or if the page
+    /// before was read as of another write; also any read error.
     pub fn read(self) -> Result<ValuePage<K>> {
         let tokens = self.tokens?;
         let tokens = tokens.iter().map(|(path, token)| (path, token.as_str()));

@@ -44,7 +44,7 @@ pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
             }
         ),
         cheapest => format!(
-            "{cheapest} would cost {:.2} us a write with its queries, {strategy} {:.2}: not {WORTH} times as much",
+            "{cheapest} would cost {:.2} us a write with its queries, {strategy} costs {:.2}: less than {WORTH} times as much",
             of(cheapest),
             of(strategy)
         ),
@@ -108,7 +108,7 @@ fn nearest_change(work: &Workload, present: Maintenance) -> String {
             }
         }
     }
-    "nothing that is near".to_string()
+    "no change of up to 4096 times".to_string()
 }
 
 #[cfg(test)]

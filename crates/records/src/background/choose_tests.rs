@@ -117,5 +117,5 @@ fn the_nearest_change_is_told() {
         ..WRITES
     };
     let choice = choose(&idle, Maintenance::Validation);
-    assert_eq!(choice.change, "nothing that is near");
+    assert_eq!(choice.change, "no change of up to 4096 times");
 }

@@ -1,7 +1,7 @@
 //! When a repair is due: a pure function.
 //!
 //! The rule of ski rental: a repair is due when queries have wasted as much work as the repair is expected to cost, so the
-//! total is at most twice the optimum. By key it is also due when a good part of the keys is new, so that it stays small
+//! total is at most twice the optimum. By key it is also due when many keys are new since the last repair, so that it stays small
 //! beside the writes, and compactions know what they can drop.
 
 use crate::maintenance::cost::{ASK, FETCH};
@@ -58,10 +58,10 @@ pub(crate) fn due(backlog: &Backlog) -> Option<&'static str> {
         return None;
     }
     if backlog.waste() >= backlog.cost() {
-        return Some("queries wasted as much as a repair costs");
+        return Some("queries wasted as much time as a repair takes");
     }
     let many = backlog.written >= LEAST && backlog.written.saturating_mul(PART) >= backlog.entries;
-    (backlog.by_key && many).then_some("a good part of the keys is new")
+    (backlog.by_key && many).then_some("many keys are new since the last repair")
 }
 
 #[cfg(test)]

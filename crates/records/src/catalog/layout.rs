@@ -17,7 +17,7 @@ use super::names::{
 };
 use crate::error::{Error, Result};
 
-/// An attribute of a dataset with its index, as one definition has it.
+/// An attribute of a dataset with its index, according to one definition.
 pub struct Attribute {
     pub(crate) id: u32,
     pub(crate) ty: Type,
@@ -60,7 +60,7 @@ impl Attribute {
     /// The tree of its index.
     ///
     /// # Errors
-    /// It has none: the kind has no tree.
+    /// If the kind of the index has no tree.
     pub fn index_tree(&self) -> Result<TreeId> {
         self.tree.ok_or_else(|| {
             Error::damaged(format!(
@@ -426,7 +426,7 @@ impl Layout {
         match &self.stored.change {
             None => Ok(()),
             Some(StoredChange { attribute, .. }) => Err(Error::busy(format!(
-                "the change of the index of `{0}` to {1} is unfinished: resume it, or drop `{0}` to take it back",
+                "the change of the index of `{0}` to {1} is unfinished: resume it, or drop `{0}` to cancel it",
                 attribute.def.path, attribute.def.kind
             ))),
         }

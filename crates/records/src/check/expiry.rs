@@ -39,7 +39,7 @@ impl Expiring {
         }
         let (wanted, there) = (self.sum.index_entries, found.index_entries);
         Ok((found != self.sum).then(|| {
-            format!("{wanted} records expire; {there} of them are among what expires, or not all at their time")
+            format!("{wanted} records expire, but the tree of expiry times has {there} entries for them, or entries with another time")
         }))
     }
 }

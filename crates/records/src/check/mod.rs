@@ -21,17 +21,17 @@ use crate::index::build::{Gathered, each_staged};
 use crate::index::{self, Looks, Lookup, VisitFact};
 use crate::store::{Ahead, Handle, Store};
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Everything that is wrong.
+    /// Everything that is wrong, one text each.
     pub errors: Vec<String>,
     /// Table files read.
     pub files: u64,
-    /// Bytes of them.
+    /// Bytes of these files.
     pub bytes: u64,
-    /// Entries in them, those of indexes included.
+    /// Entries in these files, including index entries.
     pub entries: u64,
     /// Records of all datasets.
     pub records: u64,
@@ -198,7 +198,9 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     match expiring.finish(layout, snapshot) {
         Ok(what) => report.errors.extend(what.map(wrong)),
         Err(error @ Error::Cancelled { .. }) => return Err(error),
-        Err(error) => report.errors.push(wrong(format!("what expires: {error}"))),
+        Err(error) => report
+            .errors
+            .push(wrong(format!("the tree of expiry times: {error}"))),
     }
     match layout.clustered() {
         Some(attribute) => {
@@ -210,10 +212,10 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
             match by_place {
                 Ok(found) if found == stubs => {}
                 Ok(found) => report.errors.push(wrong(format!(
-                    "the tree by place has {} current records, the data {} stubs of such, and they differ",
+                    "the tree of records by location has {} current records, the tree of keys refers to {}, and they differ",
                     found.index_entries, stubs.index_entries
                 ))),
-                Err(error) => report.errors.push(wrong(format!("the tree by place: {error}"))),
+                Err(error) => report.errors.push(wrong(format!("the tree of records by location: {error}"))),
             }
         }
         None if stubs.index_entries > 0 => report.errors.push(wrong(format!(
@@ -225,19 +227,19 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
         if unknown > 0 {
             report.errors.push(format!(
-                "dataset {}: {what} has {unknown} obsolete entries that the obsolete set does not have",
+                "dataset {}: {what} {unknown} obsolete entries that the obsolete set does not contain",
                 dataset.name(),
             ));
         }
         report.index_entries += found.index_entries;
         if found != expected {
             report.errors.push(format!(
-                "dataset {}: {what} has {} current entries, the data {}{}",
+                "dataset {}: {what} {} current entries, the records {}{}",
                 dataset.name(),
                 found.index_entries,
                 expected.index_entries,
                 if found.index_entries == expected.index_entries {
-                    ", and they differ"
+                    ", and the entries differ"
                 } else {
                     ""
                 },
@@ -279,7 +281,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         let found = current_entries(snapshot, layout, &Known::nothing(), |visit| {
             each_staged(snapshot, staging, attribute, READAHEAD, visit)
         })?;
-        compare(format!("for {what} there are"), staged, found);
+        compare(format!("the unfinished build of {what} has"), staged, found);
     }
     report.errors.extend(unreadable);
     Ok(())

@@ -34,7 +34,7 @@ pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
     let ahead = numbers.into_iter().filter(|(_, number)| *number > last);
     ahead
         .map(|(what, number)| {
-            format!("{what} has the number {number}, and the last that was given out is {last}")
+            format!("{what} has the number {number}, but the store's last write is {last}")
         })
         .collect()
 }

@@ -216,18 +216,18 @@ impl<'a> Derived<'a> {
                 wrong.keys,
                 "keys differ between the primary-key index and the data",
             ),
-            (wrong.hidden, "records are current, and in the obsolete set"),
+            (wrong.hidden, "records are current, but in the obsolete set"),
             (
                 wrong.unknown,
-                "versions of records are obsolete, and not in the set that must have all of them",
+                "versions of records are obsolete, but not in the obsolete set, which must contain all of them",
             ),
             (
                 wrong.deleted,
-                "keys that were written are missing in an index's tree of written keys",
+                "keys that were written are missing from an index's tree of written keys",
             ),
             (
                 wrong.replaced,
-                "values that were replaced are missing in a range filter's tree of replaced values",
+                "values that were replaced are missing from a range filter's tree of replaced values",
             ),
         ];
         let wrong = counted.into_iter().filter(|(count, _)| *count > 0);

@@ -32,25 +32,25 @@ use crate::trees::widens;
 /// Records that a type is inferred from.
 const SAMPLE: usize = 1000;
 
-/// What a change of an index is doing.
+/// The current step of an index change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IndexStep {
-    /// Reading the records that were there before. The numbers count records.
+    /// Reading the existing records. The numbers count records.
     Reading,
-    /// Writing the index. The numbers count index entries of a stand-alone index, records of an embedded one.
+    /// Writing the index. The numbers count index entries for a stand-alone index, records for an embedded one.
     Writing,
 }
 
-/// How far a change of an index is.
+/// The progress of an index change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexProgress {
-    /// What is being done.
+    /// The current step.
     pub step: IndexStep,
-    /// How much of it is done.
+    /// How much of the step is done.
     pub done: u64,
-    /// How much there is, about.
+    /// About how much the step has to do.
     pub total: u64,
 }
 
@@ -59,19 +59,19 @@ pub struct IndexProgress {
 /// [`Dataset::resume_index`](crate::Dataset::resume_index).
 pub(crate) type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 
-/// What came of a change of an index.
+/// The result of an index change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexChange {
     /// The attribute.
     pub path: Path,
-    /// How it was indexed before; `None` when it was not declared.
+    /// The kind of its index before; `None` if it was not declared.
     pub from: Option<IndexKind>,
-    /// How it is indexed now (or will be, when it is complete).
+    /// The kind of its index now (or once the change is complete).
     pub to: IndexKind,
-    /// Records that were read or written again.
+    /// Records that were read or rewritten.
     pub records: u64,
-    /// False when the progress said to break off.
+    /// False if the progress callback stopped the change.
     pub complete: bool,
 }
 
@@ -94,7 +94,7 @@ impl Handle {
             let differs = ty.filter(|ty| !known.def.ty.is_said_by(*ty));
             if known.def.kind.is_indexed() {
                 let what = format!(
-                    "`{path}` has an index already, of kind {}; `switch` changes it",
+                    "`{path}` has an index already, of kind {}; use `switch` to change it",
                     known.def.kind
                 );
                 return Err(Error::exists(what));
@@ -337,7 +337,9 @@ impl Handle {
     fn build(&self, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
         let layout = self.layout();
         let Some(building) = &layout.building else {
-            return Err(Error::damaged("the change of an index is gone"));
+            return Err(Error::damaged(
+                "the unfinished index change no longer exists",
+            ));
         };
         let mut progress = |pass, done, total| {
             let step = match pass {
@@ -437,7 +439,7 @@ fn goes_on(
 fn refuse_clustered(layout: &Layout, path: &Path, kind: IndexKind) -> Result<()> {
     if kind.is_clustered() {
         return Err(Error::bad_input(format!(
-            "an index of kind {kind} is no addition: the records are stored by the place at `{path}` where the dataset is created so"
+            "an index of kind {kind} cannot be added: it stores the records in order of the points at `{path}`, which must be chosen when the dataset is created"
         )));
     }
     let Some(clustered) = layout.clustered() else {
@@ -445,14 +447,14 @@ fn refuse_clustered(layout: &Layout, path: &Path, kind: IndexKind) -> Result<()>
     };
     if clustered.path == *path {
         return Err(Error::bad_input(format!(
-            "the records are stored by the place at `{path}`: this index is neither dropped nor changed"
+            "the records are stored in order of the points at `{path}`: this index can be neither dropped nor changed"
         )));
     }
     let known = layout.stored.attribute(path);
     let in_stubs = known.is_some_and(|known| layout.stored.in_all_records(known.id));
     match kind.is_embedded() && !in_stubs {
         true => Err(Error::bad_input(format!(
-            "`{path}`: the records are stored by the place at `{}`, so an index of kind {kind} is for attributes that were declared when the dataset was created; choose lazy, recent or composite, or spatial:z or spatial:mbr for points",
+            "`{path}`: the records are stored in order of the points at `{}`, so an index of kind {kind} needs an attribute that was declared when the dataset was created; choose lazy, recent or composite, or spatial:z or spatial:mbr for points",
             clustered.path
         ))),
         false => Ok(()),

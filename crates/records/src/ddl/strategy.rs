@@ -28,25 +28,25 @@ use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::store::Handle;
 use crate::trees::widens;
 
-/// What a change of strategy is doing.
+/// The current step of a change of strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SwitchStep {
-    /// Bringing the keys of older records to the primary-key index. The numbers count records.
+    /// Adding the keys of older records to the primary-key index. The numbers count records.
     Keys,
-    /// Finding what the old strategy left behind. The numbers count entries of indexes.
+    /// Finding the obsolete index entries of the old strategy. The numbers count index entries.
     Repair,
 }
 
-/// How far a change of strategy is.
+/// The progress of a change of strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwitchProgress {
-    /// What is being done.
+    /// The current step.
     pub step: SwitchStep,
-    /// How much of it is done.
+    /// How much of the step is done.
     pub done: u64,
-    /// How much there is, about.
+    /// About how much the step has to do.
     pub total: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct SwitchProgress {
 /// change its strategy or its indexes.
 pub(crate) type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p;
 
-/// What came of a change of strategy.
+/// The result of a change of strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwitchReport {
@@ -62,11 +62,12 @@ pub struct SwitchReport {
     pub from: Maintenance,
     /// The strategy now.
     pub to: Maintenance,
-    /// Keys that were brought to the primary-key index.
+    /// Keys that were added to the primary-key index.
     pub keys: u64,
-    /// The repair, where one was needed.
+    /// The repair, if one was needed.
     pub repair: Option<RepairReport>,
-    /// False when the progress said to break off: the strategy is in force, but not converged.
+    /// False if the progress callback stopped the change: the new strategy is in force, but obsolete entries of the old
+    /// one remain.
     pub complete: bool,
 }
 

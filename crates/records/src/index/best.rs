@@ -77,8 +77,8 @@ impl Window {
     }
 }
 
-/// Keeps the best candidates that it was offered, as many as its window wants: however many match,
-/// memory is bounded by that number.
+/// Keeps the best candidates that it is offered, as many as the query needs, so that memory is
+/// bounded by that number.
 pub struct Best {
     window: Window,
     /// The candidates while there are fewer than wanted, as they came.
@@ -133,12 +133,12 @@ impl Best {
         self.passed_over
     }
 
-    /// The order in which the best are wanted.
+    /// The order that decides which candidates are best.
     pub fn order(&self) -> Order {
         self.window.order
     }
 
-    /// True when as many are here as are wanted.
+    /// True when it holds as many candidates as the query needs.
     pub fn is_full(&self) -> bool {
         self.early.len() + self.heap.len() >= self.window.want
     }
@@ -186,7 +186,7 @@ impl Best {
         )
     }
 
-    /// True when something between these sequence numbers could be kept.
+    /// True if a candidate between these sequence numbers could be kept.
     pub fn admits_span(&self, min: Seq, max: Seq) -> bool {
         let order = self.window.order;
         let fresh = self
@@ -268,7 +268,7 @@ impl Best {
         }
     }
 
-    /// Notes that something was skipped because it could not be among the best.
+    /// Notes that a candidate was skipped because it could not be among the best.
     pub fn note_skipped(&mut self) {
         self.overflowed |= self.is_full();
     }

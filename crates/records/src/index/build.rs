@@ -179,10 +179,11 @@ pub(crate) fn each_staged(
     Ok(())
 }
 
-/// Writes the oldest entries of an index from its index entries, by [`Index::head`](super::Index::head) of the
-/// value, and then by key ([`Index::is_built_by_key`](super::Index::is_built_by_key)) or from the newest to the oldest.
+/// Writes the first tables of an index from existing records. It receives the index entries ordered by
+/// [`Index::head`](super::Index::head) of the value, and then by key
+/// ([`Index::is_built_by_key`](super::Index::is_built_by_key)) or from the newest to the oldest.
 pub trait Build {
-    /// The next index entry.
+    /// Receives the next index entry.
     fn add(
         &mut self,
         value: &[u8],
@@ -191,7 +192,7 @@ pub trait Build {
         sink: &mut RunSink<'_>,
     ) -> lsm::Result<()>;
 
-    /// Writes what was held back.
+    /// Writes the entries that it still holds.
     fn finish(&mut self, _sink: &mut RunSink<'_>) -> lsm::Result<()> {
         Ok(())
     }

@@ -21,7 +21,7 @@ const BLOCKS_OF_A_RANGE: f64 = 40.0;
 /// Asking the filters of the blocks of a million records.
 const FILTERS: f64 = 2000.0;
 
-/// How an attribute is used, in shares of all operations of the dataset.
+/// The use of an attribute, as shares of all operations of the dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Workload {
@@ -35,21 +35,22 @@ pub struct Workload {
     pub ranges: f64,
     /// Of its queries, the share with a limit.
     pub limited: f64,
-    /// The mean of these limits: K.
+    /// The mean of these limits (K).
     pub limit: f64,
-    /// Records that a range without a limit finds.
+    /// The number of records that a range query without a limit finds.
     pub range_rows: f64,
 }
 
-/// What the sample says of an attribute.
+/// The properties of an attribute, estimated from a sample.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct AttributeProfile {
-    /// Records that have the attribute, about.
+    /// About how many records have the attribute.
     pub records: f64,
-    /// The share of blocks whose zone map rules a value of another block out; `None` for fewer than two blocks.
+    /// The share of blocks that a zone map (the least and the greatest value of a block) rules out for a value of another block;
+    /// `None` for fewer than two blocks.
     pub pruned: Option<f64>,
-    /// Different values, estimated from below: rare ones may not show in a sample.
+    /// The number of different values, a lower estimate: a sample may miss rare ones.
     pub distinct: f64,
     /// The share of records that have the most frequent value.
     pub top_share: f64,
@@ -60,15 +61,15 @@ pub struct AttributeProfile {
 pub enum Access {
     /// By reading all of them.
     Everything,
-    /// By the blocks that summaries let in, whose filters are probed one by one.
+    /// By the blocks that summaries admit, whose filters are probed one by one.
     FilteredBlocks,
-    /// By the blocks that summaries let in, which are found at once.
+    /// By the blocks that summaries admit, found by one lookup per table.
     MappedBlocks,
     /// By entries of a tree.
     Entries,
 }
 
-/// What a kind costs.
+/// The costs of an index kind.
 pub struct Figures {
     access: Access,
     /// Put of one value, beyond a put without indexes.

@@ -99,11 +99,11 @@ impl Index for Embedded {
         let pruned = index_entries.pruned.unwrap_or(0.0);
         match pruned >= CORRELATED {
             true => format!(
-                "grows with time: zone maps rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",
+                "grows with time: zone maps (the least and greatest value of a block) rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",
                 percent(pruned)
             ),
             false => format!(
-                "{} of the operations query it, {} are writes: searching blocks now and then costs less than keeping an index with each write",
+                "{} of the operations query it, {} are writes: searching blocks now and then costs less than updating an index at each write",
                 percent(work.queries()),
                 percent(work.writes)
             ),

@@ -55,7 +55,7 @@ impl Index for Fingerprint {
 
     fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
         format!(
-            "{} of the operations are writes and only {} query it: writes must stay cheap, and a lookup still probes only once a table",
+            "{} of the operations are writes and only {} query it: writes must stay cheap, and a lookup still probes each table only once",
             percent(work.writes),
             percent(work.queries())
         )

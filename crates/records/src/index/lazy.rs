@@ -109,7 +109,7 @@ impl Index for Lazy {
         let queries = percent(work.queries());
         match work.limited < 0.5 {
             true => format!(
-                "{queries} of the operations query it, mostly for all of the {:.0} records of a value: a short list is read at once",
+                "{queries} of the operations query it, mostly for all of the {:.0} records of a value: a short list is read in one go",
                 index_entries.matches().ceil()
             ),
             false => format!(

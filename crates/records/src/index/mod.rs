@@ -67,7 +67,7 @@ impl IndexEntry<'_> {
     pub(crate) const APART: [&'static [u8]; 2] = [&[], &[]];
 }
 
-/// What a batch of records writes.
+/// The index writes of a batch of records.
 #[derive(Default)]
 pub struct Writes {
     pub(crate) batch: Batch,
@@ -81,7 +81,7 @@ impl Writes {
     /// value, or a delete.
     ///
     /// # Errors
-    /// The entry is larger than entries can be.
+    /// If the entry exceeds the maximum size of entries.
     pub fn write(
         &mut self,
         attribute: &Attribute,
@@ -107,7 +107,7 @@ impl Writes {
     }
 }
 
-/// What a lookup in an index works with.
+/// The context of a lookup in an index.
 pub struct Lookup<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) snapshot: &'a Snapshot,
@@ -119,21 +119,21 @@ pub struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// What the lookup sees.
+    /// The snapshot that the lookup reads.
     pub fn snapshot(&self) -> &Snapshot {
         self.snapshot
     }
 
-    /// What reads of the index are to be counted in, and cancelled by.
+    /// Counts the reads of the index, and cancels them.
     pub fn cost(&self) -> &Cost {
         self.index_cost
     }
 
-    /// Gives `visit` the entries of the attribute's tree between two keys that may have something for `best`, the best first as far
-    /// as tables and blocks show it. Superseded entries and deletes are among them.
+    /// Passes to `visit` the entries of the attribute's tree between two keys that may be relevant for `best`, the best first as far as
+    /// tables and blocks show it. They include superseded entries and deletes.
     ///
     /// # Errors
-    /// What reading and `visit` fail with.
+    /// Any read error, and any error of `visit`.
     pub fn walk(
         &self,
         attribute: &Attribute,
@@ -145,11 +145,11 @@ impl Lookup<'_> {
         walk::walk(self, attribute.index_tree()?, bounds, tells, best, visit)
     }
 
-    /// About how many entries of the attribute's tree lie between two keys, deletes not counted: from metadata, and where these
-    /// leave it open and a plan depends on it, one data block.
+    /// Estimates how many entries of the attribute's tree lie between two keys, without deletes. Reads metadata, and at most one data block
+    /// if the metadata is not precise enough for the plan.
     ///
     /// # Errors
-    /// What reading fails with.
+    /// Any read error.
     pub fn approximate(
         &self,
         attribute: &Attribute,
@@ -186,9 +186,9 @@ impl Lookup<'_> {
 pub struct TreeRange {
     /// The first key.
     pub lo: Vec<u8>,
-    /// The key behind the last one.
+    /// The key after the last one; `None` is the end.
     pub hi: Option<Vec<u8>>,
-    /// True when all index entries there have values of the range that it was made for.
+    /// True if all index entries in it have values of the range that it was made for.
     pub exact: bool,
 }
 
@@ -203,16 +203,16 @@ impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {
     }
 }
 
-/// A kind of index: how its entries are written, found and built. A kind of another crate has a tree of its own. Writes share the
-/// sequence number of the record written just before, and an entry that a compaction may drop as soon as that write is obsolete stands for no
-/// other write. Nothing here may block or call back into the store, other than by what it is given.
+/// A kind of index: how its entries are written, found and built. A kind from another crate has its own tree. Its writes share the sequence
+/// number of the record written just before; an entry that a compaction may drop once that write is obsolete must not stand for any other
+/// write. No method may block, or call the store except through its arguments.
 pub trait Index: Send + Sync {
     /// Adds an index entry.
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
-    /// Takes back an older index entry that is known to be obsolete.
+    /// Cancels an older index entry that is known to be obsolete.
     fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
-    /// Offers candidates whose value lies in `range` to `best`: all of them, or at least the best
-    /// that it asks for. May offer index entries that are obsolete, and the same record more than once.
+    /// Offers to `best` the candidates whose value lies in `range`: all of them, or at least the best that it needs. May offer obsolete
+    /// index entries, and the same record more than once.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,
@@ -220,10 +220,10 @@ pub trait Index: Send + Sync {
         range: &Range,
         best: &mut Best,
     ) -> Result<()>;
-    /// About how many candidates `range` has, for planning: cheap, from metadata and at most one data block.
+    /// Estimates how many candidates `range` has, for planning. Must be cheap: metadata and at most one data block.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
 
-    /// What these many candidates of `range` cost the planner, in microseconds or so, given that `estimate` was asked before.
+    /// The estimated cost of reading `expected` candidates of `range`, in about microseconds. Called after `estimate`.
     fn work(
         &self,
         _lookup: &Lookup<'_>,
@@ -234,18 +234,18 @@ pub trait Index: Send + Sync {
         Ok(expected as f64 * self.weight())
     }
 
-    /// What the keys of its tree begin with for a value: by default the value itself. Index entries are built in the order of this, so it
-    /// depends on the value only, is different for different values, and none begins with another.
+    /// The beginning (head) of its tree's keys for a value: by default the value itself. Index entries are built in this order. A head must
+    /// depend on the value only, differ for different values, and never be a prefix of another head.
     fn head(&self, value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(value);
     }
 
-    /// The value that a key of its tree is about, and what follows behind its head; `None` for a malformed key.
+    /// The value that a key of its tree belongs to, and the rest of the key after its head; `None` for a malformed key.
     fn split<'k>(&self, ty: Type, key: &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
         Value::split(ty, key)
     }
 
-    /// Keys of its tree among which are all whose values lie in `range`: in order, without overlap.
+    /// Ranges of keys that cover all keys of its tree with values in `range`, in order, without overlap.
     fn bounds(&self, range: &Range) -> Vec<TreeRange> {
         let Some(region) = range.regions.first() else {
             return vec![range.key_bounds().into()];
@@ -258,34 +258,34 @@ pub trait Index: Send + Sync {
         region.key_ranges().map(of_cells).collect()
     }
 
-    /// True of a tree of points: each put there is one index entry, and areas are ranges of its keys.
+    /// True for a tree of points: each put is one index entry, and areas are ranges of its keys.
     fn is_of_points(&self) -> bool {
         false
     }
 
-    /// True where an entry of its tree has the record that it is about: of those that are current nothing else is read.
+    /// True if the entries of its tree contain the records, so that a query reads nothing else for current entries.
     fn brings_records(&self) -> bool {
         false
     }
 
-    /// The options of its tree, where it has one, that keeps the index entries of so many versions of a record; but for the
-    /// policy.
+    /// The options of its tree, except the compaction policy, to keep the index entries of this many versions of a record. `None` if the
+    /// kind has no tree.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
         None
     }
 
-    /// How its tree is merged, given how the dataset's other trees are.
+    /// How its tree is compacted, given the policy of the dataset's other trees.
     fn merging(&self, of_dataset: Merging) -> Merging {
         of_dataset
     }
 
-    /// How tables summarise its attribute, where it is a part of the data.
+    /// How the tables of records summarise its attribute, if the index is part of them.
     fn summary(&self) -> Option<Summary> {
         None
     }
 
-    /// Shows the index entries of an entry of its tree, a put or an operand: value, key, sequence number, and whether it takes an older
-    /// one back.
+    /// Passes to the visitor the index entries in an entry of its tree, a put or an operand: value, key, sequence number, and whether it
+    /// cancels an older one.
     fn entries_of(
         &self,
         _attribute: &Attribute,
@@ -295,24 +295,23 @@ pub trait Index: Send + Sync {
         Ok(())
     }
 
-    /// Writes the oldest entries of its tree, where it has one, from index entries that are there already.
+    /// A builder that writes the first tables of its tree from existing index entries; `None` if the kind has no tree.
     fn builder(&self) -> Option<Box<dyn Build>> {
         None
     }
 
-    /// True when a build wants the index entries of a value by key, not from the newest to the oldest.
+    /// True if a build needs the index entries of a value ordered by key instead of newest first.
     fn is_built_by_key(&self) -> bool {
         false
     }
 
-    /// True when it goes through all records that its summaries let in, and so gives each once, in its newest version only:
-    /// its index entries are the records themselves.
+    /// True if a query scans all records that the summaries admit, and so returns each record once, in its newest version: the records
+    /// themselves are the index entries.
     fn is_filtered_scan(&self) -> bool {
         false
     }
 
-    /// What a candidate costs the planner, in microseconds or so: fetched by key one at a time, or read in passing with the
-    /// other records of its block.
+    /// The estimated cost of a candidate, in about microseconds: fetched by key one at a time, or read with the other records of its block.
     fn weight(&self) -> f64 {
         match self.summary() {
             Some(_) => 0.5,
@@ -320,28 +319,28 @@ pub trait Index: Send + Sync {
         }
     }
 
-    /// What it costs, for the advisor.
+    /// Its costs, for the advisor.
     fn figures(&self) -> Figures;
 
-    /// True when the advisor may recommend it.
+    /// True if the advisor may recommend it.
     fn is_advised(&self) -> bool {
         true
     }
 
-    /// Why it fits a workload best, in the words of the papers' diagram.
+    /// Why it fits a workload best, as a sentence for people.
     fn why(&self, _work: &Workload, _profile: &AttributeProfile) -> String {
         String::new()
     }
 }
 
-/// An entry of an index's tree: the value that it is about, what its key has behind that, and the rest of it.
+/// An entry of an index's tree, split into its parts.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
     /// The encoded value.
     pub value: &'a [u8],
-    /// What the entry's key has behind its head ([`Index::head`]).
+    /// The rest of the entry's key, after its head ([`Index::head`]).
     pub rest: &'a [u8],
-    /// The sequence number of the write that made it.
+    /// The sequence number of the write that created it.
     pub seq: Seq,
     /// The entry's value.
     pub stored: &'a [u8],
@@ -350,12 +349,11 @@ pub struct Entry<'a> {
 /// A registered kind of another crate.
 type Registered = Box<dyn Index>;
 
-/// Registers a kind of another crate for the rest of the process. Stores that have indexes of it can be opened from then on, and
-/// only then.
+/// Registers a kind from another crate for the rest of the process. Stores that have indexes of this kind can be opened only after this.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) for a name that is registered already, or is not 3 to 32 lower-case letters, digits and `-`, beginning with a letter, with a
-/// `-` inside. The name is on disk, so it never changes.
+/// [`Error::BadInput`](crate::Error::BadInput) if the name is registered already, or is not 3 to 32 lower-case letters, digits and `-`,
+/// beginning with a letter, with a `-` inside. The name is stored on disk, so it must never change.
 pub fn register(name: &str, index: impl Index + 'static) -> Result<IndexKind> {
     let registered: Registered = Box::new(index);
     let kind = ExternalKind::register(name, Box::new(registered))?;
@@ -553,7 +551,7 @@ fn each_put(
     walk::walk_where(lookup, tree, &ranges, &keep, Tells::One, best, visit)
 }
 
-/// Is given value, key and sequence number of an index entry, and whether it takes an older one back.
+/// Receives value, key and sequence number of an index entry, and whether it cancels an older one.
 pub type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
 
 /// The index entries of one entry, without those that were taken back.

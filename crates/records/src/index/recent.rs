@@ -104,7 +104,7 @@ impl Index for Recent {
 
     fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
         format!(
-            "{} of the operations query it, {} of them for the newest {:.0}, the others for all: entries by recency serve both",
+            "{} of the operations query it, {} of them for the newest {:.0}, the others for all: entries ordered from newest to oldest serve both",
             percent(work.queries()),
             percent(work.limited),
             work.limit

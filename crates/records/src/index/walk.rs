@@ -16,22 +16,22 @@ use crate::error::Result;
 /// Blocks that are read together, at most.
 const TOGETHER: usize = 64;
 
-/// What entries tell of.
+/// Which writes the entries of a tree stand for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
-    /// Of the write that has their sequence number.
+    /// Each for the write with its sequence number.
     One,
-    /// Of that write and of older ones: a list.
+    /// Each for that write and for older ones: a list.
     Older,
 }
 
-/// An entry, as it is stored: superseded ones and deletes are among them.
+/// A stored entry, which may be superseded or a delete.
 pub struct TreeEntry<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// The sequence number of the write that made it.
+    /// The sequence number of the write that created it.
     pub seq: Seq,
-    /// What it is: a put, a delete or an operand.
+    /// Its kind: a put, a delete or an operand.
     pub kind: Kind,
     /// Its value.
     pub value: &'a [u8],

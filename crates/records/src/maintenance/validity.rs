@@ -58,7 +58,7 @@ impl FromStr for Validation {
             "direct" => Ok(Validation::Direct),
             "timestamp" => Ok(Validation::Timestamp),
             _ => Err(Error::bad_input(format!(
-                "unknown validation `{text}`: it is one of auto, direct, timestamp"
+                "unknown validation `{text}`: use one of auto, direct, timestamp"
             ))),
         }
     }

@@ -22,11 +22,11 @@ use crate::maintenance::Validity;
 use crate::record::Record;
 use crate::store::View;
 
-/// In which order [`visit`](crate::Query::visit) gives records.
+/// The order in which [`visit`](crate::Query::visit) returns records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BulkOrder {
-    /// As they are found: the least work.
+    /// In no particular order: the fastest.
     Any,
     /// By primary key, ascending.
     Key,
@@ -50,7 +50,9 @@ const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 
 pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Result<Explain> {
     if query.after.is_some() {
-        return Err(Error::bad_input("only answers by recency have pages"));
+        return Err(Error::bad_input(
+            "only the orders newest and oldest have pages",
+        ));
     }
     let mut answer = query.run()?;
     if !answer.exhausted {

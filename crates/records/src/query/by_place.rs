@@ -149,7 +149,7 @@ impl Scan<'_> {
         while cursor.valid() && left > 0 {
             if cursor.kind() == Kind::Put && wanted.contains(cursor.seq()) {
                 let split = Value::split(attribute.ty, cursor.key());
-                let malformed = || Error::damaged("the tree by place: malformed key");
+                let malformed = || Error::damaged("the tree of records by location: malformed key");
                 let (value, key) = split.ok_or_else(malformed)?;
                 if !stands_for_record(attribute, (value, cursor.value()), |_| true)? {
                     cursor.next()?;
@@ -168,7 +168,7 @@ impl Scan<'_> {
         match left {
             0 => Ok(()),
             left => Err(Error::damaged(format!(
-                "{left} records are not where their points at {} are",
+                "{left} records are not stored at the location of their points at {}",
                 attribute.path
             ))),
         }

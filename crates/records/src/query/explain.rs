@@ -5,7 +5,7 @@ use std::fmt;
 use lsm::Cost;
 use serde::Serialize;
 
-/// How a query was answered, what it did so far, and what that cost. Shown as text for people, serialised for programs.
+/// How a query was answered, what it did so far, and its cost. `Display` shows it to people; programs can serialise it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,17 +27,17 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explain {
-    /// Where the candidates come from.
+    /// The source of the candidates.
     pub plan: ExplainedPlan,
     /// Remarks for people.
     pub notes: Vec<String>,
-    /// How many candidates passed each step.
+    /// Counts of the steps of the query.
     pub steps: Steps,
-    /// What was read.
+    /// The reads.
     pub cost: ExplainedCost,
 }
 
-/// Where the candidates of a query come from: a scan, one index, or several whose candidates are united.
+/// The source of a query's candidates: a scan, one index, or several indexes whose candidates are combined.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedPlan {
@@ -50,7 +50,7 @@ pub struct ExplainedPlan {
     /// The indexes that are read, one for each alternative.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub union: Vec<ExplainedIndex>,
-    /// The conditions that could have been answered by an index, with the number of candidates that was expected of each.
+    /// The conditions that an index could have answered, with the expected number of candidates of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compared: Vec<Compared>,
 }
@@ -63,46 +63,46 @@ pub struct ExplainedIndex {
     pub index: String,
     /// Its kind.
     pub kind: String,
-    /// What is sought in it.
+    /// The condition that it answers.
     pub condition: String,
 }
 
-/// A condition that could have been answered by an index.
+/// A condition that an index could have answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Compared {
     /// The condition.
     pub condition: String,
-    /// About so many candidates.
+    /// The expected number of candidates.
     pub expected: u64,
-    /// How many there were: of the condition whose index was read, and read to the end.
+    /// The actual number of candidates, if the index of this condition was read to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<u64>,
 }
 
-/// How many candidates passed each step.
+/// Counts of the steps of the query.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Steps {
-    /// Given by the index (or by the scan).
+    /// Candidates that the index (or the scan) returned.
     pub candidates: u64,
-    /// Of writes that are obsolete: replaced, deleted or expired.
+    /// Candidates of obsolete writes: replaced, deleted or expired records.
     pub obsolete: u64,
-    /// Records that a scan looked at, whether or not they met the condition.
+    /// Records that a scan read, whether or not they met the condition.
     #[serde(skip_serializing_if = "is_zero")]
     pub scanned: u64,
-    /// Looked up in a tree of keys.
+    /// Candidates looked up in a tree of keys.
     pub probed: u64,
-    /// Records read for them.
+    /// Records read for candidates.
     pub fetched: u64,
     /// Of these, those of obsolete writes.
     #[serde(skip)]
     pub(super) wasted: u64,
-    /// Another condition did not hold.
+    /// Records that did not meet another condition.
     pub discarded: u64,
-    /// Answered.
+    /// Records in the answer.
     pub answers: u64,
-    /// Times that the index was read.
+    /// How many times the index was read.
     pub rounds: u64,
 }
 
@@ -111,21 +111,21 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a query read: of the records, of the index, and of a tree of keys. In a dataset that is stored by place
-/// ([`DatasetDef::cluster`](crate::DatasetDef::cluster)) what is read of the records are their attributes; the records themselves
-/// are read with the index of an area, or looked up at their place.
+/// The reads of a query: of the records, of the index, and of a tree of keys. In a dataset stored by location
+/// ([`DatasetDef::cluster`](crate::DatasetDef::cluster)), `data` counts reads of the records' attributes; the records themselves
+/// are read with the index of an area, or looked up by location.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedCost {
-    /// Of the records.
+    /// Reads of the records.
     pub data: ReadCost,
-    /// Of records that were looked up at their place.
+    /// Reads of records that were looked up by location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<ReadCost>,
-    /// Of the index.
+    /// Reads of the index.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<ReadCost>,
-    /// Of a tree of keys.
+    /// Reads of a tree of keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<ReadCost>,
 }
@@ -134,23 +134,23 @@ pub struct ExplainedCost {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReadCost {
-    /// Blocks that were in the cache.
+    /// Blocks found in the cache.
     pub blocks_cached: u64,
-    /// Blocks that were read from files.
+    /// Blocks read from files.
     pub blocks_read: u64,
-    /// Bytes of these.
+    /// Bytes of the blocks read from files.
     pub bytes_read: u64,
-    /// Of all these blocks, those of data.
+    /// Of all these blocks, data blocks.
     pub data_blocks: u64,
-    /// Key filters that were read.
+    /// Key filters probed.
     pub filters_probed: u64,
-    /// Of these, those that excluded the key.
+    /// Of these, filters that excluded the key.
     pub filters_negative: u64,
-    /// Of these, those that did not and were wrong.
+    /// Of these, filters that wrongly admitted the key.
     pub filters_false: u64,
-    /// Summaries of values that were read.
+    /// Value summaries (synopses) probed.
     pub synopses_probed: u64,
-    /// Of these, those that excluded the value.
+    /// Of these, summaries that excluded the value.
     pub synopses_negative: u64,
 }
 
@@ -231,7 +231,7 @@ impl fmt::Display for Explain {
         )?;
         let parts = [
             ("records", Some(self.cost.data)),
-            ("records by place", self.cost.place),
+            ("records by location", self.cost.place),
             ("index", self.cost.index),
             ("keys", self.cost.keys),
         ];

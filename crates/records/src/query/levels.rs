@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::index;
 use crate::store::View;
 
-/// A table of an index of points, and the box around its points.
+/// A table of a spatial index, and the box around its points.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct TableBox {
@@ -40,7 +40,7 @@ impl View {
         let fits = attribute.filter(|a| a.ty.has_place() && a.kind.is_standalone());
         let Some(attribute) = fits else {
             return Err(Error::bad_input(format!(
-                "`{path}` has no index of points with a tree"
+                "`{path}` has no spatial index with its own tree"
             )));
         };
         let version = self.snapshot.version();

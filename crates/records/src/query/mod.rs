@@ -166,6 +166,6 @@ impl Query {
 /// The error for a range that is upside down.
 fn upside_down(path: &Path, lo: &str, hi: &str) -> Error {
     Error::bad_input(format!(
-        "{path}: the range is upside down: {lo} is above {hi}"
+        "{path}: the bounds of the range are reversed: {lo} is above {hi}"
     ))
 }

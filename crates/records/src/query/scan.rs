@@ -41,7 +41,7 @@ impl Scan {
             && from.as_bytes() > to.as_bytes()
         {
             return Err(Error::bad_input(format!(
-                "the range of keys is upside down: {from} is above {to}"
+                "the bounds of the range of keys are reversed: {from} is above {to}"
             )));
         }
         let mut cursor = snapshot.snapshot.cursor(snapshot.layout.data, READAHEAD);

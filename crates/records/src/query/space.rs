@@ -51,15 +51,16 @@ impl Ord for Near {
     }
 }
 
-/// How many records lie in a cell of a grid.
+/// The number of records in a cell of a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct CellCount {
-    /// From the south pole: the latitude and 90, divided by the cell's size, rounded down. The pole in the north belongs to the last row.
+    /// Its row, counted from the south pole: latitude plus 90, divided by the cell's size, rounded down. The north pole belongs to the
+    /// last row.
     pub row: i64,
-    /// From the meridian of -180 degrees: the longitude and 180, divided by the cell's size, rounded down.
+    /// Its column, counted from the meridian of -180 degrees: longitude plus 180, divided by the cell's size, rounded down.
     pub column: i64,
-    /// Records.
+    /// The number of records.
     pub count: u64,
 }
 
@@ -97,7 +98,7 @@ impl Query {
             Some(attribute) => attribute.ty.space().ok_or_else(|| {
                 let ty = attribute.ty;
                 Error::bad_input(format!(
-                    "attribute `{path}` is of type {ty}, which is not a point"
+                    "field `{path}` is of type {ty}, which is not a point"
                 ))
             }),
         }
@@ -291,7 +292,7 @@ impl Query {
     pub(crate) fn cells(self, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
         if !(degrees > 0.0 && degrees <= 360.0) {
             return Err(Error::bad_input(format!(
-                "cells of {degrees} degrees: more than 0, and at most 360"
+                "cells of {degrees} degrees: the size must be more than 0 and at most 360"
             )));
         }
         let space = self.space(path)?;

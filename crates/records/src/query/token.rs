@@ -7,8 +7,8 @@ use lsm::Seq;
 
 use crate::error::{Error, Result};
 
-/// Where a page ended: at its last record, whose number is the token's text. Valid for the same query on the same
-/// snapshot, a named one in another process too.
+/// The end of a page: its last record, whose number is the token's text. Valid for the same query on the same
+/// snapshot; with a named snapshot also in another process.
 ///
 /// ```
 /// let token: esker::PageToken = "42".parse()?;
@@ -32,9 +32,9 @@ impl FromStr for PageToken {
     }
 }
 
-/// Where a page of versions ended: the moment that it was asked for, and its last version. It stays valid, in other
-/// processes too, and pages continue as if nothing had been written since; but versions that are not kept
-/// any more are gone. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` where it was asked for as of a write `TS` to come.
+/// The end of a page of versions: the moment of the query, and the page's last version. It stays valid, in other
+/// processes too, and pages continue as if nothing had been written since; only versions that the dataset no longer
+/// keeps are missing. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` if the query was as of a later write `TS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ValueToken {
     pub(super) at: Seq,
@@ -70,5 +70,5 @@ impl FromStr for ValueToken {
 }
 
 fn not_a_token(text: &str) -> Error {
-    Error::bad_input(format!("`{text}` is not a token that a page gave"))
+    Error::bad_input(format!("`{text}` is not a token of a page"))
 }

@@ -52,7 +52,7 @@ impl Page {
 pub struct ValuePage<K = Key> {
     /// The versions.
     pub records: Vec<Record<K>>,
-    /// Goes on behind them; `None` when there are no more.
+    /// Continues after them; `None` if there are no more.
     pub next: Option<ValueToken>,
 }
 
@@ -90,7 +90,7 @@ impl View {
     ) -> Result<ValuePage> {
         if tokens.is_empty() || m == 0 || limit == 0 {
             return Err(Error::bad_input(
-                "versions by value: at least one token, one version and a limit of one are needed",
+                "versions by value: give at least one token, and at least 1 for the number of versions and the limit",
             ));
         }
         if let (Some(ts), Some(after)) = (ts, after)
@@ -98,7 +98,7 @@ impl View {
             && ts != after.asked
         {
             return Err(Error::bad_input(format!(
-                "the page before was as of write {}, not {ts}",
+                "the token comes from a page as of write {}, not {ts}: continue with the same write",
                 after.asked
             )));
         }

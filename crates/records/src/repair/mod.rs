@@ -38,18 +38,18 @@ const READAHEAD: usize = 256 << 10;
 /// million keys of twelve bytes: lookups of a tenth of them were quicker than a pass, of a third slower.
 const ENTRIES_PER_LOOKUP: u64 = 8;
 
-/// How the obsolete writes are found.
+/// How the repair finds obsolete writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum RepairMethod {
-    /// By key where compactions of the primary-key index report what they drop, else from the records where theirs do,
-    /// else by index.
+    /// By key if compactions of the primary-key index report what they drop, otherwise from the records if their compactions do, otherwise
+    /// by index.
     #[default]
     Auto,
-    /// What was written since the last repair, and what of older writes it replaced: from the primary-key index
-    /// alone, for all indexes at once.
+    /// Reads the writes since the last repair, and the older writes that they replaced, from the primary-key index only, for all indexes at
+    /// once.
     Key,
-    /// Each index by itself: its index entries, sorted by key, are validated (Luo & Carey, figure 7).
+    /// Handles each index separately: sorts its entries by key and validates them (Luo & Carey, figure 7).
     Index,
     /// A pass over all versions of all records (DELI, algorithm 3).
     Primary {
@@ -58,24 +58,24 @@ pub enum RepairMethod {
     },
 }
 
-/// When a repair from the records compacts them to one run.
+/// When a repair from the records also compacts them to one sorted run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Compaction {
     /// Not at all.
     #[default]
     Without,
-    /// The repair goes before the compaction, and reads many runs: the baseline that DELI measures.
+    /// The repair comes before the compaction, and reads many runs: the baseline that DELI measures.
     Before,
-    /// The repair goes after the compaction, and reads one run: DELI's staged repair.
+    /// The repair comes after the compaction, and reads one run: DELI's staged repair.
     After,
 }
 
-/// How the entries of known keys are found.
+/// How the repair finds the entries of known keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Lookups {
-    /// As what there is to read suggests.
+    /// Chosen by the amount of data to read.
     #[default]
     Auto,
     /// By sorted batches of point lookups, always: for experiments.
@@ -87,19 +87,19 @@ pub enum Lookups {
 /// Settings of a repair.
 #[derive(Debug, Clone)]
 pub struct RepairOptions {
-    /// How the obsolete writes are found.
+    /// How the repair finds obsolete writes.
     pub method: RepairMethod,
-    /// Bytes of sorters and buffers together, at most: they are borrowed from the store's memory budget. Default 16 MiB.
+    /// The largest memory of sorters and buffers together, in bytes, borrowed from the store's memory budget. Default 16 MiB.
     pub memory: usize,
-    /// Threads that read; one is the thread of the caller. Default 0: as many as the machine has, or one where the store
-    /// has no background threads ([`crate::Options::background`]). More than 64 count as 64.
+    /// The number of reading threads, including the caller's. Default 0: one per core, or one if the store has no background threads
+    /// ([`crate::Options::background`]). At most 64.
     pub threads: usize,
-    /// Bytes that are read in a second at most, not 0. Default: as many as can be.
+    /// The largest number of bytes to read per second, not 0. Default: no limit.
     pub bytes_per_second: Option<u64>,
-    /// By index: keys that no key filter of the primary-key index since the watermark knows are not sorted. Default
-    /// true; false is for experiments. Helps most where the trees are compacted together ([`crate::Merging::Correlated`]).
+    /// For a repair by index: do not sort keys that no newer key filter of the primary-key index contains. Default true; false is for
+    /// experiments. Helps most if the trees are compacted together ([`crate::Merging::Correlated`]).
     pub bloom: bool,
-    /// How the entries of known keys are found.
+    /// How the repair finds the entries of known keys.
     pub lookups: Lookups,
 }
 
@@ -116,44 +116,44 @@ impl Default for RepairOptions {
     }
 }
 
-/// How far a repair is.
+/// The progress of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairProgress {
-    /// Entries that were gone through.
+    /// Entries read so far.
     pub done: u64,
-    /// How many there are, about.
+    /// About how many entries there are.
     pub total: u64,
 }
 
 /// Called with the progress from time to time; says whether to continue. It may use the dataset.
 pub(crate) type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p;
 
-/// What came of a repair.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The method; never [`RepairMethod::Auto`].
+    /// The method used; never [`RepairMethod::Auto`].
     pub method: RepairMethod,
-    /// Entries that were gone through: of the primary-key index, the indexes, or the data.
+    /// Entries read: of the primary-key index, the indexes, or the records.
     pub entries: u64,
-    /// By index: those among them that were sorted, the others being known to be obsolete or valid.
+    /// For a repair by index: how many of them were sorted; the others were known to be obsolete or valid.
     pub sorted: u64,
-    /// Sorted pieces that went to disk.
+    /// Sorted pieces written to disk.
     pub spilled: u64,
-    /// Keys that were looked up one by one.
+    /// Keys looked up one by one.
     pub looked_up: u64,
-    /// Writes that were found to be obsolete and not known to be.
+    /// Obsolete writes found that were not known before.
     pub found: u64,
-    /// The repair watermark before: every write that was superseded up to it was known.
+    /// The repair watermark before: all obsolete writes up to this number were known.
     pub mark_before: Seq,
-    /// The repair watermark now.
+    /// The repair watermark now: all obsolete writes up to this number are known.
     pub mark: Seq,
-    /// Bytes that were read from files, without those that a compaction read.
+    /// Bytes read from files, without those that a compaction read.
     pub bytes_read: u64,
     /// How long it took.
     pub elapsed: Duration,
-    /// False when the task was cancelled: what was found counts, but the watermark has not moved.
+    /// False if the task was cancelled: the findings are recorded, but the watermark has not moved.
     pub complete: bool,
 }
 
@@ -166,7 +166,7 @@ impl Handle {
     ) -> Result<RepairReport> {
         if options.bytes_per_second == Some(0) {
             return Err(Error::bad_input(
-                "a repair that may read 0 bytes a second never ends",
+                "a repair needs a rate above 0 bytes a second",
             ));
         }
         self.superseded(Readable::Verified)?;
@@ -215,7 +215,7 @@ impl Handle {
         };
         let layout = &now.layout;
         let known = now.snapshot.superseded(superseded);
-        let known = known.ok_or_else(|| Error::damaged("the obsolete set is gone"))?;
+        let known = known.ok_or_else(|| Error::damaged("the obsolete set is missing"))?;
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
         // Where each write says what it replaces there is nothing to be found.
         let coverage = Coverage::at(layout, Some(before));
@@ -291,7 +291,7 @@ impl Handle {
             })
         })?;
         let made = made.first().copied();
-        made.ok_or_else(|| Error::damaged("the obsolete set was not made"))
+        made.ok_or_else(|| Error::damaged("the obsolete set was not created"))
     }
 }
 
@@ -333,10 +333,10 @@ fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<Repai
         }),
         RepairMethod::Auto => Ok(RepairMethod::Index),
         RepairMethod::Key if !by_key => Err(Error::bad_input(
-            "a repair by key needs a primary-key index whose compactions record what they drop (maintenance eager, validation or mutable-bitmap; repair merge)",
+            "a repair by key needs maintenance eager, validation or mutable-bitmap, and repair merge: only then do compactions of the primary-key index record what they drop",
         )),
         RepairMethod::Primary { .. } if !primary => Err(Error::bad_input(
-            "a primary repair needs deferred maintenance, and compactions that record or keep what was replaced (repair merge or staged)",
+            "a primary repair needs deferred maintenance, and repair merge or staged: only then do compactions record or keep replaced records",
         )),
         method => Ok(method),
     }

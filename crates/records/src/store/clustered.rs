@@ -29,7 +29,7 @@ fn place_of(attribute: &Attribute, key: &[u8], stub: &[u8]) -> Result<Vec<u8>> {
     });
     let point = point.ok_or_else(|| {
         Error::damaged(format!(
-            "a stored record has neither its JSON nor a point at {}",
+            "a stored record has neither JSON nor a point at {}",
             attribute.path
         ))
     })?;
@@ -40,7 +40,7 @@ fn place_of(attribute: &Attribute, key: &[u8], stub: &[u8]) -> Result<Vec<u8>> {
 fn missing(attribute: &Attribute, seq: Seq) -> Error {
     let path = &attribute.path;
     Error::damaged(format!(
-        "the record of write {seq} is not where its point at {path} is"
+        "the record of write {seq} is not stored at the location of its point at {path}"
     ))
 }
 

@@ -167,7 +167,7 @@ pub(crate) fn found_datasets(
     Ok(datasets)
 }
 
-/// Tells whether a dataset can have this name: 1 to 64 letters, digits, `-`, `_` and `.`.
+/// Checks the name of a dataset: 1 to 64 letters, digits, `-`, `_` and `.`.
 pub fn check_dataset_name(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {

@@ -73,7 +73,7 @@ fn text(path: &Path, ty: Type, remark: Remark) -> String {
             )
         }
         Remark::Object => format!(
-            "`{path}` has an object where a value of type {ty} is indexed: such records are kept, and the index leaves the object out"
+            "`{path}` has an object where a value of type {ty} is indexed: the record is kept, and the index leaves the object out"
         ),
         Remark::NoPoint => format!(
             "`{path}` has no valid position in some record (longitude from -180 to 180 first, latitude from -90 to 90): such records are kept, and the index leaves them out"

@@ -96,28 +96,28 @@ impl Measured {
     }
 }
 
-/// A repair that was done, and what it found.
+/// A completed repair and its findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LastRepair {
-    /// All writes up to this sequence number that were replaced were known to be obsolete when it ended.
+    /// All obsolete writes up to this sequence number were known when it ended.
     pub up_to: Seq,
-    /// Records written before it, ever.
+    /// The number of records ever written before it.
     pub writes: u64,
-    /// Obsolete writes that were known when it ended.
+    /// Obsolete writes known when it ended.
     #[serde(alias = "known_to_be_over")]
     pub known_obsolete: u64,
-    /// Entries that it went through.
+    /// Entries that it read.
     pub entries: u64,
     /// Obsolete writes that it found.
     pub found: u64,
     /// How long it took, in microseconds.
     pub micros: u64,
-    /// Why it was done.
+    /// Why it ran.
     pub why: String,
 }
 
-/// The maintenance strategy that measurements chose last, and why.
+/// The last choice of a maintenance strategy by measurements, with reasons.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StrategyChoice {
@@ -125,9 +125,10 @@ pub struct StrategyChoice {
     pub strategy: String,
     /// Why, in words.
     pub why: String,
-    /// The change that is nearest.
+    /// The smallest measured change that would lead to another choice.
     pub would_change: String,
-    /// What each candidate is expected to cost: microseconds of one core per write, queries divided among the writes.
+    /// The expected cost of each candidate: microseconds of one core per write, with the cost of queries divided among
+    /// the writes.
     pub micros_per_write: BTreeMap<String, f64>,
 }
 

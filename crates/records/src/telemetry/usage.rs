@@ -40,17 +40,17 @@ const FOLDED_TOGETHER: u64 = 64;
 #[serde(default)]
 #[non_exhaustive]
 pub struct QueryStats {
-    /// Queries for one value that this attribute's index answered, or a scan for want of one.
+    /// Queries for one value that this attribute's index answered, or a scan if it has no index.
     pub lookups: u64,
-    /// Queries for a range of values, likewise.
+    /// Queries for a range of values, answered likewise.
     pub ranges: u64,
-    /// Of both, those with a limit.
+    /// Of both, queries with a limit.
     pub limited: u64,
-    /// The sum of the limits.
+    /// The sum of these limits.
     pub limits: u64,
     /// Records that the ranges without a limit found.
     pub range_rows: u64,
-    /// Of lookups and ranges, those that a scan answered.
+    /// Of both, queries that a scan answered.
     pub scans: u64,
 }
 
@@ -113,14 +113,14 @@ impl LiveQueryStats {
     }
 }
 
-/// What was counted of a dataset at one moment.
+/// The counted operations of a dataset at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct UsageCounts {
     /// Records put or inserted, new or not.
     pub puts: u64,
-    /// Keys deleted, there or not.
+    /// Keys deleted, whether or not they had a record.
     pub deletes: u64,
     /// Gets by primary key.
     pub gets: u64,

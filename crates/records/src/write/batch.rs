@@ -614,7 +614,7 @@ impl Part {
         let key = Key::from_encoded(self.dataset.key_type(), key);
         let there = match seq {
             Some(seq) => format!("it has a record, number {seq}"),
-            None => "there is no record of it".to_string(),
+            None => "it has no record".to_string(),
         };
         Error::conflict_of(key, there)
     }

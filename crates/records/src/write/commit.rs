@@ -153,7 +153,7 @@ fn append(
         parts.iter_mut().for_each(Part::restore);
         parts.iter_mut().try_for_each(Part::add_notes)?;
     }
-    let text = format!("others wrote the same {MOST} times in a row");
+    let text = format!("other writers changed the same records {MOST} times in a row: try again");
     Err(Error::overtaken(text).into())
 }
 

@@ -226,7 +226,12 @@ impl Replaced {
                     if entry.kind == Kind::Put {
                         let at = (found.key.as_slice(), entry.seq);
                         let stored = whole_in_memory(layout, snapshot, at, entry.value);
-                        let gone = || lsm::Error::Invalid("a stub without its record".to_string());
+                        let gone = || {
+                            lsm::Error::Invalid(
+                                "a reference to a record by location has no record there"
+                                    .to_string(),
+                            )
+                        };
                         log(entry.seq, &stored.ok_or_else(gone)?)?;
                     }
                 }

@@ -8,23 +8,23 @@ use crate::error::{Error, Result};
 use crate::record::{self, Record};
 use crate::store::Handle;
 
-/// What becomes of a record ([`crate::Dataset::update`]).
+/// The new state of a record ([`crate::Dataset::update`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Update {
-    /// This JSON takes its place. It must have the same key.
+    /// This JSON replaces it. It must have the same key.
     Put(Vec<u8>),
-    /// It is deleted.
+    /// The record is deleted.
     Delete,
-    /// It stays as it is.
+    /// The record stays as it is.
     Keep,
 }
 
 impl Update {
-    /// This record takes its place: anything that serialises as a JSON object with the same key.
+    /// Replaces it with this record: anything that serialises as a JSON object with the same key.
     ///
     /// # Errors
-    /// [`Error::BadInput`] when it cannot be serialised.
+    /// [`Error::BadInput`] if it cannot be serialised.
     pub fn put(record: &(impl Serialize + ?Sized)) -> Result<Update> {
         let mut json = Vec::new();
         record::serialise(record, &mut json)?;
@@ -32,7 +32,8 @@ impl Update {
     }
 }
 
-/// What the closure of [`crate::Dataset::update`] may return: an [`Update`], JSON that takes the record's place, or a result of these.
+/// The possible return values of the closure of [`crate::Dataset::update`]: an [`Update`], JSON that replaces the record, or a result
+/// of these.
 pub trait IntoUpdate {
     /// What becomes of the record.
     ///
@@ -93,7 +94,9 @@ impl Handle {
                 Err(error) => return Err(error),
             }
         }
-        let text = format!("the record of key {key} was written by others {MOST} times in a row");
+        let text = format!(
+            "other writers changed the record of key {key} {MOST} times in a row: try again"
+        );
         Err(Error::overtaken(text))
     }
 }
