@@ -1,0 +1,230 @@
+//! `esker index`: what it says and does, and that it can be killed.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::common::{command, esker};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const RECORDS: i64 = 20_000;
+
+/// A store with a dataset `d`: `v` is lazy, `w` and `mixed` are not declared.
+fn store(records: i64) -> (TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut lines = String::new();
+    for id in 0..records {
+        let mixed = if id == 7 { "\"x\"" } else { "1" };
+        let v = id % 100;
+        writeln!(
+            lines,
+            "{{\"id\":{id},\"v\":{v},\"w\":\"w{v}\",\"mixed\":{mixed}}}"
+        )
+        .unwrap();
+    }
+    let file = dir.path().join("lines.ndjson");
+    std::fs::write(&file, lines).unwrap();
+    let store = dir.path().join("store").display().to_string();
+    let file = file.display().to_string();
+    let load = [
+        "load", &store, "d", &file, "--key", "id", "--index", "v:lazy", "--memory", "1M",
+    ];
+    esker(&load).expect(0);
+    (dir, store)
+}
+
+fn stat(store: &str) -> Value {
+    serde_json::from_str(&esker(&["stat", store, "d", "--json"]).expect(0).stdout).unwrap()
+}
+
+#[test]
+fn indexes_are_added_switched_and_dropped() {
+    let (_dir, store) = store(2000);
+    let index = |verb: &str, what: &str| esker(&["index", verb, &store, "d", what]);
+    let lookup = |path: &str, value: &str| {
+        let run = esker(&[
+            "lookup",
+            &store,
+            "d",
+            path,
+            value,
+            "--limit",
+            "2",
+            "--explain",
+        ]);
+        let run = run.expect(0);
+        let kind = run.stderr.split("\"kind\": \"").nth(1);
+        let kind = kind
+            .and_then(|rest| rest.split('"').next())
+            .unwrap_or("scan");
+        (run.ids(), kind.to_string())
+    };
+    assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "scan".to_string()));
+    let said = index("add", "w").expect(0).stderr;
+    assert!(
+        said.contains("`w` is now indexed: lazy (2,000 records in"),
+        "{said}"
+    );
+    assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "lazy".to_string()));
+    for kind in ["embedded", "composite", "eager"] {
+        let said = index("switch", &format!("w:{kind}")).expect(0).stderr;
+        assert!(
+            said.contains(&format!("`w` is now indexed: {kind}, was")),
+            "{said}"
+        );
+        assert_eq!(lookup("w", "w5"), (vec![1905, 1805], kind.to_string()));
+    }
+    let said = index("drop", "w").expect(0).stderr;
+    assert!(
+        said.contains("dropped the eager index of `w`, which stays declared"),
+        "{said}"
+    );
+    assert_eq!(lookup("w", "w5"), (vec![1905, 1805], "scan".to_string()));
+    index("add", "w:composite").expect(0);
+    let said = index("switch", "w:none").expect(0).stderr;
+    assert!(
+        said.contains("dropped the composite index of `w`, which stays declared"),
+        "{said}"
+    );
+    let definition = stat(&store)["arguments"].as_str().unwrap().to_string();
+    assert_eq!(
+        definition,
+        "--key id:int --index v:lazy:int --index w:none:string"
+    );
+
+    let refused = |verb: &str, what: &str, why: &str| {
+        let said = index(verb, what).expect(2).stderr;
+        assert!(said.contains(why), "{said}");
+    };
+    refused("switch", "v:composite:string", "does not change the type");
+    refused("add", "v", "`v` has an index already, of kind lazy");
+    refused("add", "v:composite", "`switch`");
+    refused("switch", "v", "give the new kind, as in v:lazy");
+    refused("switch", "v:lazy", "of kind lazy already");
+    refused(
+        "switch",
+        "nope:lazy",
+        "`nope` has no index (indexed: v); `esker index add",
+    );
+    refused("add", "v:quick", "unknown index kind `quick`");
+    refused("drop", "w", "`w` has no index");
+    refused(
+        "add",
+        "mixed:lazy:int",
+        "record 7: field mixed must be of type int, found string",
+    );
+    refused("add", "empty", "give the index a type");
+    assert_eq!(stat(&store)["arguments"], definition);
+    let said = esker(&["index", "resume", &store]).expect(0).stderr;
+    assert!(said.contains("no index change is unfinished"), "{said}");
+    esker(&["check", &store]).expect(0);
+}
+
+/// Kills the command ever later, until it comes to its end: what it left is exact each time.
+#[cfg(unix)]
+#[test]
+fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
+    let (_dir, store) = store(RECORDS);
+    let count = || {
+        let run = esker(&["count", &store, "d", "v", "10", "12"]).expect(0);
+        run.stdout.trim().to_string()
+    };
+    let mut resumed = 0;
+    for (round, kind) in ["composite", "embedded", "eager", "lazy"]
+        .iter()
+        .enumerate()
+    {
+        for attempt in 1.. {
+            let what = format!("v:{kind}");
+            let mut switch = if stat(&store).get("unfinished").is_some() && attempt % 2 == 0 {
+                resumed += 1;
+                command(&["index", "resume", &store, "d", "--memory", "1M"])
+            } else {
+                command(&["index", "switch", &store, "d", &what, "--memory", "1M"])
+            };
+            let mut child = switch.spawn().unwrap();
+            std::thread::sleep(Duration::from_millis((attempt * 7 + round * 2) as u64));
+            child.kill().unwrap();
+            let ended = child.wait_with_output().unwrap();
+            assert_eq!(count(), (RECORDS / 100 * 3).to_string());
+            if ended.status.success() {
+                break;
+            }
+            assert_eq!(ended.status.code(), None, "{ended:?}");
+            esker(&["check", &store]).expect(0);
+            // It may have been killed behind its last step.
+            let stat = stat(&store);
+            let definition = stat["arguments"].as_str().unwrap();
+            if stat.get("unfinished").is_none() && definition.contains(&what) {
+                break;
+            }
+        }
+        let definition = stat(&store)["arguments"].clone();
+        assert_eq!(definition, format!("--key id:int --index v:{kind}:int"));
+        esker(&["check", &store]).expect(0);
+    }
+    println!("{resumed} resumed");
+}
+
+/// Cuts the files of the first index short, as a failing disk might.
+fn damage(store: &str) {
+    let db = esker::Database::open(store, esker::Options::default()).unwrap();
+    let files: Vec<std::path::PathBuf> = {
+        let snapshot = db.group().snapshot();
+        let tree = snapshot.version().tree_named("d/index/0").unwrap();
+        let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+        tables.map(|table| table.path()).collect()
+    };
+    db.close().unwrap();
+    assert!(!files.is_empty());
+    for file in files {
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_index_is_built_again_by_one_command() {
+    let (_dir, store) = store(RECORDS);
+    damage(&store);
+    let run = esker(&["lookup", &store, "d", "v", "7"]).expect(3);
+    assert!(run.stderr.contains(".tbl"), "{}", run.stderr);
+    let run = esker(&["check", &store]).expect(3);
+    let told = format!("{}{}", run.stdout, run.stderr);
+    assert!(told.contains(".tbl"), "{told}");
+    let run = esker(&["repair", &store, "d", "--rebuild-index", "v"]).expect(0);
+    let told = "`v` is now indexed: lazy, rebuilt (20,000 records";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+    let run = esker(&["count", &store, "d", "v", "7", "7"]).expect(0);
+    assert_eq!(run.stdout.trim(), "200");
+    esker(&["check", &store]).expect(0);
+    let run = esker(&["repair", &store, "d", "--rebuild-index", "w"]).expect(2);
+    assert!(run.stderr.contains("`w` has no index"), "{}", run.stderr);
+    let both = [
+        "repair",
+        &store,
+        "d",
+        "--rebuild-index",
+        "v",
+        "--method",
+        "key",
+    ];
+    esker(&both).expect(2);
+}
+
+#[test]
+fn a_damaged_index_is_dropped_by_one_command() {
+    let (_dir, store) = store(RECORDS);
+    damage(&store);
+    esker(&["index", "drop", &store, "d", "v"]).expect(0);
+    let run = esker(&["count", &store, "d", "v", "7", "7"]).expect(0);
+    assert_eq!(run.stdout.trim(), "200");
+    esker(&["check", &store]).expect(0);
+}

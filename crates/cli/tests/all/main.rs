@@ -1,0 +1,33 @@
+//! The tests of the command line, one module a subject.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod advise;
+mod architecture;
+mod beside;
+mod changes;
+mod cli;
+mod conditions;
+mod datasets;
+mod documents;
+mod edges;
+mod estimates;
+mod everyday;
+mod expiry;
+mod imports;
+mod index;
+mod manners;
+mod partial;
+mod pictures;
+mod protocols;
+mod repair;
+mod replay;
+mod resume;
+mod snapshots;
+mod streams;
+mod truth;
+mod truth_space;
+mod values;
+mod versions;

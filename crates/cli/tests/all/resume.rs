@@ -1,0 +1,266 @@
+//! A load that was killed resumes where it was, and loads every line once.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use crate::common::{Run, command, esker, esker_fed};
+use esker::{Database, Options};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Lines of a file; each third of them has a key that the others have, too, and a few are bad.
+const LINES: u64 = 60_000;
+const KEYS: u64 = LINES / 3;
+
+/// Lines that are no records: one in 5,000.
+fn is_bad(line: u64) -> bool {
+    line % 5000 == 77
+}
+
+/// The files of a load: NDJSON, gzip, zstd and CSV, with keys of their own.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let text = |file: u64| -> Vec<u8> {
+        let line = |at: u64| match is_bad(at) {
+            true => format!("{{\"id\": bad {at}\n"),
+            false => {
+                let id = file * LINES + at % KEYS;
+                format!("{{\"id\":{id},\"line\":{at},\"pad\":\"{:060}\"}}\n", at)
+            }
+        };
+        (0..LINES).flat_map(|at| line(at).into_bytes()).collect()
+    };
+    let plain = dir.join("a.ndjson");
+    fs::write(&plain, text(0)).unwrap();
+    let gzip = dir.join("b.ndjson.gz");
+    let file = fs::File::create(&gzip).unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    encoder.write_all(&text(1)).unwrap();
+    encoder.finish().unwrap();
+    let zst = dir.join("c.ndjson.zst");
+    fs::write(&zst, zstd::stream::encode_all(&text(2)[..], 1).unwrap()).unwrap();
+    let csv = dir.join("d.csv");
+    let rows = (0..LINES).map(|at| match is_bad(at) {
+        true => format!("{}\n", 3 * LINES),
+        false => format!("{},{at},{at:060}\n", 3 * LINES + at % KEYS),
+    });
+    let rows: String = std::iter::once("id,line,pad\n".to_string())
+        .chain(rows)
+        .collect();
+    fs::write(&csv, rows).unwrap();
+    vec![plain, gzip, zst, csv]
+}
+
+fn arguments(dir: &TempDir, files: &[PathBuf]) -> Vec<String> {
+    let store = dir.path().join("db").display().to_string();
+    let head = ["load", &store, "d"].map(str::to_string);
+    let files = files.iter().map(|file| file.display().to_string());
+    let rest = [
+        "--key",
+        "id:int",
+        "--index",
+        "line:lazy:int",
+        "--versions",
+        "9",
+    ];
+    let rest = rest
+        .into_iter()
+        .chain(["--durability", "os", "--progress", "json"]);
+    head.into_iter()
+        .chain(files)
+        .chain(rest.map(str::to_string))
+        .collect()
+}
+
+/// Loads, and kills the process once it has reported that `more` further records are loaded; true when the load was complete by then.
+fn load_and_kill(args: &[String], more: u64) -> bool {
+    let mut child = command(args).spawn().unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut first = None;
+    for line in stderr.lines() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        if event["event"] == "progress" {
+            let records = event["records"].as_u64().unwrap();
+            let first = *first.get_or_insert(records);
+            if records >= first + more {
+                child.kill().unwrap();
+                break;
+            }
+        }
+    }
+    // Some lines are rejected: the exit code of a load that ended is 2.
+    child.wait().unwrap().code() == Some(2) || is_complete(Path::new(&args[1]))
+}
+
+/// Loads into a new store, killed several times at its first report; how often.
+fn load_with_kills(args: &[String]) -> u64 {
+    let _ = fs::remove_dir_all(&args[1]);
+    let mut kills: u64 = 0;
+    // After a while of ever more records, so that it comes to an end whatever the speed.
+    while !load_and_kill(args, kills.saturating_sub(5) * 4000) {
+        kills += 1;
+        assert!(kills < 100);
+    }
+    kills
+}
+
+/// A load that was killed between its last commit and its end left records, and no note of how far it was.
+fn is_complete(store: &Path) -> bool {
+    let Ok(db) = Database::open(store, Options::default()) else {
+        return false;
+    };
+    let Ok(dataset) = db.dataset::<esker::Key>("d") else {
+        return false;
+    };
+    dataset.query().count().unwrap() > 0 && dataset.notes().unwrap().is_empty()
+}
+
+/// The numbers of the rejected lines beside a file.
+fn rejected(file: &Path) -> Vec<u64> {
+    let mut name = file.as_os_str().to_os_string();
+    name.push(".rejected");
+    let text = fs::read_to_string(name).unwrap();
+    let number = |line: &str| serde_json::from_str::<Value>(line).unwrap()["line"].as_u64();
+    text.lines().map(|line| number(line).unwrap()).collect()
+}
+
+#[test]
+fn a_killed_load_resumes_and_loads_every_line_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    let args = arguments(&dir, &files);
+    // A process that waits for a processor longer than the load takes kills nothing: once more, then.
+    let kills = (0..20)
+        .map(|_| load_with_kills(&args))
+        .find(|kills| *kills > 0);
+    assert!(kills.is_some(), "nothing was killed");
+    esker(&["check", &args[1]]).expect(0);
+
+    let store = dir.path().join("db");
+    let db = Database::open(&store, Options::default()).unwrap();
+    let dataset = db.dataset("d").unwrap();
+    assert!(dataset.notes().unwrap().is_empty(), "the load is complete");
+    // Each version once, and in order: a line that was loaded twice would be there twice.
+    for file in 0..4 {
+        for key in (0..KEYS).step_by(7).chain([77, 5077, 10_077]) {
+            let id = (file * LINES + key).to_string();
+            let versions = dataset
+                .versions(dataset.parse_key(&id).unwrap())
+                .latest(9)
+                .read()
+                .unwrap();
+            let line = |record: &esker::Record| {
+                let record: Value = serde_json::from_slice(record.json()).unwrap();
+                record["line"].as_u64().unwrap()
+            };
+            let lines: Vec<u64> = versions.iter().map(line).collect();
+            let want = (0..3)
+                .rev()
+                .map(|turn| key + turn * KEYS)
+                .filter(|line| !is_bad(*line));
+            assert_eq!(lines, want.collect::<Vec<_>>(), "key {id}");
+        }
+    }
+    drop(dataset);
+    db.close().unwrap();
+    let bad: Vec<u64> = (0..LINES).filter(|line| is_bad(*line)).collect();
+    for file in &files {
+        let header = u64::from(file.ends_with("d.csv"));
+        let want: Vec<u64> = bad.iter().map(|line| line + 1 + header).collect();
+        assert_eq!(rejected(file), want, "{}", file.display());
+    }
+}
+
+#[test]
+fn what_is_not_resumed_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.ndjson");
+    let line = |id: u64| format!("{{\"id\":{id},\"v\":1}}\n");
+    let lines = |ids: std::ops::Range<u64>| -> String { ids.map(line).collect() };
+    // A line in the middle stops the load.
+    fs::write(
+        &file,
+        format!("{}bad\n{}", lines(0..2500), lines(2500..3000)),
+    )
+    .unwrap();
+    let store = dir.path().join("db").display().to_string();
+    let name = file.display().to_string();
+    let load = |more: &[&str]| -> Run {
+        esker(&[&["load", &store, "d", &name, "--key", "id:int"][..], more].concat())
+    };
+    load(&["--strict"]).expect(2);
+    let stat = esker(&["stat", &store, "d"]).expect(0).stdout;
+    assert!(
+        stat.contains("a load was interrupted after 2,500 records"),
+        "{stat}"
+    );
+    // It is resumed behind what is loaded, and started over where that is said.
+    let again = load(&["--strict"]).expect(2);
+    assert!(
+        again.stderr.contains("resuming after line 2,500"),
+        "{}",
+        again.stderr
+    );
+    let over = load(&["--strict", "--restart"]).expect(2);
+    assert!(!over.stderr.contains("resuming"), "{}", over.stderr);
+    let rest = load(&[]).expect(2);
+    assert!(
+        rest.stderr.contains("3,000 records loaded, 1 rejected"),
+        "{}",
+        rest.stderr
+    );
+    let full = load(&["--allow-rejects"]).expect(0);
+    assert!(!full.stderr.contains("resuming"), "{}", full.stderr);
+    // A file that was changed is another.
+    load(&["--strict"]).expect(2);
+    fs::write(&file, lines(0..3100)).unwrap();
+    let changed = load(&[]).expect(0);
+    assert!(
+        changed.stderr.contains("have changed since"),
+        "{}",
+        changed.stderr
+    );
+    assert_eq!(esker(&["count", &store, "d"]).expect(0).stdout, "3100\n");
+    let stat = esker(&["stat", &store, "d"]).expect(0).stdout;
+    assert!(!stat.contains("interrupted"), "{stat}");
+    // Standard input cannot be read again.
+    let run = esker_fed(&["load", &store, "d", "-"], dir.path(), |stdin| {
+        let _ = stdin.write_all(lines(4000..6000).as_bytes());
+    });
+    assert!(run.expect(0).stderr.contains("cannot be read again"));
+    esker(&["check", &store]).expect(0);
+}
+
+/// Keys that are made: a load that was killed makes no record twice.
+#[test]
+fn a_killed_load_makes_no_record_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.json");
+    // One line, so that a place is a value of it.
+    let values: Vec<String> = (0..LINES).map(|at| format!("{{\"line\":{at}}}")).collect();
+    fs::write(&file, format!("[{},7]", values.join(","))).unwrap();
+    let store = dir.path().join("db").display().to_string();
+    let name = file.display().to_string();
+    let args = ["load", &store, "d", &name, "--key", "auto", "--durability"];
+    let args = args.into_iter().chain(["os", "--progress", "json"]);
+    let args: Vec<String> = args.map(str::to_string).collect();
+    let kills = (0..20)
+        .map(|_| load_with_kills(&args))
+        .find(|kills| *kills > 0);
+    assert!(kills.is_some(), "nothing was killed");
+    let lines = esker(&["scan", &store, "d"]).expect(0).rows();
+    let mut lines: Vec<u64> = lines
+        .iter()
+        .map(|row| row["line"].as_u64().unwrap())
+        .collect();
+    lines.sort_unstable();
+    assert_eq!(lines, (0..LINES).collect::<Vec<_>>());
+    assert_eq!(rejected(&file), [1]);
+}

@@ -1,0 +1,415 @@
+//! Real events and places, loaded with each kind of index and asked through the command line: the
+//! answers must be those that other software computed (`../shared/data/truth.json`).
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::common::{Run, esker, esker_fed, real_data};
+use ::esker::IndexKind;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const KINDS: [&str; 7] = [
+    "embedded",
+    "eager",
+    "lazy",
+    "composite",
+    "recent",
+    "fingerprint",
+    "filter",
+];
+
+#[test]
+fn no_kind_for_values_is_left_out() {
+    let mut known: Vec<String> = IndexKind::ALL
+        .iter()
+        .filter(|kind| **kind != IndexKind::None)
+        .map(ToString::to_string)
+        .collect();
+    let mut listed = KINDS.to_vec();
+    known.sort();
+    listed.sort_unstable();
+    assert_eq!(listed, known);
+}
+
+/// A dataset loaded with one kind of index.
+struct Loaded {
+    dir: TempDir,
+    file: PathBuf,
+    kind: &'static str,
+}
+
+impl Loaded {
+    fn new(folder: &Path, file: &str, kind: &'static str, indexes: &[&str]) -> Self {
+        let loaded = Self {
+            dir: tempfile::tempdir().unwrap(),
+            file: folder.join(file),
+            kind,
+        };
+        let file = loaded.file.display().to_string();
+        let indexes: Vec<String> = indexes
+            .iter()
+            .map(|index| match index.split_once(':') {
+                Some((path, ty)) => format!("{path}:{kind}:{ty}"),
+                None => format!("{index}:{kind}"),
+            })
+            .collect();
+        let mut args = vec!["d", &file, "--key", "id"];
+        for index in &indexes {
+            args.extend(["--index", index]);
+        }
+        loaded.run("load", &args).expect(0);
+        loaded
+    }
+
+    fn store(&self) -> String {
+        self.dir.path().join("store").display().to_string()
+    }
+
+    fn run(&self, verb: &str, args: &[&str]) -> Run {
+        let store = self.store();
+        let mut all = vec![verb, &store];
+        all.extend_from_slice(args);
+        esker(&all)
+    }
+
+    /// The records for which all conditions hold, as the command line gives them.
+    fn select(&self, conditions: &[String], options: &[&str]) -> Vec<Value> {
+        let mut args = vec!["d"];
+        args.extend(conditions.iter().map(String::as_str));
+        args.extend_from_slice(options);
+        let verb = if conditions.is_empty() {
+            "scan"
+        } else {
+            "find"
+        };
+        let run = self.run(verb, &args);
+        assert!(
+            run.code == 0 || (run.code == 1 && run.stdout.is_empty()),
+            "{run:?}"
+        );
+        run.rows()
+    }
+
+    fn put(&self, records: &[Value]) {
+        let text: String = records.iter().map(|record| format!("{record}\n")).collect();
+        let args = ["put".to_string(), self.store(), "d".to_string()];
+        esker_fed(&args, self.dir.path(), move |stdin| {
+            stdin.write_all(text.as_bytes()).unwrap()
+        })
+        .expect(0);
+    }
+
+    /// Deletes records: the first few through the command line, a process each; the others through
+    /// the library, because thousands of processes would take minutes.
+    fn delete(&self, ids: &[i64]) {
+        let (few, many) = ids.split_at(ids.len().min(5));
+        for id in few {
+            let id = id.to_string();
+            self.run("delete", &["d", &id, "--durability", "os"])
+                .expect(0);
+        }
+        let store = self.store();
+        let db = esker::Database::open(store, esker::Options::default()).unwrap();
+        let dataset = db.dataset::<esker::Key>("d").unwrap();
+        let mut batch = dataset.batch();
+        for id in many {
+            let key = dataset.parse_key(&id.to_string()).unwrap();
+            batch.delete(&key).unwrap();
+        }
+        batch.durability(esker::Durability::Os).commit().unwrap();
+        db.close().unwrap();
+    }
+
+    /// Every record as in the file again.
+    fn restore(&self) {
+        let file = self.file.display().to_string();
+        self.run("load", &["d", &file]).expect(0);
+    }
+}
+
+/// The conditions of a question as expressions of `find`; `None` where one has no such form.
+/// A rectangle across the 180th meridian is two lists.
+fn expressions(question: &Value) -> Option<Vec<Vec<String>>> {
+    let mut all = Vec::new();
+    for condition in question["where"].as_array()? {
+        let op = match condition[1].as_str()? {
+            op @ ("=" | ">=" | "<=" | ">" | "<") => op,
+            "prefix" => "^=",
+            _ => return None,
+        };
+        let value = match &condition[2] {
+            // One with a blank has to be quoted, as JSON does it.
+            Value::String(text) if !text.contains(' ') => text.clone(),
+            other => other.to_string(),
+        };
+        all.push(format!("{}{op}{value}", condition[0].as_str()?));
+    }
+    let Some(rect) = question.get("rect") else {
+        return Some(vec![all]);
+    };
+    let (lat, lon) = (&rect["lat"], &rect["lon"]);
+    all.push(format!("lat>={}", lat[0]));
+    all.push(format!("lat<={}", lat[1]));
+    let (west, east) = (format!("lon>={}", lon[0]), format!("lon<={}", lon[1]));
+    if lon[0].as_f64() <= lon[1].as_f64() {
+        all.extend([west, east]);
+        return Some(vec![all]);
+    }
+    let with = |expression| [all.clone(), vec![expression]].concat();
+    Some(vec![with(west), with(east)])
+}
+
+fn ids(rows: &[Value]) -> Vec<i64> {
+    rows.iter().map(|row| row["id"].as_i64().unwrap()).collect()
+}
+
+/// Orders records as a question says: `[["time", "desc"], ["id", "desc"]]`.
+fn sort(rows: &mut [Value], order: &Value) {
+    let keys = order.as_array().unwrap();
+    rows.sort_by(|a, b| {
+        keys.iter().fold(std::cmp::Ordering::Equal, |so_far, key| {
+            let name = key[0].as_str().unwrap();
+            let ordering = a[name].as_i64().cmp(&b[name].as_i64());
+            so_far.then(if key[1] == "desc" {
+                ordering.reverse()
+            } else {
+                ordering
+            })
+        })
+    });
+}
+
+fn integers(value: &Value) -> Vec<i64> {
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_i64().unwrap())
+        .collect()
+}
+
+/// Compares ids (ordered as the question says, or ascending) with what the truth tells of them.
+fn compare(ids: &[i64], result: &Value, what: &str) {
+    assert_eq!(ids.len() as u64, result["n"].as_u64().unwrap(), "{what}");
+    if let Some(all) = result.get("ids") {
+        assert_eq!(ids, integers(all), "{what}");
+    } else {
+        assert_eq!(ids[..5], integers(&result["first"]), "{what}");
+        assert_eq!(ids[ids.len() - 5..], integers(&result["last"]), "{what}");
+    }
+}
+
+/// Asks one question; false where the command line has no form for it.
+fn ask(loaded: &Loaded, question: &Value) -> bool {
+    let name = question["q"].as_str().unwrap();
+    let what = format!(
+        "{}/{}/{name}",
+        loaded.kind,
+        question["dataset"].as_str().unwrap()
+    );
+    let result = &question["result"];
+    if question.get("radius").is_some() {
+        return false;
+    }
+    let Some(lists) = expressions(question) else {
+        return false;
+    };
+    let mutated = question.get("mutate").is_some();
+    let everything = lists.iter().all(Vec::is_empty);
+    let recency = question["order"] == serde_json::json!([["time", "desc"], ["id", "desc"]]);
+    let select = |options: &[&str]| -> Vec<Value> {
+        lists
+            .iter()
+            .flat_map(|list| loaded.select(list, options))
+            .collect()
+    };
+    match question["op"].as_str().unwrap() {
+        "count" if everything => {
+            let counted = loaded.run("count", &["d"]).expect(0).stdout;
+            assert_eq!(counted.trim(), result["count"].to_string(), "{what}");
+        }
+        "count" => assert_eq!(
+            select(&[]).len() as u64,
+            result["count"].as_u64().unwrap(),
+            "{what}"
+        ),
+        // The files are in the order of time and id, so that this order is the newest first.
+        "select" if recency && !mutated => {
+            let skip = question["offset"].as_u64().unwrap_or(0) as usize;
+            let limit = question["limit"].as_u64().unwrap() as usize + skip;
+            let rows = select(&["--limit", &limit.to_string()]);
+            compare(&ids(&rows)[skip.min(rows.len())..], result, &what);
+        }
+        "select" => {
+            let mut rows = select(&[]);
+            assert_eq!(
+                rows.len() as u64,
+                result["matched"].as_u64().unwrap(),
+                "{what}"
+            );
+            let newest_first = ids(&rows);
+            match question.get("order") {
+                Some(order) => sort(&mut rows, order),
+                None => rows.sort_by_key(|row| row["id"].as_i64()),
+            }
+            let mut sorted = ids(&rows);
+            if question.get("order").is_none() && lists.len() == 1 {
+                assert!(
+                    newest_first.iter().eq(sorted.iter().rev()),
+                    "{what}: not newest first"
+                );
+                let oldest_first = ids(&loaded.select(&lists[0], &["--oldest"]));
+                assert_eq!(oldest_first, sorted, "{what}: not oldest first");
+            }
+            sorted.truncate(question["limit"].as_u64().unwrap_or(u64::MAX) as usize);
+            compare(&sorted, result, &what);
+        }
+        "agg" => {
+            let field = question["field"].as_str().unwrap();
+            let values: Vec<i64> = select(&[])
+                .iter()
+                .filter_map(|r| r[field].as_i64())
+                .collect();
+            let got = serde_json::json!({
+                "count": values.len(), "min": values.iter().min(),
+                "max": values.iter().max(), "sum": values.iter().sum::<i64>()
+            });
+            assert_eq!(got, *result, "{what}");
+        }
+        "group" => {
+            let mut counts: HashMap<String, u64> = HashMap::new();
+            for row in select(&[]) {
+                if let Some(value) = row[question["by"].as_str().unwrap()].as_str() {
+                    *counts.entry(value.to_string()).or_default() += 1;
+                }
+            }
+            let mut groups: Vec<(String, u64)> = counts.into_iter().collect();
+            assert_eq!(
+                groups.len() as u64,
+                result["distinct"].as_u64().unwrap(),
+                "{what}"
+            );
+            groups.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            groups.truncate(question["limit"].as_u64().unwrap() as usize);
+            assert_eq!(serde_json::json!(groups), result["groups"], "{what}");
+        }
+        "windows" => {
+            let number = |name: &str| question[name].as_i64().unwrap();
+            let (start, period, windows) = (number("start"), number("period"), number("n"));
+            let mut list = lists[0].clone();
+            list.push(format!("time>={start}"));
+            list.push(format!("time<{}", start + period * windows));
+            let mut counts = vec![0i64; windows as usize];
+            for row in loaded.select(&list, &[]) {
+                counts[((row["time"].as_i64().unwrap() - start) / period) as usize] += 1;
+            }
+            assert_eq!(counts, integers(&result["counts"]), "{what}");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Applies the updates and deletes of a question. Of deletes only those are done that the question
+/// can see.
+fn mutate(loaded: &Loaded, question: &Value) {
+    for step in question["mutate"].as_array().unwrap() {
+        let hit = |row: &Value, rule: &Value| {
+            row["id"].as_i64().unwrap() % rule["id_mod"].as_i64().unwrap()
+                == rule["eq"].as_i64().unwrap()
+        };
+        if let Some(rule) = step.get("update") {
+            let mut rows = loaded.select(&[], &[]);
+            rows.retain(|row| hit(row, rule));
+            for row in &mut rows {
+                for (name, value) in rule["set"].as_object().unwrap() {
+                    row[name] = value.clone();
+                }
+            }
+            loaded.put(&rows);
+        } else if let Some(rule) = step.get("delete") {
+            for list in expressions(question).unwrap() {
+                let mut rows = loaded.select(&list, &[]);
+                rows.retain(|row| hit(row, rule));
+                loaded.delete(&ids(&rows));
+            }
+        }
+    }
+}
+
+/// Asks all questions of a dataset; `expected` is how many of them the command line has a form for.
+fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
+    let Some((folder, truth)) = real_data(dataset) else {
+        return;
+    };
+    let questions: Vec<&Value> = truth["queries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|question| question["dataset"] == dataset)
+        .collect();
+    let questions = questions.as_slice();
+    let ask_all = |kind: &'static str| {
+        let loaded = Loaded::new(&folder, file, kind, indexes);
+        let (still, moving): (Vec<&Value>, Vec<&Value>) = questions
+            .iter()
+            .partition(|question| question.get("mutate").is_none());
+        let mut asked = still
+            .iter()
+            .filter(|question| ask(&loaded, question))
+            .count();
+        let mut restored = true;
+        for question in moving {
+            if !restored {
+                loaded.restore();
+            }
+            restored = false;
+            mutate(&loaded, question);
+            asked += usize::from(ask(&loaded, question));
+        }
+        loaded.run("check", &[]).expect(0);
+        assert_eq!(
+            asked,
+            expected,
+            "{dataset}, {kind}: questions asked, of {}",
+            questions.len()
+        );
+    };
+    // Two at a time: most of it is waiting for one process.
+    let (first, second) = KINDS.split_at(KINDS.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| second.iter().copied().for_each(ask_all));
+        first.iter().copied().for_each(ask_all);
+        if let Err(panic) = other.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+#[test]
+fn events_give_the_true_answers_with_every_kind() {
+    run(
+        "events",
+        "events.ndjson.zst",
+        &["author", "time", "committer", "sha", "path", "repo", "dir"],
+        23,
+    );
+}
+
+#[test]
+fn places_give_the_true_answers_with_every_kind() {
+    run(
+        "points",
+        "points.ndjson.zst",
+        &["lat:float", "lon:float", "country", "pop:int", "name"],
+        16,
+    );
+}

@@ -1,0 +1,307 @@
+//! Publish/subscribe where calls to the file system fail and stores are closed.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+use esker::fs::hooked::{Call, Hooked};
+use esker::fs::memory::{Memory, PowerCut};
+use esker::{Database, Durability, ErrorKind, Options, Seq};
+use esker_pubsub::{Broker, Config, Notifier, Place, PubSub, Publication, Subscription};
+
+fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
+    let options = PubSub::with(Options {
+        fs,
+        memory_budget: 1 << 20,
+        table_size: 64 << 10,
+        durability: Durability::Sync,
+        background: false,
+        ..Options::default()
+    });
+    let db = PubSub::create_or_open(Path::new("/failures"), options).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    (db, broker)
+}
+
+/// What is written beside the first publication or subscription of its shape is not taken for written where the disk was full.
+#[test]
+fn what_a_full_disk_refused_is_written_with_the_next() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let (_db, broker) = open(Arc::new(fs.clone()));
+    let publication = Publication::new("a/b/c".parse().unwrap(), "{}").at_point(10.0, 50.0);
+    let subscription = Subscription::to("x/+/z".parse().unwrap());
+    // The log has its file.
+    broker
+        .publish(&Publication::new("q".parse().unwrap(), "{}"))
+        .unwrap();
+    fs.set(|call, path| {
+        let is_log = path.extension().is_some_and(|ext| ext == "log");
+        match is_log && matches!(call, Call::Append | Call::WriteAhead) {
+            true => Err(std::io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    });
+    let refused = broker.publish(&publication).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::DiskFull);
+    assert!(broker.subscribe(&subscription).is_err());
+    fs.clear();
+    let seq = broker.publish(&publication).unwrap().seq;
+    let id = broker.subscribe(&subscription).unwrap().id;
+    let (_db, broker) = open(Arc::new(memory.power_cut(1, PowerCut::Reordered)));
+    let all = Subscription::to("a".parse().unwrap()).from(0);
+    let found = broker.query(&all).unwrap();
+    assert_eq!(found.iter().map(|f| f.seq).collect::<Vec<_>>(), [seq]);
+    let one = Publication::new("x/y/z".parse().unwrap(), "{}");
+    let matches = broker.publish(&one).unwrap().matches;
+    assert_eq!(matches.first().map(|m| m.subscription), Some(id));
+}
+
+#[test]
+fn consumers_that_wait_learn_that_the_store_is_closed() {
+    let (db, broker) = open(Arc::new(Memory::new()));
+    let asked = Subscription::to("a".parse().unwrap());
+    let id = broker.subscribe(&asked).unwrap().id;
+    let mut inbox = broker.inbox(id, None).unwrap();
+    let mut follow = broker.follow(&asked, None).unwrap();
+    assert!(inbox.next().unwrap().is_none());
+    let waits = std::thread::spawn(move || inbox.wait(Duration::MAX).unwrap_err().kind());
+    let follows = std::thread::spawn(move || follow.wait(Duration::MAX).unwrap_err().kind());
+    let (ended, end) = mpsc::channel::<()>();
+    let notifier = broker
+        .notify(id, None, move |_| ended.send(()).unwrap())
+        .unwrap();
+    db.close().unwrap();
+    assert_eq!(waits.join().unwrap(), ErrorKind::Closed);
+    assert_eq!(follows.join().unwrap(), ErrorKind::Closed);
+    // Its thread ends, and with it what it calls; a store that is closed is no error for it.
+    assert!(end.recv().is_err());
+    drop(notifier);
+}
+
+/// A callback may publish, unsubscribe, and drop what calls it.
+#[test]
+fn a_callback_may_end_itself() {
+    let (_db, broker) = open(Arc::new(Memory::new()));
+    let asked = Subscription::to("a".parse().unwrap());
+    let id = broker.subscribe(&asked).unwrap().id;
+    let place = Arc::new(Mutex::new(None::<Notifier>));
+    let (own, there) = (place.clone(), broker.clone());
+    let (done, is_done) = mpsc::channel();
+    let call = move |next: esker::Result<esker_pubsub::Notification>| {
+        let again = Publication::new("a".parse().unwrap(), "{}");
+        there.publish(&again).unwrap();
+        assert!(there.unsubscribe(id).unwrap());
+        drop(own.lock().unwrap().take());
+        done.send(next.unwrap().seq).unwrap();
+    };
+    let mut held = place.lock().unwrap();
+    *held = Some(broker.notify(id, None, call).unwrap());
+    let first = Publication::new("a".parse().unwrap(), "{}");
+    let seq = broker.publish(&first).unwrap().seq;
+    drop(held);
+    assert_eq!(is_done.recv(), Ok(seq));
+    assert!(is_done.recv().is_err(), "it is called again");
+}
+
+/// What is stored is said to be stored where what else was to be read cannot be: who calls again doubles nothing and
+/// misses nothing.
+#[test]
+fn what_is_stored_has_not_failed_where_reading_does() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let now = broker.now();
+    let asked = Subscription::to("a".parse().unwrap()).until(now + 100_000);
+    let id = broker.subscribe(&asked).unwrap().id;
+    let later = now + 200_000;
+    let ahead = Publication::new("a".parse().unwrap(), "{}").at_time(later);
+    let made: Vec<Seq> = (0..200)
+        .map(|_| broker.publish(&ahead).unwrap().seq)
+        .collect();
+    db.flush().unwrap();
+    drop(broker);
+    db.close().unwrap();
+    // All reads of tables but the first few.
+    let fail = |fs: &Hooked, but: usize| {
+        let left = AtomicUsize::new(but);
+        fs.set(move |call, path| {
+            let is_table = path.extension().is_none_or(|ext| ext != "log");
+            let is_read = is_table && matches!(call, Call::Open | Call::Read);
+            let may = |left: usize| left.checked_sub(1);
+            match is_read && left.fetch_update(SeqCst, SeqCst, may).is_err() {
+                true => Err(std::io::ErrorKind::Other.into()),
+                false => Ok(()),
+            }
+        });
+    };
+    // Nothing is in a cache.
+    let (db, broker) = open(Arc::new(fs.clone()));
+    fail(&fs, 0);
+    // A publication is stored once, and known by its number.
+    let new = Publication::new("a".parse().unwrap(), "{}");
+    let published = broker.publish(&new).unwrap();
+    assert_eq!(published.unread.unwrap().kind(), ErrorKind::Io);
+    assert!(published.matches.is_empty());
+    // So is a subscription.
+    let all = Subscription::to("a".parse().unwrap()).from(0);
+    let subscribed = broker.subscribe(&all).unwrap();
+    assert_eq!(subscribed.unread.unwrap().kind(), ErrorKind::Io);
+    assert!(subscribed.id > published.seq);
+    // Of one that is not stored nothing is known.
+    let over = Subscription::to("a".parse().unwrap()).from(0).until(later);
+    let over = over.at_time(later + 1);
+    assert_eq!(broker.subscribe(&over).unwrap_err().kind(), ErrorKind::Io);
+    // A renewal returns what was missed, or nothing was renewed: wherever it fails.
+    let missed = (0..100).find_map(|but| {
+        fail(&fs, but);
+        let renewed = broker.renew(id, later + 1);
+        assert!(but > 0 || renewed.is_err());
+        renewed.ok()
+    });
+    fs.clear();
+    let missed = missed.unwrap().unwrap();
+    assert_eq!(missed.iter().map(|one| one.seq).collect::<Vec<_>>(), made);
+    assert_eq!(broker.renew(id, later + 2).unwrap(), Some(Vec::new()));
+    let seqs = |found: &[esker_pubsub::Notification]| -> Vec<Seq> {
+        found.iter().map(|found| found.seq).collect()
+    };
+    let mut expected = made.clone();
+    expected.push(published.seq);
+    assert_eq!(seqs(&broker.query(&all).unwrap()), expected);
+    let mut inbox = broker.inbox(id, None).unwrap();
+    assert_eq!(inbox.next().unwrap().unwrap().seq, published.seq);
+    assert!(inbox.next().unwrap().is_none());
+    // What the subscription could not be told.
+    let mut inbox = broker.inbox(subscribed.id, Some(0)).unwrap();
+    let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap())
+        .map(|next| next.seq)
+        .collect();
+    assert_eq!(got, expected);
+    assert!(broker.unsubscribe(subscribed.id).unwrap());
+    db.close().unwrap();
+}
+
+/// What changes several subscriptions is synced together: while one change waits for its sync, others get into the log.
+#[test]
+fn changes_of_several_subscriptions_share_syncs() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (_db, broker) = open(Arc::new(fs.clone()));
+    let asked = Subscription::to("a".parse().unwrap()).until(i64::MAX - 1);
+    let ids: Vec<Seq> = (0..6)
+        .map(|_| broker.subscribe(&asked).unwrap().id)
+        .collect();
+    // A sync is not done before the changes of all are in the log.
+    let (appended, all) = (Arc::new(Mutex::new(0)), Arc::new(Condvar::new()));
+    let (count, more) = (appended.clone(), all.clone());
+    let expected = ids.len();
+    fs.set(move |call, path| {
+        let is_log = path.extension().is_some_and(|ext| ext == "log");
+        let mut count = count.lock().unwrap();
+        match call {
+            Call::Append if is_log => {
+                *count += 1;
+                more.notify_all();
+            }
+            Call::Sync if is_log => {
+                let wait = Duration::from_secs(20);
+                let is_less = |count: &mut usize| *count < expected;
+                let (_count, waited) = more.wait_timeout_while(count, wait, is_less).unwrap();
+                if waited.timed_out() {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        let changes: Vec<_> = ids
+            .iter()
+            .enumerate()
+            .map(|(n, id)| {
+                let (broker, id) = (&broker, *id);
+                scope.spawn(move || match n % 3 {
+                    0 => broker.unsubscribe(id),
+                    1 => broker.move_to(id, Place::Anywhere),
+                    _ => broker.renew(id, i64::MAX).map(|renewed| renewed.is_some()),
+                })
+            })
+            .collect();
+        for change in changes {
+            assert!(change.join().unwrap().unwrap());
+        }
+    });
+    fs.clear();
+    let new = Publication::new("a".parse().unwrap(), "{}");
+    assert_eq!(broker.publish(&new).unwrap().matches.len(), 4);
+}
+
+/// Those of one are made one after the other, and none is lost.
+#[test]
+fn changes_of_one_subscription_follow_each_other() {
+    let (_db, broker) = open(Arc::new(Memory::new()));
+    let asked = Subscription::to("a".parse().unwrap());
+    let id = broker.subscribe(&asked).unwrap().id;
+    let ended = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for n in 0..6 {
+            let (broker, ended) = (&broker, &ended);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    let until = broker.now() + 100_000 + n;
+                    broker.renew(id, until).unwrap();
+                    broker.move_to(id, Place::Anywhere).unwrap();
+                }
+                let ends = broker.unsubscribe(id).unwrap();
+                ended.fetch_add(usize::from(ends), SeqCst);
+            });
+        }
+    });
+    assert_eq!(ended.load(SeqCst), 1);
+    let new = Publication::new("a".parse().unwrap(), "{}");
+    assert!(broker.publish(&new).unwrap().matches.is_empty());
+}
+
+/// A renewal reads what was missed before it is written: what comes in between is among it, too.
+#[test]
+fn a_renewal_gives_what_is_published_while_it_reads() {
+    let memory = Memory::new();
+    let fs = Hooked::new(Arc::new(memory.clone()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let now = broker.now();
+    let asked = Subscription::to("a".parse().unwrap()).until(now + 100_000);
+    let id = broker.subscribe(&asked).unwrap().id;
+    let later = now + 200_000;
+    let ahead = Publication::new("a".parse().unwrap(), "{}").at_time(later);
+    let mut expected: Vec<Seq> = (0..20)
+        .map(|_| broker.publish(&ahead).unwrap().seq)
+        .collect();
+    db.flush().unwrap();
+    drop(broker);
+    db.close().unwrap();
+    let (_db, broker) = open(Arc::new(fs.clone()));
+    let between = Arc::new(Mutex::new(Vec::new()));
+    let (publisher, told, is_first) = (broker.clone(), between.clone(), AtomicUsize::new(0));
+    fs.set(move |call, path| {
+        let is_table = path.extension().is_none_or(|ext| ext != "log");
+        if is_table && call == Call::Read && is_first.fetch_add(1, SeqCst) == 0 {
+            let published = publisher.publish(&ahead).unwrap();
+            told.lock().unwrap().push(published.seq);
+        }
+        Ok(())
+    });
+    let missed = broker.renew(id, later).unwrap().unwrap();
+    fs.clear();
+    expected.extend(between.lock().unwrap().iter());
+    assert_eq!(expected.len(), 21);
+    assert_eq!(
+        missed.iter().map(|one| one.seq).collect::<Vec<_>>(),
+        expected
+    );
+    let again = broker.renew(id, later + 1).unwrap();
+    assert_eq!(again, Some(Vec::new()));
+    let mut inbox = broker.inbox(id, None).unwrap();
+    assert!(inbox.next().unwrap().is_none());
+}

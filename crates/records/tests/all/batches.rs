@@ -1,0 +1,271 @@
+//! Batches over several datasets: all of a batch or nothing, with what it expects of any of them, through power cuts, under every pair
+//! of strategies; and each dataset's feed has its part.
+
+use crate::common;
+use std::collections::BTreeMap;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+
+use crate::common::{check, open, seeds, with_strategy};
+use esker::fs::memory::{Memory, PowerCut};
+use esker::{
+    ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, Index, IndexKind, KeyType,
+    Options, field,
+};
+use serde_json::json;
+
+const KINDS: [IndexKind; 4] = [
+    IndexKind::Lazy,
+    IndexKind::Eager,
+    IndexKind::Composite,
+    IndexKind::Embedded,
+];
+
+fn users(number: usize) -> DatasetDef {
+    let index = Index::new(KINDS[number % KINDS.len()]).int();
+    with_strategy(
+        DatasetDef::new("name", KeyType::String).index("n", index),
+        number,
+    )
+}
+
+fn visits(number: usize) -> DatasetDef {
+    let index = Index::new(KINDS[number / 2 % KINDS.len()]).int();
+    with_strategy(
+        DatasetDef::new("id", KeyType::Int).index("n", index),
+        number,
+    )
+}
+
+struct Both {
+    db: Database,
+    users: Dataset<String>,
+    visits: Dataset<u64>,
+}
+
+fn both(fs: Arc<Memory>, first: usize, second: usize) -> Both {
+    let db = open(fs).unwrap();
+    let users = db.dataset_or_create("users", users(first)).unwrap();
+    let visits = db.dataset_or_create("visits", visits(second)).unwrap();
+    Both { db, users, visits }
+}
+
+#[test]
+fn random_batches_over_two_datasets_are_as_a_model_says() {
+    for seed in seeds(40) {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let number = seed as usize;
+        let memory = Arc::new(Memory::new());
+        let Both { db, users, visits } = both(memory, number, number / 5);
+        // The value and the write of each record.
+        let mut names: BTreeMap<String, u64> = BTreeMap::new();
+        let mut ids: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut batch = db.batch();
+        for round in 0..60 {
+            let (mut new_names, mut new_ids) = (names.clone(), ids.clone());
+            let (mut expected, mut exists) = (true, false);
+            for _ in 0..rng.usize(0..5) {
+                let n = rng.u64(0..5);
+                let (name, id) = (format!("u{}", rng.u8(0..6)), rng.u64(0..6));
+                match rng.u8(0..9) {
+                    0 | 1 => {
+                        batch.put(&users, &json!({"name": name, "n": n})).unwrap();
+                        new_names.insert(name, n);
+                    }
+                    2 | 3 => {
+                        let json = format!(r#"{{"id":{id},"n":{n}}}"#);
+                        batch.put_json(&visits, json).unwrap();
+                        new_ids.insert(id, n);
+                    }
+                    4 => {
+                        batch.delete(&users, &name).unwrap();
+                        new_names.remove(&name);
+                    }
+                    5 => {
+                        batch.delete(&visits, id).unwrap();
+                        new_ids.remove(&id);
+                    }
+                    6 => {
+                        // A key of its own: what the batch does to it otherwise does not matter here.
+                        let id = 100 + round;
+                        exists |= new_ids.contains_key(&id);
+                        batch.insert(&visits, &json!({"id": id, "n": n})).unwrap();
+                        new_ids.insert(id, n);
+                    }
+                    7 => {
+                        batch.if_absent(&users, &name).unwrap();
+                        expected &= !names.contains_key(&name);
+                    }
+                    _ => {
+                        let there = visits.get(id).unwrap().map(|record| record.seq());
+                        let seq = if rng.bool() { there.unwrap_or(0) } else { 1 };
+                        batch.if_seq(&visits, id, seq).unwrap();
+                        expected &= there == Some(seq);
+                    }
+                }
+            }
+            if round == 30 && seed % 3 == 0 {
+                // The batch is made again, for what the dataset is now.
+                visits.drop_index("n").unwrap();
+            }
+            match batch.commit() {
+                Ok(()) => {
+                    assert!(expected && !exists, "seed {seed}");
+                    (names, ids) = (new_names, new_ids);
+                }
+                Err(error) => {
+                    let kinds = [ErrorKind::Conflict, ErrorKind::Exists];
+                    assert!(kinds.contains(&error.kind()), "seed {seed}: {error}");
+                    assert!(!expected || exists, "seed {seed}: {error}");
+                    batch.clear();
+                }
+            }
+            if rng.u8(0..8) == 0 {
+                db.flush().unwrap();
+            }
+            agree(&users, &names, seed);
+            agree(&visits, &ids, seed);
+        }
+        common::converge(&db);
+        check(&db);
+        agree(&users, &names, seed);
+        agree(&visits, &ids, seed);
+    }
+}
+
+fn agree<K: esker::PrimaryKey + Ord>(dataset: &Dataset<K>, right: &BTreeMap<K, u64>, seed: u64) {
+    let mut found = BTreeMap::new();
+    for hit in dataset.scan(..) {
+        let hit = hit.unwrap();
+        let value: serde_json::Value = hit.parse().unwrap();
+        found.insert(hit.key().clone(), value["n"].as_u64().unwrap());
+    }
+    assert_eq!(&found, right, "seed {seed}");
+    for n in 0..5u64 {
+        let hits = dataset.find(field("n").eq(n)).count().unwrap();
+        let right = right.values().filter(|value| **value == n).count() as u64;
+        assert_eq!(hits, right, "seed {seed}, n {n}");
+    }
+}
+
+#[test]
+fn a_power_cut_takes_a_batch_over_datasets_whole_or_not_at_all() {
+    let modes = [
+        PowerCut::Lost,
+        PowerCut::Kept,
+        PowerCut::Torn,
+        PowerCut::Reordered,
+    ];
+    for seed in seeds(80) {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let number = seed as usize;
+        let memory = Arc::new(Memory::new());
+        let store = both(memory.clone(), number, number / 5);
+        let (mut synced, last) = (0, rng.u64(1..40));
+        let mut batch = store.db.batch();
+        for n in 1..=last {
+            for at in 0..rng.u64(1..4) {
+                let name = format!("pad{at}");
+                batch
+                    .put(&store.users, &json!({"name": name, "n": n}))
+                    .unwrap();
+            }
+            batch.put(&store.visits, &json!({"id": 1, "n": n})).unwrap();
+            batch
+                .put(&store.users, &json!({"name": "n", "n": n}))
+                .unwrap();
+            if n > 1 {
+                batch.delete(&store.visits, n + 9).unwrap();
+            }
+            batch
+                .put(&store.visits, &json!({"id": n + 10, "n": n}))
+                .unwrap();
+            let sync = rng.u8(0..4) == 0;
+            batch.durability(if sync {
+                Durability::Sync
+            } else {
+                Durability::Os
+            });
+            batch.commit().unwrap();
+            if sync {
+                synced = n;
+            }
+            if rng.u8(0..10) == 0 {
+                store.db.flush().unwrap();
+            }
+        }
+        let left = memory.power_cut(seed, modes[number % modes.len()]);
+        let again = both(Arc::new(left), number, number / 5);
+        let n_of = |record: Option<serde_json::Value>| {
+            record.map_or(0, |value| value["n"].as_u64().unwrap())
+        };
+        let user = again.users.get("n").unwrap();
+        let user = n_of(user.map(|record| record.parse().unwrap()));
+        let visit = again.visits.get(1).unwrap();
+        let visit = n_of(visit.map(|record| record.parse().unwrap()));
+        assert_eq!(user, visit, "seed {seed}");
+        assert!((synced..=last).contains(&user), "seed {seed}");
+        let newest = again.visits.scan(2..).rev().next();
+        let newest = newest.map_or(0, |hit| *hit.unwrap().key() - 10);
+        assert_eq!(newest, user, "seed {seed}");
+        check(&again.db);
+    }
+}
+
+#[test]
+fn each_feed_has_its_part_and_a_refused_batch_leaves_nothing() {
+    let Both { db, users, visits } = both(Arc::new(Memory::new()), 0, 0);
+    let mut of_users = users.changes(ChangesFrom::Now).unwrap();
+    let mut of_visits = visits.changes(ChangesFrom::Now).unwrap();
+    let mut batch = db.batch();
+    batch.put(&users, &json!({"name": "ann"})).unwrap();
+    batch.put(&visits, &json!({"id": 7})).unwrap();
+    batch.put(&users, &json!({"name": "bob"})).unwrap();
+    assert_eq!(batch.len(), 3);
+    batch.commit().unwrap();
+    assert!(batch.is_empty());
+
+    batch.insert(&visits, &json!({"id": 8})).unwrap();
+    batch.insert(&users, &json!({"name": "ann"})).unwrap();
+    assert_eq!(batch.commit().unwrap_err().kind(), ErrorKind::Exists);
+    batch.clear();
+    batch.if_absent(&visits, 7).unwrap();
+    batch.put(&users, &json!({"name": "cat"})).unwrap();
+    let error = batch.commit().unwrap_err();
+    assert_eq!(error.conflict().unwrap().to_string(), "7");
+
+    let mut names = Vec::new();
+    while let Some(change) = of_users.next().unwrap() {
+        names.push(change.key().clone());
+    }
+    assert_eq!(names, ["ann", "bob"]);
+    assert_eq!(
+        of_visits.next().unwrap().map(|change| *change.key()),
+        Some(7)
+    );
+    assert!(of_visits.next().unwrap().is_none());
+    assert_eq!(users.find(field("name").eq("cat")).count().unwrap(), 0);
+}
+
+#[test]
+fn a_batch_expects_without_writing_and_takes_datasets_of_its_store_only() {
+    let Both { db, users, visits } = both(Arc::new(Memory::new()), 0, 0);
+    users.put(&json!({"name": "ann"})).unwrap();
+    let mut batch = db.batch();
+    batch.if_absent(&visits, 1).unwrap();
+    batch.commit().unwrap();
+    batch.if_absent(&visits, 1).unwrap();
+    batch.if_absent(&users, "ann").unwrap();
+    assert!(batch.commit().unwrap_err().conflict().is_some());
+
+    let options = Options {
+        fs: Arc::new(Memory::new()),
+        ..Options::default()
+    };
+    let other = Database::create_or_open(FsPath::new("/other"), options).unwrap();
+    let strange = other
+        .create_dataset::<u64>("visits", self::visits(0))
+        .unwrap();
+    let error = batch.put(&strange, &json!({"id": 1})).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadInput);
+}

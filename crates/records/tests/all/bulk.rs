@@ -1,0 +1,142 @@
+//! Large answers that are not by recency: exact, in bounded memory, with nothing left behind.
+
+use std::ops::ControlFlow;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::common::{DIR, INDEXED, PATHS, TextQuery, converge, open, path, row};
+use esker::fs::Fs;
+use esker::fs::hooked::{Call, Hooked};
+use esker::fs::memory::Memory;
+use esker::{BulkOrder, Dataset, DatasetDef, ErrorKind, KeyType, PageToken, Query, Type};
+
+const RECORDS: u64 = 4000;
+
+/// Records with three values of each attribute; every seventh is written a second time, every
+/// eleventh is deleted.
+fn filled(fs: &Memory) -> (esker::Database, Dataset) {
+    let db = open(Arc::new(fs.clone())).unwrap();
+    let mut def = DatasetDef::new(path("id"), KeyType::Int);
+    for (kind, name) in INDEXED.iter().zip(PATHS) {
+        def = def.index(path(name), esker::Index::new(*kind).of_type(Type::Int));
+    }
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+    let put = |id: u64, version: u64| {
+        let values = [id % 10, id % 10 + 1, version];
+        let attributes = PATHS.map(|name| format!(",\"{name}\":{values:?}")).concat();
+        let json = format!("{{\"id\":{id},\"version\":{version}{attributes}}}");
+        dataset.put_json(json.as_bytes()).unwrap();
+    };
+    // Not in the order of the keys.
+    for n in 0..RECORDS {
+        put(n * 1999 % RECORDS, 50);
+    }
+    converge(&db);
+    for id in (0..RECORDS).step_by(7) {
+        put(id, 51);
+    }
+    for id in (0..RECORDS).step_by(11) {
+        let key = dataset.parse_key(&id.to_string()).unwrap();
+        assert!(dataset.delete(&key).unwrap().is_some());
+    }
+    (db, dataset)
+}
+
+fn ids(query: Query, order: BulkOrder) -> Vec<u64> {
+    let mut found = Vec::new();
+    let visit = &mut |record| {
+        found.push(row(Ok(record)).unwrap().0.parse().unwrap());
+        ControlFlow::Continue(())
+    };
+    query.visit(order, visit).unwrap();
+    found
+}
+
+#[test]
+fn every_record_comes_once_however_many_entries_it_has() {
+    let fs = Memory::new();
+    let (_db, dataset) = filled(&fs);
+    let there = |id: &u64| !id.is_multiple_of(11);
+    let all: Vec<u64> = (0..RECORDS).filter(there).collect();
+    let new: Vec<u64> = (0..RECORDS).step_by(7).filter(there).collect();
+    for name in PATHS {
+        let range = |lo: &str, hi: &str| dataset.query().between(&path(name), lo, hi);
+        for (query, right) in [(range("0", "60"), &all), (range("51", "60"), &new)] {
+            assert_eq!(&ids(query.clone(), BulkOrder::Key), right, "{name}");
+            let mut any = ids(query.clone(), BulkOrder::Any);
+            any.sort_unstable();
+            assert_eq!(&any, right, "{name}");
+            let few = query.limit(Some(100));
+            assert_eq!(ids(few.clone(), BulkOrder::Key), right[..100], "{name}");
+            let mut any = ids(few, BulkOrder::Any);
+            any.sort_unstable();
+            any.dedup();
+            assert_eq!(any.len(), 100, "{name}");
+        }
+        assert!(ids(range("70", "80"), BulkOrder::Key).is_empty());
+        // Another condition, that no index answers.
+        let both = range("0", "60").equals(&path("version"), "51");
+        assert_eq!(ids(both, BulkOrder::Key), new, "{name}");
+    }
+    let scanned = dataset.query().equals(&path("version"), "51");
+    assert_eq!(ids(scanned, BulkOrder::Key), new);
+    assert_eq!(ids(dataset.query(), BulkOrder::Any), all);
+    let names = fs.list(FsPath::new(DIR)).unwrap();
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.extension().is_some_and(|e| e == "sort"))
+    );
+}
+
+/// The file has no name any more when it is used, so it cannot be left over, nor removed by another process.
+#[test]
+fn what_does_not_fit_is_sorted_in_a_file_that_goes_away() {
+    let fs = Memory::new();
+    drop(filled(&fs));
+    let hooked = Hooked::new(Arc::new(fs.clone()));
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = made.clone();
+    hooked.set(move |call, path| {
+        if call == Call::Create && path.extension().is_some_and(|e| e == "sort") {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(())
+    });
+    let db = open(Arc::new(hooked)).unwrap();
+    let dataset = db.dataset::<esker::Key>("d").unwrap();
+    let files = || {
+        let names = fs.list(FsPath::new(DIR)).unwrap();
+        let sort = |name: &&std::path::PathBuf| name.extension().is_some_and(|e| e == "sort");
+        names.iter().filter(sort).count()
+    };
+    let query = dataset.query().between(&path("lazy"), "0", "60");
+    let mut seen = 0;
+    let visit = &mut |_| {
+        seen += 1;
+        assert_eq!(files(), 0);
+        match seen {
+            5 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    query.visit(BulkOrder::Key, visit).unwrap();
+    assert_eq!((seen, files()), (5, 0));
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_page_has_no_other_order() {
+    let fs = Memory::new();
+    let (_db, dataset) = filled(&fs);
+    let query = dataset.query().between(&path("lazy"), "0", "60");
+    let mut page = query.clone().limit(Some(3)).run().unwrap();
+    assert_eq!(page.by_ref().count(), 3);
+    let token = page.token().unwrap();
+    assert_eq!(token.to_string().parse::<PageToken>().unwrap(), token);
+    assert!("x".parse::<PageToken>().is_err());
+    let behind = query.after(token);
+    let refused = behind.visit(BulkOrder::Any, &mut |_| panic!("given"));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadInput);
+}

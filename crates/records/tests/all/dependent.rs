@@ -1,0 +1,141 @@
+//! Merge patches, and the deletion of what meets a condition, beside other writers.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::common::{DIR, small};
+use esker::fs::memory::Memory;
+use esker::{Database, Dataset, DatasetDef, ErrorKind, Index, IndexKind, KeyType, Type, field};
+
+fn open(memory: &Memory) -> (Database, Dataset<u64>) {
+    let db = Database::create_or_open(DIR, small(Arc::new(memory.clone()))).unwrap();
+    let lazy = Index::new(IndexKind::Lazy).of_type(Type::String);
+    let def = DatasetDef::new("id", KeyType::Int).index("user", lazy);
+    let dataset = db.dataset_or_create("d", def).unwrap();
+    (db, dataset)
+}
+
+fn put(dataset: &Dataset<u64>, ids: std::ops::Range<u64>, user: &str) {
+    let mut batch = dataset.batch();
+    for id in ids {
+        batch
+            .put_json(format!(r#"{{"id":{id},"user":"{user}","n":{id}}}"#))
+            .unwrap();
+    }
+    batch.commit().unwrap();
+}
+
+#[test]
+fn a_merge_changes_a_part_and_says_what_was_there() {
+    let (_db, d) = open(&Memory::new());
+    let made = d
+        .merge_json(1, r#"{"id":1,"user":"ann","n":null}"#)
+        .unwrap();
+    assert!(made.is_none());
+    assert_eq!(
+        d.get(1).unwrap().unwrap().json(),
+        br#"{"id":1,"user":"ann"}"#
+    );
+    let old = d.merge(1, &serde_json::json!({"user": "bob"})).unwrap();
+    assert_eq!(old.unwrap().json(), br#"{"id":1,"user":"ann"}"#);
+    assert_eq!(d.find(field("user").eq("bob")).count().unwrap(), 1);
+    assert_eq!(d.find(field("user").eq("ann")).count().unwrap(), 0);
+    for (key, patch) in [
+        (1, r#"{"id":2}"#),
+        (1, r#"{"id":null}"#),
+        (1, r#"{"user":7}"#),
+        (1, "[1]"),
+        (1, "7"),
+        (1, r#"{"a""#),
+        // A record that is not there needs its key.
+        (2, r#"{"user":"ann"}"#),
+    ] {
+        let refused = d.merge_json(key, patch).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::BadInput, "{patch}: {refused}");
+    }
+    assert_eq!(d.query().count().unwrap(), 1);
+    assert_eq!(d.key_of(r#"{"n":1,"id":9}"#).unwrap(), 9);
+    assert!(d.key_of(r#"{"n":1}"#).is_err());
+}
+
+#[test]
+fn merges_of_threads_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = esker::Options {
+        durability: esker::Durability::Os,
+        ..esker::Options::default()
+    };
+    let db = Database::create_or_open(dir.path(), options).unwrap();
+    let d = db
+        .create_dataset::<u64>("d", DatasetDef::new("id", KeyType::Int))
+        .unwrap();
+    d.put_json(r#"{"id":1}"#).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let d = &d;
+            scope.spawn(move || {
+                for n in 0..20 {
+                    d.merge_json(1, format!(r#"{{"f{thread}_{n}":{n}}}"#))
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let merged: serde_json::Value = d.get(1).unwrap().unwrap().parse().unwrap();
+    assert_eq!(merged.as_object().unwrap().len(), 81);
+}
+
+#[test]
+fn a_deletion_that_is_ended_goes_on_where_it_was() {
+    let memory = Memory::new();
+    let (db, d) = open(&memory);
+    put(&d, 0..3500, "ann");
+    put(&d, 3500..4000, "bob");
+    let ann = || field("user").eq("ann");
+    let mut told = Vec::new();
+    let deleted = d
+        .delete_where(ann(), &mut |so_far| {
+            told.push(so_far);
+            match told.len() {
+                2 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })
+        .unwrap();
+    assert_eq!((deleted, told), (2000, vec![1000, 2000]));
+    assert_eq!(d.query().count().unwrap(), 2000);
+    drop(d);
+    db.close().unwrap();
+    let (db, d) = open(&memory);
+    let go_on = &mut |_| ControlFlow::Continue(());
+    assert_eq!(d.delete_where(ann(), go_on).unwrap(), 1500);
+    assert_eq!(d.delete_where(ann(), go_on).unwrap(), 0);
+    assert_eq!(d.query().count().unwrap(), 500);
+    assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
+}
+
+/// What others write while it runs is deleted if it meets the condition as it is now, and only then.
+#[test]
+fn what_others_write_meanwhile_is_looked_at_again() {
+    let (db, d) = open(&Memory::new());
+    put(&d, 0..2500, "ann");
+    let mut turns = 0;
+    let deleted = d
+        .delete_where(field("user").eq("ann"), &mut |_| {
+            turns += 1;
+            if turns == 1 {
+                // Of all that is still there some are somebody else's now, and some were written again.
+                let left: Vec<u64> = d.scan(..).map(|record| *record.unwrap().key()).collect();
+                for id in left {
+                    let user = if id % 2 == 0 { "bob" } else { "ann" };
+                    put(&d, id..id + 1, user);
+                }
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let left = d.query().count().unwrap();
+    assert_eq!(d.find(field("user").eq("bob")).count().unwrap(), left);
+    assert_eq!((deleted, left), (1750, 750));
+    assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
+}

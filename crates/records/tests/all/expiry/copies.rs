@@ -1,0 +1,181 @@
+//! Backups and named snapshots of records that expire, and advice about them, beside the model: what had expired when a copy was
+//! made does not come back in it, whatever becomes of the store and of the clock; what had not is there.
+
+use std::collections::BTreeSet;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker::fs::memory::Memory;
+use esker::{
+    Database, DatasetDef, Index, IndexKind, Key, KeyType, Options, RepairOptions, Type, field,
+};
+
+use super::world::{Hand, Live, START, World, ask};
+use crate::common::{check, check_set, path, seeds, small, with_strategy};
+
+/// A dataset of one kind of index, strategy and ways to expire, as the seed says.
+fn world(seed: u64, rng: &mut fastrand::Rng) -> World {
+    let kind = IndexKind::ALL[seed as usize % IndexKind::ALL.len()];
+    let def = DatasetDef::new(path("id"), KeyType::Int)
+        .index(path("n"), Index::new(kind).of_type(Type::Int))
+        .expires_at(path("until"));
+    let def = with_strategy(def, seed as usize / IndexKind::ALL.len());
+    World::new(match rng.bool() {
+        true => def.ttl(Duration::from_millis(rng.u64(1..5_000))),
+        false => def,
+    })
+}
+
+/// What is there, as of a time.
+fn live_at(all: &Live, time: u64) -> Live {
+    let lives = |expires: Option<u64>| expires.is_none_or(|expires| expires > time);
+    let live = all.iter().filter(|(_, stored)| lives(stored.expires));
+    live.cloned().collect()
+}
+
+fn at(dir: &FsPath, memory: &Memory, hand: &Hand) -> Database {
+    let hand = hand.clone();
+    let options = Options {
+        clock: Arc::new(move || hand.get()),
+        ..small(Arc::new(memory.clone()))
+    };
+    Database::open(dir, options).unwrap()
+}
+
+/// A named snapshot, and what it is to have.
+struct Kept {
+    name: String,
+    live: Live,
+}
+
+fn prove_kept(db: &Database, kept: &[Kept], rng: &mut fastrand::Rng) {
+    for Kept { name, live } in kept {
+        let snapshot = db.kept_snapshot(name).unwrap();
+        ask(&snapshot.dataset::<Key>("d").unwrap(), live, rng);
+    }
+}
+
+/// A backup that was made at `made`, when `stored` was there: under an earlier clock, and a later one.
+fn prove_backup(
+    world: &World,
+    dir: &FsPath,
+    (stored, made): (&Live, u64),
+    kept: &[Kept],
+    rng: &mut fastrand::Rng,
+) {
+    for time in [START, made, made + rng.u64(0..5_000)] {
+        let hand = Hand::new();
+        hand.set(time);
+        let db = at(dir, &world.memory, &hand);
+        let dataset = db.dataset::<Key>("d").unwrap();
+        let live = live_at(stored, made.max(time));
+        ask(&dataset.snapshot(), &live, rng);
+        prove_kept(&db, kept, rng);
+        check(&db);
+        check_set(&db);
+        if time > made {
+            // Acting on expiry, and what comes behind it, changes no answer, there and in named snapshots.
+            let due = stored.len() - live.len();
+            assert_eq!(dataset.expire_now().unwrap(), due as u64);
+            ask(&dataset.snapshot(), &live, rng);
+            db.compact(None).unwrap();
+            ask(&dataset.snapshot(), &live, rng);
+            prove_kept(&db, kept, rng);
+            check(&db);
+            check_set(&db);
+        }
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn what_had_expired_comes_back_in_no_backup_and_no_named_snapshot() {
+    let (mut backups, mut hidden) = (0, 0);
+    for seed in seeds(32) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut world = world(seed, &mut rng);
+        let mut kept: Vec<Kept> = Vec::new();
+        for round in 0..160 {
+            world.tick(&mut rng);
+            world.write(&mut rng);
+            world.disturb(&mut rng);
+            match rng.usize(0..16) {
+                0 => {
+                    world.tick(&mut rng);
+                    let name = format!("s{round}");
+                    world.db.keep_snapshot(&name).unwrap();
+                    let live = world.live().map(|(k, s)| (*k, s.clone())).collect();
+                    kept.push(Kept { name, live });
+                }
+                1 if !kept.is_empty() => {
+                    let dropped = kept.swap_remove(rng.usize(0..kept.len()));
+                    world.db.drop_snapshot(&dropped.name).unwrap();
+                }
+                2 => prove_kept(&world.db, &kept, &mut rng),
+                3 => {
+                    world.hand.add(rng.u64(0..2_000));
+                    world.tick(&mut rng);
+                    world.read_feed();
+                    let stored: Live = world.stored.iter().map(|(k, s)| (*k, s.clone())).collect();
+                    let dir = PathBuf::from(format!("/backup{round}"));
+                    world.db.backup(&dir).unwrap();
+                    backups += 1;
+                    hidden += stored.len() - live_at(&stored, world.now).len();
+                    prove_backup(&world, &dir, (&stored, world.now), &kept, &mut rng);
+                }
+                _ => {}
+            }
+        }
+        prove_kept(&world.db, &kept, &mut rng);
+        check(&world.db);
+    }
+    assert!(
+        backups > 100 && hidden > 200,
+        "{backups} backups, {hidden} hidden"
+    );
+}
+
+#[test]
+fn advice_counts_the_records_that_are_live() {
+    let mut hidden = 0;
+    for seed in seeds(48) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut world = world(seed, &mut rng);
+        for _ in 0..120 {
+            world.tick(&mut rng);
+            world.write(&mut rng);
+            world.disturb(&mut rng);
+        }
+        let asked = world.dataset.find(field("absent").eq(1)).count().unwrap();
+        assert_eq!(asked, 0);
+        // Of one component with nothing obsolete in it the sample is all there is, so that the figures are exact.
+        let repair = RepairOptions::default();
+        world.dataset.repair(&repair).run().unwrap();
+        world.db.compact(None).unwrap();
+        world.hand.add(rng.u64(0..8_000));
+        world.tick(&mut rng);
+        world.read_feed();
+        let live: Live = world.live().map(|(k, s)| (*k, s.clone())).collect();
+        hidden += world.stored.len() - live.len();
+        let advice = world.dataset.advise(None).unwrap();
+        assert_eq!(advice.records, live.len() as u64, "{seed}");
+        let n = advice
+            .attributes
+            .iter()
+            .find(|a| a.path == path("n"))
+            .unwrap();
+        let values: BTreeSet<i64> = live.iter().map(|(_, stored)| stored.n).collect();
+        assert_eq!(
+            (n.records, n.distinct),
+            (live.len() as u64, values.len() as u64),
+            "{seed}"
+        );
+        // Where all have expired there is nothing to measure.
+        world.hand.add(100_000);
+        world.tick(&mut rng);
+        let live = world.live().count() as u64;
+        assert_eq!(world.dataset.advise(None).unwrap().records, live, "{seed}");
+    }
+    assert!(hidden > 20, "{hidden}");
+}

@@ -1,0 +1,110 @@
+//! The worked example in FORMAT.md: a small store, taken apart field by field. The decoder here is
+//! its own, written after FORMAT.md, so that the text, the example and the code are held together.
+//! `ESKER_BLESS=1` writes the example into FORMAT.md instead of comparing it.
+
+mod dump;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dump::Dump;
+use esker::fs::memory::Memory;
+use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+
+const FORMAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../FORMAT.md");
+const BEGIN: &str = "<!-- example: begin -->\n";
+const END: &str = "<!-- example: end -->\n";
+
+/// A store with attributes of four kinds: two records in tables, a third in the log, closed.
+fn store(dir: &Path) -> Memory {
+    let fs = Memory::new();
+    let options = Options {
+        fs: Arc::new(fs.clone()),
+        background: false,
+        ..Options::default()
+    };
+    let db = Database::create_or_open(dir, options).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .index(
+            "user",
+            esker::Index::new(IndexKind::Lazy).of_type(Type::String),
+        )
+        .index(
+            "at",
+            esker::Index::new(IndexKind::Embedded).of_type(Type::Int),
+        )
+        .index(
+            "tag",
+            esker::Index::new(IndexKind::Composite).of_type(Type::String),
+        )
+        .index(
+            "team",
+            esker::Index::new(IndexKind::Eager).of_type(Type::String),
+        );
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+    let mut batch = dataset.batch();
+    batch
+        .put_json(br#"{"id":1,"user":"ann","at":500,"tag":["x","y"],"team":"red"}"#)
+        .unwrap();
+    batch
+        .put_json(br#"{"id":2,"user":"ann","at":501}"#)
+        .unwrap();
+    batch.durability(Durability::Sync).commit().unwrap();
+    db.flush().unwrap();
+    dataset.put_json(br#"{"id":-1,"user":"bob"}"#).unwrap();
+    let two = dataset.parse_key("2").unwrap();
+    dataset.delete(&two).unwrap();
+    db.close().unwrap();
+    fs
+}
+
+fn example() -> String {
+    let dir = Path::new("/store");
+    let fs = store(dir);
+    let mut out = String::new();
+    for path in fs.paths() {
+        let Some(bytes) = fs.read(&path) else {
+            continue;
+        };
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name == "USAGE" {
+            // Statistics: text that says what it is, and no part of the store.
+            continue;
+        }
+        out += &format!("### `{name}`, {} bytes\n\n", bytes.len());
+        let mut dump = Dump::new(&bytes);
+        match name.as_ref() {
+            "LOCK" => {}
+            "CURRENT" => dump.current(),
+            name if name.starts_with("MANIFEST-") => dump.log(Dump::edit),
+            name if name.ends_with(".log") => dump.log(Dump::batch),
+            name if name.ends_with(".tbl") => dump.table(),
+            name => panic!("FORMAT.md does not know {name}"),
+        }
+        let text = dump.finish();
+        if !text.is_empty() {
+            out += &format!("```text\n{text}```\n\n");
+        }
+    }
+    out
+}
+
+#[test]
+fn the_example_in_format_md_is_what_is_written() {
+    let example = example();
+    assert_eq!(example, self::example(), "the store is not deterministic");
+    let text = std::fs::read_to_string(FORMAT).unwrap();
+    let (before, rest) = text.split_once(BEGIN).expect("FORMAT.md has its marker");
+    let (found, after) = rest.split_once(END).expect("FORMAT.md has its marker");
+    if std::env::var_os("ESKER_BLESS").is_some() {
+        std::fs::write(FORMAT, format!("{before}{BEGIN}\n{example}{END}{after}")).unwrap();
+        return;
+    }
+    let mut pairs = found.trim_start().lines().zip(example.lines());
+    let different = pairs.find(|(found, written)| found != written);
+    assert!(
+        found.trim_start() == example,
+        "FORMAT.md is not what is written (found, written): {different:?}; \
+         if the format changed on purpose, raise its version and run with ESKER_BLESS=1"
+    );
+}

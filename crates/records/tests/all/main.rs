@@ -1,0 +1,64 @@
+//! The tests of the record store, one module a subject. The simulation, and what counts what the process allocates, are programs of their
+//! own beside it.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/hooked.rs"]
+mod hooked;
+
+mod advise;
+mod architecture;
+mod area_walk;
+mod backup;
+mod batches;
+mod bulk;
+mod by_key;
+mod change;
+#[cfg(unix)]
+mod change_sigkill;
+mod changes;
+mod check;
+mod closed;
+mod clustered;
+mod conditions;
+mod contention;
+mod coverage;
+mod damage;
+mod ddl;
+mod deli;
+mod dependent;
+mod deterministic;
+mod edges;
+mod estimates;
+mod expiry;
+mod extension;
+mod format;
+mod inserts;
+mod limits;
+mod maintenance;
+mod maintenance_errors;
+#[cfg(target_os = "linux")]
+mod memory;
+mod notes;
+mod obsolete_set;
+mod odd_values;
+mod old_records;
+mod paper_faults;
+mod paper_gaps;
+mod passed_over;
+mod place_and_times;
+mod range_filter;
+mod rebuild;
+mod rename;
+mod repair;
+#[cfg(unix)]
+mod sigkill;
+mod snapshots;
+mod space;
+mod space_cuts;
+mod space_tables;
+mod stop;
+mod threads;
+mod updates;
+mod waiting_syncs;

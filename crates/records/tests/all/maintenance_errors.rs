@@ -1,0 +1,182 @@
+//! What goes wrong in the maintenance that nobody asked for: it is told by `stats`, tried again after growing pauses,
+//! and costs nobody else anything.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use crate::common::{DIR, TextQuery, check, path, small};
+use crate::hooked::Hooked;
+use esker::fs::Fs;
+use esker::{
+    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
+    StrategyStats, Type,
+};
+
+fn body(id: u64, a: u64) -> String {
+    format!("{{\"id\":{id},\"a\":{a}}}")
+}
+
+/// A store with room for all in one generation, so that flushes come when they are called for, and merges hardly.
+fn open(fs: &Hooked) -> Database {
+    let options = Options {
+        memory_budget: 32 << 20,
+        table_size: 32 << 20,
+        ..small(Arc::new(fs.clone()))
+    };
+    fs.inner.create_dir(FsPath::new(DIR)).unwrap();
+    Database::create_or_open(FsPath::new(DIR), options).unwrap()
+}
+
+fn create(db: &Database, maintenance: Maintenance) -> Dataset {
+    let def = DatasetDef::new(path("id"), KeyType::Int)
+        .index(
+            path("a"),
+            esker::Index::new(IndexKind::Composite).of_type(Type::Int),
+        )
+        .maintenance(maintenance);
+    db.create_dataset::<esker::Key>("d", def).unwrap()
+}
+
+fn put(dataset: &Dataset, ids: std::ops::Range<u64>, a: u64) {
+    let mut batch = dataset.batch();
+    for id in ids {
+        batch.put_json(body(id, a).as_bytes()).unwrap();
+    }
+    batch.durability(Durability::Os).commit().unwrap();
+}
+
+fn strategy(dataset: &Dataset) -> StrategyStats {
+    dataset.stats().strategy
+}
+
+/// The largest table of a tree.
+fn table(db: &Database, tree: &str) -> PathBuf {
+    let snapshot = db.group().snapshot();
+    let tree = snapshot.version().tree_named(tree).unwrap();
+    let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+    let largest = tables.max_by_key(|table| table.meta().size).unwrap();
+    FsPath::new(DIR).join(format!("{:06}.tbl", largest.meta().number))
+}
+
+/// Makes the inline maintenance look at what is due.
+fn look(db: &Database, dataset: &Dataset) {
+    db.flush().unwrap();
+    put(dataset, 1_000_000..1_000_001, 0);
+}
+
+#[test]
+fn errors_of_the_maintenance_are_told_and_it_is_tried_again_after_growing_pauses() {
+    for error in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
+        let fs = Hooked::default();
+        let db = open(&fs);
+        let dataset = create(&db, Maintenance::Validation);
+        // Enough new keys for a repair.
+        put(&dataset, 0..6000, 1);
+        db.flush().unwrap();
+        let (bad, tries) = (table(&db, "d/keys"), Arc::new(AtomicUsize::new(0)));
+        let counted = tries.clone();
+        fs.set(move |call, path| {
+            if path == bad && ["read", "open"].contains(&call) {
+                counted.fetch_add(1, SeqCst);
+                return Err(error.into());
+            }
+            Ok(())
+        });
+        let mut tried = Vec::new();
+        for at in 0..40 {
+            let before = tries.load(SeqCst);
+            look(&db, &dataset);
+            if tries.load(SeqCst) > before {
+                tried.push(at);
+            }
+        }
+        let told = strategy(&dataset).error.unwrap_or_default();
+        assert!(told.contains(".tbl: "), "{told}");
+        assert_eq!(strategy(&dataset).repaired_up_to, 0);
+        // Each pause is longer than the one before.
+        let pauses: Vec<i32> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.len() >= 3, "{tried:?}");
+        assert!(pauses.is_sorted_by(|a, b| a < b), "{tried:?}");
+        fs.clear();
+        let done = (0..40).find(|_| {
+            look(&db, &dataset);
+            strategy(&dataset).error.is_none()
+        });
+        assert!(done.is_some(), "{:?}", strategy(&dataset));
+        assert!(strategy(&dataset).repaired_up_to > 6000);
+        check(&db);
+    }
+}
+
+#[test]
+fn a_change_that_is_under_way_is_no_error_and_delays_nothing() {
+    let fs = Hooked::default();
+    let db = open(&fs);
+    let dataset = create(&db, Maintenance::Validation);
+    put(&dataset, 0..6000, 1);
+    let mut looks = 0;
+    let mut progress = |_| {
+        look(&db, &dataset);
+        looks += 1;
+        assert!(
+            strategy(&dataset).error.is_none(),
+            "{:?}",
+            strategy(&dataset)
+        );
+        ControlFlow::Continue(())
+    };
+    dataset
+        .add_index(
+            path("b"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+        )
+        .on_progress(&mut progress)
+        .run()
+        .unwrap();
+    assert!(looks > 0);
+    look(&db, &dataset);
+    assert!(strategy(&dataset).error.is_none());
+    assert!(strategy(&dataset).repaired_up_to >= 6000);
+}
+
+#[test]
+fn what_queries_found_and_cannot_be_written_fails_no_flush_and_is_told() {
+    let fs = Hooked::default();
+    let db = open(&fs);
+    let dataset = create(&db, Maintenance::Deferred);
+    put(&dataset, 0..100, 1);
+    db.flush().unwrap();
+    put(&dataset, 0..50, 2);
+    // The keys of the new versions are in the memtables, the old index entries are not.
+    let count = || {
+        let query = dataset.query().equals(&path("a"), "1");
+        query.run().unwrap().count()
+    };
+    assert_eq!(count(), 50);
+    let failed = Arc::new(AtomicUsize::new(0));
+    let counted = failed.clone();
+    fs.set(move |call, path| {
+        let is_table = path.extension().is_some_and(|extension| extension == "tbl");
+        if call == "create" && is_table && counted.fetch_add(1, SeqCst) == 0 {
+            return Err(io::ErrorKind::Other.into());
+        }
+        Ok(())
+    });
+    db.flush().unwrap();
+    assert!(failed.load(SeqCst) > 1, "the rest was flushed");
+    let told = strategy(&dataset).error.unwrap_or_default();
+    assert!(told.contains(".tbl: cannot create"), "{told}");
+    // It is found again, and then it can be written.
+    assert_eq!(count(), 50);
+    db.flush().unwrap();
+    assert!(
+        strategy(&dataset).error.is_none(),
+        "{:?}",
+        strategy(&dataset)
+    );
+    assert_eq!(strategy(&dataset).known_obsolete, 50);
+    check(&db);
+}

@@ -1,0 +1,149 @@
+//! Many large queries, an index build, a repair and compactions at once stay within the memory budget, measured as the resident
+//! memory of a process of their own. Its allocator keeps one heap: with one for each thread, as the C library has it by default, what a
+//! thread gave back stays with its heap, up to as much again as is in use.
+
+use std::ops::ControlFlow;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::common::{TextQuery, number, path};
+use esker::{
+    BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
+    RepairOptions, Type,
+};
+use lsm::Account;
+
+const BUDGET: usize = 32 << 20;
+/// Set in the process that does it.
+const ALONE: &str = "ESKER_MEMORY_ALONE";
+const NAME: &str =
+    "memory::large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budget";
+const QUERIES: usize = 16;
+/// Code that is first run, the test's own records, stacks, buffers of the log and of tables that are written, blocks that go past the cache (up to half
+/// a megabyte a lookup), overdrafts, and holes of the heap.
+const SLACK: usize = 20 << 20;
+
+/// The most that was resident so far, in bytes.
+fn highest() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    kib.unwrap().parse::<usize>().unwrap() << 10
+}
+
+fn load(dataset: &esker::Dataset, from: usize, to: usize) {
+    let mut batch = dataset.batch();
+    for id in from..to {
+        let body = format!(
+            "{{\"id\":{id},\"v\":\"hot\",\"w\":{},\"text\":\"{:0>120}\"}}",
+            id % 1000,
+            id.wrapping_mul(0x9e37_79b9)
+        );
+        batch.put_json(body.as_bytes()).unwrap();
+        if batch.len() == 100 {
+            batch.durability(Durability::Os).commit().unwrap();
+        }
+    }
+    batch.durability(Durability::Os).commit().unwrap();
+}
+
+#[test]
+fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budget() {
+    if std::env::var_os(ALONE).is_none() {
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .envs([(ALONE, "1"), ("MALLOC_ARENA_MAX", "1")])
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let records = number("ESKER_RECORDS", 200_000);
+    let folder = tempfile::tempdir().unwrap();
+    let before = highest();
+    let options = Options {
+        memory_budget: BUDGET,
+        table_size: 2 << 20,
+        durability: Durability::Os,
+        ..Options::default()
+    };
+    let db = Database::create_or_open(folder.path(), options).unwrap();
+    let def = DatasetDef::new(path("id"), KeyType::Int)
+        .index(
+            path("v"),
+            esker::Index::new(IndexKind::Lazy).of_type(Type::String),
+        )
+        .maintenance(Maintenance::Validation);
+    let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
+    load(&dataset, 0, records);
+    let loaded = highest() - before;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut queries = Vec::new();
+        for nth in 0..QUERIES {
+            let dataset = &dataset;
+            queries.push(scope.spawn(move || {
+                let query = dataset.query().equals(&path("v"), "hot");
+                let mut count = 0;
+                match nth % 4 {
+                    0 => count = query.run().unwrap().map(Result::unwrap).count(),
+                    1 => {
+                        let both = query.equals(&path("w"), "7");
+                        count = both.count().unwrap() as usize * 1000;
+                    }
+                    kind => {
+                        let order = [BulkOrder::Key, BulkOrder::Any][kind - 2];
+                        let mut visit = |_| {
+                            count += 1;
+                            ControlFlow::Continue(())
+                        };
+                        query.visit(order, &mut visit).unwrap();
+                    }
+                }
+                assert_eq!(count, records);
+            }));
+        }
+        // What it replaces is the same, so that answers are.
+        let writer = scope.spawn(|| {
+            while !done.load(Relaxed) {
+                load(&dataset, 0, 1000);
+            }
+        });
+        let compactions = scope.spawn(|| {
+            while !done.load(Relaxed) {
+                db.compact(None).unwrap();
+            }
+        });
+        dataset.repair(&RepairOptions::default()).run().unwrap();
+        dataset
+            .add_index(
+                path("w"),
+                esker::Index::new(IndexKind::Lazy).of_type(Type::Int),
+            )
+            .run()
+            .unwrap();
+        for query in queries {
+            query.join().unwrap();
+        }
+        done.store(true, Relaxed);
+        writer.join().unwrap();
+        compactions.join().unwrap();
+    });
+    let together = highest() - before;
+    let memory = db.group().memory();
+    println!(
+        "MiB resident: load {}, together {}; {memory:?}",
+        loaded >> 20,
+        together >> 20
+    );
+    let held = |account| {
+        let held = memory.held.iter().find(|(of, _)| *of == account);
+        held.unwrap().1
+    };
+    assert_eq!(held(Account::Queries) + held(Account::Builds), 0);
+    assert!(
+        together <= BUDGET + SLACK,
+        "{} KiB of {} KiB",
+        together >> 10,
+        (BUDGET + SLACK) >> 10
+    );
+}
