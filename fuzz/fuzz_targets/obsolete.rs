@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| lsm::fuzzing::obsolete(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| esker_lsm::fuzzing::obsolete(data));

@@ -79,10 +79,10 @@ impl From<esker::ModelError> for Failure {
     }
 }
 
-impl From<import::Error> for Failure {
-    fn from(error: import::Error) -> Self {
+impl From<esker_import::Error> for Failure {
+    fn from(error: esker_import::Error) -> Self {
         match error {
-            import::Error::Store(error) => error.into(),
+            esker_import::Error::Store(error) => error.into(),
             other => Self::Usage(other.to_string()),
         }
     }

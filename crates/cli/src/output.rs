@@ -1,6 +1,6 @@
 //! Standard output, buffered. Numbers, tables and emphasis for people.
 
-pub(crate) use import::thousands;
+pub(crate) use esker_import::thousands;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 

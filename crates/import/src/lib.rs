@@ -9,7 +9,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! use esker::{Database, DatasetDef, KeyType, Options};
-//! use import::{Import, sources};
+//! use esker_import::{Import, sources};
 //!
 //! let file = dir.path().join("visits.ndjson");
 //! std::fs::write(&file, "{\"id\":1}\n{\"id\":2}\nbad\n")?;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lsm::{Batch, Durability, Group, Options, Result, TreeOptions, TreeProvider};
+use esker_lsm::{Batch, Durability, Group, Options, Result, TreeOptions, TreeProvider};
 
 struct Defaults;
 

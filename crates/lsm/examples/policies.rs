@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lsm::{
+use esker_lsm::{
     Batch, CompactionPolicy, Cost, Durability, Group, LazyLeveled, Leveled, Options, Result,
     Tiered, TreeOptions, TreeProvider,
 };

@@ -28,16 +28,16 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use lsm::{Batch, Cost, Durability, Group, Options, PlainTrees};
-//! use lsm::fs::memory::Memory;
+//! use esker_lsm::{Batch, Cost, Durability, Group, Options, PlainTrees};
+//! use esker_lsm::fs::memory::Memory;
 //!
-//! # fn main() -> lsm::Result<()> {
+//! # fn main() -> esker_lsm::Result<()> {
 //! let options = Options { fs: Arc::new(Memory::new()), ..Options::default() };
 //! let group = Group::open("/store".as_ref(), options, Arc::new(PlainTrees), true)?;
 //! let trees = group.create_trees(&[("data".into(), vec![]), ("index".into(), vec![])])?;
 //! let mut batch = Batch::new();
 //! batch.put(trees[0], b"k1", b"red")?;
-//! batch.also(lsm::Kind::Put, trees[1], b"red/k1", b"")?;
+//! batch.also(esker_lsm::Kind::Put, trees[1], b"red/k1", b"")?;
 //! let seq = group.write(&mut batch, Durability::Sync)?;
 //! let found = group.snapshot().get(trees[0], b"k1", &Cost::default())?.unwrap();
 //! assert_eq!((found.seq, &found.value[..]), (seq, &b"red"[..]));

@@ -19,10 +19,10 @@ const CLOCK_EVERY: u32 = 64;
 /// reads need a new one.
 ///
 /// ```
-/// use lsm::{Batch, Durability, Error, Group, Options, PlainTrees, Stop};
+/// use esker_lsm::{Batch, Durability, Error, Group, Options, PlainTrees, Stop};
 ///
-/// # fn main() -> lsm::Result<()> {
-/// # let fs = std::sync::Arc::new(lsm::fs::memory::Memory::new());
+/// # fn main() -> esker_lsm::Result<()> {
+/// # let fs = std::sync::Arc::new(esker_lsm::fs::memory::Memory::new());
 /// # let options = Options { fs, ..Options::default() };
 /// let group = Group::open("store".as_ref(), options, std::sync::Arc::new(PlainTrees), true)?;
 /// let trees = group.create_trees(&[("t".to_string(), Vec::new())])?;
@@ -34,7 +34,7 @@ const CLOCK_EVERY: u32 = 64;
 /// let snapshot = group.snapshot().with_stop(Some(stop.clone()));
 /// let mut cursor = snapshot.cursor(trees[0], 0);
 /// stop.cancel(); // From any thread.
-/// let error = lsm::Cursor::seek_first(&mut cursor).unwrap_err();
+/// let error = esker_lsm::Cursor::seek_first(&mut cursor).unwrap_err();
 /// assert!(matches!(error, Error::Cancelled { deadline: false }));
 /// # Ok(())
 /// # }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lsm::fs::disk::Disk;
-use lsm::merge::MergeOperator;
-use lsm::{
+use esker_lsm::fs::disk::Disk;
+use esker_lsm::merge::MergeOperator;
+use esker_lsm::{
     Batch, Cursor, Durability, Group, Kind, Options, Result, Seq, TreeId, TreeOptions, TreeProvider,
 };
 
@@ -141,7 +141,7 @@ fn run(name: &str, count: u32) {
         _ => assert_eq!(entries, count as usize),
     }
     // The newest operand, at the cost of one.
-    let cost = lsm::Cost::default();
+    let cost = esker_lsm::Cost::default();
     let found = snapshot.get(tree, b"key", &cost).unwrap().unwrap();
     assert_eq!(found.value[..4], (count - 1).to_le_bytes());
     assert!(cost.blocks_read.get() + cost.blocks_cached.get() <= 3);

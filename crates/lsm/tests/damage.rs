@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{DIR, Doing, bytes, small};
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, PlainTrees, Result, Seq, Snapshot,
 };
 

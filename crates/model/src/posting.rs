@@ -23,8 +23,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use coding::{MAX_SEQ, Seq};
-use coding::{Reader, put_varint};
+use esker_coding::{MAX_SEQ, Seq};
+use esker_coding::{Reader, put_varint};
 
 use crate::schema::MAX_PRIMARY_KEY;
 

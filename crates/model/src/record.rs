@@ -16,7 +16,7 @@
 //! A record that expires has an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes. One that has something
 //! at an attribute's path that is not indexed has next one of the id [`UNINDEXED`].
 
-use coding::{Reader, put_varint};
+use esker_coding::{Reader, put_varint};
 
 /// A reserved attribute id: under it a record stores the time at which it expires.
 pub const EXPIRES: u32 = u32::MAX;
@@ -40,7 +40,7 @@ where
     put_varint(out, total as u64);
     for (id, value) in attributes {
         put_varint(out, u64::from(id));
-        coding::put_bytes(out, value);
+        esker_coding::put_bytes(out, value);
     }
     out.extend_from_slice(body);
 }

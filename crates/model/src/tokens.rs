@@ -126,7 +126,7 @@ mod tests {
             .collect();
         let mut out = Vec::new();
         let show = |token: &[u8]| {
-            let mut input = coding::Reader::new(token);
+            let mut input = esker_coding::Reader::new(token);
             out.push(Value::decode(Type::String, &mut input).unwrap().to_string());
             assert!(input.is_empty());
             Ok::<_, Error>(())

@@ -2,10 +2,12 @@
 //! built without those that change how it reads numbers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use model::condition::{Expr, Filter, field};
-use model::definition::{DatasetDef, Index, StoredDef};
-use model::geometry::{Area, Point, Space};
-use model::schema::{Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, other};
+use esker_model::condition::{Expr, Filter, field};
+use esker_model::definition::{DatasetDef, Index, StoredDef};
+use esker_model::geometry::{Area, Point, Space};
+use esker_model::schema::{
+    Extracted, Extraction, KeyType, Path, Scalar, Type, Value, Values, other,
+};
 
 fn path(text: &str) -> Path {
     text.parse().unwrap()

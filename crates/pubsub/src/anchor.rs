@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use coding::put_bytes;
-use model::condition::{Filter, Formula, Op, Operand, Predicate, Test};
-use model::schema::{Scalar, Value};
+use esker_coding::put_bytes;
+use esker_model::condition::{Filter, Formula, Op, Operand, Predicate, Test};
+use esker_model::schema::{Scalar, Value};
 
 /// How values are filed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use esker::{Error, Result};
-use model::geometry::{Area, Bounds, Point, Relation, Space};
+use esker_model::geometry::{Area, Bounds, Point, Relation, Space};
 
 /// The most levels below the root. A cell of that level is about a metre wide.
 pub const MAX_DEPTH: u8 = 24;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coding::Reader;
+use esker_coding::Reader;
 
 use crate::cell::MAX_DEPTH;
 

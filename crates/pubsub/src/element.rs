@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use coding::{Reader, put_bytes, put_varint};
 use esker::{Error, Result, Seq};
+use esker_coding::{Reader, put_bytes, put_varint};
 
 use crate::place::Place;
 

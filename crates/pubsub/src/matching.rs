@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker::{Error, Expr, Path, Result};
-use model::condition::Filter;
+use esker_model::condition::Filter;
 use quick_cache::sync::Cache;
 
 use crate::element::{StoredChange, StoredSubscription, Time, damaged};

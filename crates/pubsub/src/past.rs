@@ -325,7 +325,7 @@ impl Inner {
             };
             let mut was_got = false;
             for earlier in &got {
-                let mut input = coding::Reader::new(&earlier.entry);
+                let mut input = esker_coding::Reader::new(&earlier.entry);
                 let Some(subscription) = crate::element::subscription(&mut input) else {
                     continue;
                 };

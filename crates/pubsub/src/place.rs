@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use coding::Reader;
 use esker::{Error, Result};
-use model::geometry::{Area, Bounds, Point, Relation, distance};
+use esker_coding::Reader;
+use esker_model::geometry::{Area, Bounds, Point, Relation, distance};
 
 use crate::cell::{self, Cell, SPACE};
 
@@ -128,7 +128,7 @@ impl Place {
             } => put(1, &[*longitude, *latitude]),
             Place::Cell(cell) => {
                 out.push(2);
-                coding::put_bytes(out, cell.quarters());
+                esker_coding::put_bytes(out, cell.quarters());
             }
             Place::Region(Region::Rect {
                 west,
@@ -143,7 +143,7 @@ impl Place {
             }) => put(4, &[*longitude, *latitude, *metres]),
             Place::Region(Region::Polygon(text)) => {
                 out.push(5);
-                coding::put_bytes(out, text.as_bytes());
+                esker_coding::put_bytes(out, text.as_bytes());
             }
         }
     }

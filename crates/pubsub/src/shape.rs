@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use coding::{Reader, put_bytes};
-use model::schema::{Path, Values};
+use esker_coding::{Reader, put_bytes};
+use esker_model::schema::{Path, Values};
 use parking_lot::Mutex;
 
 use crate::anchor::{AnchorShape, Filing};

@@ -4,7 +4,7 @@
 //! levels that exist ([`crate::shape`]); what lies below is a range (the paper's Algorithm 5, which leaves out what lies
 //! above).
 
-use model::schema::{Path, Scalar, Values};
+use esker_model::schema::{Path, Scalar, Values};
 
 use crate::cell::Cell;
 use crate::keys::{self, List};

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use esker::{Change, Changes, Error, Expr, Path, PrimaryKey, Result};
-use model::condition::Filter;
-use model::geometry::{Area, Point};
-use model::schema::{Scalar, Values};
+use esker_model::condition::Filter;
+use esker_model::geometry::{Area, Point};
+use esker_model::schema::{Scalar, Values};
 
 use crate::cell::SPACE;
 use crate::place::Region;

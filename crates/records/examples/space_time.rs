@@ -13,8 +13,8 @@ use esker::{
     AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Layout, Options, Type,
     Value, field,
 };
+use esker_model::geometry::{Point, Space};
 use fastrand::Rng;
-use model::geometry::{Point, Space};
 
 const QUESTIONS: usize = 500;
 const START: i64 = 1_700_000_000;

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use lsm::{LogConsumer, Position, TreeId};
-use model::{Key, PrimaryKey};
+use esker_lsm::{LogConsumer, Position, TreeId};
+use esker_model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
 use crate::feed::{Change, Changes, ChangesFrom};
@@ -58,9 +58,9 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Says of which dataset the consumer is that is in use.
-fn in_use(error: lsm::Error, name: &str, dataset: &str) -> Error {
+fn in_use(error: esker_lsm::Error, name: &str, dataset: &str) -> Error {
     match error {
-        lsm::Error::ConsumerInUse { .. } => Error::Busy(format!(
+        esker_lsm::Error::ConsumerInUse { .. } => Error::Busy(format!(
             "the consumer `{name}` of dataset `{dataset}` is in use already, by another process or another handle"
         )),
         other => other.into(),
@@ -190,22 +190,28 @@ impl Store {
             let data = datasets
                 .iter()
                 .find(|one| Some(one.name().as_str()) == dataset);
-            consumer.unread_for = match self
-                .unread_since(consumer.position, data.map(|one| one.data))
-            {
-                Ok(since) => since.map(|since| {
-                    let now = (self.group.options().clock)();
-                    Duration::from_millis(now.saturating_sub(since))
-                }),
-                Err(lsm::Error::PositionExpired { .. } | lsm::Error::OtherHistory { .. }) => None,
-                Err(error) => return Err(error.into()),
-            };
+            consumer.unread_for =
+                match self.unread_since(consumer.position, data.map(|one| one.data)) {
+                    Ok(since) => since.map(|since| {
+                        let now = (self.group.options().clock)();
+                        Duration::from_millis(now.saturating_sub(since))
+                    }),
+                    Err(
+                        esker_lsm::Error::PositionExpired { .. }
+                        | esker_lsm::Error::OtherHistory { .. },
+                    ) => None,
+                    Err(error) => return Err(error.into()),
+                };
         }
         Ok(all)
     }
 
     /// When the first change behind a place was written: in the tree, or in any. Reads the log up to it.
-    fn unread_since(&self, place: Position, data: Option<TreeId>) -> lsm::Result<Option<u64>> {
+    fn unread_since(
+        &self,
+        place: Position,
+        data: Option<TreeId>,
+    ) -> esker_lsm::Result<Option<u64>> {
         let mut tail = self.group.tail(place)?;
         while let Some(commit) = tail.next()? {
             let mut is_it = false;

@@ -5,10 +5,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lsm::Position;
-use model::Key;
-use model::condition::ParseError;
-use model::schema::{KeyError, RecordError};
+use esker_lsm::Position;
+use esker_model::Key;
+use esker_model::condition::ParseError;
+use esker_model::schema::{KeyError, RecordError};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -354,20 +354,22 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<lsm::Error> for Error {
-    fn from(error: lsm::Error) -> Error {
+impl From<esker_lsm::Error> for Error {
+    fn from(error: esker_lsm::Error) -> Error {
         let text = error.to_string();
         match error {
-            lsm::Error::NoStore { path } => Error::NoStore { folder: path },
-            lsm::Error::Locked { path } => Error::Locked { folder: path },
-            lsm::Error::Corruption { path, offset, what } => Error::Damaged {
+            esker_lsm::Error::NoStore { path } => Error::NoStore { folder: path },
+            esker_lsm::Error::Locked { path } => Error::Locked { folder: path },
+            esker_lsm::Error::Corruption { path, offset, what } => Error::Damaged {
                 path: Some(path),
                 offset: Some(offset),
                 what,
             },
-            lsm::Error::NewerFormat { .. } | lsm::Error::Unsupported(_) => Error::Unsupported(text),
+            esker_lsm::Error::NewerFormat { .. } | esker_lsm::Error::Unsupported(_) => {
+                Error::Unsupported(text)
+            }
             // A file that the store says is there.
-            lsm::Error::Io { path, op, source }
+            esker_lsm::Error::Io { path, op, source }
                 if op != "lock" && source.kind() == io::ErrorKind::NotFound =>
             {
                 Error::Damaged {
@@ -376,17 +378,17 @@ impl From<lsm::Error> for Error {
                     what: format!("cannot {op}: {source}"),
                 }
             }
-            lsm::Error::Io { path, op, source } => Error::Io { path, op, source },
-            lsm::Error::DiskFull { path } => Error::DiskFull { path },
-            lsm::Error::SnapshotExists { .. } => Error::Exists(text),
-            lsm::Error::UnknownSnapshot { name } => Error::UnknownSnapshot { name },
-            lsm::Error::Closed => Error::Closed,
-            lsm::Error::ReadOnly => Error::ReadOnly,
-            lsm::Error::Cancelled { deadline } => Error::Cancelled { deadline },
-            lsm::Error::Conflict(_) | lsm::Error::Stale => Error::overtaken(text),
-            lsm::Error::Poisoned { cause } => Error::Poisoned { cause },
-            lsm::Error::PositionExpired { oldest } => Error::PositionExpired { oldest },
-            lsm::Error::OtherHistory { position, current } => {
+            esker_lsm::Error::Io { path, op, source } => Error::Io { path, op, source },
+            esker_lsm::Error::DiskFull { path } => Error::DiskFull { path },
+            esker_lsm::Error::SnapshotExists { .. } => Error::Exists(text),
+            esker_lsm::Error::UnknownSnapshot { name } => Error::UnknownSnapshot { name },
+            esker_lsm::Error::Closed => Error::Closed,
+            esker_lsm::Error::ReadOnly => Error::ReadOnly,
+            esker_lsm::Error::Cancelled { deadline } => Error::Cancelled { deadline },
+            esker_lsm::Error::Conflict(_) | esker_lsm::Error::Stale => Error::overtaken(text),
+            esker_lsm::Error::Poisoned { cause } => Error::Poisoned { cause },
+            esker_lsm::Error::PositionExpired { oldest } => Error::PositionExpired { oldest },
+            esker_lsm::Error::OtherHistory { position, current } => {
                 Error::OtherHistory { position, current }
             }
             _ => Error::BadInput(text),
@@ -400,10 +402,10 @@ impl From<ParseError> for Error {
     }
 }
 
-impl From<model::Error> for Error {
-    fn from(error: model::Error) -> Error {
+impl From<esker_model::Error> for Error {
+    fn from(error: esker_model::Error) -> Error {
         match error {
-            model::Error::Damaged(what) => Error::damaged(what),
+            esker_model::Error::Damaged(what) => Error::damaged(what),
             error => Error::BadInput(error.to_string()),
         }
     }

@@ -61,20 +61,20 @@ pub mod index {
         Access, AttributeProfile, Best, Build, Entry, Figures, Index, IndexEntry, Lookup, Order,
         Range, Tells, TreeEntry, TreeRange, VisitPosting, Writes, register, registered,
     };
-    pub use lsm::RunSink;
-    pub use lsm::attributes::Summary;
+    pub use esker_lsm::RunSink;
+    pub use esker_lsm::attributes::Summary;
 }
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
-pub use lsm::table::TableMeta;
-pub use lsm::{
+pub use esker_lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
+pub use esker_lsm::table::TableMeta;
+pub use esker_lsm::{
     Account, Batch, Commit, Complete, Component, Cost, Cursor, Error as EngineError, Leveled, Loan,
     Observer, Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
 };
-use lsm::{Durability, Position, Seq};
+use esker_lsm::{Durability, Position, Seq};
 
 use crate::catalog::EXTENSION;
 use crate::error::{Error, Result};
@@ -125,7 +125,7 @@ impl Extensions {
         &self,
         name: &str,
         config: &[u8],
-    ) -> Option<lsm::Result<TreeOptions>> {
+    ) -> Option<esker_lsm::Result<TreeOptions>> {
         let (extension, tree) = name.strip_prefix(EXTENSION)?.split_once('/')?;
         let options = match self.named(extension) {
             Some(named) => named.tree_options(tree, config).ok_or_else(|| {
@@ -254,7 +254,7 @@ impl ExtensionStore {
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             complete(batch, first, before)?;
             let own = self.check_own_in(before, batch.trees());
-            own.map_err(|error| lsm::Error::Invalid(error.to_string()))
+            own.map_err(|error| esker_lsm::Error::Invalid(error.to_string()))
         };
         let group = &self.store.group;
         Ok(group.append_with(batch, durability, &mut complete)?)

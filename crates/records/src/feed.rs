@@ -11,10 +11,10 @@ use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use lsm::entry::Timed;
-use lsm::{Commit, Kind, Position, Seq, Tail, TreeId};
-use model::record::RecordRef;
-use model::{Key, PrimaryKey};
+use esker_lsm::entry::Timed;
+use esker_lsm::{Commit, Kind, Position, Seq, Tail, TreeId};
+use esker_model::record::RecordRef;
+use esker_model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
 use crate::record::Record;

@@ -11,14 +11,14 @@
 
 use std::collections::BTreeSet;
 
-use lsm::coding::Reader;
-use model::condition::{Expr, Filter, Operand, Residual};
-use model::definition::StoredDef;
-use model::geometry::{Area, Point, Space};
-use model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
-use model::record::{self, RecordRef};
-use model::region::Region;
-use model::schema::{
+use esker_lsm::coding::Reader;
+use esker_model::condition::{Expr, Filter, Operand, Residual};
+use esker_model::definition::StoredDef;
+use esker_model::geometry::{Area, Point, Space};
+use esker_model::posting::{Posting, PostingList, PostingMerge, PostingWriter};
+use esker_model::record::{self, RecordRef};
+use esker_model::region::Region;
+use esker_model::schema::{
     Extracted, Extraction, KeyType, PointAt, Type, Value, decode_key, encode_key, infer, infer_key,
     other, without_negative_zeros,
 };
@@ -170,7 +170,7 @@ pub fn json(data: &[u8]) {
                 // Every time at the place.
                 let decode = |at: usize, ty: Type| {
                     let values = out.values(at);
-                    let read = move |v| Value::decode(ty, &mut lsm::coding::Reader::new(v));
+                    let read = move |v| Value::decode(ty, &mut esker_lsm::coding::Reader::new(v));
                     values.map(read).map(Option::unwrap).collect::<Vec<_>>()
                 };
                 let (points, times) = (decode(6, Type::Point), decode(3, Type::Time));

@@ -1,6 +1,6 @@
 //! A short run of each entry point. `ESKER_FUZZ=1000` makes it a long one.
 
-use lsm::fuzzing::campaign;
+use esker_lsm::fuzzing::campaign;
 
 use super::*;
 use crate::{DatasetDef, Index, Maintenance, Merging, Repair};
@@ -34,8 +34,8 @@ fn posting_lists() {
         corpus.push([&len[..], &lists[0], &lists[1]].concat());
     }
     let (mut newer, mut older) = (Vec::new(), Vec::new());
-    model::posting::encode_one(&mut newer, b"k", false);
-    model::posting::encode_one(&mut older, &[7; 40], true);
+    esker_model::posting::encode_one(&mut newer, b"k", false);
+    esker_model::posting::encode_one(&mut older, &[7; 40], true);
     corpus.push([&[newer.len() as u8][..], &newer, &older].concat());
     // A posting of number 0 would be taken for one of the entry's own number once it is alone.
     corpus.push(vec![7, 7, 1, 1, 1, 0, 2, 0]);

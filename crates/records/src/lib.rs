@@ -79,16 +79,15 @@ pub use check::CheckReport;
 pub use consumer::{ChangeConsumer, Consumer};
 pub use ddl::{IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep};
 pub use error::{Error, ErrorKind, Result};
-pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
-pub use lsm::fs;
-pub use lsm::{Budget, Clock, Durability, KeepLog, NamedSnapshot, Position, Seq, Stop};
-pub use model::Error as ModelError;
-pub use model::condition::{AreaExpr, Expr, Field, Op, Operand, ParseError, field};
-pub use model::definition::{
+pub use esker_lsm::fs;
+pub use esker_lsm::{Budget, Clock, Durability, KeepLog, NamedSnapshot, Position, Seq, Stop};
+pub use esker_model::Error as ModelError;
+pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, ParseError, field};
+pub use esker_model::definition::{
     DatasetDef, ExpiresText, Expiry, ExternalKind, Index, IndexDef, IndexKind, IndexText, KINDS,
     KeyText, Layout, Maintenance, Merging, Repair,
 };
-pub use model::schema::{
+pub use esker_model::schema::{
     IntoPath, KeyError, KeyType, Path, RecordError, RecordErrorKind, Type, Value, point_time_paths,
 };
 /// ```
@@ -108,8 +107,9 @@ pub use model::schema::{
 /// # Ok(())
 /// # }
 /// ```
-pub use model::tokens::Tokenizer;
-pub use model::{AsKey, Key, KeyRange, PrimaryKey, merge_patch};
+pub use esker_model::tokens::Tokenizer;
+pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, merge_patch};
+pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use query::{
     BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order,
     PageToken, ReadCost, Steps, TableBox, ValuePage, ValueToken,
@@ -127,20 +127,20 @@ pub use write::{IntoUpdate, Update};
 /// The type of most values at `path` in the sample records; `None` if no sample has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    model::schema::infer(&samples, path)
+    esker_model::schema::infer(&samples, path)
 }
 
 /// As [`infer_type`]; also returns the number of samples that have a value of another type there.
 pub fn infer_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(Type, usize)> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    model::schema::infer_counted(&samples, path)
+    esker_model::schema::infer_counted(&samples, path)
 }
 
 /// The type of the times at `path` in the sample records, by the unit of their numbers: for an attribute that was declared as
 /// [`Type::Time`].
 pub fn infer_time_type(samples: &[Vec<u8>], path: &Path) -> Type {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    model::schema::infer_time(&samples, path)
+    esker_model::schema::infer_time(&samples, path)
 }
 
 /// The key type of most values at `path` in the sample records; `None` if no sample has a value there.
@@ -151,7 +151,7 @@ pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
 /// As [`infer_key_type`]; also returns the number of samples that have a value of another type there.
 pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyType, usize)> {
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    model::schema::infer_key(&samples, path)
+    esker_model::schema::infer_key(&samples, path)
 }
 
 /// Settings and measurements for benchmarks and tests. Programs do not need them, and they may change at any time.
@@ -160,7 +160,7 @@ pub mod experimental {
     pub use crate::api::Tuning;
     pub use crate::maintenance::Validation;
     pub use crate::repair::{Compaction, Lookups};
-    pub use lsm::{LookupOptions, NextTable};
+    pub use esker_lsm::{LookupOptions, NextTable};
 }
 
 /// Compiles the example in the README.

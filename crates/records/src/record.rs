@@ -1,8 +1,8 @@
 //! Records that reads return.
 
-use lsm::{Seq, Slice};
-use model::record::RecordRef;
-use model::{Key, PrimaryKey};
+use esker_lsm::{Seq, Slice};
+use esker_model::record::RecordRef;
+use esker_model::{Key, PrimaryKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lsm::version::{Run, TreeVersion};
-use lsm::{Job, JobDescription, JobFailure, NamedSnapshot, Retry, Seq, Snapshot, Time, Why};
-use model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
-use model::schema::{Path, Type};
+use esker_lsm::version::{Run, TreeVersion};
+use esker_lsm::{Job, JobDescription, JobFailure, NamedSnapshot, Retry, Seq, Snapshot, Time, Why};
+use esker_model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
+use esker_model::schema::{Path, Type};
 use serde::Serialize;
 
 use crate::catalog::{Coverage, Layout};
@@ -398,7 +398,7 @@ fn tree(layout: &Layout, snapshot: &Snapshot, tree: &TreeVersion) -> TreeStats {
         bytes: 0,
     };
     for component in snapshot.components(tree.id) {
-        if let lsm::Component::Memtable(part) = component {
+        if let esker_lsm::Component::Memtable(part) = component {
             memtable.entries += part.len() as u64;
             memtable.bytes += part.memory();
         }
@@ -495,7 +495,7 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
 
 fn level(run: &Run) -> LevelStats {
     let component = run.component();
-    let count = |of: fn(&lsm::table::TableMeta) -> u64| {
+    let count = |of: fn(&esker_lsm::table::TableMeta) -> u64| {
         run.tables.iter().map(|t| of(t.meta())).sum::<u64>()
     };
     LevelStats {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use lsm::attributes::{Extractor, Summary};
-use lsm::{
+use esker_lsm::attributes::{Extractor, Summary};
+use esker_lsm::{
     CompactionPolicy, DropPolicy, LazyLeveled, Leveled, SupersededBy, Tiered, TreeOptions,
     TreeProvider,
 };
-use model::definition::{
+use esker_model::definition::{
     IndexKind, MaintenanceSettings, Merging, Repair, StoredAttribute, StoredDef,
 };
-use model::record::RecordRef;
+use esker_model::record::RecordRef;
 
 use crate::catalog::{
     BackfillExtractor, Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree,
@@ -136,7 +136,7 @@ pub(crate) struct Trees {
     /// Bytes of a run that a tiered tree does not compact any more.
     pub(crate) largest_mergeable: u64,
     /// Which table of a level is compacted next.
-    pub(crate) next_table: lsm::NextTable,
+    pub(crate) next_table: esker_lsm::NextTable,
     /// Whose trees are not ours.
     pub(crate) extensions: Extensions,
 }
@@ -287,19 +287,19 @@ fn data_drops(stored: &StoredDef) -> DropPolicy {
 }
 
 /// The error of a tree whose configuration cannot be used.
-fn unreadable(name: &str, config: &[u8]) -> lsm::Error {
+fn unreadable(name: &str, config: &[u8]) -> esker_lsm::Error {
     let of_data = dataset_of(name).and_then(|_| StoredDef::unregistered_kind(config));
     match of_data.or_else(|| TreeConfig::unregistered_kind(config)) {
-        Some(kind) => lsm::Error::Unsupported(format!(
+        Some(kind) => esker_lsm::Error::Unsupported(format!(
             "tree {name} is of an index of the kind `{kind}`, which is not registered in this program: \
              it must be registered before the store is opened"
         )),
-        None => lsm::Error::Invalid(format!("tree {name}: its configuration cannot be read")),
+        None => esker_lsm::Error::Invalid(format!("tree {name}: its configuration cannot be read")),
     }
 }
 
 impl TreeProvider for Trees {
-    fn tree_options(&self, name: &str, config: &[u8]) -> lsm::Result<TreeOptions> {
+    fn tree_options(&self, name: &str, config: &[u8]) -> esker_lsm::Result<TreeOptions> {
         if let Some(options) = self.extensions.tree_options(name, config) {
             return options;
         }

@@ -7,7 +7,7 @@ use esker::{
     Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Merging, Operand, Options,
     Path, Type, Value, WriteBatch, field,
 };
-use lsm::{Cost, Stats};
+use esker_lsm::{Cost, Stats};
 
 use super::data::Set;
 use crate::failure::{Failure, Result};

@@ -51,9 +51,9 @@ fn cells_in_z_order_are_those_of_the_ranges_of_an_area() {
     let places = points(500);
     for at in places {
         let [west, south, east, north] = Rect::about(at, 2000).degrees();
-        let sphere = model::geometry::Space::Sphere;
-        let area = model::geometry::Area::rect(sphere, west, south, east, north).unwrap();
-        let region = model::region::Region::new(area);
+        let sphere = esker_model::geometry::Space::Sphere;
+        let area = esker_model::geometry::Area::rect(sphere, west, south, east, north).unwrap();
+        let region = esker_model::region::Region::new(area);
         let z = at.z().to_be_bytes();
         let within = |(lo, hi): (Vec<u8>, Option<Vec<u8>>)| {
             lo[..] <= z[..] && hi.is_none_or(|hi| z[..] < hi[..])

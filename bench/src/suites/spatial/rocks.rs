@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use model::geometry::{Area, Space as Surface};
-use model::region::Region;
+use esker_model::geometry::{Area, Space as Surface};
+use esker_model::region::Region;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
     FlushOptions, Options, ReadOptions, WaitForCompactOptions, WriteBatch,

@@ -10,8 +10,8 @@ use esker::{
     AreaExpr, BulkOrder, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind,
     KeyType, Merging, Options, field,
 };
-use lsm::Seq;
-use lsm::version::TreeVersion;
+use esker_lsm::Seq;
+use esker_lsm::version::TreeVersion;
 use serde::{Deserialize, Serialize};
 
 use super::places::{Place, Rect};

@@ -117,7 +117,7 @@ pub(crate) enum Format {
     Tsv,
 }
 
-impl From<Format> for import::Format {
+impl From<Format> for esker_import::Format {
     fn from(format: Format) -> Self {
         match format {
             Format::Ndjson => Self::Ndjson,

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use ::pubsub::{Broker, Config, PubSub, Publication, Region, Subscription};
 use esker::{Database, Durability, ModelError};
+use esker_import::sources;
 use fastrand::Rng;
-use import::sources;
 use serde_json::{Value, json};
 
 use super::options;

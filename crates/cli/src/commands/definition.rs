@@ -6,7 +6,7 @@ use esker::{
     DatasetDef, ExpiresText, IndexKind, IndexText, KeyText, KeyType, Maintenance, Merging, Path,
     Repair, Type,
 };
-use import::Feed;
+use esker_import::Feed;
 use serde_json::Value as Json;
 
 use super::fields::{has_points, known_paths};

@@ -87,7 +87,8 @@ fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Fai
         second = tweets.next(&mut record);
         total += record.len() as u64;
         batch.put_json(&record)?;
-        if batch.len() >= import::BATCH_RECORDS || batch.bytes() >= import::BATCH_BYTES {
+        if batch.len() >= esker_import::BATCH_RECORDS || batch.bytes() >= esker_import::BATCH_BYTES
+        {
             batch.durability(Durability::Periodic(every)).commit()?;
             progress.update(done, done);
         }

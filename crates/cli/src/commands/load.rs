@@ -3,7 +3,7 @@
 use std::path::Path as FilePath;
 
 use esker::{Database, Dataset, Error, Path};
-use import::{End, Import, Note, Observer, Report, Source, sources};
+use esker_import::{End, Import, Note, Observer, Report, Source, sources};
 use serde_json::json;
 
 use super::definition::{Defined, Wanted};
@@ -127,10 +127,10 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
 /// The files, and how they are to be read.
 fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     let format = match (args.format, args.delimiter) {
-        (None, Some(_)) => Some(import::Format::Csv),
+        (None, Some(_)) => Some(esker_import::Format::Csv),
         (format, _) => format.map(Into::into),
     };
-    if args.delimiter.is_some() && format != Some(import::Format::Csv) {
+    if args.delimiter.is_some() && format != Some(esker_import::Format::Csv) {
         let what = "--delimiter is for CSV: leave --format ndjson out";
         return Err(Failure::Usage(what.to_string()));
     }
@@ -150,7 +150,7 @@ fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     for source in &mut sources {
         source.delimiter = delimiter.or(source.delimiter);
         source.records.clone_from(&records);
-        if records.is_some() && source.format == import::Format::Csv {
+        if records.is_some() && source.format == esker_import::Format::Csv {
             return Err(Failure::Usage(format!(
                 "--records is for JSON, but {} is CSV",
                 source.name()

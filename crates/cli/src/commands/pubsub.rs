@@ -6,7 +6,7 @@ use ::pubsub::{
     Broker, Config, PubSub, Publication, Published, Region, Subscription, Topic, TopicFilter,
 };
 use esker::{Database, Durability, Error, ErrorKind, Path};
-use import::{Event, Feed, Format, sources};
+use esker_import::{Event, Feed, Format, sources};
 use serde_json::{Value, json};
 
 use super::{open_to_read, options, refuse_file};
@@ -267,7 +267,7 @@ fn region(args: &AreaArgs) -> Result<Option<Region>, Failure> {
             metres,
         },
         (_, _, Some(file)) => {
-            let text = import::read_text(file)?;
+            let text = esker_import::read_text(file)?;
             Region::Polygon(text.into())
         }
         _ => return Ok(None),

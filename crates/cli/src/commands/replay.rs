@@ -10,7 +10,7 @@ use ::pubsub::{
     RepeatedQueries, Subscription, Time, Topic, TopicFilter,
 };
 use esker::{Database, Durability, Expr, Options, Path};
-use import::sources;
+use esker_import::sources;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

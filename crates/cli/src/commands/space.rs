@@ -91,7 +91,7 @@ fn area(args: &AreaArgs) -> Result<AreaExpr, Failure> {
         (Some([west, south, east, north]), _, _) => Ok(AreaExpr::rect(west, south, east, north)),
         (_, Some([x, y, metres]), _) => Ok(AreaExpr::circle(x, y, metres)),
         (_, _, Some(file)) => {
-            let text = import::read_text(file)?;
+            let text = esker_import::read_text(file)?;
             Ok(AreaExpr::geojson(text))
         }
         _ => Err(Failure::Usage(

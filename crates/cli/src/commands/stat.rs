@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 
 use ::pubsub::Broker;
 use esker::{ConsumerStats, Database, Dataset, DatasetStats, StoreStats, TreeStats};
-use import::interrupted_imports;
+use esker_import::interrupted_imports;
 use serde::Serialize;
 use serde_json::Value as Json;
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use esker::{Dataset, Durability, ErrorKind, Key};
-use import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, put_parts, sources};
+use esker_import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, put_parts, sources};
 
 use super::query::{conditions, paths};
 use super::update::Merging;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use crate::common::{DIR, Doing, seeds, skewed, small};
-use lsm::attributes::Extractor;
-use lsm::entry::seq_key;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::attributes::Extractor;
+use esker_lsm::entry::seq_key;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, BitmapMerges, Cost, Cursor, DropPolicy, Durability, Error, Group, Kind, Leveled,
     Options, Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
 };
@@ -36,15 +36,16 @@ struct Trees {
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy: Arc<dyn lsm::CompactionPolicy> = match self.tiered || name.ends_with("/bits") {
-            true => Arc::new(Tiered::default()),
-            false => Arc::new(Leveled {
-                level0_runs: 2,
-                level1_bytes: 4 << 10,
-                multiplier: 3,
-                ..Leveled::default()
-            }),
-        };
+        let policy: Arc<dyn esker_lsm::CompactionPolicy> =
+            match self.tiered || name.ends_with("/bits") {
+                true => Arc::new(Tiered::default()),
+                false => Arc::new(Leveled {
+                    level0_runs: 2,
+                    level1_bytes: 4 << 10,
+                    multiplier: 3,
+                    ..Leveled::default()
+                }),
+            };
         let plain = TreeOptions {
             policy,
             ..TreeOptions::default()
@@ -362,7 +363,7 @@ impl Test {
                 let forgotten: BTreeSet<Seq> = forgotten.copied().collect();
                 assert!(forgotten.is_disjoint(&stored), "{name}");
             }
-            let held = lsm::held(&snapshot, bitmap).unwrap().unwrap();
+            let held = esker_lsm::held(&snapshot, bitmap).unwrap().unwrap();
             assert!(held.iter().eq(stored), "{name}");
         }
         for pinned in &self.pinned {

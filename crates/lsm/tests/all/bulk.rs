@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, Doing, bytes, seeds, small};
-use lsm::attributes::Extractor;
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::attributes::Extractor;
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Result, RunSink, Seq, Snapshot, Tiered,
     TreeChange, TreeId, TreeOptions, TreeProvider,
 };
@@ -252,7 +252,7 @@ fn a_run_that_is_out_of_place_is_refused_and_leaves_nothing() {
         [entry("b", 3), entry("a", 2)],
         [entry("a", 3), entry("a", 3)],
         [entry("a", 3), entry("a", 4)],
-        [entry("a", 3), entry("b", lsm::MAX_SEQ + 1)],
+        [entry("a", 3), entry("b", esker_lsm::MAX_SEQ + 1)],
     ] {
         invalid(group.ingest_newest(other, &mut give(&wrong)));
         invalid(group.ingest_oldest(other, &mut give(&wrong), &mut change));
@@ -361,7 +361,7 @@ fn tables_are_written_again_one_by_one_with_new_options_and_the_same_entries() {
         shape.collect::<Vec<_>>()
     };
     let (before, shape_before) = (all(&group), shape(&group));
-    let lacks = |meta: &lsm::table::TableMeta| meta.zones.is_empty();
+    let lacks = |meta: &esker_lsm::table::TableMeta| meta.zones.is_empty();
     let count = tables(&memory, &group).1;
     assert!(count > 3, "{count} tables");
     group.configure_tree(tree, b"a".to_vec()).unwrap();

@@ -8,11 +8,11 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use crate::common::{DIR, Doing, seeds, small};
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Cost, DropPolicy, Durability, Error, Group, Kind, Leveled, Options, Result,
     SupersededBy, TreeChange, TreeId, TreeOptions, TreeProvider,
 };
@@ -93,11 +93,11 @@ const JOBS: [(&str, Work); 7] = [
     }),
     ("ingest_newest", |group, data, _| {
         let seq = group.snapshot().seq();
-        let write = &mut |sink: &mut lsm::RunSink<'_>| sink(b"new", seq, Kind::Put, b"");
+        let write = &mut |sink: &mut esker_lsm::RunSink<'_>| sink(b"new", seq, Kind::Put, b"");
         group.ingest_newest(data, write).map(|_| ())
     }),
     ("ingest_oldest", |group, data, _| {
-        let write = &mut |sink: &mut lsm::RunSink<'_>| sink(b"old", 1, Kind::Put, b"");
+        let write = &mut |sink: &mut esker_lsm::RunSink<'_>| sink(b"old", 1, Kind::Put, b"");
         let change = &mut || Ok(TreeChange::default());
         group.ingest_oldest(data, write, change).map(|_| ())
     }),

@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::common::{DIR, Doing, open, seeds, small};
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Durability, Error, Group, Options, PlainTrees, Result, TreeId};
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{Batch, Cost, Durability, Error, Group, Options, PlainTrees, Result, TreeId};
 
 const FOREVER: Duration = Duration::from_secs(60);
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::common::{DIR, Doing, seeds, small};
-use lsm::fs::Fs;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Durability, Error, Group, KeepLog, Options, PlainTrees, Position, Result, TreeId,
 };
 

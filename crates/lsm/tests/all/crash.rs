@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{DIR, Doing, Layouts, bytes, seeds, skewed, small};
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, Result, Seq, Snapshot, Stats,
 };
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{DIR, Doing, lazy, seeds, skewed, small, toy};
-use lsm::entry::MAX_TIME;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::merge::{
+use esker_lsm::entry::MAX_TIME;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, Filters, MergeOperator,
     ObsoleteWrites,
 };
-use lsm::{
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Expected, Found, Group, Kind, LARGEST_JUMP, Leveled,
     LookupOptions, Options, Result, Seq, Snapshot, Tiered, Time, TreeId, TreeOptions, TreeProvider,
 };

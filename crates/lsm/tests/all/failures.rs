@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, small};
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::Memory;
-use lsm::{
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::Memory;
+use esker_lsm::{
     Batch, Cost, Durability, Error, Group, Job, Leveled, Options, Result, Retry, Tiered, TreeId,
     TreeOptions, TreeProvider,
 };
@@ -19,7 +19,7 @@ struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy: Arc<dyn lsm::CompactionPolicy> = match name.starts_with("tiered") {
+        let policy: Arc<dyn esker_lsm::CompactionPolicy> = match name.starts_with("tiered") {
             true => Arc::new(Tiered::default()),
             false => Arc::new(Leveled {
                 level0_runs: 2,

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, Doing, bytes, open, seeds, small};
-use lsm::fs::disk::Disk;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Result, TreeId};
+use esker_lsm::fs::disk::Disk;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
+    Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Result, TreeId,
+};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

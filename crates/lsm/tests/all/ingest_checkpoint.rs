@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{DIR, Doing, bytes, open, seeds, small};
-use lsm::entry::MAX_KEY_LEN;
-use lsm::fs::Fs;
-use lsm::fs::disk::Disk;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::entry::MAX_KEY_LEN;
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::disk::Disk;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Result, Snapshot, TreeId,
 };
 
@@ -243,7 +243,7 @@ fn write_numbered(group: &Group, ids: &[TreeId], n: u64) {
     let value = n.to_le_bytes().repeat(10);
     batch.put(ids[0], &n.to_be_bytes(), &value).unwrap();
     batch
-        .also(lsm::Kind::Put, ids[1], &n.to_be_bytes(), &value)
+        .also(esker_lsm::Kind::Put, ids[1], &n.to_be_bytes(), &value)
         .unwrap();
     group.write(&mut batch, Durability::Os).unwrap();
 }

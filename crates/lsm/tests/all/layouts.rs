@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::common::toy::{Plane, place, tiles};
 use crate::common::{DIR, bytes, open_layouts, small};
-use lsm::fs::memory::Memory;
-use lsm::version::{Run, TreeVersion};
-use lsm::{
+use esker_lsm::fs::memory::Memory;
+use esker_lsm::version::{Run, TreeVersion};
+use esker_lsm::{
     Action, Batch, Choice, CompactionPolicy, Cost, Cursor, Durability, Error, Group, Partitioner,
     Result, Tiered, TreeOptions, TreeProvider,
 };
@@ -154,7 +154,7 @@ impl Partitioner for Blind {
     fn overlap(&self, _: &[u8], _: &[u8]) -> bool {
         false
     }
-    fn cut(&self, output: &lsm::Cutting<'_>) -> Box<dyn lsm::Cutter> {
+    fn cut(&self, output: &esker_lsm::Cutting<'_>) -> Box<dyn esker_lsm::Cutter> {
         Plane.cut(output)
     }
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, Doing, bytes, seeds, skewed, small};
-use lsm::fs::memory::Memory;
-use lsm::{
+use esker_lsm::fs::memory::Memory;
+use esker_lsm::{
     Batch, Cost, Durability, Expected, Found, Group, Kind, Leveled, LookupOptions, Options, Result,
     Seq, Snapshot, Tiered, TreeId, TreeOptions, TreeProvider,
 };
@@ -17,7 +17,7 @@ struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy: Arc<dyn lsm::CompactionPolicy> = match name {
+        let policy: Arc<dyn esker_lsm::CompactionPolicy> = match name {
             "leveled" => Arc::new(Leveled {
                 level0_runs: 2,
                 level1_bytes: 16 << 10,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{Doing, open};
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Durability, Error, Group, Result, TreeId, TreeOptions, TreeProvider};
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{Batch, Cost, Durability, Error, Group, Result, TreeId, TreeOptions, TreeProvider};
 
 /// Long keys, because they are in the manifest.
 fn key(n: u64) -> Vec<u8> {

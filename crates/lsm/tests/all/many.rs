@@ -8,10 +8,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::common::{DIR, bytes, small};
-use lsm::fs::Fs;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::Memory;
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::Memory;
+use esker_lsm::{
     Batch, Cost, DropPolicy, Durability, Error, Group, Options, PlainTrees, Result, SupersededBy,
     TreeId, TreeOptions, TreeProvider,
 };
@@ -88,7 +88,7 @@ fn small_tables_of_a_flush_share_a_file_and_large_ones_and_few_do_not() {
     (0..30).for_each(|key| write(ids[7], key, 20_000));
     group.flush().unwrap();
     let version = group.snapshot().version().clone();
-    let alone = |table: &&Arc<lsm::version::TableFile>| table.meta().size > 256 << 10;
+    let alone = |table: &&Arc<esker_lsm::version::TableFile>| table.meta().size > 256 << 10;
     assert!(version.tables().filter(alone).all(|t| t.offset() == 0));
     let own = version.trees[&ids[7]].tables().count();
     let files = tables(&memory).len();

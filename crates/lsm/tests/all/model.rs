@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, Doing, bytes, seeds, skewed, small};
-use lsm::attributes::{Extractor, Summary};
-use lsm::fs::Fs;
-use lsm::fs::memory::Memory;
-use lsm::merge::{
+use esker_lsm::attributes::{Extractor, Summary};
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::memory::Memory;
+use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, MergeOperator,
     ObsoleteWrites,
 };
-use lsm::{
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Result, Seq, Snapshot, Tiered,
     TreeId, TreeOptions, TreeProvider,
 };
@@ -95,13 +95,13 @@ struct Trees;
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, config: &[u8]) -> Result<TreeOptions> {
         assert_eq!(config, name.as_bytes());
-        let leveled: Arc<dyn lsm::CompactionPolicy> = Arc::new(Leveled {
+        let leveled: Arc<dyn esker_lsm::CompactionPolicy> = Arc::new(Leveled {
             level0_runs: 2,
             level1_bytes: 16 << 10,
             multiplier: 3,
-            next: lsm::NextTable::FewestOverlapped,
+            next: esker_lsm::NextTable::FewestOverlapped,
         });
-        let tiered: Arc<dyn lsm::CompactionPolicy> = Arc::new(Tiered {
+        let tiered: Arc<dyn esker_lsm::CompactionPolicy> = Arc::new(Tiered {
             ratio: 1.2,
             largest_mergeable: 1 << 20,
         });
@@ -475,9 +475,10 @@ impl Test {
                 assert!(!merged, "{} is behind its lead", tree.name);
             }
             for run in &tree.runs {
-                let (component, apart) = (run.component(), |lead: &lsm::version::ComponentId| {
-                    lead.max < run.component().min || run.component().max < lead.min
-                });
+                let (component, apart) =
+                    (run.component(), |lead: &esker_lsm::version::ComponentId| {
+                        lead.max < run.component().min || run.component().max < lead.min
+                    });
                 let fits = lead.runs.iter().map(|run| run.component()).all(|lead| {
                     lead.includes(component) || component.includes(lead) || apart(&lead)
                 });

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::common::crowd::{self, Gate, Model, apply, many, open, read, trees, write};
 use crate::common::{DIR, Doing, bytes, seeds, small};
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::merge::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
 };
-use lsm::{
+use esker_lsm::{
     Batch, Cost, Durability, Error, Group, JobKind, Leveled, Options, Result, Snapshot, TreeId,
     TreeOptions, TreeProvider,
 };

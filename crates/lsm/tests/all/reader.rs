@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::common::{DIR, Doing, bytes, seeds, small};
-use lsm::fs::Fs;
-use lsm::fs::disk::Disk;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::disk::Disk;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, KeepLog, Options, PlainTrees, Snapshot, Tail,
     TreeId,
 };
@@ -34,7 +34,7 @@ fn write_to(fs: &Memory) -> Group {
     Group::open(Path::new(DIR), options(fs), Arc::new(PlainTrees), true).unwrap()
 }
 
-fn read_from(fs: Arc<dyn Fs>) -> lsm::Result<Group> {
+fn read_from(fs: Arc<dyn Fs>) -> esker_lsm::Result<Group> {
     Group::open_reader(Path::new(DIR), small(fs), Arc::new(PlainTrees))
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, small};
-use lsm::fs::Fs;
-use lsm::fs::faulty::Faulty;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, CompactionPolicy, Cost, Durability, Error, Group, LazyLeveled, Leveled, Options,
     PlainTrees, Result, Tiered, TreeOptions, TreeProvider,
 };

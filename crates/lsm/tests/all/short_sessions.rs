@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lsm::fs::memory::Memory;
-use lsm::{Batch, Cost, Durability, Group, Options, PlainTrees};
+use esker_lsm::fs::memory::Memory;
+use esker_lsm::{Batch, Cost, Durability, Group, Options, PlainTrees};
 
 #[test]
 fn opening_for_one_write_at_a_time_does_not_gather_runs() {

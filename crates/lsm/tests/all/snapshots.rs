@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{DIR, bytes, open, small};
-use lsm::fs::Fs;
-use lsm::fs::hooked::{Call, Hooked};
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Snapshot, TreeId};
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::hooked::{Call, Hooked};
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
+    Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Snapshot, TreeId,
+};
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
@@ -25,7 +27,7 @@ fn put(group: &Group, tree: TreeId, key: &str, value: &[u8]) {
 fn contents(snapshot: &Snapshot) -> Contents {
     let cost = Cost::default();
     let trees = snapshot.version().trees.values();
-    let one = |tree: &Arc<lsm::version::TreeVersion>| {
+    let one = |tree: &Arc<esker_lsm::version::TreeVersion>| {
         let mut found = BTreeMap::new();
         let mut cursor = snapshot.cursor(tree.id, 0);
         cursor.seek_first().unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, small};
-use lsm::fs::memory::Memory;
-use lsm::{
+use esker_lsm::fs::memory::Memory;
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Expected, Group, LookupOptions, Options, PlainTrees,
     Result, Snapshot, Stop, TreeId,
 };

@@ -8,9 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::common::{DIR, Doing, seeds, small};
-use lsm::fs::faulty::Faulty;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::faulty::Faulty;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Commit, Durability, Error, Group, KeepLog, Kind, Options, PlainTrees, Position, Tail,
     TreeId,
 };

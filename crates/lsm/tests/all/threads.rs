@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, small};
-use lsm::fs::Fs;
-use lsm::fs::disk::Disk;
-use lsm::fs::memory::{Memory, PowerCut};
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::fs::disk::Disk;
+use esker_lsm::fs::memory::{Memory, PowerCut};
+use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Leveled, Options, Result, Snapshot,
     Tiered, TreeId, TreeOptions, TreeProvider,
 };
@@ -23,7 +23,7 @@ struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy: Arc<dyn lsm::CompactionPolicy> = if name == "money" {
+        let policy: Arc<dyn esker_lsm::CompactionPolicy> = if name == "money" {
             Arc::new(Leveled {
                 level0_runs: 2,
                 level1_bytes: 64 << 10,

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lsm::fs::disk::Disk;
-use lsm::fs::faulty::{Faulty, TogetherFault};
-use lsm::fs::{Fs, ReadFile, ReadRequest, read_many};
-use lsm::{Batch, Cost, Durability, Error, Group, Options, PlainTrees, TreeId};
+use esker_lsm::fs::disk::Disk;
+use esker_lsm::fs::faulty::{Faulty, TogetherFault};
+use esker_lsm::fs::{Fs, ReadFile, ReadRequest, read_many};
+use esker_lsm::{Batch, Cost, Durability, Error, Group, Options, PlainTrees, TreeId};
 
 const EIO: i32 = 5;
 const EINTR: i32 = 4;
@@ -190,7 +190,7 @@ fn open(dir: &Path, faulty: &Faulty) -> (Group, TreeId) {
 
 /// Looks up keys far apart, in a store that was just opened: nothing is cached. Faults are active from then until the
 /// end.
-fn look_up(dir: &Path, faulty: &Faulty, faults: &dyn Fn()) -> lsm::Result<()> {
+fn look_up(dir: &Path, faulty: &Faulty, faults: &dyn Fn()) -> esker_lsm::Result<()> {
     let (group, tree) = open(dir, faulty);
     let wanted: Vec<u32> = (0..KEYS).step_by(211).collect();
     let keys: Vec<[u8; 4]> = wanted.iter().map(|key| key.to_be_bytes()).collect();

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use lsm::fs::Fs;
-use lsm::{
+use esker_lsm::fs::Fs;
+use esker_lsm::{
     Batch, Cost, Cursor, DropPolicy, Durability, Group, Leveled, Options, Result, Snapshot,
     SupersededBy, TreeId, TreeOptions, TreeProvider,
 };

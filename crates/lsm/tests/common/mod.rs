@@ -4,8 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lsm::fs::Fs;
-use lsm::{Group, LazyLeveled, Leveled, Options, PlainTrees, Result, TreeOptions, TreeProvider};
+use esker_lsm::fs::Fs;
+use esker_lsm::{
+    Group, LazyLeveled, Leveled, Options, PlainTrees, Result, TreeOptions, TreeProvider,
+};
 
 pub(crate) mod crowd;
 pub(crate) mod toy;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use lsm::version::TreeVersion;
-use lsm::{Action, Choice, CompactionPolicy, Cutter, Cutting, Partitioner, TreeOptions};
+use esker_lsm::version::TreeVersion;
+use esker_lsm::{Action, Choice, CompactionPolicy, Cutter, Cutting, Partitioner, TreeOptions};
 
 /// Places keys in the plane, by their second byte and their last.
 #[derive(Debug)]

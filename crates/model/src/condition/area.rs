@@ -10,13 +10,13 @@ use crate::geometry::{Area, Bounds, Point, Space};
 /// numbers of the plane; without a declaration they are degrees.
 ///
 /// ```
-/// use model::condition::{AreaExpr, field};
+/// use esker_model::condition::{AreaExpr, field};
 ///
 /// let paris = field("at").within(AreaExpr::circle(2.3488, 48.8534, 5_000.0));
 /// assert_eq!(paris.to_string(), "within(at, circle(2.3488,48.8534,5000))");
 /// let flats = "within(lon,lat, rect(-180,-90,180,0)) and rooms > 2";
-/// assert_eq!(flats.parse::<model::condition::Expr>()?.to_string(), flats);
-/// # Ok::<(), model::condition::ParseError>(())
+/// assert_eq!(flats.parse::<esker_model::condition::Expr>()?.to_string(), flats);
+/// # Ok::<(), esker_model::condition::ParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

@@ -12,13 +12,13 @@ pub struct Field(Result<Path, String>);
 /// The field at `path` (names joined by dots). A malformed path is reported by the query.
 ///
 /// ```
-/// use model::condition::field;
+/// use esker_model::condition::field;
 ///
 /// let condition = field("user.name").eq("ann") & field("n").range(1..5) | !field("tags").contains("new");
 /// let written = r#"user.name = "ann" and n >= int(1) and n < int(5) or not tags = "new""#;
 /// assert_eq!(condition.to_string(), written);
-/// assert_eq!(written.parse::<model::condition::Expr>()?, condition);
-/// # Ok::<(), model::condition::ParseError>(())
+/// assert_eq!(written.parse::<esker_model::condition::Expr>()?, condition);
+/// # Ok::<(), esker_model::condition::ParseError>(())
 /// ```
 pub fn field(path: impl IntoPath) -> Field {
     Field(path.into_path().map_err(|error| error.to_string()))

@@ -7,8 +7,8 @@ use crate::tokens::Tokenizer;
 /// A description of an index: its kind, the type of the attribute, and its tokenizer.
 ///
 /// ```
-/// use model::definition::{Index, IndexKind};
-/// use model::schema::Type;
+/// use esker_model::definition::{Index, IndexKind};
+/// use esker_model::schema::Type;
 ///
 /// let index = Index::recent().string();
 /// assert_eq!(index, Index::new(IndexKind::Recent).of_type(Type::String));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coding::Seq;
+use esker_coding::Seq;
 use serde::Serialize;
 use serde_json::Value as Json;
 

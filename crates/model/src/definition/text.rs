@@ -22,8 +22,8 @@ const TYPES: [&str; 9] = [
 /// A primary key: `FIELD[:TYPE]`, several fields with commas between them, or `auto`.
 ///
 /// ```
-/// use model::definition::KeyText;
-/// use model::schema::KeyType;
+/// use esker_model::definition::KeyText;
+/// use esker_model::schema::KeyType;
 ///
 /// let key: KeyText = "user.id:int".parse()?;
 /// assert_eq!((key.path.to_string().as_str(), key.ty), ("user.id", Some(KeyType::Int)));
@@ -102,8 +102,8 @@ impl fmt::Display for KeyText {
 /// The path of a time at which records expire: `PATH[:TYPE]`, where `TYPE` is a type of times.
 ///
 /// ```
-/// use model::definition::ExpiresText;
-/// use model::schema::Type;
+/// use esker_model::definition::ExpiresText;
+/// use esker_model::schema::Type;
 ///
 /// let expires: ExpiresText = "until:time_ms".parse()?;
 /// assert_eq!((expires.path.to_string().as_str(), expires.ty), ("until", Some(Type::TimeMs)));
@@ -155,8 +155,8 @@ impl fmt::Display for ExpiresText {
 /// name is escaped by a backslash.
 ///
 /// ```
-/// use model::definition::{IndexKind, IndexText};
-/// use model::schema::Type;
+/// use esker_model::definition::{IndexKind, IndexText};
+/// use esker_model::schema::Type;
 ///
 /// let index: IndexText = "code?:composite:int".parse()?;
 /// assert_eq!((index.kind, index.ty, index.lenient), (IndexKind::Composite, Some(Type::Int), true));

@@ -12,7 +12,7 @@
 //! [`Area::contains`] decides about one point, and is exact: the result does not depend on the boxes.
 //!
 //! ```
-//! use model::geometry::{Area, Point, Space};
+//! use esker_model::geometry::{Area, Point, Space};
 //!
 //! let fiji = Area::rect(Space::Sphere, 176.0, -22.0, -178.0, -12.0)?;
 //! assert!(fiji.contains(Point::new(Space::Sphere, 179.2, -17.8)?));
@@ -23,7 +23,7 @@
 //! let paris = Point::new(Space::Sphere, 2.3488, 48.85341)?;
 //! let near = Area::circle(Space::Sphere, paris, 50_000.0)?;
 //! assert!(near.contains(Point::new(Space::Sphere, 2.5479, 49.0097)?));
-//! # Ok::<(), model::Error>(())
+//! # Ok::<(), esker_model::Error>(())
 //! ```
 
 mod area;

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use coding::Reader;
+use esker_coding::Reader;
 
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};

@@ -20,7 +20,7 @@ fn extraction(key: &str, key_type: KeyType, attributes: &[(&str, Type)]) -> Extr
 fn extract(x: &Extraction, json: &str) -> Result<Vec<Vec<Value>>, RecordError> {
     let mut out = Extracted::default();
     x.extract(json.as_bytes(), &mut out)?;
-    let decode = |t, bytes| Value::decode(t, &mut coding::Reader::new(bytes)).unwrap();
+    let decode = |t, bytes| Value::decode(t, &mut esker_coding::Reader::new(bytes)).unwrap();
     let attributes = x.attributes.iter().enumerate();
     Ok(attributes
         .map(|(i, wanted)| out.values(i).map(|v| decode(wanted.ty, v)).collect())
@@ -472,7 +472,7 @@ fn points_are_extracted_from_all_their_forms_and_bad_ones_are_refused() {
         let values: Vec<String> = out
             .values(0)
             .map(|v| {
-                Value::decode(ty, &mut coding::Reader::new(v))
+                Value::decode(ty, &mut esker_coding::Reader::new(v))
                     .unwrap()
                     .to_string()
             })

@@ -6,7 +6,7 @@
 //! | 1 | what follows: `01` a whole number, `02` text |
 //! | | the number or the text, as a value is encoded; then the next field |
 
-use coding::Reader;
+use esker_coding::Reader;
 use serde_json::Value as Json;
 
 use super::error::KeyError;

@@ -13,7 +13,7 @@
 use super::path::Path;
 use super::value::{decode_float, encode_float};
 use super::values::{Scalar, Values};
-use coding::Reader;
+use esker_coding::Reader;
 
 use crate::error::{Error, Result};
 use crate::geometry::{Bounds, Point, Space};

@@ -15,7 +15,7 @@
 use super::path::Path;
 use super::point::{CELL_BITS, cell_of};
 use super::value::{decode_float, encode_float};
-use coding::Reader;
+use esker_coding::Reader;
 
 use crate::error::{Error, Result};
 use crate::geometry::{Point, Space};

@@ -1,7 +1,7 @@
 use std::cmp::Ordering;
 use std::str::FromStr;
 
-use coding::Reader;
+use esker_coding::Reader;
 
 use super::*;
 use crate::geometry::{Point, Space};

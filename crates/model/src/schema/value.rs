@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
-use coding::Reader;
+use esker_coding::Reader;
 
 use super::error::KeyError;
 use super::key_fields::{decode_array, encode_array};

@@ -33,7 +33,7 @@ impl Scalar<'_> {
 /// Reads the values at some paths, in one pass over a text.
 ///
 /// ```
-/// use model::schema::{Path, Scalar, Values};
+/// use esker_model::schema::{Path, Scalar, Values};
 ///
 /// let values = Values::new(&[Path::parse("user.name").unwrap(), Path::parse("tags").unwrap()]);
 /// let mut found = Vec::new();

@@ -1,8 +1,8 @@
 //! What topics, conditions and places mean, on their texts and shapes: no cells, no lists.
 
+use esker_model::geometry::{Area, Point, Space, distance};
 use esker_pubsub::{Cell, Place, Region};
 use fastrand::Rng;
-use model::geometry::{Area, Point, Space, distance};
 
 pub(crate) const DIR: &str = "/broker";
 pub(crate) const DEPTH: u8 = 5;
@@ -215,7 +215,8 @@ pub(crate) fn is_for(given: &Place, wanted: &Place) -> bool {
             .unwrap()
             .contains(point(*longitude, *latitude)),
         (Place::Cell(cell), Place::Region(region)) | (Place::Region(region), Place::Cell(cell)) => {
-            region.area().unwrap().relation(&cell.bounds()) != model::geometry::Relation::Outside
+            region.area().unwrap().relation(&cell.bounds())
+                != esker_model::geometry::Relation::Outside
         }
         (
             Place::Region(Region::Circle {
@@ -235,7 +236,7 @@ pub(crate) fn is_for(given: &Place, wanted: &Place) -> bool {
             let (rect, other) = if is_rect(first) { (a, b) } else { (b, a) };
             rect.boxes()
                 .iter()
-                .any(|part| other.relation(part) != model::geometry::Relation::Outside)
+                .any(|part| other.relation(part) != esker_model::geometry::Relation::Outside)
         }
     }
 }

@@ -9,8 +9,8 @@ mod sample;
 
 use std::fmt;
 
-use model::definition::IndexKind;
-use model::schema::{Extraction, Path, infer};
+use esker_model::definition::IndexKind;
+use esker_model::schema::{Extraction, Path, infer};
 use sample::Reader;
 use serde::{Serialize, Serializer};
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use lsm::table::BlockHint;
-use lsm::version::TableFile;
-use lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
-use model::record::RecordRef;
-use model::schema::{Extracted, Extraction};
+use esker_lsm::table::BlockHint;
+use esker_lsm::version::TableFile;
+use esker_lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
+use esker_model::record::RecordRef;
+use esker_model::schema::{Extracted, Extraction};
 
 use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};

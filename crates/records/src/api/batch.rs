@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lsm::{Durability, Seq};
-use model::{AsKey, Key, PrimaryKey};
+use esker_lsm::{Durability, Seq};
+use esker_model::{AsKey, Key, PrimaryKey};
 use serde::Serialize;
 
 use super::Dataset;

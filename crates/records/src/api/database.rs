@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use lsm::{Budget, Clock, Durability, Group, KeepLog, Position, Stop};
-use model::PrimaryKey;
-use model::definition::{DatasetDef, StoredDef};
+use esker_lsm::{Budget, Clock, Durability, Group, KeepLog, Position, Stop};
+use esker_model::PrimaryKey;
+use esker_model::definition::{DatasetDef, StoredDef};
 
 use super::batch::Batch;
 use super::dataset::{Dataset, check_key_type};
@@ -32,7 +32,7 @@ pub struct Options {
     /// The default durability of writes. Default [`Durability::Sync`].
     pub durability: Durability,
     /// The file system. Default: the disk.
-    pub fs: Arc<dyn lsm::fs::Fs>,
+    pub fs: Arc<dyn esker_lsm::fs::Fs>,
     /// Flush, compact and maintain indexes on background threads. Default true. If false, the calls that make such work necessary do it,
     /// and runs are deterministic.
     pub background: bool,
@@ -64,18 +64,18 @@ pub struct Tuning {
     /// The size in bytes from which a tiered tree no longer compacts a run. Default 64 GiB.
     pub largest_mergeable: u64,
     /// Which table of a level to compact next. Default: each in turn.
-    pub next_table: lsm::NextTable,
+    pub next_table: esker_lsm::NextTable,
     /// How compactions handle bits of the obsolete set that are set meanwhile. Default: side file.
-    pub bitmap_merges: lsm::BitmapMerges,
+    pub bitmap_merges: esker_lsm::BitmapMerges,
     /// If a job writes to at least this many trees, their small tables share a file. Default 8.
     pub share_from: usize,
-    /// See [`lsm::Options::bitmap_slack`].
+    /// See [`esker_lsm::Options::bitmap_slack`].
     pub bitmap_slack: usize,
-    /// See [`lsm::Options::compaction_threads`].
+    /// See [`esker_lsm::Options::compaction_threads`].
     pub compaction_threads: usize,
-    /// See [`lsm::Options::compaction_rate`].
+    /// See [`esker_lsm::Options::compaction_rate`].
     pub compaction_rate: Option<u64>,
-    /// For tests: see `lsm::Options::piece_bytes`.
+    /// For tests: see `esker_lsm::Options::piece_bytes`.
     #[doc(hidden)]
     pub piece_bytes: Option<u64>,
     /// Run repairs and strategy choices automatically when they are due. Default true.
@@ -86,13 +86,13 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        let engine = lsm::Options::default();
+        let engine = esker_lsm::Options::default();
         Tuning {
             compress: engine.compress,
             value_filter_bits: engine.value_filter_bits,
             blocked_filter: engine.blocked_filter,
-            largest_mergeable: lsm::Tiered::default().largest_mergeable,
-            next_table: lsm::NextTable::default(),
+            largest_mergeable: esker_lsm::Tiered::default().largest_mergeable,
+            next_table: esker_lsm::NextTable::default(),
             bitmap_merges: engine.bitmap_merges,
             share_from: engine.share_from,
             bitmap_slack: engine.bitmap_slack,
@@ -107,7 +107,7 @@ impl Default for Tuning {
 
 impl Default for Options {
     fn default() -> Options {
-        let engine = lsm::Options::default();
+        let engine = esker_lsm::Options::default();
         Options {
             memory_budget: engine.memory_budget,
             budget: None,
@@ -199,8 +199,8 @@ impl Database {
         Ok(db)
     }
 
-    fn engine(options: &Options) -> Result<(lsm::Options, Trees)> {
-        let engine = lsm::Options {
+    fn engine(options: &Options) -> Result<(esker_lsm::Options, Trees)> {
+        let engine = esker_lsm::Options {
             memory_budget: options.memory_budget,
             budget: options.budget.clone(),
             fs: options.fs.clone(),
@@ -508,7 +508,7 @@ impl Database {
     /// reports no errors.
     ///
     /// # Errors
-    /// If syncing, flushing or sealing failed ([`lsm::Group::close`]). The other steps are done all the same.
+    /// If syncing, flushing or sealing failed ([`esker_lsm::Group::close`]). The other steps are done all the same.
     pub fn close(self) -> Result<()> {
         self.maintenance_thread.stop();
         // Nothing depends on what queries noted: what is forgotten is found again.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use lsm::{Position, Seq, Stop};
-use model::condition::Expr;
-use model::definition::DatasetDef;
-use model::schema::{IntoPath, KeyType, Path, Type, Value};
-use model::{AsKey, Key, KeyRange, PrimaryKey};
+use esker_lsm::{Position, Seq, Stop};
+use esker_model::condition::Expr;
+use esker_model::definition::DatasetDef;
+use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
+use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
 use super::batch::WriteBatch;

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use model::condition::Expr;
-use model::schema::{Extracted, Extraction};
-use model::{AsKey, Key, PrimaryKey, merge_patch};
+use esker_model::condition::Expr;
+use esker_model::schema::{Extracted, Extraction};
+use esker_model::{AsKey, Key, PrimaryKey, merge_patch};
 use serde::Serialize;
 
 use super::dataset::Dataset;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use model::definition::{Index, IndexDef, IndexKind, Maintenance};
-use model::schema::IntoPath;
+use esker_model::definition::{Index, IndexDef, IndexKind, Maintenance};
+use esker_model::schema::IntoPath;
 
 use super::Dataset;
 use super::task::Task;

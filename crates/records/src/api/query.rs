@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
-use lsm::LookupOptions;
-use model::condition::Expr;
-use model::{Key, PrimaryKey};
+use esker_lsm::LookupOptions;
+use esker_model::condition::Expr;
+use esker_model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
 use crate::maintenance::Validation;

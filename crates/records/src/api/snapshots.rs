@@ -1,5 +1,5 @@
 //! Named snapshots: what a store held at a moment, kept under a name through restarts and in backups, and queried like any other
-//! snapshot. How they are kept is the engine's ([`lsm::Group::keep_snapshot`]).
+//! snapshot. How they are kept is the engine's ([`esker_lsm::Group::keep_snapshot`]).
 //!
 //! The datasets of a kept snapshot are those that it saw, whatever has become of their definitions or of themselves since. So each is
 //! read with the layout of its version, and through a [`Current`] of its own: what queries of the past note and count is nothing that
@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lsm::{NamedSnapshot, Seq, Snapshot, Stop};
-use model::PrimaryKey;
+use esker_lsm::{NamedSnapshot, Seq, Snapshot, Stop};
+use esker_model::PrimaryKey;
 
 use super::{Database, DatasetSnapshot};
 use crate::error::{Error, Result};

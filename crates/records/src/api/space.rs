@@ -1,7 +1,7 @@
 //! Queries of points.
 
-use model::schema::{IntoPath, Path};
-use model::{Key, PrimaryKey};
+use esker_model::schema::{IntoPath, Path};
+use esker_model::{Key, PrimaryKey};
 
 use super::{DatasetSnapshot, Query};
 use crate::error::Result;

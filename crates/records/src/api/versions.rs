@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
-use lsm::Seq;
-use model::schema::{IntoPath, Path};
-use model::{AsKey, Key, PrimaryKey};
+use esker_lsm::Seq;
+use esker_model::schema::{IntoPath, Path};
+use esker_model::{AsKey, Key, PrimaryKey};
 
 use crate::error::Result;
 use crate::query::{Page, ValuePage, ValueToken};

@@ -12,7 +12,7 @@
 //! A lookup of a key that is not in the cache reads a block where the key is known, and only key filters where it is new.
 
 use crate::maintenance::cost::{CANDIDATES, FIRST, Workload, cost};
-use model::definition::Maintenance;
+use esker_model::definition::Maintenance;
 
 /// The present strategy is kept unless another costs less by this factor: they must not alternate.
 const WORTH: f64 = 1.5;

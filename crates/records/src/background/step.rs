@@ -3,9 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use lsm::version::TreeVersion;
-use lsm::{Component, Snapshot, TreeId};
-use model::definition::{Maintenance, Repair};
+use esker_lsm::version::TreeVersion;
+use esker_lsm::{Component, Snapshot, TreeId};
+use esker_model::definition::{Maintenance, Repair};
 
 use super::choose::choose;
 use super::pacing::{Backlog, due};

@@ -16,8 +16,8 @@
 //! A dataset has *converged* when the set has all that strategies before the present one left behind. A coverage belongs to
 //! one snapshot: the definition and the set are that snapshot's, and the set hides nothing that it sees.
 
-use lsm::{Seq, Superseded};
-use model::definition::Repair;
+use esker_lsm::{Seq, Superseded};
+use esker_model::definition::Repair;
 
 use super::{Attribute, Layout};
 

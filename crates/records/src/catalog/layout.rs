@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lsm::version::Version;
-use lsm::{Seq, TreeId};
-use model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
-use model::record::RecordRef;
-use model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type, Wanted};
-use model::tokens::Tokenizer;
+use esker_lsm::version::Version;
+use esker_lsm::{Seq, TreeId};
+use esker_model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
+use esker_model::record::RecordRef;
+use esker_model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type, Wanted};
+use esker_model::tokens::Tokenizer;
 
 use super::names::{
     data_tree, deleted_tree, expiry_tree, index_tree, keys_tree, notes_tree, old_tree,

@@ -12,9 +12,9 @@
 //! `d/old` has what changes replaced, in the log alone, where the feed is to have that: by key, the write and the stored record.
 //! Trees of extensions are `@extension/tree`.
 
-use lsm::TreeId;
-use lsm::version::Version;
-use model::definition::{ExternalKind, IndexKind, MaintenanceSettings, Merging, Repair};
+use esker_lsm::TreeId;
+use esker_lsm::version::Version;
+use esker_model::definition::{ExternalKind, IndexKind, MaintenanceSettings, Merging, Repair};
 
 const DATA: &str = "/data";
 

@@ -1,7 +1,7 @@
 //! What expires, against the records that say so.
 
-use lsm::{Cursor, Seq, SeqSet, Snapshot};
-use model::record::RecordRef;
+use esker_lsm::{Cursor, Seq, SeqSet, Snapshot};
+use esker_model::record::RecordRef;
 
 use super::{READAHEAD, Sum};
 use crate::catalog::Layout;

@@ -10,8 +10,8 @@ mod placed;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Stop, TreeId};
-use model::record::RecordRef;
+use esker_lsm::{Component, Cursor, Expected, Kind, LookupOptions, Seq, Snapshot, Stop, TreeId};
+use esker_model::record::RecordRef;
 use obsolete::{Derived, Known};
 
 use self::expiry::Expiring;

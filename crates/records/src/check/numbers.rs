@@ -1,7 +1,7 @@
 //! The sequence numbers in a dataset's definition and its set, against those that were given out: a number that is ahead of
 //! them would be given out again, to a write that is taken for an older one then.
 
-use lsm::{Seq, Snapshot};
+use esker_lsm::{Seq, Snapshot};
 
 use crate::catalog::Layout;
 

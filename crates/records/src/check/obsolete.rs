@@ -1,7 +1,7 @@
 //! The obsolete set, and the trees that tell what writes replaced, against all versions of the records, as these go by.
 
-use lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
-use model::record::RecordRef;
+use esker_lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
+use esker_model::record::RecordRef;
 
 use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
 use crate::error::Result;

@@ -1,8 +1,8 @@
 //! Datasets that are stored by place: the stubs of the data against the records of the tree by place.
 
-use lsm::{Cursor, Kind, Snapshot};
-use model::record::RecordRef;
-use model::schema::Value;
+use esker_lsm::{Cursor, Kind, Snapshot};
+use esker_model::record::RecordRef;
+use esker_model::schema::Value;
 
 use super::READAHEAD;
 use crate::catalog::Attribute;

@@ -18,8 +18,8 @@
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
-use model::schema::RecordError;
+use esker_lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
+use esker_model::schema::RecordError;
 
 use crate::catalog::Layout;
 use crate::error::Error;
@@ -46,8 +46,8 @@ impl From<Error> for Stop {
     }
 }
 
-impl From<lsm::Error> for Stop {
-    fn from(error: lsm::Error) -> Stop {
+impl From<esker_lsm::Error> for Stop {
+    fn from(error: esker_lsm::Error) -> Stop {
         Stop::Failed(error.into())
     }
 }
@@ -88,10 +88,10 @@ pub(super) struct Version<'v> {
 fn give(
     ahead: &mut Ahead,
     layout: &Layout,
-    snapshot: &lsm::Snapshot,
+    snapshot: &esker_lsm::Snapshot,
     target: &mut dyn Target,
 ) -> Result<()> {
-    ahead.fill(layout, snapshot, &lsm::Cost::default())?;
+    ahead.fill(layout, snapshot, &esker_lsm::Cost::default())?;
     while let Some(item) = ahead.pop() {
         target.take(&Version {
             key: &item.key,
@@ -190,7 +190,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         match &mut last {
             Some(key) => {
                 key.push(0);
-                cursor.seek(key, lsm::MAX_SEQ)?;
+                cursor.seek(key, esker_lsm::MAX_SEQ)?;
             }
             None => cursor.seek_first()?,
         }
@@ -256,7 +256,9 @@ impl<'b, 'p> Backfill<'b, 'p> {
         let mut write = |sink: &mut RunSink<'_>| {
             if let Err(why) = write(self, sink) {
                 stop = Some(why);
-                return Err(lsm::Error::Invalid("the backfill has stopped".to_string()));
+                return Err(esker_lsm::Error::Invalid(
+                    "the backfill has stopped".to_string(),
+                ));
             }
             seen.set(self.seen);
             group.sync()

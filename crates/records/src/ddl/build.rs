@@ -1,9 +1,9 @@
 //! Building an index beside readers and writers: its entries are gathered from the records, or the tables of the data are
 //! written again.
 
-use lsm::{RunSink, TreeChange, TreeId};
-use model::record::RecordRef;
-use model::schema::Extracted;
+use esker_lsm::{RunSink, TreeChange, TreeId};
+use esker_model::record::RecordRef;
+use esker_model::schema::Extracted;
 
 use super::backfill::{Backfill, Pass, Place, READAHEAD, Result, Stop, Target, Version};
 use crate::catalog::{Attribute, Building, Layout, Role, TreeConfig};
@@ -157,7 +157,7 @@ impl Build<'_, '_> {
         let dataset = self.backfill.dataset;
         let gathered = Gathered::read(&dataset.shared.group.snapshot(), staging)?;
         let attribute = &self.building.attribute;
-        let loan = dataset.shared.borrow(lsm::Account::Builds);
+        let loan = dataset.shared.borrow(esker_lsm::Account::Builds);
         let place = Place {
             records: gathered.records,
             last: (gathered.records > 0).then(|| gathered.last.clone()),
@@ -195,7 +195,7 @@ impl Build<'_, '_> {
         if attribute.kind.is_embedded() {
             let mut written = 0;
             // What was written since has the new synopses.
-            let lacks = |meta: &lsm::table::TableMeta| meta.number <= self.building.tables;
+            let lacks = |meta: &esker_lsm::table::TableMeta| meta.number <= self.building.tables;
             while let Some(entries) = group.rewrite_table(self.layout.data, &lacks)? {
                 written += entries;
                 self.backfill.tell_records(Pass::Writing, written)?;

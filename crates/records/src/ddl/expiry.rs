@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lsm::TreeChange;
+use esker_lsm::TreeChange;
 
 use crate::catalog::{Role, TreeConfig, expiry_tree};
 use crate::error::Result;

@@ -11,12 +11,12 @@
 
 use std::ops::ControlFlow;
 
-use lsm::TreeChange;
-use model::definition::{
+use esker_lsm::TreeChange;
+use esker_model::definition::{
     Index, IndexDef, IndexKind, MAX_INDEXES, StoredAttribute, StoredChange, StoredDef,
 };
-use model::schema::{Path, Type, infer, infer_time};
-use model::tokens::Tokenizer;
+use esker_model::schema::{Path, Type, infer, infer_time};
+use esker_model::tokens::Tokenizer;
 
 use super::backfill::{Backfill, Pass, Stop};
 use super::build::Build;
@@ -269,10 +269,10 @@ impl Handle {
         let (path, kind, ty) = (&def.path, def.kind, def.ty);
         refuse_clustered(layout, path, kind)?;
         def.check_lenient()?;
-        model::definition::check_tokenizer(def.tokenizer, kind, ty)?;
-        model::definition::check_type(path, kind, ty)?;
+        esker_model::definition::check_tokenizer(def.tokenizer, kind, ty)?;
+        esker_model::definition::check_type(path, kind, ty)?;
         let declared = |path: &Path| layout.stored.attribute(path).map(|known| known.def.ty);
-        model::definition::check_place_and_time(path, ty, declared)?;
+        esker_model::definition::check_place_and_time(path, ty, declared)?;
         let name = &self.name();
         let known = layout.stored.attribute(path);
         let mut stored = layout.stored.clone();

@@ -14,8 +14,8 @@
 
 use std::ops::ControlFlow;
 
-use lsm::{Kind, RunSink, Seq, TreeChange, TreeId};
-use model::definition::Maintenance;
+use esker_lsm::{Kind, RunSink, Seq, TreeChange, TreeId};
+use esker_model::definition::Maintenance;
 
 use super::backfill::{Backfill, Place, Stop, Version};
 use crate::catalog::{

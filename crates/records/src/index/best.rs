@@ -3,7 +3,7 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use lsm::{MAX_SEQ, Seq, Slice, Superseded};
+use esker_lsm::{MAX_SEQ, Seq, Slice, Superseded};
 
 use super::Candidate;
 use super::queue::Ranked;

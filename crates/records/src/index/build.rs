@@ -14,10 +14,10 @@
 
 use std::cmp::Reverse;
 
-use lsm::coding::{Reader, put_bytes, put_varint};
-use lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
-use model::definition::IndexKind;
-use model::posting::{Posting, PostingWriter};
+use esker_lsm::coding::{Reader, put_bytes, put_varint};
+use esker_lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
+use esker_model::definition::IndexKind;
+use esker_model::posting::{Posting, PostingWriter};
 
 use super::Index;
 use crate::catalog::Attribute;
@@ -117,7 +117,11 @@ impl Piece {
     }
 
     /// Gives the piece to a sink, in order, behind what it says of the progress.
-    pub(crate) fn write(&mut self, gathered: &Gathered, sink: &mut RunSink<'_>) -> lsm::Result<()> {
+    pub(crate) fn write(
+        &mut self,
+        gathered: &Gathered,
+        sink: &mut RunSink<'_>,
+    ) -> esker_lsm::Result<()> {
         let bytes = &self.bytes;
         let key = |entry: &(usize, usize, Seq)| bytes.get(entry.0..entry.1).unwrap_or_default();
         self.entries
@@ -190,10 +194,10 @@ pub trait Build {
         key: &[u8],
         seq: Seq,
         sink: &mut RunSink<'_>,
-    ) -> lsm::Result<()>;
+    ) -> esker_lsm::Result<()>;
 
     /// Writes the entries that it still holds.
-    fn finish(&mut self, _sink: &mut RunSink<'_>) -> lsm::Result<()> {
+    fn finish(&mut self, _sink: &mut RunSink<'_>) -> esker_lsm::Result<()> {
         Ok(())
     }
 }
@@ -224,7 +228,7 @@ pub(super) trait WritePiece {
         newest: Seq,
         piece: &[u8],
         sink: &mut RunSink<'_>,
-    ) -> lsm::Result<()>;
+    ) -> esker_lsm::Result<()>;
 }
 
 impl<W: WritePiece> Lists<W> {
@@ -247,7 +251,7 @@ impl<W: WritePiece> Build for Lists<W> {
         key: &[u8],
         seq: Seq,
         sink: &mut RunSink<'_>,
-    ) -> lsm::Result<()> {
+    ) -> esker_lsm::Result<()> {
         if value != self.value || self.list.len() >= self.full {
             self.finish(sink)?;
         }
@@ -262,13 +266,13 @@ impl<W: WritePiece> Build for Lists<W> {
         if self.list.push(Posting { seq, key, cancel }) {
             return Ok(());
         }
-        Err(lsm::Error::Invalid(
+        Err(esker_lsm::Error::Invalid(
             "entries of an index are out of order".to_string(),
         ))
     }
 
     /// Ends the piece that was begun.
-    fn finish(&mut self, sink: &mut RunSink<'_>) -> lsm::Result<()> {
+    fn finish(&mut self, sink: &mut RunSink<'_>) -> esker_lsm::Result<()> {
         if self.list.is_empty() {
             return Ok(());
         }

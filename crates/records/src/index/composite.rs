@@ -2,8 +2,8 @@
 //! together, without values. The type's encoding delimits the value, so no separator can be mistaken
 //! and no value is found under another that it begins with.
 
-use lsm::{Kind, RunSink, Seq, TreeOptions};
-use model::schema::Value;
+use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
+use esker_model::schema::Value;
 
 use super::build::Build;
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
@@ -114,7 +114,7 @@ impl Build for Builder {
         key: &[u8],
         seq: Seq,
         sink: &mut RunSink<'_>,
-    ) -> lsm::Result<()> {
+    ) -> esker_lsm::Result<()> {
         self.key.clear();
         self.key.extend_from_slice(value);
         self.key.extend_from_slice(key);

@@ -6,7 +6,7 @@
 //! not called better (`advise`).
 
 use super::of;
-use model::definition::IndexKind;
+use esker_model::definition::IndexKind;
 use serde::Serialize;
 
 /// Records of a lookup whose cost is in [`Figures::lookup`].

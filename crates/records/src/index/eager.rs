@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::sync::Arc;
 
-use lsm::{
+use esker_lsm::{
     Batch, Component, Cursor, Kind, RunSink, Seq, Snapshot, TreeCursor, TreeId, TreeOptions,
 };
-use model::posting::{Posting, PostingMerge};
+use esker_model::posting::{Posting, PostingMerge};
 
 use super::build::{Build, Lists, WritePiece};
 use super::cost::{Access, Figures};
@@ -139,7 +139,7 @@ impl WritePiece for Chunks {
         newest: Seq,
         piece: &[u8],
         sink: &mut RunSink<'_>,
-    ) -> lsm::Result<()> {
+    ) -> esker_lsm::Result<()> {
         if self.value.as_deref() != Some(value) {
             self.value = Some(value.to_vec());
             self.chunk = FIRST_WHILE_BUILT;
@@ -189,7 +189,7 @@ struct Head {
 
 impl Heads {
     /// Reads the heads of all lists that `changes` are about.
-    pub(crate) fn look_up(changes: &[Change], snapshot: &Snapshot) -> lsm::Result<Heads> {
+    pub(crate) fn look_up(changes: &[Change], snapshot: &Snapshot) -> esker_lsm::Result<Heads> {
         let mut found = HashMap::new();
         for change in changes {
             let list = (change.tree, change.value.clone());
@@ -208,8 +208,8 @@ impl Heads {
     /// to since the head is the first in memory; or that was taken away, and then the list must be read again. So it must where
     /// its tree was flushed or compacted: that may have left postings out of the head, and what nothing has any more is forgotten
     /// by the obsolete set.
-    fn now(&self, change: &Change, snapshot: &Snapshot) -> lsm::Result<Option<Head>> {
-        let overtaken = || lsm::Error::Conflict("the batch was overtaken".to_string());
+    fn now(&self, change: &Change, snapshot: &Snapshot) -> esker_lsm::Result<Option<Head>> {
+        let overtaken = || esker_lsm::Error::Conflict("the batch was overtaken".to_string());
         let seq = self.snapshot.seq();
         if snapshot.flushed() > seq || !snapshot.has_tables_of(&self.snapshot, change.tree) {
             return Err(overtaken());
@@ -233,8 +233,8 @@ impl Heads {
 }
 
 /// The first chunk of the list of `value`.
-fn head(mut cursor: TreeCursor, value: &[u8]) -> lsm::Result<Option<Head>> {
-    cursor.within(value, model::range::after_prefix(value).as_deref());
+fn head(mut cursor: TreeCursor, value: &[u8]) -> esker_lsm::Result<Option<Head>> {
+    cursor.within(value, esker_model::range::after_prefix(value).as_deref());
     cursor.seek_first()?;
     Ok(cursor.valid().then(|| Head {
         key: cursor.key().to_vec(),
@@ -247,14 +247,14 @@ fn head(mut cursor: TreeCursor, value: &[u8]) -> lsm::Result<Option<Head>> {
 /// `batch`, whose first sequence number is `first`. Each touched list is written once. Reads nothing but memory.
 ///
 /// # Errors
-/// [`lsm::Error::Conflict`]: the heads are to be looked up again, and the batch to be cut back.
+/// [`esker_lsm::Error::Conflict`]: the heads are to be looked up again, and the batch to be cut back.
 pub(crate) fn complete(
     batch: &mut Batch,
     changes: &[Change],
     heads: &Heads,
     (first, offset): (Seq, u32),
     snapshot: &Snapshot,
-) -> lsm::Result<()> {
+) -> esker_lsm::Result<()> {
     // The order in which they were noted is kept: the batch may be cut back to an earlier place.
     let mut changes: Vec<&Change> = changes.iter().collect();
     changes.sort_by(|a, b| {
@@ -300,7 +300,7 @@ fn write_list(
     head: Option<Head>,
     operator: &PostingMerge,
     last: Seq,
-) -> lsm::Result<()> {
+) -> esker_lsm::Result<()> {
     let mut number = change.first;
     let suffix = head
         .as_ref()

@@ -11,15 +11,15 @@
 
 use std::sync::Arc;
 
-use lsm::attributes::Summary;
-use lsm::entry::MAX_SEQ;
-use lsm::memtable::Memtable;
-use lsm::synopsis::ValueRange;
-use lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
-use lsm::version::TableFile;
-use lsm::{Component, Cursor, Kind};
-use model::definition::Repair;
-use model::record::RecordRef;
+use esker_lsm::attributes::Summary;
+use esker_lsm::entry::MAX_SEQ;
+use esker_lsm::memtable::Memtable;
+use esker_lsm::synopsis::ValueRange;
+use esker_lsm::table::{BlockEntries, BlockHint, Table, entries_of_blocks};
+use esker_lsm::version::TableFile;
+use esker_lsm::{Component, Cursor, Kind};
+use esker_model::definition::Repair;
+use esker_model::record::RecordRef;
 
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use super::queue::{Queue, Ranked};
@@ -272,12 +272,12 @@ impl Walk<'_> {
         }
         let zone = meta.zones.iter().find(|(id, _)| *id == self.attribute.id);
         if let Some((_, zone)) = zone {
-            lsm::Cost::add(&cost.synopses_probed, 1);
+            esker_lsm::Cost::add(&cost.synopses_probed, 1);
             let overlaps = zone
                 .as_ref()
                 .is_some_and(|(min, max)| self.values.overlaps(min, max.as_deref()));
             if !overlaps {
-                lsm::Cost::add(&cost.synopses_negative, 1);
+                esker_lsm::Cost::add(&cost.synopses_negative, 1);
                 return;
             }
         }
@@ -344,9 +344,9 @@ impl Walk<'_> {
         }
         for partition in 0..table.partitions() {
             let (min, max) = table.partition_bounds(partition);
-            lsm::Cost::add(&cost.synopses_probed, 1);
+            esker_lsm::Cost::add(&cost.synopses_probed, 1);
             if slot.is_some_and(|slot| !table.partition_may_match(partition, slot, &self.values)) {
-                lsm::Cost::add(&cost.synopses_negative, 1);
+                esker_lsm::Cost::add(&cost.synopses_negative, 1);
                 continue;
             }
             let unit = Unit::Partition(partition);

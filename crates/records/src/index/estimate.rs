@@ -1,18 +1,18 @@
 //! About how many candidates a kind with a tree of its own has for a range: what entries stand for.
 
-use lsm::attributes::{Extractor, Summary};
-use lsm::read::Scattered;
-use lsm::read::estimate::{Count, Entries, Sought, Units};
-use lsm::version::TableFile;
-use lsm::{Kind, Seq};
-use model::posting::PostingList;
+use esker_lsm::attributes::{Extractor, Summary};
+use esker_lsm::read::Scattered;
+use esker_lsm::read::estimate::{Count, Entries, Sought, Units};
+use esker_lsm::version::TableFile;
+use esker_lsm::{Kind, Seq};
+use esker_model::posting::PostingList;
 
 use super::recent::Stored;
 use super::{Lookup, TreeRange};
 use crate::catalog::Attribute;
 use crate::error::Result;
-use model::range::Range;
-use model::schema::Value;
+use esker_model::range::Range;
+use esker_model::schema::Value;
 
 /// The number of the attribute that is the key, in tables of a tree of points.
 const KEY: u32 = 0;

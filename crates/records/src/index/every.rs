@@ -1,7 +1,7 @@
 //! Every index entry that an index holds, older ones of the same value and key included: compactions may drop what
 //! hides them now.
 
-use lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};
+use esker_lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};
 
 use super::{index_entries, tree_of};
 use crate::catalog::Attribute;

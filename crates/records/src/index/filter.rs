@@ -14,14 +14,14 @@
 
 use std::sync::Arc;
 
-use lsm::attributes::Summary;
-use lsm::memtable::Memtable;
-use lsm::read::Part;
-use lsm::synopsis::ValueRange;
-use lsm::table::{ReadOptions, TableMeta};
-use lsm::version::{ComponentId, Run};
-use lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
-use model::record::RecordRef;
+use esker_lsm::attributes::Summary;
+use esker_lsm::memtable::Memtable;
+use esker_lsm::read::Part;
+use esker_lsm::synopsis::ValueRange;
+use esker_lsm::table::{ReadOptions, TableMeta};
+use esker_lsm::version::{ComponentId, Run};
+use esker_lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
+use esker_model::record::RecordRef;
 
 use super::cost::{Access, Figures};
 use super::{Best, CURRENT, Index, IndexEntry, Lookup, Order, Range, Writes, passing};

@@ -1,7 +1,7 @@
 //! The fingerprint index: as the embedded one (`embedded.rs`), but each table carries one map from fingerprints of values to
 //! blocks in place of a filter per block, so that a lookup probes once a table.
 
-use lsm::attributes::Summary;
+use esker_lsm::attributes::Summary;
 
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
 use super::{Best, Index, IndexEntry, Lookup, Range, Writes, embedded, passing};

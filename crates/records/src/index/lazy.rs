@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use lsm::{Kind, RunSink, Seq, TreeOptions};
-use model::posting::{self, Posting, PostingList, PostingMerge};
+use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
+use esker_model::posting::{self, Posting, PostingList, PostingMerge};
 
 use super::build::{Build, Lists, WritePiece};
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
@@ -130,7 +130,7 @@ impl WritePiece for Pieces {
         newest: Seq,
         piece: &[u8],
         sink: &mut RunSink<'_>,
-    ) -> lsm::Result<()> {
+    ) -> esker_lsm::Result<()> {
         sink(value, newest, Kind::Operand, piece)
     }
 }

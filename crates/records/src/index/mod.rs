@@ -23,21 +23,21 @@ mod seen;
 mod spatial;
 mod walk;
 
-use lsm::attributes::Summary;
-pub(crate) use lsm::read::estimate::Looks;
-use lsm::read::estimate::Sought;
-use lsm::synopsis::ValueRange;
-use lsm::table::KeyRange;
-use lsm::version::TableFile;
-use lsm::{Batch, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
+use esker_lsm::attributes::Summary;
+pub(crate) use esker_lsm::read::estimate::Looks;
+use esker_lsm::read::estimate::Sought;
+use esker_lsm::synopsis::ValueRange;
+use esker_lsm::table::KeyRange;
+use esker_lsm::version::TableFile;
+use esker_lsm::{Batch, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
 pub(crate) use best::Window;
 pub use best::{Best, Order};
 pub use build::Build;
 pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use eager::{Heads, complete as complete_eager};
+pub use esker_model::range::Range;
 pub(crate) use filter::{Take, each_match};
-pub use model::range::Range;
 pub(crate) use spatial::stands_for_record;
 pub use walk::{Tells, TreeEntry};
 
@@ -45,9 +45,9 @@ use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 pub(crate) use crate::maintenance::{APART, CURRENT, Candidate};
 use cost::Workload;
-use model::definition::{ExternalKind, IndexKind, Merging};
-use model::geometry::Bounds;
-use model::schema::{Type, Value};
+use esker_model::definition::{ExternalKind, IndexKind, Merging};
+use esker_model::geometry::Bounds;
+use esker_model::schema::{Type, Value};
 
 /// "The record of `key` has `value`."
 #[derive(Clone, Copy)]

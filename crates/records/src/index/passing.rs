@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use lsm::synopsis::{SampleShare, ValueRange};
-use lsm::table::{BlockHint, Table};
-use lsm::{Component, Cursor, Kind, MAX_SEQ};
-use model::record::RecordRef;
+use esker_lsm::synopsis::{SampleShare, ValueRange};
+use esker_lsm::table::{BlockHint, Table};
+use esker_lsm::{Component, Cursor, Kind, MAX_SEQ};
+use esker_model::record::RecordRef;
 
 use super::{Lookup, Range, embedded};
 use crate::catalog::Attribute;
@@ -109,7 +109,7 @@ pub(super) fn estimate(
 }
 
 impl Estimate<'_> {
-    fn of_memtable(&self, memtable: &lsm::memtable::Memtable) -> Result<f64> {
+    fn of_memtable(&self, memtable: &esker_lsm::memtable::Memtable) -> Result<f64> {
         let Some(slot) = memtable.slot_of(self.attribute.id) else {
             return Ok(memtable.len() as f64);
         };

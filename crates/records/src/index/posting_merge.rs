@@ -1,8 +1,8 @@
 //! Posting lists as the engine's merges join them.
 
-use lsm::Seq;
-use lsm::merge::MergeOperator;
-use model::posting::PostingMerge;
+use esker_lsm::Seq;
+use esker_lsm::merge::MergeOperator;
+use esker_model::posting::PostingMerge;
 
 /// Joins the fragments of posting lists on flushes and compactions.
 pub(crate) struct PostingOperator(pub(crate) PostingMerge);

@@ -1,11 +1,11 @@
 //! Drops postings from lists in compactions when the writes that made them are obsolete: a list is one entry with
 //! many index entries, so the engine cannot do it by the entry's number.
 
-use lsm::Seq;
-use lsm::merge::{
+use esker_lsm::Seq;
+use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
 };
-use model::posting::{PostingList, PostingWriter};
+use esker_model::posting::{PostingList, PostingWriter};
 
 pub(super) struct Purge;
 
@@ -85,7 +85,7 @@ fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::posting::Posting;
+    use esker_model::posting::Posting;
 
     #[test]
     fn what_is_over_goes_and_cancels_stay() {

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use lsm::Seq;
+use esker_lsm::Seq;
 
 use super::Best;
 

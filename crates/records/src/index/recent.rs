@@ -12,10 +12,10 @@
 
 use std::sync::Arc;
 
-use lsm::merge::{
+use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
 };
-use lsm::{Kind, RunSink, Seq, TreeOptions};
+use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
 
 use super::build::Build;
 use super::cost::{Access, AttributeProfile, Figures, Workload, percent};
@@ -125,7 +125,7 @@ impl Build for Builder {
         key: &[u8],
         seq: Seq,
         sink: &mut RunSink<'_>,
-    ) -> lsm::Result<()> {
+    ) -> esker_lsm::Result<()> {
         self.out.clear();
         Stored::Add(key).encode(&mut self.out);
         sink(value, seq, Kind::Operand, &self.out)

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use lsm::memtable::Memtable;
-use lsm::table::{BlockHint, KeyRange, Table, TableMeta, entries_of_blocks};
-use lsm::version::TableFile;
-use lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
+use esker_lsm::memtable::Memtable;
+use esker_lsm::table::{BlockHint, KeyRange, Table, TableMeta, entries_of_blocks};
+use esker_lsm::version::TableFile;
+use esker_lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
 
 use super::queue::Queue;
 use super::{Best, Lookup};

@@ -1,7 +1,7 @@
 //! What the strategies cost that `auto` chooses from: microseconds of one core per write, queries being divided among the writes
 //! that were counted with them.
 
-use model::definition::Maintenance;
+use esker_model::definition::Maintenance;
 
 /// Looking a key up in the cache; fetching a record from it; reading a block that is not in it.
 pub(super) const KEY: f64 = 1.5;

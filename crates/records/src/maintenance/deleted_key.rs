@@ -1,7 +1,7 @@
 //! The deleted-key strategy, AsterixDB's before validation: each index has a tree of the keys that were written since it began, which
 //! queries probe. The baseline that the papers measure.
 
-use lsm::TreeId;
+use esker_lsm::TreeId;
 
 use super::{Dropped, Strategy};
 use crate::catalog::{Attribute, Layout};

@@ -12,7 +12,7 @@ mod tests;
 mod validation;
 mod validity;
 
-use lsm::TreeId;
+use esker_lsm::TreeId;
 
 pub use validity::Validation;
 pub(crate) use validity::{APART, CURRENT, Candidate, Dropped, Validity};
@@ -20,7 +20,7 @@ pub(crate) use validity::{APART, CURRENT, Candidate, Dropped, Validity};
 use crate::catalog::{Attribute, Layout};
 use crate::telemetry::Measured;
 use cost::{ASK, FETCH, REPAIR, SCAN, Workload};
-use model::definition::Maintenance;
+use esker_model::definition::Maintenance;
 
 /// A maintenance strategy. What a method says by default is what most of them do.
 ///

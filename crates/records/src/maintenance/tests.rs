@@ -3,8 +3,8 @@
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use model::definition::{DatasetDef, Index, Maintenance};
-use model::schema::KeyType;
+use esker_model::definition::{DatasetDef, Index, Maintenance};
+use esker_model::schema::KeyType;
 
 use super::cost::{CANDIDATES, FIRST, Workload, cost};
 use super::{AtCommit, Dropped, FilterRule, of};
@@ -14,7 +14,7 @@ use crate::telemetry::Measured;
 
 fn layout(maintenance: Maintenance) -> Arc<Layout> {
     let options = Options {
-        fs: Arc::new(lsm::fs::memory::Memory::new()),
+        fs: Arc::new(esker_lsm::fs::memory::Memory::new()),
         background: false,
         ..Options::default()
     };

@@ -2,7 +2,7 @@
 //!
 //! Candidates of a stand-alone index are index entries (value, key, number): over once the record has a newer
 //! write. In the order of what it costs to find that out:
-//! - the obsolete set ([`lsm::Superseded`]): one bit. With a mutable bitmap it has all of them;
+//! - the obsolete set ([`esker_lsm::Superseded`]): one bit. With a mutable bitmap it has all of them;
 //! - a tree of keys (the primary-key index, or an index's own under deleted-key maintenance): is there
 //!   an entry of the key with a larger number? Luo & Carey's timestamp validation (section 4.3). Only
 //!   components are probed that can have one which the set lacks;
@@ -11,9 +11,9 @@
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use lsm::table::KeyFilter;
-use lsm::{Component, Cost, Cursor, Seq, Slice, Snapshot, Superseded, TreeId};
-use model::definition::Repair;
+use esker_lsm::table::KeyFilter;
+use esker_lsm::{Component, Cost, Cursor, Seq, Slice, Snapshot, Superseded, TreeId};
+use esker_model::definition::Repair;
 
 use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
 use crate::error::{Error, Result};
@@ -307,7 +307,7 @@ impl Newer {
         let mut keys = KeyFilter::builder();
         for span in self.components.iter().take(names.len()) {
             for part in span.component.parts(&[], None) {
-                let options = lsm::table::ReadOptions {
+                let options = esker_lsm::table::ReadOptions {
                     fill_cache: true,
                     readahead: 0,
                 };

@@ -4,10 +4,10 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use lsm::{Account, Component, Cost, Loan, LookupOptions, Seq, SeqSet, Slice};
-use model::Key;
-use model::record::RecordRef;
-use model::schema::Path;
+use esker_lsm::{Account, Component, Cost, Loan, LookupOptions, Seq, SeqSet, Slice};
+use esker_model::Key;
+use esker_model::record::RecordRef;
+use esker_model::schema::Path;
 
 use super::bulk::BulkOrder;
 use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};

@@ -1,14 +1,14 @@
 //! Large answers without an order of recency. The index entries of the driving index are gone through once and
-//! sorted by key (on disk where memory does not do, [`lsm::sort`]), so that the lookups go through the
+//! sorted by key (on disk where memory does not do, [`esker_lsm::sort`]), so that the lookups go through the
 //! data front to back, in large batches (Luo & Carey section 3.2). Nothing waits for a page, and a
 //! record whose attribute has several values in the range is looked up once.
 
 use std::ops::ControlFlow;
 
-use lsm::sort::{Sorted, Sorter};
-use lsm::{Account, Cost, Seq, Slice};
-use model::Key;
-use model::schema::KeyType;
+use esker_lsm::sort::{Sorted, Sorter};
+use esker_lsm::{Account, Cost, Seq, Slice};
+use esker_model::Key;
+use esker_model::schema::KeyType;
 
 use super::answer::Answer;
 use super::explain::{Explain, Steps};

@@ -6,9 +6,9 @@
 
 use std::ops::ControlFlow;
 
-use lsm::{Account, Cost, Cursor, Kind, LookupOptions, Seq, SeqSet, Slice};
-use model::record::RecordRef;
-use model::schema::Value;
+use esker_lsm::{Account, Cost, Cursor, Kind, LookupOptions, Seq, SeqSet, Slice};
+use esker_model::record::RecordRef;
+use esker_model::schema::Value;
 
 use super::answer::Answer;
 use super::bulk::{Give, Sink};

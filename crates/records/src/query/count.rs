@@ -1,7 +1,7 @@
 //! Counting: a number has no order, so one pass over the index or the data is enough, and nothing
 //! needs to be kept.
 
-use lsm::{Component, Seq, SeqSet};
+use esker_lsm::{Component, Seq, SeqSet};
 
 use super::answer::Answer;
 use super::bulk::{BulkOrder, Sink};

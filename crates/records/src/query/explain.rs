@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lsm::Cost;
+use esker_lsm::Cost;
 use serde::Serialize;
 
 /// How a query was answered, what it did so far, and its cost. `Display` shows it to people; programs can serialise it.

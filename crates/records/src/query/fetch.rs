@@ -1,6 +1,6 @@
 //! The records of a page's candidates.
 
-use lsm::{Seq, Slice};
+use esker_lsm::{Seq, Slice};
 
 use super::answer::Answer;
 use super::explain::Steps;

@@ -3,10 +3,10 @@
 use std::ops::Bound;
 use std::vec;
 
-use lsm::{Cost, Cursor, Seq, Slice, Snapshot, TreeCursor, TreeId};
-use model::condition::{Formula, Op, Operand, Predicate as Asked, Test};
-use model::range::Range;
-use model::schema::{KeyType, Type, Value, field_of_key};
+use esker_lsm::{Cost, Cursor, Seq, Slice, Snapshot, TreeCursor, TreeId};
+use esker_model::condition::{Formula, Op, Operand, Predicate as Asked, Test};
+use esker_model::range::Range;
+use esker_model::schema::{KeyType, Type, Value, field_of_key};
 
 use super::scan::READAHEAD;
 use crate::error::Result;

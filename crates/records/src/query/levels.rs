@@ -1,7 +1,7 @@
 //! Where the tables of an index of points lie: for pictures.
 
-use model::geometry::Bounds;
-use model::schema::{Path, Value, decode_point, decode_point_time};
+use esker_model::geometry::Bounds;
+use esker_model::schema::{Path, Value, decode_point, decode_point_time};
 
 use crate::error::{Error, Result};
 use crate::index;

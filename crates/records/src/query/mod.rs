@@ -40,14 +40,14 @@ pub use versions::ValuePage;
 use std::ops::ControlFlow;
 
 pub use crate::index::Order;
-use lsm::LookupOptions;
+use esker_lsm::LookupOptions;
 
 use crate::error::{Error, Result};
 use crate::maintenance::Validation;
 use crate::record::Record;
 use crate::store::View;
-use model::condition::Expr;
-use model::schema::Path;
+use esker_model::condition::Expr;
+use esker_model::schema::Path;
 
 /// A query: a condition, an order, a limit. See [`crate::Query`].
 #[derive(Clone)]

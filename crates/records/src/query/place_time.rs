@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
-use lsm::coding::Reader;
-use model::condition::{Predicate as Asked, Test};
-use model::region::Region;
-use model::schema::{Type, Value, point_time_paths};
+use esker_lsm::coding::Reader;
+use esker_model::condition::{Predicate as Asked, Test};
+use esker_model::region::Region;
+use esker_model::schema::{Type, Value, point_time_paths};
 
 use crate::catalog::Attribute;
 use crate::error::{Error, Result};

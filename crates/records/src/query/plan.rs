@@ -3,7 +3,7 @@
 //! A test of an indexed attribute that every match meets can drive: all matches are among what its index gives. So
 //! can an `or` of whose every branch something can drive: the matches are among what these give together.
 
-use model::condition::Formula;
+use esker_model::condition::Formula;
 
 use super::predicate::{Predicate, Predicates};
 use crate::catalog::{Attribute, Layout};

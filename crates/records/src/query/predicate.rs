@@ -3,11 +3,13 @@
 
 use std::ops::Bound;
 
-use model::condition::{Expr, Filter, Formula, Op, Operand, Predicate as Asked, Residual, Test};
-use model::geometry::Space;
-use model::record::RecordRef;
-use model::schema::{KeyType, Path, Type, key_paths, other};
-use model::tokens::{Tokenizer, prefix_token};
+use esker_model::condition::{
+    Expr, Filter, Formula, Op, Operand, Predicate as Asked, Residual, Test,
+};
+use esker_model::geometry::Space;
+use esker_model::record::RecordRef;
+use esker_model::schema::{KeyType, Path, Type, key_paths, other};
+use esker_model::tokens::{Tokenizer, prefix_token};
 
 use super::key_spans::KeySpans;
 use super::place_time::{self, Window};

@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
-use lsm::{Cost, Cursor, TreeCursor};
-use model::Key;
+use esker_lsm::{Cost, Cursor, TreeCursor};
+use esker_model::Key;
 
 use super::answer::parse;
 use super::explain::Explain;

@@ -7,12 +7,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
-use model::condition::{AreaExpr, Operand, field};
-use model::geometry::{Bounds, EARTH_RADIUS_M, Point, Space, distance};
-use model::range::Range;
-use model::record::RecordRef;
-use model::region::Region;
-use model::schema::{Path, PointAt, Scalar, Type, Value, Values, decode_point};
+use esker_model::condition::{AreaExpr, Operand, field};
+use esker_model::geometry::{Bounds, EARTH_RADIUS_M, Point, Space, distance};
+use esker_model::range::Range;
+use esker_model::record::RecordRef;
+use esker_model::region::Region;
+use esker_model::schema::{Path, PointAt, Scalar, Type, Value, Values, decode_point};
 
 use super::bulk::BulkOrder;
 use super::predicate::Predicates;
@@ -337,7 +337,7 @@ impl Query {
         let ty = declared.map_or(Type::Time, |attribute| attribute.ty);
         let values = Values::new(&paths);
         // By key: how new, and the record if it meets the conditions.
-        let mut latest: HashMap<String, ((i128, lsm::Seq), Option<Record>)> = HashMap::new();
+        let mut latest: HashMap<String, ((i128, esker_lsm::Seq), Option<Record>)> = HashMap::new();
         let limit = query.limit.take();
         let explain = query.visit(BulkOrder::Any, &mut |record| {
             let (mut of, mut time) = (None, i128::MIN);

@@ -12,8 +12,8 @@
 
 use std::ops::ControlFlow;
 
-use lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
-use model::record::RecordRef;
+use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
+use esker_model::record::RecordRef;
 
 use super::answer::{Answer, parse};
 use super::bulk::BulkOrder;

@@ -5,7 +5,7 @@ use super::plan::Driver;
 use super::predicate::Predicate;
 use crate::index;
 use crate::telemetry::{Measured, QueryStats};
-use model::schema::Path;
+use esker_model::schema::Path;
 
 impl Answer {
     /// What the query was, for background maintenance.

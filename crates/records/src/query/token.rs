@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use lsm::Seq;
+use esker_lsm::Seq;
 
 use crate::error::{Error, Result};
 

@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use lsm::{Kind, Seq};
-use model::Key;
-use model::condition::{Expr, Op, Operand};
-use model::schema::Path;
-use model::tokens::Tokenizer;
+use esker_lsm::{Kind, Seq};
+use esker_model::Key;
+use esker_model::condition::{Expr, Op, Operand};
+use esker_model::schema::Path;
+use esker_model::tokens::Tokenizer;
 
 use super::ValueToken;
 use super::candidates::{Kept, Search};

@@ -4,10 +4,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use lsm::sort::Sorted;
-use lsm::version::ComponentId;
-use lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
-use model::definition::Merging;
+use esker_lsm::sort::Sorted;
+use esker_lsm::version::ComponentId;
+use esker_lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
+use esker_model::definition::Merging;
 
 use super::work::{ObsoleteCollector, Work};
 use super::{READAHEAD, runs};

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use lsm::sort::Sorter;
+use esker_lsm::sort::Sorter;
 
 use super::against::{Against, Shortcut};
 use super::work::{ObsoleteCollector, Reporter, Work};

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, Seq};
+use esker_lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, Seq};
 
 use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
 use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};

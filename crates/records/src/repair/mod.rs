@@ -8,7 +8,7 @@
 //! | method | reads | in order of | probes |
 //! | --- | --- | --- | --- |
 //! | [`RepairMethod::Key`] (`by_key.rs`) | the primary-key index since the watermark | key | its older part |
-//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, sorted on disk (`lsm::sort`) | the primary-key index since the watermark, deleted keys, or the data |
+//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, sorted on disk (`esker_lsm::sort`) | the primary-key index since the watermark, deleted keys, or the data |
 //! | [`RepairMethod::Primary`] (`primary.rs`) | the records, all versions | key | nothing |
 
 mod against;
@@ -20,9 +20,9 @@ mod work;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use lsm::version::TreeVersion;
-use lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
-use model::definition::Repair;
+use esker_lsm::version::TreeVersion;
+use esker_lsm::{Component, Seq, Snapshot, TreeChange, TreeId};
+use esker_model::definition::Repair;
 use work::Work;
 
 use crate::catalog::{Coverage, Layout, Role, Source, TreeConfig, superseded_tree};

@@ -2,7 +2,7 @@
 //! order of their keys. Compactions have kept every replaced version that is not in the set
 //! ([`crate::Repair::Staged`]), or have reported it ([`crate::Repair::Merge`]), so the pass meets all others.
 
-use lsm::{Cursor, Kind, TreeId};
+use esker_lsm::{Cursor, Kind, TreeId};
 
 use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
 use super::{OnRepair, READAHEAD, entries, runs};

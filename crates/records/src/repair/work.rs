@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use lsm::{Account, Component, Cost, Group, Loan, Seq, SeqSet, Snapshot, Superseded, TreeId};
+use esker_lsm::{Account, Component, Cost, Group, Loan, Seq, SeqSet, Snapshot, Superseded, TreeId};
 use parking_lot::Mutex;
 
 use super::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};

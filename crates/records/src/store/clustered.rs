@@ -14,8 +14,8 @@
 
 use std::collections::VecDeque;
 
-use lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
-use model::record::RecordRef;
+use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
+use esker_model::record::RecordRef;
 
 use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};

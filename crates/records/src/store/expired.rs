@@ -11,9 +11,9 @@
 
 use std::sync::Arc;
 
-use lsm::entry::Time;
-use lsm::{Cursor, Seq, SeqSet, Snapshot};
-use model::record::RecordRef;
+use esker_lsm::entry::Time;
+use esker_lsm::{Cursor, Seq, SeqSet, Snapshot};
+use esker_model::record::RecordRef;
 
 use super::View;
 use crate::error::{Error, Result};

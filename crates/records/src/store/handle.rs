@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use lsm::{Component, Cost, Seq, Snapshot, Stop};
-use model::Key;
-use model::record::RecordRef;
-use model::schema::KeyType;
+use esker_lsm::{Component, Cost, Seq, Snapshot, Stop};
+use esker_model::Key;
+use esker_model::record::RecordRef;
+use esker_model::schema::KeyType;
 
 use super::{Current, Store, hides, whole};
 use crate::catalog::Layout;
@@ -127,14 +127,19 @@ impl View {
     pub(crate) fn whole(
         &self,
         at: (&[u8], Seq),
-        stored: lsm::Slice,
+        stored: esker_lsm::Slice,
         cost: &Cost,
-    ) -> Result<lsm::Slice> {
+    ) -> Result<esker_lsm::Slice> {
         whole(&self.layout, &self.snapshot, at, stored, cost)
     }
 
     /// A record of the dataset.
-    pub(crate) fn record(&self, key: Vec<u8>, seq: Seq, stored: lsm::Slice) -> Result<Record> {
+    pub(crate) fn record(
+        &self,
+        key: Vec<u8>,
+        seq: Seq,
+        stored: esker_lsm::Slice,
+    ) -> Result<Record> {
         let key = Key::from_encoded(self.dataset.key_type(), key);
         Record::new(key, seq, stored)
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use lsm::table::KeyFilter;
-use lsm::{Seq, TreeId};
+use esker_lsm::table::KeyFilter;
+use esker_lsm::{Seq, TreeId};
 
 /// What tells a component of a tree from others, and from itself before more was written to it: sequence
 /// numbers are given out once.

@@ -12,7 +12,7 @@ mod state;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use lsm::{Account, Durability, Group, Loan, TreeId};
+use esker_lsm::{Account, Durability, Group, Loan, TreeId};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 pub(crate) use clustered::{Ahead, Item, Stubs, whole, whole_in_memory};
@@ -136,7 +136,7 @@ impl Drop for Store {
 
 /// The datasets of a snapshot, by name; those that are known already are taken over, with the names that they have in it.
 pub(crate) fn found_datasets(
-    snapshot: &lsm::Snapshot,
+    snapshot: &esker_lsm::Snapshot,
     known: &BTreeMap<String, Arc<Current>>,
     usage: impl Fn(&str) -> Usage,
 ) -> Result<BTreeMap<String, Arc<Current>>> {

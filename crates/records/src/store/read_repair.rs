@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use lsm::{Cursor, Group, Kind, Seq};
+use esker_lsm::{Cursor, Group, Kind, Seq};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::catalog::Layout;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::schema::{Path, Remark, Type};
+use esker_model::schema::{Path, Remark, Type};
 use parking_lot::Mutex;
 
 /// Remarks that nobody has taken yet, and which were made before.

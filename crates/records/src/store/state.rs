@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use lsm::TreeId;
-use lsm::version::Version;
-use model::schema::KeyType;
+use esker_lsm::TreeId;
+use esker_lsm::version::Version;
+use esker_model::schema::KeyType;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::kept_filter::KeptFilter;
@@ -21,7 +21,7 @@ use crate::telemetry::Usage;
 ///
 /// The layout is a function of the engine's version, whose data tree has the definition for its
 /// configuration. So a snapshot and its layout always fit, whenever either was taken, and a batch
-/// that was made for an older layout is refused by the engine ([`lsm::Batch::made_for`]).
+/// that was made for an older layout is refused by the engine ([`esker_lsm::Batch::made_for`]).
 pub(crate) struct Current {
     /// It may get another: what identifies it is its data tree.
     name: ArcSwap<String>,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use lsm::Seq;
+use esker_lsm::Seq;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
-use lsm::LazyStriped;
-use lsm::fs::Fs;
-use model::definition::MAX_INDEXES;
-use model::schema::Path;
+use esker_lsm::LazyStriped;
+use esker_lsm::fs::Fs;
+use esker_model::definition::MAX_INDEXES;
+use esker_model::schema::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 

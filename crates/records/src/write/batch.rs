@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use lsm::coding::put_varint;
-use lsm::entry::MAX_TIME;
-use lsm::{Batch, Kind, Seq, Snapshot, Time, TreeId};
-use model::Key;
-use model::record::{EXPIRES, RecordRef, UNINDEXED, encode};
-use model::schema::{Extracted, RecordError, RecordErrorKind};
+use esker_lsm::coding::put_varint;
+use esker_lsm::entry::MAX_TIME;
+use esker_lsm::{Batch, Kind, Seq, Snapshot, Time, TreeId};
+use esker_model::Key;
+use esker_model::record::{EXPIRES, RecordRef, UNINDEXED, encode};
+use esker_model::schema::{Extracted, RecordError, RecordErrorKind};
 
 use super::auto_key;
 use super::pre_images::{Expectation, Replaced, Touched};
@@ -49,7 +49,7 @@ pub(crate) struct Part {
     /// Of how many it is known whether they replace a record, and how many do.
     replaced: (u64, u64),
     /// Where the writes stood when the commit was begun.
-    saved: Option<(lsm::Savepoint, usize)>,
+    saved: Option<(esker_lsm::Savepoint, usize)>,
     /// The numbers that it takes of the batch that is committed.
     pub(super) sequences: u32,
 }

@@ -3,9 +3,9 @@
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use model::Key;
-use model::definition::{DatasetDef, Index, Maintenance};
-use model::schema::KeyType;
+use esker_model::Key;
+use esker_model::definition::{DatasetDef, Index, Maintenance};
+use esker_model::schema::KeyType;
 
 use super::batch::Part;
 use crate::api::{Database, Dataset, Options};
@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 
 fn dataset(maintenance: Maintenance) -> (Database, Dataset) {
     let options = Options {
-        fs: Arc::new(lsm::fs::memory::Memory::new()),
+        fs: Arc::new(esker_lsm::fs::memory::Memory::new()),
         background: false,
         ..Options::default()
     };
@@ -22,7 +22,7 @@ fn dataset(maintenance: Maintenance) -> (Database, Dataset) {
         .index("user", Index::composite().string())
         .index(
             "team",
-            Index::new(model::definition::IndexKind::Eager).string(),
+            Index::new(esker_model::definition::IndexKind::Eager).string(),
         )
         .maintenance(maintenance);
     let dataset = db.create_dataset::<Key>("d", def).unwrap();

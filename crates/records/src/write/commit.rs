@@ -1,7 +1,7 @@
 //! The commit of a batch: the parts of several datasets become one batch of the engine, which is written whole or not at all. What
 //! must be so when it is written is looked up before, and checked again when nobody else writes.
 
-use lsm::{Batch, Durability, Group, Snapshot, Ticket};
+use esker_lsm::{Batch, Durability, Group, Snapshot, Ticket};
 
 use super::batch::Part;
 use super::pre_images::{Conflict, Replaced};
@@ -102,10 +102,10 @@ enum Refused {
     Error(Error),
 }
 
-impl From<lsm::Error> for Refused {
-    fn from(error: lsm::Error) -> Refused {
+impl From<esker_lsm::Error> for Refused {
+    fn from(error: esker_lsm::Error) -> Refused {
         match error {
-            lsm::Error::Stale => Refused::Stale,
+            esker_lsm::Error::Stale => Refused::Stale,
             error => Refused::Error(error.into()),
         }
     }
@@ -181,7 +181,9 @@ fn append_as_found(
                     Ok(result) => result?,
                     Err(why) => {
                         conflict = Some((at, why));
-                        return Err(lsm::Error::Conflict("the batch was overtaken".to_string()));
+                        return Err(esker_lsm::Error::Conflict(
+                            "the batch was overtaken".to_string(),
+                        ));
                     }
                 }
             }
@@ -208,7 +210,7 @@ fn append_as_found(
         (Err(_), Some((at, Conflict::Unexpected(key, seq)))) => {
             Err(refusal(parts, at, |part| part.unexpected(key, seq)).into())
         }
-        (Err(lsm::Error::Conflict(_)), _) => Ok(None),
+        (Err(esker_lsm::Error::Conflict(_)), _) => Ok(None),
         (Err(error), _) => Err(error.into()),
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use lsm::Cost;
+use esker_lsm::Cost;
 
 use super::batch::Part;
 use super::commit::commit;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lsm::{Cursor, TreeChange, TreeId};
+use esker_lsm::{Cursor, TreeChange, TreeId};
 
 use crate::catalog::{Role, TreeConfig, notes_tree};
 use crate::error::{Error, Result};

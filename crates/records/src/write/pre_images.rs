@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 
-use lsm::{Batch, Cost, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
-use model::record::RecordRef;
+use esker_lsm::{Batch, Cost, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
+use esker_model::record::RecordRef;
 
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
@@ -103,7 +103,7 @@ impl Replaced {
         // Without a primary-key index, or while it lacks the older records, these tell the same numbers.
         let tree = looked_up(layout);
         let cost = Cost::default();
-        let mut is_there = |at: usize, entry: lsm::Found| {
+        let mut is_there = |at: usize, entry: esker_lsm::Found| {
             if let Some(slot) = found.get_mut(at) {
                 slot.seq = Some(entry.seq);
                 slot.stored = Some(entry.value).filter(|_| keeps_old && slot.written);
@@ -216,7 +216,7 @@ impl Replaced {
         layout: &Layout,
         batch: &mut Batch,
         snapshot: &Snapshot,
-    ) -> lsm::Result<()> {
+    ) -> esker_lsm::Result<()> {
         for found in self.found.iter().filter(|found| found.written) {
             let mut log = |seq: Seq, stored: &[u8]| {
                 batch.also_parts(old, &found.key, &[&seq.to_le_bytes(), stored])
@@ -227,7 +227,7 @@ impl Replaced {
                         let at = (found.key.as_slice(), entry.seq);
                         let stored = whole_in_memory(layout, snapshot, at, entry.value);
                         let gone = || {
-                            lsm::Error::Invalid(
+                            esker_lsm::Error::Invalid(
                                 "a reference to a record by location has no record there"
                                     .to_string(),
                             )
@@ -253,7 +253,7 @@ impl Replaced {
         (touched, expected): (&[Touched], &[Expectation]),
         batch: &mut Batch,
         snapshot: &Snapshot,
-    ) -> std::result::Result<lsm::Result<()>, Conflict> {
+    ) -> std::result::Result<esker_lsm::Result<()>, Conflict> {
         // Writes between the look-up and now are in the memtables, unless these were flushed.
         if snapshot.flushed() > self.seq {
             return Err(Conflict::Changed);
@@ -303,7 +303,8 @@ impl Replaced {
         let (AtCommit::SetsBits, Some(bitmap)) = (at_commit, layout.superseded) else {
             return Ok(Ok(()));
         };
-        let mut set = |seq: Seq| batch.also(Kind::Put, bitmap, &lsm::entry::seq_key(seq), &[]);
+        let mut set =
+            |seq: Seq| batch.also(Kind::Put, bitmap, &esker_lsm::entry::seq_key(seq), &[]);
         let mut result = Ok(());
         let written = current.iter().zip(&self.found);
         for ((seq, _), _) in written.filter(|(_, found)| found.written) {
@@ -393,7 +394,9 @@ fn cancel_record(
     let bitmap = layout
         .superseded
         .ok_or_else(|| Error::damaged("eager maintenance: the dataset has no obsolete set"))?;
-    writes.batch.put(bitmap, &lsm::entry::seq_key(seq), &[])?;
+    writes
+        .batch
+        .put(bitmap, &esker_lsm::entry::seq_key(seq), &[])?;
     let mut widened = Vec::new();
     for (_, attribute) in layout.written() {
         let target = attribute.tree.or(attribute.widened);

@@ -1,6 +1,6 @@
 //! Writes that depend on what is there: read, then written where nobody wrote in between, else read again. No lock is held meanwhile.
 
-use model::Key;
+use esker_model::Key;
 use serde::Serialize;
 
 use super::{Part, commit};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::{open, path};
 use esker::fs::memory::Memory;
 use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Type};
-use lsm::{Batch, Cursor, Durability, TreeId};
+use esker_lsm::{Batch, Cursor, Durability, TreeId};
 
 fn store(kind: IndexKind, maintenance: Maintenance) -> (Database, Dataset) {
     let db = open(Arc::new(Memory::new())).unwrap();
@@ -84,7 +84,7 @@ fn a_current_record_in_the_set_is_found_for_every_kind() {
             let set = tree(&db, "d/superseded");
             // The record of key 0 is the first write.
             write(&db, |batch| {
-                batch.put(set, &lsm::entry::seq_key(1), &[]).unwrap();
+                batch.put(set, &esker_lsm::entry::seq_key(1), &[]).unwrap();
             });
             says(&db, "1 records are current, but in the obsolete set");
         }
@@ -97,7 +97,9 @@ fn a_number_that_was_not_given_out_is_found() {
     let set = tree(&db, "d/superseded");
     let ahead = db.group().snapshot().seq() + 100;
     write(&db, |batch| {
-        batch.put(set, &lsm::entry::seq_key(ahead), &[]).unwrap();
+        batch
+            .put(set, &esker_lsm::entry::seq_key(ahead), &[])
+            .unwrap();
     });
     db.flush().unwrap();
     says(&db, &format!("an obsolete write has the number {ahead}"));

@@ -15,9 +15,9 @@ use esker::{
     DatasetSnapshot, Expr, Index, IndexKind, KeepLog, KeyType, Layout, Maintenance, Merging,
     Options, Order, Record, RepairOptions, Type, Update, field,
 };
+use esker_lsm::{Batch, Cursor, Durability};
+use esker_model::definition::StoredDef;
 use fastrand::Rng;
-use lsm::{Batch, Cursor, Durability};
-use model::definition::StoredDef;
 use serde_json::{Value as Json, json};
 
 const START: u64 = 1_700_000_000_000;

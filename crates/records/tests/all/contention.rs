@@ -21,7 +21,7 @@ use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, KeyType, Maintenance,
     Options, Record, RepairOptions, Type,
 };
-use lsm::{BitmapMerges, Seq};
+use esker_lsm::{BitmapMerges, Seq};
 
 const KEYS: u64 = 25;
 const VALUES: u64 = 6;
@@ -210,7 +210,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
         let group = db.group().snapshot();
         let set = group.version().tree_named("d/superseded").unwrap().id;
         // What no tree has anything of any more is forgotten.
-        let held = lsm::held(&group, set).unwrap().unwrap();
+        let held = esker_lsm::held(&group, set).unwrap().unwrap();
         let set = group.superseded(set).unwrap();
         let exact = matches!(
             def.maintenance,

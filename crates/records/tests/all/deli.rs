@@ -129,19 +129,19 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
         // As a half-done write would leave it: an index entry, and no record.
         let index = db.group().tree("d/index/0").unwrap();
         let entry = |value: &str, key: u8| [value.as_bytes(), &[0, 1, 0x81, key]].concat();
-        let mut batch = lsm::Batch::new();
+        let mut batch = esker_lsm::Batch::new();
         batch.put(index, &entry("a", 2), &[]).unwrap();
         let dangling = db.group().write(&mut batch, Durability::Os).unwrap();
         // As a mistake could leave it: an entry of a record under the key of another.
         dataset.put_json(br#"{"id":3,"v":"c"}"#).unwrap();
-        let mut batch = lsm::Batch::new();
+        let mut batch = esker_lsm::Batch::new();
         let data = db.group().tree("d/data").unwrap();
         let stored = db.group().snapshot();
-        let stored = stored.get(data, &[0x81, 3], &lsm::Cost::default());
+        let stored = stored.get(data, &[0x81, 3], &esker_lsm::Cost::default());
         let stored = stored.unwrap().unwrap().value;
         batch.put(data, &[0x81, 4], &stored).unwrap();
         batch
-            .also(lsm::Kind::Put, index, &entry("a", 1), &[])
+            .also(esker_lsm::Kind::Put, index, &entry("a", 1), &[])
             .unwrap();
         let written = db.group().write(&mut batch, Durability::Os).unwrap();
         for _ in 0..2 {

@@ -11,7 +11,7 @@ use esker::{
     BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
     RepairOptions, Type,
 };
-use lsm::Account;
+use esker_lsm::Account;
 
 const BUDGET: usize = 32 << 20;
 /// Set in the process that does it.

@@ -13,7 +13,7 @@ use esker::fs::memory::Memory;
 use esker::{
     Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, RepairOptions, Type,
 };
-use lsm::version::TreeVersion;
+use esker_lsm::version::TreeVersion;
 
 /// A store as [`unpack`] reads it.
 const OLD: &[u8] = include_bytes!("../fixtures/obsolete-numbers.store");

@@ -18,7 +18,7 @@ use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
     Maintenance, Merging, Options, Repair, RepairOptions, Type,
 };
-use lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
+use esker_lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
 
 const STANDALONE: [IndexKind; 4] = [
     IndexKind::Eager,
@@ -105,7 +105,7 @@ impl Store {
     /// True when the write is in the set, or no tree that asks this has anything of it any more.
     fn is_over_or_gone(&self, seq: Seq) -> bool {
         let set = self.tree("superseded").unwrap();
-        let held = lsm::held(&self.db.group().snapshot(), set).unwrap();
+        let held = esker_lsm::held(&self.db.group().snapshot(), set).unwrap();
         self.is_over(seq) || !held.unwrap().contains(seq)
     }
 

@@ -244,7 +244,10 @@ fn renames_while_others_write() {
                     let id = part * 400 + id;
                     let record = format!(r#"{{"id":{id},"user":"u{part}","at":{id}}}"#);
                     batch.put_json(record).unwrap();
-                    batch.durability(lsm::Durability::Os).commit().unwrap();
+                    batch
+                        .durability(esker_lsm::Durability::Os)
+                        .commit()
+                        .unwrap();
                     assert!(dataset.get(id).unwrap().is_some());
                 }
             });

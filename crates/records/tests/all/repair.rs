@@ -339,12 +339,13 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
 #[test]
 fn a_store_without_a_set_gets_one() {
     let fs = Arc::new(Memory::new());
-    let engine = lsm::Options {
+    let engine = esker_lsm::Options {
         fs: fs.clone(),
         background: false,
         ..lsm::Options::default()
     };
-    let group = lsm::Group::open(DIR.as_ref(), engine, Arc::new(lsm::PlainTrees), true).unwrap();
+    let group = esker_lsm::Group::open(DIR.as_ref(), engine, Arc::new(esker_lsm::PlainTrees), true)
+        .unwrap();
     let definition = br#"{"key":"id","key_type":"int","attributes":[{"id":0,"path":"a","kind":"lazy","type":"int"}],"next_id":1}"#;
     let trees = [
         ("d/data".to_string(), definition.to_vec()),

@@ -11,8 +11,8 @@ use esker::{
     AreaExpr, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
     KeyType, Latest, Layout, Maintenance, Merging, Order, RepairOptions, Type, field,
 };
+use esker_model::geometry::{Area, Point, Space, distance};
 use fastrand::Rng;
-use model::geometry::{Area, Point, Space, distance};
 use serde_json::{Value as Json, json};
 
 /// Layouts whose tables are cut by space have another policy with each.

@@ -14,7 +14,7 @@ use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Maintenance, Merging, Op,
     Operand, Options, Order, Path, Query, Repair, Type, Value,
 };
-use lsm::Cursor;
+use esker_lsm::Cursor;
 use serde_json::{Map, Value as Json, json};
 
 /// Conditions whose values are given as text, which is read as the attribute's type.

@@ -4,7 +4,7 @@
 
 use esker::experimental::Tuning;
 use esker::{Merging, Repair, Tokenizer};
-use lsm::{BitmapMerges, KeepLog};
+use esker_lsm::{BitmapMerges, KeepLog};
 use std::fmt;
 
 pub(crate) use crate::define::Def;

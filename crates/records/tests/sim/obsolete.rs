@@ -2,7 +2,7 @@
 //! writers tell, always) it has all that a tree still has something of.
 
 use esker::{Database, DatasetDef, Maintenance, Repair};
-use lsm::Snapshot;
+use esker_lsm::Snapshot;
 
 use crate::model::Records;
 
@@ -72,7 +72,7 @@ impl Known {
             return;
         };
         // What no tree has anything of is forgotten. What a damaged one has cannot be told.
-        let held = tree.and_then(|tree| lsm::held(snapshot, tree.id).ok().flatten());
+        let held = tree.and_then(|tree| esker_lsm::held(snapshot, tree.id).ok().flatten());
         let Some(held) = held else {
             return;
         };

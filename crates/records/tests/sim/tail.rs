@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use esker::Database;
-use lsm::{Commit, Error, Position, Tail};
+use esker_lsm::{Commit, Error, Position, Tail};
 
 use crate::feed::Copy;
 use crate::runner::count;
@@ -150,7 +150,7 @@ impl Store {
 }
 
 /// What a tail gives until it has nothing more.
-fn read(tail: &mut Tail) -> lsm::Result<Vec<Commit>> {
+fn read(tail: &mut Tail) -> esker_lsm::Result<Vec<Commit>> {
     let mut given = Vec::new();
     while let Some(commit) = tail.next()? {
         assert_eq!(commit.position(), tail.position());
@@ -229,7 +229,7 @@ impl World {
         &mut self,
         at: usize,
         from: &Place,
-        read: lsm::Result<Vec<Commit>>,
+        read: esker_lsm::Result<Vec<Commit>>,
     ) -> Option<Result<usize, Position>> {
         let store = &self.stores[at];
         let upto = store.here()?.position;

@@ -26,7 +26,7 @@ use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
     Options, Result, Type,
 };
-use lsm::BitmapMerges;
+use esker_lsm::BitmapMerges;
 
 use crate::action::{MERGINGS, PATHS};
 use crate::ask::{self, View};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use esker::{Database, DatasetDef, ErrorKind};
-use lsm::{Cursor, Kind, Snapshot};
-use model::record::RecordRef;
+use esker_lsm::{Cursor, Kind, Snapshot};
+use esker_model::record::RecordRef;
 
 use crate::action::{TTLS, UNTIL, pick};
 use crate::model::{Entry, K, Records};

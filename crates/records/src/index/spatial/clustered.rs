@@ -5,8 +5,8 @@
 //! newer write of the same record. So where a stub is the newest entry of its key, the record is the newest entry of its own key
 //! here, whatever the maintenance strategy drops.
 
-use lsm::TreeOptions;
-use model::record::RecordRef;
+use esker_lsm::TreeOptions;
+use esker_model::record::RecordRef;
 
 use super::super::cost::Figures;
 use super::super::{Best, Entry, Index, IndexEntry, Lookup, Range, VisitPosting, Writes, tree_of};

@@ -3,10 +3,10 @@
 //! those around the area. It is the embedded index ([`super::super::embedded`]) but for what is summarised, and pays where
 //! records come in the order of place (or of time), or keys are.
 
-use lsm::attributes::Summary;
-use lsm::synopsis::{Corners, ValueRange};
-use model::region::Region;
-use model::schema::{coordinate_bytes, time_coordinate};
+use esker_lsm::attributes::Summary;
+use esker_lsm::synopsis::{Corners, ValueRange};
+use esker_model::region::Region;
+use esker_model::schema::{coordinate_bytes, time_coordinate};
 
 use super::super::cost::Figures;
 use super::super::embedded::{self, Embedded};

@@ -9,10 +9,10 @@ mod z;
 
 pub(crate) use clustered::stands_for_record;
 
-use lsm::version::TableFile;
-use model::definition::Layout;
-use model::geometry::{Bounds, Relation};
-use model::region::Region;
+use esker_lsm::version::TableFile;
+use esker_model::definition::Layout;
+use esker_model::geometry::{Bounds, Relation};
+use esker_model::region::Region;
 
 use super::{Index, Lookup, Range, TreeRange};
 use crate::catalog::Attribute;

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use lsm::{Partitioner, TreeOptions};
-use model::definition::Merging;
+use esker_lsm::{Partitioner, TreeOptions};
+use esker_model::definition::Merging;
 
 use super::super::build::Build;
 use super::super::cost::Figures;

@@ -11,9 +11,9 @@
 
 use std::fmt;
 
-use lsm::{Cutter, Cutting, Partitioner};
-use model::geometry::Bounds;
-use model::schema::{POINT_LEN, POINT_TIME_LEN, coordinate, time_at};
+use esker_lsm::{Cutter, Cutting, Partitioner};
+use esker_model::geometry::Bounds;
+use esker_model::schema::{POINT_LEN, POINT_TIME_LEN, coordinate, time_at};
 
 /// The numbers of the orders in which tables are disjoint, of points and of points at a time. They are on disk: never change
 /// them.

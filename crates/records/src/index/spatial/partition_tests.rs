@@ -1,6 +1,6 @@
+use esker_model::geometry::{Point, Space};
+use esker_model::schema::Value;
 use fastrand::Rng;
-use model::geometry::{Point, Space};
-use model::schema::Value;
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn cut_by(
     for key in keys {
         let part = cutter.part(key);
         assert!(
-            part <= cut.len() && part < lsm::MOST_PARTS,
+            part <= cut.len() && part < esker_lsm::MOST_PARTS,
             "{part} of {}",
             cut.len()
         );

@@ -1,12 +1,12 @@
 //! Points in z-order: a tree whose keys are point and primary key together. The encoding of a point begins with its cell
-//! (`model::schema::POINT_LEN`), so that what is near in space is mostly near in the tree, and an area is a bounded number
-//! of ranges (`model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
+//! (`esker_model::schema::POINT_LEN`), so that what is near in space is mostly near in the tree, and an area is a bounded number
+//! of ranges (`esker_model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
 //! without a look at its record.
 
 use std::sync::Arc;
 
-use lsm::version::TableFile;
-use lsm::{Slice, TreeOptions};
+use esker_lsm::version::TableFile;
+use esker_lsm::{Slice, TreeOptions};
 
 use super::super::build::Build;
 use super::super::composite::{Builder, Composite};

@@ -111,7 +111,7 @@ impl Shared {
         // It looks again before it begins, and what it would begin with may have been flushed.
         let follow = |reader: &Database| loop {
             match reader.group().tail(reader.group().position()) {
-                Err(lsm::Error::PositionExpired { .. }) => {}
+                Err(esker_lsm::Error::PositionExpired { .. }) => {}
                 tail => break tail.unwrap(),
             }
         };
@@ -139,7 +139,7 @@ impl Shared {
                         before = commit.position();
                     }
                     Ok(None) => break false,
-                    Err(lsm::Error::PositionExpired { .. }) => break true,
+                    Err(esker_lsm::Error::PositionExpired { .. }) => break true,
                     Err(error) => panic!("{error}"),
                 }
             };
