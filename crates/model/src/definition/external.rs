@@ -21,6 +21,9 @@ struct Registered {
     implementation: Box<dyn Any + Send + Sync>,
 }
 
+/// The only name of a built-in kind with a `-`.
+const SPACE_TIME: &str = "space-time";
+
 /// Few, and never removed: a definition may name a kind for as long as the process runs.
 static REGISTERED: Mutex<Vec<ExternalKind>> = Mutex::new(Vec::new());
 
@@ -35,7 +38,7 @@ impl ExternalKind {
     ) -> Result<ExternalKind> {
         if !ExternalKind::is_name(name) {
             return Err(Error::bad_input(format!(
-                "index kind `{name}`: a name is 3 to {MAX_NAME} lower-case letters, digits and `-`, with a letter first and a `-` inside"
+                "index kind `{name}`: a name is 3 to {MAX_NAME} lower-case letters, digits and `-`, with a letter first and a `-` inside, and not `{SPACE_TIME}`"
             )));
         }
         let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +61,8 @@ impl ExternalKind {
         registered.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// True for a valid name of such a kind: lower-case letters, digits and `-`, a letter first and a `-` inside. Apart from
-    /// `space-time` no built-in kind has a `-` in its name, now or later, so a name on disk never changes its meaning.
+    /// True for a valid name of such a kind: lower-case letters, digits and `-`, a letter first and a `-` inside, and not
+    /// `space-time`. No other built-in kind has a `-` in its name, now or later, so a name on disk never changes its meaning.
     pub fn is_name(text: &str) -> bool {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let inside = text.trim_matches('-');
@@ -68,6 +71,7 @@ impl ExternalKind {
             && text.starts_with(|first: char| first.is_ascii_lowercase())
             && inside.len() == text.len()
             && inside.contains('-')
+            && text != SPACE_TIME
     }
 
     /// Its name.
@@ -133,7 +137,16 @@ mod tests {
             assert!(ExternalKind::is_name(name), "{name}");
         }
         for name in [
-            "", "hash", "-a", "a-", "A-b", "a b-c", "1-a", "a-\u{e9}", "a_b-c:d",
+            "",
+            "hash",
+            "-a",
+            "a-",
+            "A-b",
+            "a b-c",
+            "1-a",
+            "a-\u{e9}",
+            "a_b-c:d",
+            "space-time",
         ] {
             assert!(!ExternalKind::is_name(name), "{name}");
             assert!(
