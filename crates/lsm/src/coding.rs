@@ -1,6 +1,6 @@
 //! Integers on disk, and 8-byte prefixes of keys.
 
-pub use ::coding::{Reader, put_bytes, put_varint};
+pub use ::esker_coding::{Reader, put_bytes, put_varint};
 
 /// The first 8 bytes as a number with the same order; equal numbers decide nothing.
 #[inline]

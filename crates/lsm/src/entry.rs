@@ -6,9 +6,9 @@ use std::cmp::Ordering;
 pub type Time = u64;
 
 /// A seek to `(key, MAX_SEQ)` finds the newest entry of `key`.
-pub use ::coding::MAX_SEQ;
+pub use ::esker_coding::MAX_SEQ;
 /// Each write of a tree group takes the next number; entries of one write share it.
-pub use ::coding::Seq;
+pub use ::esker_coding::Seq;
 
 /// Longest user key of a tree, in bytes: an index value and a primary key of 64 KiB.
 pub const MAX_KEY_LEN: usize = 256 << 10;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What a run of the binary left.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -20,7 +20,7 @@ pub struct Run {
 
 impl Run {
     /// The records on standard output.
-    pub fn rows(&self) -> Vec<Value> {
+    pub(crate) fn rows(&self) -> Vec<Value> {
         self.stdout
             .lines()
             .map(|line| serde_json::from_str(line).expect(line))
@@ -28,7 +28,7 @@ impl Run {
     }
 
     /// The integer keys of the records on standard output.
-    pub fn ids(&self) -> Vec<i64> {
+    pub(crate) fn ids(&self) -> Vec<i64> {
         self.rows()
             .iter()
             .map(|row| row["id"].as_i64().expect("an integer id"))
@@ -37,7 +37,7 @@ impl Run {
 
     /// Asserts the exit code, and that nothing panicked.
     #[track_caller]
-    pub fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
         assert_eq!(
             self.code, code,
@@ -49,7 +49,7 @@ impl Run {
 }
 
 /// The binary, with arguments.
-pub fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
+pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
     command
         .args(args)
@@ -60,12 +60,12 @@ pub fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
 }
 
 /// Runs the binary.
-pub fn esker<S: AsRef<OsStr>>(args: &[S]) -> Run {
+pub(crate) fn esker<S: AsRef<OsStr>>(args: &[S]) -> Run {
     finish(command(args).output().expect("the binary runs"))
 }
 
 /// Runs the binary in a folder, while `feed` writes its standard input.
-pub fn esker_fed<S: AsRef<OsStr>>(
+pub(crate) fn esker_fed<S: AsRef<OsStr>>(
     args: &[S],
     folder: &Path,
     feed: impl FnOnce(&mut dyn Write) + Send,
@@ -94,7 +94,7 @@ fn finish(output: std::process::Output) -> Run {
 /// The real data, and the answers that other software computed for it (`truth.json`): in the folder that `ESKER_DATA`
 /// names, which must be there, or in `../shared/data` beside the repository. Says on standard error that nothing was tested where
 /// that one is absent; a folder that is there and cannot be read fails.
-pub fn real_data(what: &str) -> Option<(PathBuf, Value)> {
+pub(crate) fn real_data(what: &str) -> Option<(PathBuf, Value)> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let named = std::env::var_os("ESKER_DATA").map(PathBuf::from);
     if named.is_none() && !beside.exists() {

@@ -217,7 +217,7 @@ impl Database {
             piece_bytes: options.tuning.piece_bytes,
             keep_log: options.keep_log,
             clock: options.clock.clone(),
-            ..lsm::Options::default()
+            ..esker_lsm::Options::default()
         };
         let trees = Trees {
             table_size: options.table_size,

@@ -342,7 +342,7 @@ fn a_store_without_a_set_gets_one() {
     let engine = esker_lsm::Options {
         fs: fs.clone(),
         background: false,
-        ..lsm::Options::default()
+        ..esker_lsm::Options::default()
     };
     let group = esker_lsm::Group::open(DIR.as_ref(), engine, Arc::new(esker_lsm::PlainTrees), true)
         .unwrap();
