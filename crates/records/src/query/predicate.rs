@@ -221,10 +221,13 @@ impl Predicates {
         // A declared field of another type than the key compares other values.
         let is_other = |path: &Path| {
             let declared = layout.attributes.iter().find(|a| a.path == *path);
-            declared.is_some_and(|attribute| match (ty, attribute.ty) {
-                (KeyType::Int | KeyType::Fields, Type::Int) => false,
-                (KeyType::String | KeyType::Fields, Type::String) => false,
-                _ => true,
+            declared.is_some_and(|attribute| {
+                let is_same = matches!(
+                    (ty, attribute.ty),
+                    (KeyType::Int | KeyType::Fields, Type::Int)
+                        | (KeyType::String | KeyType::Fields, Type::String)
+                );
+                !is_same
             })
         };
         let of_path = |some: &[usize], path: &Path| -> Vec<&Test> {
