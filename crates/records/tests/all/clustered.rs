@@ -613,8 +613,7 @@ fn what_does_not_go_with_a_dataset_in_the_order_of_place_is_refused() {
         let told = told.unwrap();
         assert_eq!(told.kind(), esker::ErrorKind::BadInput);
         assert!(
-            told.to_string()
-                .contains("stored in order of the points at `at`"),
+            told.to_string().contains("in order of the points at `at`"),
             "{told}"
         );
     }
