@@ -54,7 +54,7 @@ fn records_expire_by_their_age_and_by_what_they_say() {
 
     let none = esker(&["ttl", &store, "d", "none"]).expect(0);
     assert!(
-        none.stderr.contains("none now") && none.stderr.contains("1w"),
+        none.stderr.contains("is now none") && none.stderr.contains("1w"),
         "{}",
         none.stderr
     );

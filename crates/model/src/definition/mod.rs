@@ -89,7 +89,7 @@ impl IndexDef {
 /// The definition of a dataset. Its serialised form needs only a key and its type. It is checked when a dataset is created from it.
 ///
 /// ```
-/// # use model as esker;
+/// # use esker_model as esker;
 /// use esker::definition::DatasetDef;
 ///
 /// let text = r#"{"key": "id", "key_type": "int", "indexes": [{"path": "at", "kind": "embedded", "type": "time"}]}"#;

@@ -242,7 +242,7 @@ fn geojson_gives_its_polygons() {
         ("[]", "needs a type"),
         (
             r#"{"type":"Point","coordinates":[0,0]}"#,
-            "a GeoJSON Point is no area",
+            "a GeoJSON Point is not an area",
         ),
         (
             r#"{"type":"Polygon","coordinates":[[[0,0],[2],[2,2],[0,0]]]}"#,

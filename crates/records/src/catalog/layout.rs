@@ -8,7 +8,9 @@ use esker_lsm::version::Version;
 use esker_lsm::{Seq, TreeId};
 use esker_model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
 use esker_model::record::RecordRef;
-use esker_model::schema::{Extracted, Extraction, KeyType, Path, RecordError, Type, Wanted};
+use esker_model::schema::{
+    Extracted, Extraction, KeyType, Path, RecordError, Type, Wanted, key_paths,
+};
 use esker_model::tokens::Tokenizer;
 
 use super::names::{
@@ -263,6 +265,15 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// Where the fields of a primary key are: of most keys one.
+    pub(crate) fn key_paths(&self) -> Vec<Path> {
+        match self.stored.key_type {
+            // A definition with a path that cannot be split is refused.
+            KeyType::Fields => key_paths(&self.stored.key).unwrap_or_default(),
+            KeyType::Int | KeyType::String => vec![self.stored.key.clone()],
+        }
+    }
+
     /// The layout of the dataset called `name` in `version`; `None` when its definition cannot be
     /// read or a tree is missing.
     pub(crate) fn new(name: &str, version: &Version) -> Option<Layout> {

@@ -131,7 +131,8 @@ impl Answer {
         let mut notes = Vec::new();
         if plan.driver == Driver::Scan && is_conditional {
             let by_key = !predicates.keys.is_all();
-            let is_key = |path: &Path| by_key && *path == layout.stored.key;
+            let keys = layout.key_paths();
+            let is_key = |path: &Path| by_key && keys.contains(path);
             let mut paths: Vec<String> = (predicates.undeclared.iter())
                 .filter(|path| !is_key(path))
                 .map(|p| format!("`{p}`"))

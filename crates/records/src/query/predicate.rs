@@ -8,7 +8,7 @@ use esker_model::condition::{
 };
 use esker_model::geometry::Space;
 use esker_model::record::RecordRef;
-use esker_model::schema::{KeyType, Path, Type, key_paths, other};
+use esker_model::schema::{KeyType, Path, Type, other};
 use esker_model::tokens::{Tokenizer, prefix_token};
 
 use super::key_spans::KeySpans;
@@ -213,10 +213,7 @@ impl Predicates {
     /// The keys that matches can have.
     fn keys(&self, layout: &Layout) -> KeySpans {
         let ty = layout.stored.key_type;
-        let fields = match ty {
-            KeyType::Fields => key_paths(&layout.stored.key).unwrap_or_default(),
-            KeyType::Int | KeyType::String => vec![layout.stored.key.clone()],
-        };
+        let fields = layout.key_paths();
         let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
         // A declared field of another type than the key compares other values.
         let is_other = |path: &Path| {

@@ -394,6 +394,8 @@ fn a_condition_on_fields_of_the_key_reads_their_records_alone() {
         let (_, explain) = query.count_explained().unwrap();
         assert_eq!(explain.steps.candidates, candidates, "{condition}");
         assert_eq!(explain.plan.scan.as_deref(), Some(scan), "{condition}");
+        let is_noted = !explain.notes.is_empty();
+        assert_eq!(is_noted, scan == "all records", "{condition}");
     }
 }
 
