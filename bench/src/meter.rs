@@ -219,12 +219,15 @@ fn colon_separated(text: &str) -> BTreeMap<&str, u64> {
         .collect()
 }
 
-/// Bytes of all files below a folder.
+/// Bytes of all files below a folder. One that is removed meanwhile, as compactions do, does not count.
 pub fn disk_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        let meta = entry.metadata()?;
+        let meta = match entry.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            meta => meta?,
+        };
         bytes += if meta.is_dir() {
             disk_bytes(&entry.path())?
         } else {
@@ -232,4 +235,31 @@ pub fn disk_bytes(dir: &Path) -> Result<u64> {
         };
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_removed_meanwhile_do_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("kept"), [7; 100]).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    for n in 0..50 {
+                        std::fs::write(dir.path().join(format!("{n}")), []).unwrap();
+                    }
+                    for n in 0..50 {
+                        std::fs::remove_file(dir.path().join(format!("{n}"))).unwrap();
+                    }
+                }
+            });
+            let all: Vec<_> = (0..2_000).map(|_| disk_bytes(dir.path())).collect();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(all.iter().all(|bytes| matches!(bytes, Ok(100))));
+        });
+    }
 }

@@ -397,7 +397,7 @@ struct JsonTest(Vec<JsonPredicate>);
 enum JsonPredicate {
     Compare(Op, JsonOperand),
     Contains(JsonOperand),
-    In(Vec<JsonOperand>),
+    In(AnyOf),
     Exists,
     /// A point in an area: not tested one value at a time, see [`JsonArea`].
     Never,
@@ -412,12 +412,62 @@ struct JsonOperand {
     time: Option<i64>,
 }
 
+/// Operands of which a value has to equal one, however many they are.
+#[derive(Debug, Clone)]
+struct AnyOf {
+    all: Vec<JsonOperand>,
+    /// The whole numbers and the texts among them, each in order.
+    ints: Vec<i128>,
+    texts: Vec<String>,
+    /// Those that whole numbers or texts are compared with in another way: times, and numbers with a fraction.
+    others: Vec<JsonOperand>,
+}
+
+impl AnyOf {
+    fn new(all: Vec<JsonOperand>) -> AnyOf {
+        let (mut ints, mut texts, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for operand in &all {
+            match (operand.time, &operand.number) {
+                (None, Some(Number::Int(v))) => ints.push(*v),
+                (None, None) => {}
+                _ => others.push(operand.clone()),
+            }
+            if operand.time.is_none() {
+                texts.extend(operand.text.clone());
+            }
+        }
+        ints.sort_unstable();
+        texts.sort_unstable();
+        AnyOf {
+            all,
+            ints,
+            texts,
+            others,
+        }
+    }
+
+    fn accepts(&self, found: Found<'_>) -> bool {
+        let equals = |operand: &JsonOperand| operand.order(found).is_some_and(Ordering::is_eq);
+        match found {
+            Found::Int(v) => self.ints.binary_search(&v).is_ok() || self.others.iter().any(equals),
+            Found::Str(v) => {
+                let is_among = self
+                    .texts
+                    .binary_search_by(|text| text.as_str().cmp(v))
+                    .is_ok();
+                is_among || self.others.iter().any(equals)
+            }
+            _ => self.all.iter().any(equals),
+        }
+    }
+}
+
 impl JsonTest {
     fn new(test: &Test) -> JsonTest {
         let each = test.predicates.iter().map(|predicate| match predicate {
             Predicate::Compare(op, operand) => JsonPredicate::Compare(*op, operand.into()),
             Predicate::In(operands) => {
-                JsonPredicate::In(operands.iter().map(JsonOperand::from).collect())
+                JsonPredicate::In(AnyOf::new(operands.iter().map(JsonOperand::from).collect()))
             }
             Predicate::Contains(operand) => JsonPredicate::Contains(operand.into()),
             Predicate::Exists => JsonPredicate::Exists,
@@ -433,7 +483,7 @@ impl JsonTest {
             JsonPredicate::Compare(_, operand) | JsonPredicate::Contains(operand) => {
                 compared(operand)
             }
-            JsonPredicate::In(operands) => operands.iter().any(compared),
+            JsonPredicate::In(any) => any.all.iter().any(compared),
             JsonPredicate::Exists | JsonPredicate::Never => false,
         });
         match exact {
@@ -454,7 +504,11 @@ impl JsonTest {
                 JsonPredicate::Compare(_, operand) | JsonPredicate::Contains(operand) => {
                     read(operand);
                 }
-                JsonPredicate::In(operands) => operands.iter_mut().for_each(read),
+                JsonPredicate::In(any) => {
+                    let mut all = std::mem::take(&mut any.all);
+                    all.iter_mut().for_each(read);
+                    *any = AnyOf::new(all);
+                }
                 JsonPredicate::Exists | JsonPredicate::Never => {}
             }
         }
@@ -475,9 +529,7 @@ impl JsonPredicate {
                 (Found::Str(v), Some(part)) if !is_element => v.contains(part),
                 _ => operand.order(found).is_some_and(Ordering::is_eq),
             },
-            JsonPredicate::In(operands) => operands
-                .iter()
-                .any(|operand| operand.order(found).is_some_and(Ordering::is_eq)),
+            JsonPredicate::In(any) => any.accepts(found),
             JsonPredicate::Compare(Op::Prefix, operand) => match (found, &operand.text) {
                 (Found::Str(v), Some(text)) => v.starts_with(text),
                 _ => false,

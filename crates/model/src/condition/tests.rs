@@ -631,3 +631,64 @@ fn the_last_of_several_fields_of_a_name_counts() {
         );
     }
 }
+
+#[test]
+fn one_of_many_is_what_equals_one_of_them() {
+    const OPERANDS: [&str; 16] = [
+        "7",
+        "7.0",
+        "7.5",
+        "1e2",
+        "100",
+        "\"7\"",
+        "\"7.0\"",
+        "abc",
+        "\"\"",
+        "true",
+        "false",
+        "int(8)",
+        "float(7.0)",
+        "string(8)",
+        "18446744073709551617",
+        "2021-01-01T00:00:00Z",
+    ];
+    const VALUES: [&str; 17] = [
+        "7",
+        "7.0",
+        "7.5",
+        "100",
+        "1e2",
+        "8",
+        "8.0",
+        "\"7\"",
+        "\"8\"",
+        "\"7.0\"",
+        "\"abc\"",
+        "\"\"",
+        "true",
+        "\"true\"",
+        "18446744073709551617",
+        "null",
+        "[1,[\"abc\"],7.5]",
+    ];
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    let mut met = 0;
+    for _ in 0..500 {
+        let some: Vec<&str> = (0..rng.usize(1..6))
+            .map(|_| OPERANDS[rng.usize(0..OPERANDS.len())])
+            .collect();
+        let any = read(&format!("a in ({})", some.join(", ")));
+        let each: Vec<String> = some
+            .iter()
+            .map(|operand| format!("a = {operand}"))
+            .collect();
+        let each = read(&each.join(" or "));
+        for value in VALUES {
+            let body = format!("{{\"a\":{value}}}");
+            let holds = |expr: &Expr| Filter::new(expr).matches_json(body.as_bytes());
+            assert_eq!(holds(&any), holds(&each), "{any} of {value}");
+            met += usize::from(holds(&any));
+        }
+    }
+    assert!(met > 500, "{met}");
+}
