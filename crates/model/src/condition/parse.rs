@@ -69,8 +69,11 @@ pub(super) fn typed_name(text: &str) -> Option<&'static str> {
     const NAMES: [&str; 8] = [
         "int", "float", "string", "bool", "time", "point", "plane", "text",
     ];
-    let (name, _) = text.split_once('(')?;
-    NAMES.into_iter().find(|known| *known == name)
+    let begins = |name: &&str| {
+        text.strip_prefix(*name)
+            .is_some_and(|rest| rest.starts_with('('))
+    };
+    NAMES.into_iter().find(begins)
 }
 
 fn is_null(text: &str) -> bool {
