@@ -72,7 +72,7 @@ impl Index for ByHash {
             let bounds = (lo.as_slice(), hi.as_deref());
             lookup.walk(attribute, bounds, Tells::One, best, &mut |entry, best| {
                 if entry.kind == Kind::Put
-                    && let Some((value, key)) = self.split(attribute.type_of(), entry.key)
+                    && let Some((value, key)) = self.split(attribute.ty, entry.key)
                     && (exact || range.contains(value))
                 {
                     best.offer(entry.seq, key);

@@ -1,6 +1,6 @@
 //! The model of an Esker dataset, without storage: the types of keys and attributes with their order-preserving
 //! encodings, their extraction from JSON records, the stored forms of records and posting lists, conditions,
-//! definitions of datasets.
+//! definitions of datasets, queries as data and their compiled form.
 //!
 //! This crate does no I/O and does not depend on an engine, so it works with any storage. Decoders accept any bytes:
 //! none panics or allocates without bound.
@@ -13,6 +13,7 @@ pub mod geometry;
 pub mod key;
 mod merge;
 pub mod posting;
+pub mod query;
 pub mod range;
 pub mod record;
 pub mod region;

@@ -112,7 +112,7 @@ pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, merge_patch};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use query::{
     BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order,
-    PageToken, ReadCost, Steps, TableBox, ValuePage, ValueToken,
+    PageToken, ReadCost, Request, Steps, TableBox, ValuePage, ValueToken,
 };
 pub use record::Record;
 pub use repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};

@@ -74,6 +74,11 @@ impl<K> Record<K> {
     }
 }
 
+/// A stored record.
+pub(crate) fn parse(stored: &[u8]) -> Result<RecordRef<'_>> {
+    RecordRef::parse(stored).ok_or_else(|| Error::damaged("a stored record is malformed"))
+}
+
 /// Appends a record as JSON.
 pub(crate) fn serialise(record: &(impl Serialize + ?Sized), json: &mut Vec<u8>) -> Result<()> {
     serde_json::to_writer(json, record)

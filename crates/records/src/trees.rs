@@ -10,11 +10,12 @@ use esker_lsm::{
 use esker_model::definition::{
     IndexKind, MaintenanceSettings, Merging, Repair, StoredAttribute, StoredDef,
 };
+use esker_model::query::BackfillExtractor;
 use esker_model::record::RecordRef;
 
 use crate::catalog::{
-    BackfillExtractor, Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree,
-    index_tree, keys_tree, old_tree, superseded_tree, widened_tree,
+    Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree, index_tree, keys_tree,
+    old_tree, superseded_tree, widened_tree,
 };
 use crate::extension::Extensions;
 use crate::index;

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use esker_lsm::{Position, Seq, Stop};
 use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
+use esker_model::query::Request;
 use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
@@ -268,7 +269,12 @@ impl<K: PrimaryKey> Dataset<K> {
 
     /// A query over the dataset as it is now.
     pub fn query(&self) -> Query<K> {
-        Query::new(query::Query::new(self.handle.snapshot()))
+        self.request(Request::default())
+    }
+
+    /// A query from data, as of now: [`Query::request`] of a query on this store or another, or one that was read with serde.
+    pub fn request(&self, request: Request) -> Query<K> {
+        Query::new(query::Query::new(self.handle.snapshot(), request))
     }
 
     /// The records in a range of keys (`..` is all), ordered by key, as of now; [`Scan::rev`] reverses the order. If the range is invalid,
@@ -583,7 +589,12 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
 
     /// A query.
     pub fn query(&self) -> Query<K> {
-        Query::new(query::Query::new(self.view.clone()))
+        self.request(Request::default())
+    }
+
+    /// A query from data ([`Dataset::request`]).
+    pub fn request(&self, request: Request) -> Query<K> {
+        Query::new(query::Query::new(self.view.clone(), request))
     }
 
     /// The records in a range of keys (`..` is all), ordered by key; [`Scan::rev`] reverses the order. If the range is invalid, the first

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
+use esker_model::query::Request;
 use esker_model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
@@ -50,23 +51,42 @@ impl<K: PrimaryKey> Query<K> {
         Query { inner, key }
     }
 
-    fn with(self, change: impl FnOnce(query::Query) -> query::Query) -> Query<K> {
-        Query::new(change(self.inner))
+    /// The query as data: it can be serialised, and run on another store
+    /// ([`Dataset::request`](crate::Dataset::request)).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # use esker::{Database, DatasetDef, KeyType, Options, field};
+    /// # let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// # let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// # events.put_json(br#"{"id": 1, "n": 5}"#)?;
+    /// let text = serde_json::to_string(events.find(field("n").gt(3)).limit(10).request())?;
+    /// assert_eq!(text, r#"{"condition":"n > int(3)","order":"newest","limit":10}"#);
+    /// assert_eq!(events.request(serde_json::from_str(&text)?).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn request(&self) -> &Request {
+        &self.inner.request
     }
 
     /// Adds a condition; all conditions must hold.
-    pub fn filter(self, condition: Expr) -> Query<K> {
-        self.with(|query| query.filter(condition))
+    pub fn filter(mut self, condition: Expr) -> Query<K> {
+        self.inner.request.filter(condition);
+        self
     }
 
     /// Returns at most this many records, the first in the order. Without a limit, all.
-    pub fn limit(self, limit: impl Into<Option<usize>>) -> Query<K> {
-        self.with(|query| query.limit(limit.into()))
+    pub fn limit(mut self, limit: impl Into<Option<usize>>) -> Query<K> {
+        self.inner.request.limit = limit.into();
+        self
     }
 
     /// Sets the order of the answer. Default: newest first.
-    pub fn order(self, order: Order) -> Query<K> {
-        self.with(|query| query.order(order))
+    pub fn order(mut self, order: Order) -> Query<K> {
+        self.inner.request.order = order;
+        self
     }
 
     /// The newest records first (the default).
@@ -80,20 +100,23 @@ impl<K: PrimaryKey> Query<K> {
     }
 
     /// Continues after the page that returned this token, for the same query on the same snapshot.
-    pub fn after(self, token: PageToken) -> Query<K> {
-        self.with(|query| query.after(token))
+    pub fn after(mut self, token: PageToken) -> Query<K> {
+        self.inner.request.after = Some(token);
+        self
     }
 
     /// Sets how index entries are validated.
     #[doc(hidden)]
-    pub fn validation(self, validation: Validation) -> Query<K> {
-        self.with(|query| query.validation(validation))
+    pub fn validation(mut self, validation: Validation) -> Query<K> {
+        self.inner.validation = validation;
+        self
     }
 
     /// Sets how the records of index entries are looked up: for experiments. The answer is the same.
     #[doc(hidden)]
-    pub fn lookup(self, options: LookupOptions) -> Query<K> {
-        self.with(|query| query.lookup(options))
+    pub fn lookup(mut self, options: LookupOptions) -> Query<K> {
+        self.inner.lookup = options;
+        self
     }
 
     /// Runs the query and returns only the keys of the matching records. Reads no record if the maintenance strategy
@@ -104,7 +127,8 @@ impl<K: PrimaryKey> Query<K> {
     }
 
     /// Runs the query. The iterator finds the records a page at a time, in bounded memory.
-    pub fn run(self) -> Result<Answer<K>> {
+    pub fn run(mut self) -> Result<Answer<K>> {
+        self.inner.request.keys_only = false;
         let inner = Some(self.inner.run()?);
         Ok(Answer::new(inner, None))
     }
@@ -155,10 +179,8 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
 
     /// Runs the query; what is wrong with it is the first item.
     fn into_iter(self) -> Answer<K> {
-        match self.inner.run() {
-            Ok(inner) => Answer::new(Some(inner), None),
-            Err(error) => Answer::new(None, Some(error)),
-        }
+        self.run()
+            .unwrap_or_else(|error| Answer::new(None, Some(error)))
     }
 }
 

@@ -81,7 +81,7 @@ impl<K: PrimaryKey> Query<K> {
         from: (f64, f64),
     ) -> Result<(Vec<Neighbour<K>>, Explain)> {
         let path = path.into_path()?;
-        let most = self.inner.take_limit().unwrap_or(usize::MAX);
+        let most = self.inner.request.limit.take().unwrap_or(usize::MAX);
         typed(self.inner.by_distance(&path, from, most)?)
     }
 

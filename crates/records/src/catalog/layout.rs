@@ -1,17 +1,15 @@
 //! What a dataset consists of, ready for use: its attributes and their trees, as one definition says.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_lsm::version::Version;
 use esker_lsm::{Seq, TreeId};
 use esker_model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
-use esker_model::record::RecordRef;
-use esker_model::schema::{
-    Extracted, Extraction, KeyType, Path, RecordError, Type, Wanted, key_paths,
-};
-use esker_model::tokens::Tokenizer;
+use esker_model::query::{Attribute as Declared, Shape};
+use esker_model::schema::{Extraction, Wanted};
 
 use super::names::{
     data_tree, deleted_tree, expiry_tree, index_tree, keys_tree, notes_tree, old_tree,
@@ -21,14 +19,9 @@ use crate::error::{Error, Result};
 
 /// An attribute of a dataset with its index, according to one definition.
 pub struct Attribute {
-    pub(crate) id: u32,
-    pub(crate) ty: Type,
-    pub(crate) kind: IndexKind,
-    pub(crate) tokenizer: Tokenizer,
-    /// Records with values of other types are kept.
-    pub(crate) lenient: bool,
-    pub(crate) path: Path,
-    /// How many versions of a record the index keeps index entries of.
+    /// The attribute itself, which is also in the layout's shape.
+    declared: Arc<Declared>,
+    /// The number of versions of a record that the index keeps entries of.
     pub(crate) versions: u32,
     /// The tree of a stand-alone index.
     pub(crate) tree: Option<TreeId>,
@@ -36,29 +29,22 @@ pub struct Attribute {
     pub(crate) deleted: Option<TreeId>,
     /// The tree of the values that writes replaced, of a range filter under eager maintenance.
     pub(crate) widened: Option<TreeId>,
-    /// Later writes were done with this index.
+    /// The index has the entries of all later writes.
     pub(crate) since: Seq,
-    /// True while its older index entries are still to come.
+    /// True while entries of earlier writes are missing in the index.
     pub(crate) incomplete: bool,
-    late: BackfillExtractor,
+}
+
+impl Deref for Attribute {
+    type Target = Declared;
+
+    #[inline]
+    fn deref(&self) -> &Declared {
+        &self.declared
+    }
 }
 
 impl Attribute {
-    /// Its path in the record.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The type of its values.
-    pub fn type_of(&self) -> Type {
-        self.ty
-    }
-
-    /// How its values become tokens of the index.
-    pub fn tokenizer(&self) -> Tokenizer {
-        self.tokenizer
-    }
-
     /// The tree of its index.
     ///
     /// # Errors
@@ -75,7 +61,7 @@ impl Attribute {
     fn new(
         dataset: &str,
         (stored, of): (&StoredAttribute, &StoredDef),
-        (key, versions): (&(Path, KeyType), u32),
+        declared: Arc<Declared>,
         incomplete: bool,
         version: &Version,
     ) -> Option<Attribute> {
@@ -94,112 +80,16 @@ impl Attribute {
         let deleted = version.tree_named(&deleted_tree(dataset, *id));
         let widened = version.tree_named(&widened_tree(dataset, *id));
         Some(Attribute {
-            id: *id,
-            ty: def.ty,
+            declared,
             widened: widened
                 .filter(|_| def.kind == IndexKind::Filter)
                 .map(|tree| tree.id),
             since: *since,
             deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
-            kind: def.kind,
-            tokenizer: def.tokenizer,
-            lenient: def.lenient,
-            path: def.path.clone(),
-            versions,
+            versions: of.settings.versions,
             tree,
             incomplete,
-            late: BackfillExtractor::new(key, stored, of),
         })
-    }
-
-    /// True when `test` holds for a value that the record has of the attribute; values come
-    /// ascending, up to the first for which it holds.
-    #[inline]
-    pub(crate) fn any_value(
-        &self,
-        record: &RecordRef<'_>,
-        mut test: impl FnMut(&[u8]) -> bool,
-    ) -> bool {
-        if self.id < record.known() {
-            return record
-                .attributes()
-                .any(|(id, value)| id == self.id && test(value));
-        }
-        self.late.any_value(record.body(), &mut test)
-    }
-
-    /// True when the record has something at the path that is not indexed.
-    pub(crate) fn is_unindexed(&self, record: &RecordRef<'_>) -> bool {
-        if self.id < record.known() {
-            return record.unindexed().any(|id| id == self.id);
-        }
-        let mut out = Extracted::default();
-        let extracted = self.late.extraction.extract(record.body(), &mut out);
-        extracted.is_ok() && out.unindexed().next().is_some()
-    }
-
-    /// Shows what the index has of a record.
-    pub(crate) fn each_token(&self, record: &RecordRef<'_>, show: &mut dyn FnMut(&[u8])) {
-        let mut values = Vec::new();
-        self.any_value(record, |value| {
-            match self.tokenizer {
-                Tokenizer::Prefix => values.push(value.to_vec()),
-                Tokenizer::Exact | Tokenizer::Number => show(value),
-            }
-            false
-        });
-        let values = values.iter().map(Vec::as_slice);
-        // What is shown cannot fail.
-        let Ok(()) = self.tokenizer.each(values, |token| {
-            show(token);
-            Ok::<_, std::convert::Infallible>(())
-        });
-    }
-
-    /// Adds the values of a record to `out`; tells why a record that was stored before the attribute was
-    /// declared does not fit it.
-    pub(crate) fn values_of(
-        &self,
-        record: &RecordRef<'_>,
-        out: &mut Extracted,
-    ) -> std::result::Result<Vec<Vec<u8>>, RecordError> {
-        if self.id < record.known() {
-            let mine = record.attributes().filter(|(id, _)| *id == self.id);
-            return Ok(mine.map(|(_, value)| value.to_vec()).collect());
-        }
-        self.late.extraction.extract(record.body(), out)?;
-        Ok(out.values(0).map(<[u8]>::to_vec).collect())
-    }
-}
-
-/// Reads one attribute out of records that were stored before it was declared.
-pub(crate) struct BackfillExtractor {
-    pub(crate) id: u32,
-    extraction: Extraction,
-}
-
-impl BackfillExtractor {
-    /// Of an attribute of the definition `of`.
-    pub(crate) fn new(
-        key: &(Path, KeyType),
-        stored: &StoredAttribute,
-        of: &StoredDef,
-    ) -> BackfillExtractor {
-        BackfillExtractor {
-            id: stored.id,
-            extraction: Extraction::of(
-                key.clone(),
-                vec![of.wanted(&stored.def).rounding(!stored.exact)],
-            ),
-        }
-    }
-
-    /// A record that does not fit was replaced or deleted before the attribute was there: no snapshot
-    /// that knows the attribute shows it.
-    #[cold]
-    pub(crate) fn any_value(&self, body: &[u8], test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        let mut out = Extracted::default();
-        self.extraction.extract(body, &mut out).is_ok() && out.values(0).any(test)
     }
 }
 
@@ -244,6 +134,9 @@ pub(crate) struct Layout {
     pub(crate) notes: Option<TreeId>,
     /// The tree of what changes replaced, where the feed has that.
     pub(crate) old: Option<TreeId>,
+    /// The primary key and the attributes: conditions are compiled against it.
+    pub(crate) shape: Shape,
+    /// The attributes with their trees, in the order of the shape.
     pub(crate) attributes: Vec<Attribute>,
     /// The place of the attribute by whose place the records are stored among the attributes.
     clustered: Option<usize>,
@@ -265,25 +158,18 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Where the fields of a primary key are: of most keys one.
-    pub(crate) fn key_paths(&self) -> Vec<Path> {
-        match self.stored.key_type {
-            // A definition with a path that cannot be split is refused.
-            KeyType::Fields => key_paths(&self.stored.key).unwrap_or_default(),
-            KeyType::Int | KeyType::String => vec![self.stored.key.clone()],
-        }
-    }
-
     /// The layout of the dataset called `name` in `version`; `None` when its definition cannot be
     /// read or a tree is missing.
     pub(crate) fn new(name: &str, version: &Version) -> Option<Layout> {
         let data = version.tree_named(&data_tree(name))?;
         let stored = StoredDef::from_bytes(&data.config)?;
         let key = (stored.key.clone(), stored.key_type);
-        let versions = stored.settings.versions;
-        let attributes = stored.attributes.iter();
+        let shape = Shape::new(&stored);
+        let attributes = stored.attributes.iter().zip(&shape.attributes);
         let attributes: Vec<Attribute> = attributes
-            .map(|a| Attribute::new(name, (a, &stored), (&key, versions), false, version))
+            .map(|(a, declared)| {
+                Attribute::new(name, (a, &stored), declared.clone(), false, version)
+            })
             .collect::<Option<_>>()?;
         let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
         let mut extracted: Vec<Wanted> = stored
@@ -296,7 +182,7 @@ impl Layout {
                 let attribute = Attribute::new(
                     name,
                     (&change.attribute, &stored),
-                    (&key, versions),
+                    Arc::new(Declared::new(&change.attribute, &stored)),
                     true,
                     version,
                 )?;
@@ -353,6 +239,7 @@ impl Layout {
                 .tree_named(&superseded_tree(name))
                 .map(|tree| tree.id),
             notes: version.tree_named(&notes_tree(name)).map(|tree| tree.id),
+            shape,
             attributes,
             building,
             config: data.config.clone(),

@@ -7,7 +7,7 @@ mod names;
 
 pub(crate) use coverage::{Complete, Coverage, Source};
 pub use layout::Attribute;
-pub(crate) use layout::{BackfillExtractor, Building, Layout, Step};
+pub(crate) use layout::{Building, Layout, Step};
 pub(crate) use names::{
     EXTENSION, Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree, index_tree,
     is_of_extension, keys_tree, notes_tree, old_tree, renamed_trees, staging_tree, superseded_tree,

@@ -3,47 +3,11 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use esker_lsm::{MAX_SEQ, Seq, Slice, Superseded};
+use esker_lsm::{Seq, Slice, Superseded};
+use esker_model::query::Order;
 
 use super::Candidate;
 use super::queue::Ranked;
-
-/// The order of answers, by the sequence number of the write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Order {
-    /// The most recently written first.
-    #[default]
-    Newest,
-    /// The least recently written first.
-    Oldest,
-}
-
-impl Order {
-    /// A number that is smaller for what comes earlier in this order.
-    pub(crate) fn rank(self, seq: Seq) -> u64 {
-        match self {
-            Order::Newest => MAX_SEQ - seq.min(MAX_SEQ),
-            Order::Oldest => seq,
-        }
-    }
-
-    /// The best rank that anything between two sequence numbers can have.
-    pub(crate) fn best_rank(self, min: Seq, max: Seq) -> u64 {
-        match self {
-            Order::Newest => self.rank(max),
-            Order::Oldest => self.rank(min),
-        }
-    }
-
-    /// The worst rank that anything between two sequence numbers can have.
-    pub(crate) fn worst_rank(self, min: Seq, max: Seq) -> u64 {
-        match self {
-            Order::Newest => self.rank(min),
-            Order::Oldest => self.rank(max),
-        }
-    }
-}
 
 impl Candidate {
     /// What it takes in memory.
@@ -176,14 +140,7 @@ impl Best {
         let worst = self.heap.peek().filter(|_| self.is_full());
         let worst = worst.map(|worst| worst.item.seq);
         let (after, order) = (self.window.after, self.window.order);
-        let (above, below) = match order {
-            Order::Newest => (worst, after),
-            Order::Oldest => (after, worst),
-        };
-        (
-            above.map_or(0, |seq| seq.saturating_add(1)),
-            below.map_or(MAX_SEQ, |seq| seq.saturating_sub(1)),
-        )
+        order.between(after, worst)
     }
 
     /// True if a candidate between these sequence numbers could be kept.

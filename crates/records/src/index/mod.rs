@@ -31,11 +31,12 @@ use esker_lsm::table::KeyRange;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Batch, Cost, Cursor, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 
+pub use best::Best;
 pub(crate) use best::Window;
-pub use best::{Best, Order};
 pub use build::Build;
 pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use eager::{Heads, complete as complete_eager};
+pub use esker_model::query::Order;
 pub use esker_model::range::Range;
 pub(crate) use filter::{Take, each_match};
 pub(crate) use spatial::stands_for_record;

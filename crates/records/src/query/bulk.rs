@@ -1,282 +1,259 @@
-//! Large answers without an order of recency. The index entries of the driving index are gone through once and
-//! sorted by key (on disk where memory does not do, [`esker_lsm::sort`]), so that the lookups go through the
-//! data front to back, in large batches (Luo & Carey section 3.2). Nothing waits for a page, and a
-//! record whose attribute has several values in the range is looked up once.
+//! Large answers that are not in order of recency. The entries of the driving index are read once and sorted by
+//! key (on disk if they do not fit in memory, [`esker_lsm::sort`]), so that the lookups go through the data
+//! front to back, in large batches (Luo & Carey section 3.2). A record whose attribute has several values in
+//! the range is looked up once.
 
 use std::ops::ControlFlow;
 
 use esker_lsm::sort::{Sorted, Sorter};
 use esker_lsm::{Account, Cost, Seq, Slice};
 use esker_model::Key;
+use esker_model::query::Driver;
 use esker_model::schema::KeyType;
 
 use super::answer::Answer;
 use super::explain::{Explain, Steps};
-use super::plan::Driver;
-use super::stages::{self, Admission, Fetch, Joins, TakeCurrent, TakeScanned};
-use super::{Query, scan};
-use crate::catalog::Attribute;
+use super::run::Run;
+use super::scan_matching::ScanMatching;
+use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned};
+use super::{BulkOrder, Query, key_cursor};
 use crate::error::{Error, Result};
-use crate::index::{self, Looks, Lookup};
+use crate::index;
 use crate::maintenance::Validity;
 use crate::record::Record;
 use crate::store::View;
 
-/// The order in which [`visit`](crate::Query::visit) returns records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BulkOrder {
-    /// In no particular order: the fastest.
-    Any,
-    /// By primary key, ascending.
-    Key,
-}
-
-/// Is given the records.
+/// Takes the records of an answer.
 pub(super) type Visit<'v> = dyn FnMut(Record) -> ControlFlow<()> + 'v;
 
-/// What becomes of the answers.
+/// The use of the records of an answer.
 pub(super) enum Sink<'v> {
     Visit(&'v mut Visit<'v>),
-    /// Nothing: they are counted.
     Count,
 }
 
-/// An index of fewer index entries than this in the range is read block by block.
-const READAHEAD_FACTS: u64 = 10_000;
+/// An index with fewer entries than this in the range is read block by block.
+const READAHEAD_ENTRIES: u64 = 10_000;
 
-/// What a key of a chunk takes beside its bytes.
+/// The memory of a key of a chunk, beside its bytes.
 const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 
-pub(super) fn visit(query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Result<Explain> {
-    if query.after.is_some() {
+/// Passes the records that answer a query to `visit`.
+pub(super) fn visit(mut query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Result<Explain> {
+    if query.request.after.is_some() {
         return Err(Error::bad_input(
             "only the orders newest and oldest have pages",
         ));
     }
-    let mut answer = query.run()?;
-    if !answer.exhausted {
-        answer.visit_in_bulk(order, Sink::Visit(visit))?;
+    query.request.keys_only = false;
+    let run = Run::new(query)?;
+    if run.exhausted {
+        return Ok(run.explain());
     }
-    Ok(answer.explain())
+    let run = Bulk::new(run, order, Sink::Visit(visit)).run()?;
+    Ok(run.explain())
 }
 
-impl Answer {
-    fn visit_in_bulk(&mut self, order: BulkOrder, sink: Sink<'_>) -> Result<()> {
-        let layout = self.snapshot.layout.clone();
-        if self.plan.driver == Driver::Scan {
-            return self.visit_scan(order, sink);
-        }
-        // The first few in any order: there is no better way to find few than by recency.
-        if order == BulkOrder::Any && self.remaining.is_some() {
-            return self.visit_by_recency(sink);
-        }
-        let single = self.plan.driver.single();
-        let driver = single.and_then(|at| self.predicates.declared.get(at));
-        let attribute = driver.and_then(|driver| layout.attributes.get(driver.attribute));
-        match (single, attribute) {
-            (Some(at), Some(attribute)) if attribute.kind.is_standalone() => {
-                self.visit_index((at, attribute), order, sink)
-            }
-            // The records are found with the index entries, or the index entries of several ranges may be the same.
-            _ if order == BulkOrder::Any => self.visit_by_recency(sink),
-            _ => {
-                let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
-                let share = loan.bytes() / 4;
-                let sorted = self.sort_records(2 * share)?;
-                self.visit_sorted(sorted, share, order, sink)
-            }
+/// An answer in bulk.
+pub(super) struct Bulk<'v> {
+    pub(super) run: Run,
+    pub(super) order: BulkOrder,
+    pub(super) give: Give<'v>,
+    /// True if candidates are validated by the index of keys before their records are fetched.
+    pub(super) probes_keys: bool,
+}
+
+impl<'v> Bulk<'v> {
+    pub(super) fn new(run: Run, order: BulkOrder, sink: Sink<'v>) -> Bulk<'v> {
+        Bulk {
+            order,
+            give: Give {
+                key_type: run.context.view.layout.shape.key_type,
+                remaining: run.remaining,
+                answers: 0,
+                sink,
+            },
+            probes_keys: run.context.probes_keys,
+            run,
         }
     }
 
-    /// Gives the records that a stand-alone index has in the range of a condition.
-    pub(super) fn visit_index(
-        &mut self,
-        (driver, attribute): (usize, &Attribute),
-        order: BulkOrder,
-        sink: Sink<'_>,
-    ) -> Result<()> {
-        if index::brings_records(attribute.kind) && order == BulkOrder::Any {
-            return self.visit_by_place(driver, attribute, sink);
+    fn run(self) -> Result<Run> {
+        if self.run.context.plan.driver == Driver::Scan {
+            return self.by_scan();
         }
-        // The sorted keys have half of it, the keys of a chunk and the records of a batch a quarter each.
-        let loan = self.snapshot.dataset.shared.borrow(Account::Queries);
+        let is_any = self.order == BulkOrder::Any;
+        // The first few in any order: by recency they are found with the fewest reads.
+        if is_any && self.run.remaining.is_some() {
+            return self.by_recency();
+        }
+        let driving = self.run.context.driving_index();
+        match driving.is_some_and(|(attribute, _)| attribute.kind.is_standalone()) {
+            true => self.by_index(),
+            // The records come with the index entries, or several ranges may have the same entries.
+            false if is_any => self.by_recency(),
+            false => self.by_sorted_records(),
+        }
+    }
+
+    /// Takes the records that a stand-alone index has in the driver's range.
+    pub(super) fn by_index(mut self) -> Result<Run> {
+        let driving = self.run.context.driving_index();
+        let brings = driving.is_some_and(|(attribute, _)| index::brings_records(attribute.kind));
+        if brings && self.order == BulkOrder::Any {
+            return self.by_place();
+        }
+        // The sorted keys have half of the memory, the keys of a chunk and the records of a batch a
+        // quarter each.
+        let loan = (self.run.context.view.dataset.shared).borrow(Account::Queries);
         let share = loan.bytes() / 4;
-        let sorted = self.sort_entries(driver, attribute, 2 * share)?;
-        self.visit_sorted(sorted, share, order, sink)
+        let sorted = self.sort_entries(2 * share)?;
+        self.take_sorted(sorted, share)?;
+        Ok(self.finish())
     }
 
-    fn visit_by_recency(&mut self, sink: Sink<'_>) -> Result<()> {
-        match sink {
+    fn by_recency(mut self) -> Result<Run> {
+        let mut answer = Answer::new(self.run);
+        match &mut self.give.sink {
             Sink::Visit(visit) => {
-                for record in self {
+                for record in &mut answer {
                     if visit(record?).is_break() {
                         break;
                     }
                 }
             }
-            Sink::Count => while self.step()?.is_some() {},
+            Sink::Count => while answer.step()?.is_some() {},
         }
-        Ok(())
+        Ok(answer.run)
     }
 
-    /// Gives the records that meet the conditions, without an index.
-    pub(super) fn visit_scan(&mut self, order: BulkOrder, sink: Sink<'_>) -> Result<()> {
-        let mut give = Give {
-            key_type: self.snapshot.layout.stored.key_type,
-            remaining: self.remaining,
-            answers: 0,
-            sink,
-        };
-        if !give.is_done() {
-            let (snapshot, predicates) = (&self.snapshot, &self.predicates);
-            let given_out = matches!(give.sink, Sink::Visit(_));
-            let costs = (&self.data_cost, &self.place_cost);
-            let scanned =
-                stages::scan_matching(snapshot, predicates, (order, given_out), costs, &mut give)?;
-            self.steps.candidates += scanned;
-            self.steps.scanned += scanned;
+    /// Takes the records that satisfy the conditions, without an index.
+    pub(super) fn by_scan(mut self) -> Result<Run> {
+        if !self.give.is_done() {
+            let context = &self.run.context;
+            let scan = ScanMatching {
+                view: &context.view,
+                compiled: &context.compiled,
+                order: self.order,
+                gives_records: matches!(self.give.sink, Sink::Visit(_)),
+                cost: &context.costs.data,
+                place_cost: &context.costs.place,
+            };
+            let scanned = scan.run(&mut self.give)?;
+            self.run.steps.candidates += scanned;
+            self.run.steps.scanned += scanned;
         }
-        self.steps.answers += give.answers;
-        self.remaining = give.remaining;
-        self.exhausted = true;
-        Ok(())
+        Ok(self.finish())
+    }
+
+    /// Takes the records by key, of an index whose entries are not apart from the records.
+    fn by_sorted_records(mut self) -> Result<Run> {
+        let loan = (self.run.context.view.dataset.shared).borrow(Account::Queries);
+        let share = loan.bytes() / 4;
+        let mut sorter = self.sorter(2 * share);
+        self.run.remaining = None;
+        let mut answer = Answer::new(self.run);
+        for record in &mut answer {
+            let record = record?;
+            sorter.add(record.key().as_bytes(), record.seq())?;
+        }
+        self.run = answer.run;
+        self.run.steps.answers = 0;
+        self.take_sorted(sorter.finish()?, share)?;
+        Ok(self.finish())
+    }
+
+    /// The run, with the counts of the answer.
+    pub(super) fn finish(mut self) -> Run {
+        self.run.steps.answers += self.give.answers;
+        self.run.remaining = self.give.remaining;
+        self.run.exhausted = true;
+        self.run
     }
 
     fn sorter(&self, memory: usize) -> Sorter {
-        let group = &self.snapshot.dataset.shared.group;
+        let group = &self.run.context.view.dataset.shared.group;
         Sorter::new(group.options().fs.clone(), group.dir(), memory)
     }
 
     /// The keys of the index entries in the driver's range.
-    fn sort_entries(
-        &mut self,
-        driver: usize,
-        attribute: &Attribute,
-        memory: usize,
-    ) -> Result<Sorted> {
-        let layout = &*self.snapshot.layout;
+    fn sort_entries(&mut self, memory: usize) -> Result<Sorted> {
         let mut sorter = self.sorter(memory);
-        let declared = self.predicates.declared.get(driver);
-        let Some(range) = declared.and_then(|predicate| predicate.sought_range()) else {
+        let Run { context, steps, .. } = &mut self.run;
+        let Some((attribute, range)) = context.driving_index() else {
             return Ok(sorter.finish()?);
         };
-        let snapshot = &self.snapshot.snapshot;
-        let lookup = Lookup {
-            layout,
-            snapshot,
-            data_cost: &self.data_cost,
-            index_cost: &self.index_cost,
-            looks: Looks::default(),
-        };
+        let lookup = context.indexes();
         let many = match index::of(attribute.kind) {
             // Areas are read block by block.
             Some(index) if index.is_of_points() && !range.regions.is_empty() => false,
-            Some(index) => index.estimate(&lookup, attribute, range)? >= READAHEAD_FACTS,
+            Some(index) => index.estimate(&lookup, attribute, range)? >= READAHEAD_ENTRIES,
             None => false,
         };
-        let readahead = if many { scan::READAHEAD } else { 0 };
-        let (mut index_entries, mut over) = (0, 0);
-        let validity = &self.validity;
+        let readahead = if many { key_cursor::READAHEAD } else { 0 };
         let mut take = |_: &[u8], key: &[u8], seq| {
-            index_entries += 1;
-            if validity.is_over(seq) {
-                over += 1;
+            steps.candidates += 1;
+            if context.validity.is_over(seq) {
+                steps.obsolete += 1;
                 return Ok(());
             }
             Ok(sorter.add(key, seq)?)
         };
         index::each_fact(&lookup, attribute, Some(range), readahead, &mut take)?;
-        self.steps.candidates += index_entries;
-        self.steps.obsolete += over;
-        self.steps.rounds += 1;
-        Ok(sorter.finish()?)
-    }
-
-    /// The keys of all matching records, of an index whose index entries are not apart from the records.
-    fn sort_records(&mut self, memory: usize) -> Result<Sorted> {
-        let mut sorter = self.sorter(memory);
-        let limit = self.remaining.take();
-        for record in self.by_ref() {
-            let record = record?;
-            sorter.add(record.key().as_bytes(), record.seq())?;
-        }
-        self.remaining = limit;
-        self.steps.answers = 0;
+        steps.rounds += 1;
         Ok(sorter.finish()?)
     }
 
     /// Takes sorted candidates through the stages.
-    fn visit_sorted(
-        &mut self,
-        mut sorted: Sorted,
-        share: usize,
-        order: BulkOrder,
-        sink: Sink<'_>,
-    ) -> Result<()> {
-        let mut options = self.lookup;
+    fn take_sorted(&mut self, mut sorted: Sorted, share: usize) -> Result<()> {
+        let Run { context, steps, .. } = &mut self.run;
+        let mut options = context.lookup;
         options.batch_bytes = options.batch_bytes.min(share);
-        let mut steps = std::mem::take(&mut self.steps);
+        let admission = context.admission();
         let fetch = Fetch {
-            view: &self.snapshot,
-            components: &self.components,
-            known: self.knows_current(),
+            view: &context.view,
+            components: &context.components,
+            known: self.probes_keys || context.validity.is_exact(),
             options,
-            cost: &self.data_cost,
-            joins: Joins::of(Admission::of(self), matches!(sink, Sink::Visit(_))),
-            place_cost: &self.place_cost,
-        };
-        let admission = Admission::of(self);
-        let mut give = Give {
-            key_type: self.snapshot.layout.stored.key_type,
-            remaining: self.remaining,
-            answers: 0,
-            sink,
+            cost: &context.costs.data,
+            joins: Joins::of(admission, matches!(self.give.sink, Sink::Visit(_))),
+            place_cost: &context.costs.place,
         };
         let mut chunk = Chunk::default();
-        let mut run = || -> Result<()> {
-            while !give.is_done() && chunk.fill(&mut sorted, share)? {
-                steps.obsolete += chunk.leave_out_noted(&self.snapshot)?;
-                if self.probes_keys {
-                    steps.probed += chunk.seqs.len() as u64;
-                    steps.obsolete += chunk.validate(&self.validity, &self.keys_cost)?;
-                }
-                let keys = chunk.keys();
-                let mut taking = Taking {
-                    admission,
-                    give: &mut give,
-                    steps: &mut steps,
-                    order,
-                    keys: &keys,
-                    seqs: &chunk.seqs,
-                    held: Vec::new(),
-                };
-                let fetched = fetch.run(&keys, &chunk.seqs, &mut taking)?;
-                fetched.count_in(&mut steps);
+        while !self.give.is_done() && chunk.fill(&mut sorted, share)? {
+            steps.obsolete += chunk.leave_out_noted(&context.view)?;
+            if self.probes_keys {
+                steps.probed += chunk.seqs.len() as u64;
+                steps.obsolete += chunk.validate(&context.validity, &context.costs.keys)?;
             }
-            Ok(())
-        };
-        let result = run();
-        steps.answers += give.answers;
-        let remaining = give.remaining;
-        self.steps = steps;
-        self.remaining = remaining;
-        self.exhausted = true;
-        result
+            let keys = chunk.keys();
+            let mut taking = Taking {
+                admission,
+                give: &mut self.give,
+                steps,
+                order: self.order,
+                keys: &keys,
+                seqs: &chunk.seqs,
+                held: Vec::new(),
+            };
+            let fetched = fetch.run(&keys, &chunk.seqs, &mut taking)?;
+            fetched.count_in(steps);
+        }
+        Ok(())
     }
 }
 
-/// The last stage of answers in bulk: gives them, or counts them, unless no more is wanted.
+/// The last stage of answers in bulk: passes the records on, or counts them, up to the limit.
 pub(super) struct Give<'a> {
     pub(super) key_type: KeyType,
-    /// How many more are wanted.
+    /// How many more records are wanted; `None` for all.
     pub(super) remaining: Option<usize>,
     pub(super) answers: u64,
     pub(super) sink: Sink<'a>,
 }
 
 impl Give<'_> {
-    /// True when as many were given as are wanted.
+    /// True if the limit is reached.
     pub(super) fn is_done(&self) -> bool {
         self.remaining == Some(0)
     }
@@ -329,7 +306,7 @@ struct Taking<'t, 'a> {
     order: BulkOrder,
     keys: &'t [&'t [u8]],
     seqs: &'t [Seq],
-    /// The records of a batch, where they are to be in order.
+    /// The records of a batch, held if the answer is by key.
     held: Vec<(usize, Slice)>,
 }
 
@@ -368,7 +345,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Takes the next keys, about `share` bytes of them; false when there are none.
+    /// Takes about `share` bytes of the next keys; false at the end.
     fn fill(&mut self, sorted: &mut Sorted, share: usize) -> Result<bool> {
         self.bytes.clear();
         self.ends.clear();
@@ -384,13 +361,13 @@ impl Chunk {
         Ok(!self.seqs.is_empty())
     }
 
-    /// Drops candidates that have newer writes; returns how many.
+    /// Drops candidates with newer writes of their keys; returns how many.
     fn validate(&mut self, validity: &Validity, cost: &Cost) -> Result<u64> {
         validity.prepare(self.seqs.len() as u64, cost)?;
         self.drop_those(&mut |key, seq| validity.is_superseded(seq, key, cost))
     }
 
-    /// Drops candidates that are known to be obsolete by queries before; returns how many.
+    /// Drops candidates that earlier queries have found to be obsolete; returns how many.
     fn leave_out_noted(&mut self, view: &View) -> Result<u64> {
         match view.dataset.current.online.noted() {
             Some(noted) => self.drop_those(&mut |_, seq| Ok(noted.is_over(seq, view.seq()))),

@@ -9,15 +9,15 @@ use esker_lsm::{
     WalkEntry,
 };
 
-use super::answer::parse;
-use super::predicate::Predicates;
-use super::scan::READAHEAD;
-use super::stages::{Admission, Joins, Verdict};
-use super::{Order, plan};
+use super::Order;
+use super::key_cursor::READAHEAD;
+use super::stages::{Admission, Joins, Verdict, needs_json};
+use esker_model::query::Compiled;
+
 use crate::catalog::Attribute;
 use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Index, Looks, Lookup, Range, Window};
-use crate::record::Record;
+use crate::record::{Record, parse};
 use crate::store::{Stubs, View, hides};
 
 /// The most candidates that are requested at a time, and the least.
@@ -63,7 +63,7 @@ impl Kept {
 /// A search for versions by value.
 pub(super) struct Search<'a> {
     pub(super) snapshot: &'a View,
-    pub(super) predicates: &'a Predicates,
+    pub(super) compiled: &'a Compiled,
     /// Versions as of this write.
     pub(super) at: Seq,
     /// How many of a key count.
@@ -112,11 +112,16 @@ impl<'a> Search<'a> {
     /// The indexes that can be probed, the one that is expected to have the least first.
     pub(super) fn streams(&self) -> Result<Vec<Stream<'a>>> {
         let mut streams = Vec::new();
-        let layout = &self.snapshot.layout;
-        for (attribute, range) in plan::indexed(layout, self.predicates) {
-            // A range filter gives the newest of each key, and no other version.
-            let index = index::of(attribute.kind).filter(|index| !index.is_filtered_scan());
-            let Some(index) = index else {
+        for constraint in self.compiled.conjuncts() {
+            let attribute = self.snapshot.layout.attributes.get(constraint.attribute);
+            // A range filter gives the newest version of each key, and no other version.
+            let index = attribute
+                .and_then(|attribute| index::of(attribute.kind))
+                .filter(|index| !index.is_filtered_scan());
+            let (Some(attribute), Some(index)) = (attribute, index) else {
+                continue;
+            };
+            let Some(range) = constraint.sought_range() else {
                 continue;
             };
             streams.push(Stream {
@@ -279,13 +284,7 @@ impl<'a> Search<'a> {
                 }
             })?;
         }
-        let admission = Admission {
-            snapshot,
-            layout,
-            predicates: self.predicates,
-            driver: None,
-            all_answered: false,
-        };
+        let admission = Admission::of_all(self.snapshot, self.compiled);
         if let Some(mut stubs) = Stubs::new(layout, snapshot)? {
             // One version is kept, so that these are the newest of their keys.
             let joins = Joins::of(admission, true);
@@ -369,6 +368,7 @@ impl<'a> Search<'a> {
     pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
         let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
         let loan = self.borrow(limit);
+        let needs_json = needs_json(layout, self.compiled);
         let mut best = Best::new(Window {
             order: Order::Newest,
             after: Some(below),
@@ -397,11 +397,11 @@ impl<'a> Search<'a> {
                         best.note_skipped();
                     }
                 } else {
-                    let record = match self.predicates.needs_json {
+                    let record = match needs_json {
                         true => self.whole(cursor.key(), seq, cursor.value_slice())?,
                         false => cursor.value_slice(),
                     };
-                    if self.predicates.confirm(&parse(&record)?, layout, None) {
+                    if (self.compiled).confirm(&parse(&record)?, &layout.shape, None) {
                         let bring = || Some((Slice::from(&*record), CURRENT));
                         best.offer_with(seq, cursor.key(), bring);
                     }

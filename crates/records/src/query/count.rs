@@ -1,16 +1,17 @@
-//! Counting: a number has no order, so one pass over the index or the data is enough, and nothing
-//! needs to be kept.
+//! Counting: a number has no order, so that one pass over the index or the data is enough, and nothing is kept.
 
-use esker_lsm::{Component, Seq, SeqSet};
+use esker_lsm::{Seq, SeqSet};
+use esker_model::query::Driver;
 
 use super::answer::Answer;
-use super::bulk::{BulkOrder, Sink};
-use super::explain::Steps;
-use super::plan::Driver;
+use super::bulk::{Bulk, Sink};
+use super::explain::{Explain, Steps};
+use super::run::{Context, Run};
 use super::stages::Admission;
-use crate::catalog::{Attribute, Layout};
+use super::{BulkOrder, Query};
+use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::index::{self, Candidate, Looks, Lookup, Range, Take};
+use crate::index::{self, Candidate, Lookup, Range, Take};
 
 /// Index entries whose keys are looked up together.
 const DOUBTFUL: usize = 64 << 10;
@@ -18,167 +19,135 @@ const DOUBTFUL: usize = 64 << 10;
 /// Numbers that are gathered before they go into a set.
 const GATHERED: usize = 64 << 10;
 
-impl Answer {
-    /// Counts what is left of the answer.
-    pub(super) fn count_rest(&mut self) -> Result<u64> {
-        let layout = self.snapshot.layout.clone();
-        if self.remaining.is_none() && self.after.is_none() && !self.exhausted {
-            match &self.plan.driver {
-                Driver::Scan => {
-                    self.visit_scan(BulkOrder::Any, Sink::Count)?;
-                    return Ok(self.steps.answers);
-                }
-                Driver::Union(_) => {}
-                Driver::Index(at) => {
-                    let at = *at;
-                    let driver = self.predicates.declared.get(at);
-                    let attribute = driver.and_then(|p| layout.attributes.get(p.attribute));
-                    if let (Some(driver), Some(attribute)) = (driver, attribute)
-                        && let Some(sought) = driver.sought_range().cloned()
-                    {
-                        if attribute.kind.is_standalone() {
-                            return self.count_index(&layout, at, attribute, &sought);
-                        }
-                        // A stub may not tell whether the other conditions hold.
-                        let tells = !self.predicates.needs_json;
-                        if tells && index::is_filtered_scan(attribute.kind) {
-                            return self.count_matches(&layout, attribute, &sought);
-                        }
-                    }
-                }
-            }
-        }
-        let mut count = 0;
-        while self.step()?.is_some() {
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    /// Goes through the records that a range filter lets in.
-    fn count_matches(
-        &mut self,
-        layout: &Layout,
-        attribute: &Attribute,
-        range: &Range,
-    ) -> Result<u64> {
-        let mut steps = std::mem::take(&mut self.steps);
-        let lookup = Lookup {
-            layout,
-            snapshot: &self.snapshot.snapshot,
-            data_cost: &self.data_cost,
-            index_cost: &self.index_cost,
-            looks: Looks::default(),
-        };
-        let mut matches = Matches {
-            lookup: &lookup,
-            components: &self.components,
-            admission: Admission::of(self),
-            steps: &mut steps,
-        };
-        let result = index::each_match(&lookup, attribute, range, self.order, &mut matches);
-        self.steps = steps;
-        result?;
-        self.exhausted = true;
-        Ok(self.steps.answers)
-    }
-
-    /// Counts by a stand-alone index: without the records where the index answers everything and the strategy knows without them
-    /// which entries are current, otherwise as an answer in bulk, of which nothing is kept.
-    fn count_index(
-        &mut self,
-        layout: &Layout,
-        driver: usize,
-        attribute: &Attribute,
-        range: &Range,
-    ) -> Result<u64> {
-        let direct = self.is_direct();
-        if !direct && self.validity.can_tell() && self.predicates.is_answered_by(&self.plan.driver)
-        {
-            return self.count_entries(layout, attribute, range);
-        }
-        // Records are read in any case: then the keys are probed only where that has been worth it.
-        if !index::brings_records(attribute.kind) {
-            self.probes_keys &= !self.chooses_validation() || self.is_wasteful();
-        }
-        self.visit_index((driver, attribute), BulkOrder::Any, Sink::Count)?;
-        Ok(self.steps.answers)
-    }
-
-    /// Counts without the records: by the index entries of the index and what is known of their writes. A record
-    /// with several values in the range has one number.
-    fn count_entries(
-        &mut self,
-        layout: &Layout,
-        attribute: &Attribute,
-        range: &Range,
-    ) -> Result<u64> {
-        let snapshot = self.snapshot.snapshot.clone();
-        let (index_cost, keys_cost) = (snapshot.cost(), snapshot.cost());
-        let (validity, steps) = (&self.validity, &mut self.steps);
-        let expired = self.expired.as_deref();
-        let mut counted = Distinct::default();
-        let mut doubtful: Vec<Candidate> = Vec::new();
-        let lookup = Lookup {
-            layout,
-            snapshot: &snapshot,
-            data_cost: &self.data_cost,
-            index_cost: &index_cost,
-            looks: Looks::default(),
-        };
-        let expected = match index::of(attribute.kind) {
-            Some(index) => index.estimate(&lookup, attribute, range)?,
-            None => 0,
-        };
-        validity.prepare(expected, &keys_cost)?;
-        let settle = |doubtful: &mut Vec<Candidate>, counted: &mut Distinct| {
-            doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-            let total = doubtful.len() as u64;
-            validity.retain(doubtful, total, &keys_cost)?;
-            doubtful
-                .drain(..)
-                .for_each(|index_entry| counted.add(index_entry.seq));
-            Ok(())
-        };
-        let mut take = |_: &[u8], key: &[u8], seq: Seq| {
-            steps.candidates += 1;
-            if validity.is_over(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
-                steps.obsolete += 1;
-            } else if validity.is_exact() {
-                counted.add(seq);
-            } else if let Some(superseded) = validity.knows_superseded(seq, key) {
-                if !superseded {
-                    counted.add(seq);
-                }
-            } else {
-                doubtful.push(Candidate {
-                    seq,
-                    key: key.to_vec(),
-                    record: None,
-                });
-                steps.probed += 1;
-                if doubtful.len() >= DOUBTFUL {
-                    return settle(&mut doubtful, &mut counted);
-                }
-            }
-            Ok(())
-        };
-        index::each_fact(&lookup, attribute, Some(range), 0, &mut take)?;
-        settle(&mut doubtful, &mut counted)?;
-        self.steps.answers += counted.count();
-        self.index_cost.absorb(&index_cost);
-        self.keys_cost.absorb(&keys_cost);
-        self.exhausted = true;
-        Ok(self.steps.answers)
-    }
+/// Counts the records that answer a query, which returns keys only.
+pub(super) fn count(query: Query) -> Result<(u64, Explain)> {
+    let run = Run::new(query)?;
+    let run = match is_whole(&run) {
+        true => count_whole(run)?,
+        false => count_pages(run)?,
+    };
+    Ok((run.steps.answers, run.explain()))
 }
 
-/// Numbers of writes that are counted, each once. They come in the order of an index, which is none: a set would look for the place of
-/// each and move what lies behind it.
+/// True if the query has no limit and begins at the first page.
+fn is_whole(run: &Run) -> bool {
+    run.remaining.is_none() && run.context.request.after.is_none() && !run.exhausted
+}
+
+fn count_pages(run: Run) -> Result<Run> {
+    let mut answer = Answer::new(run);
+    while answer.step()?.is_some() {}
+    Ok(answer.run)
+}
+
+fn count_whole(mut run: Run) -> Result<Run> {
+    if run.context.plan.driver == Driver::Scan {
+        return Bulk::new(run, BulkOrder::Any, Sink::Count).by_scan();
+    }
+    let Run { context, steps, .. } = &mut run;
+    let Some((attribute, range)) = context.driving_index() else {
+        return count_pages(run);
+    };
+    if attribute.kind.is_standalone() {
+        if !context.is_direct() && context.validity.can_tell() && context.all_answered {
+            count_entries(context, steps, attribute, range)?;
+            run.exhausted = true;
+            return Ok(run);
+        }
+        return count_records(run);
+    }
+    // A stub may not be enough to decide the other conditions.
+    if !context.needs_json && index::is_filtered_scan(attribute.kind) {
+        let lookup = context.indexes();
+        let mut matches = Matches {
+            lookup: &lookup,
+            context,
+            admission: context.admission(),
+            steps,
+        };
+        let order = context.request.order;
+        index::each_match(&lookup, attribute, range, order, &mut matches)?;
+        run.exhausted = true;
+        return Ok(run);
+    }
+    count_pages(run)
+}
+
+/// Counts by a stand-alone index as an answer in bulk, of which nothing is kept.
+fn count_records(run: Run) -> Result<Run> {
+    let context = &run.context;
+    let driving = context.driving_index();
+    let brings = driving.is_some_and(|(attribute, _)| index::brings_records(attribute.kind));
+    // Records are read in any case, so that the keys are probed only if that has saved reads before.
+    let probes_keys =
+        context.probes_keys && (brings || !context.chooses_validation() || context.is_wasteful());
+    let mut bulk = Bulk::new(run, BulkOrder::Any, Sink::Count);
+    bulk.probes_keys = probes_keys;
+    bulk.by_index()
+}
+
+/// Counts without the records, if the index answers all conditions and the strategy shows which entries are
+/// current. A record with several values in the range has one number.
+fn count_entries(
+    context: &Context,
+    steps: &mut Steps,
+    attribute: &Attribute,
+    range: &Range,
+) -> Result<()> {
+    let (validity, cost) = (&context.validity, &context.costs.keys);
+    let expired = context.expired.as_deref();
+    let mut counted = Distinct::default();
+    let mut doubtful: Vec<Candidate> = Vec::new();
+    let lookup = context.indexes();
+    let expected = match index::of(attribute.kind) {
+        Some(index) => index.estimate(&lookup, attribute, range)?,
+        None => 0,
+    };
+    validity.prepare(expected, cost)?;
+    let validate = |doubtful: &mut Vec<Candidate>, counted: &mut Distinct| {
+        doubtful.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let total = doubtful.len() as u64;
+        validity.retain(doubtful, total, cost)?;
+        doubtful
+            .drain(..)
+            .for_each(|candidate| counted.add(candidate.seq));
+        Ok(())
+    };
+    let mut take = |_: &[u8], key: &[u8], seq: Seq| {
+        steps.candidates += 1;
+        if validity.is_over(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
+            steps.obsolete += 1;
+        } else if validity.is_exact() {
+            counted.add(seq);
+        } else if let Some(superseded) = validity.knows_superseded(seq, key) {
+            if !superseded {
+                counted.add(seq);
+            }
+        } else {
+            doubtful.push(Candidate {
+                seq,
+                key: key.to_vec(),
+                record: None,
+            });
+            steps.probed += 1;
+            if doubtful.len() >= DOUBTFUL {
+                return validate(&mut doubtful, &mut counted);
+            }
+        }
+        Ok(())
+    };
+    index::each_fact(&lookup, attribute, Some(range), 0, &mut take)?;
+    validate(&mut doubtful, &mut counted)?;
+    steps.answers += counted.count();
+    Ok(())
+}
+
+/// Counts the different numbers of writes. They come in the order of an index, which is not theirs: inserted one
+/// by one, each would move the numbers behind it in a set.
 #[derive(Default)]
 struct Distinct {
     gathered: Vec<Seq>,
-    /// Those before, where there are many.
+    /// The numbers that were gathered before.
     set: SeqSet,
 }
 
@@ -187,11 +156,11 @@ impl Distinct {
     fn add(&mut self, seq: Seq) {
         self.gathered.push(seq);
         if self.gathered.len() >= GATHERED {
-            self.settle();
+            self.flush();
         }
     }
 
-    fn settle(&mut self) {
+    fn flush(&mut self) {
         self.gathered.sort_unstable();
         self.set.extend(self.gathered.drain(..));
     }
@@ -200,13 +169,12 @@ impl Distinct {
         if self.set.is_empty() {
             return distinct(&mut self.gathered);
         }
-        self.settle();
+        self.flush();
         self.set.len()
     }
 }
 
-/// How many different numbers there are: by a bit for each that there may be, where that is not much more than the numbers themselves
-/// take.
+/// The number of different numbers. If their range is small enough, it is counted by a bit for each number in it.
 fn distinct(numbers: &mut Vec<Seq>) -> u64 {
     let (least, most) = (numbers.iter().min(), numbers.iter().max());
     let (Some(&least), Some(&most)) = (least, most) else {
@@ -230,10 +198,10 @@ fn distinct(numbers: &mut Vec<Seq>) -> u64 {
     count
 }
 
-/// Counts the records of a range that meet the other conditions.
+/// Counts the records of a range that satisfy the other conditions.
 struct Matches<'a> {
     lookup: &'a Lookup<'a>,
-    components: &'a [Component],
+    context: &'a Context,
     admission: Admission<'a>,
     steps: &'a mut Steps,
 }
@@ -248,7 +216,7 @@ impl Take for Matches<'_> {
         let Lookup {
             layout, snapshot, ..
         } = *self.lookup;
-        let (all, cost) = (self.components, self.lookup.data_cost);
+        let (all, cost) = (&self.context.components, self.lookup.data_cost);
         if !current && !snapshot.is_newest(layout.data, all, all.len(), key, seq, cost)? {
             self.steps.obsolete += 1;
         } else if self.admission.admits(record, self.steps)? {

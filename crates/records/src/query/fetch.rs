@@ -1,41 +1,55 @@
-//! The records of a page's candidates.
+//! Stage 3 for a page: the records of its candidates.
 
 use esker_lsm::{Seq, Slice};
 
-use super::answer::Answer;
 use super::explain::Steps;
+use super::run::Context;
 use super::stages::{Admission, Fetch, Fetched, Joins};
 use crate::error::Result;
 use crate::index::{APART, CURRENT, Candidate};
 use crate::store::Stubs;
 
-/// How many records were read, and their bytes.
-#[derive(Default)]
+/// The number of records that were read, and their bytes.
+#[derive(Clone, Copy, Default)]
 pub(super) struct Size {
     pub(super) read: usize,
     pub(super) bytes: usize,
 }
 
-impl Answer {
-    /// The records of those candidates that are current: what came with them, or what is looked up; and how many were read, and
-    /// their bytes.
-    pub(super) fn fetch(
+/// Fetches the records of the candidates of a page.
+pub(super) struct PageFetch<'a> {
+    pub(super) context: &'a Context,
+    pub(super) admission: Admission<'a>,
+    /// True if the candidates are current.
+    pub(super) known: bool,
+    /// Bytes of records that may be held at a time.
+    pub(super) room: usize,
+}
+
+impl PageFetch<'_> {
+    /// The records of the current candidates: those that came with the candidates, and those that are looked
+    /// up; and the size of all that was read, current or not.
+    pub(super) fn run(
         &self,
         chunk: &mut [Candidate],
         steps: &mut Steps,
     ) -> Result<(Vec<Option<Slice>>, Size)> {
         let mut records: Vec<Option<Slice>> = Vec::with_capacity(chunk.len());
         let mut to_fetch: Vec<usize> = Vec::with_capacity(chunk.len());
-        let (data, snapshot) = (self.snapshot.layout.data, &self.snapshot.snapshot);
-        // Of everything that was read, wanted or not: it decides how large the next ones may be.
+        let Context {
+            view,
+            components,
+            costs,
+            ..
+        } = self.context;
+        let (layout, snapshot) = (&view.layout, &view.snapshot);
         let mut size = Size::default();
-        let known = self.knows_current();
-        let joins = Joins::of(Admission::of(self), !self.keys_only);
+        let joins = Joins::of(self.admission, !self.context.request.keys_only);
         let mut stubs = match joins {
             Joins::None => None,
-            _ => Stubs::new(&self.snapshot.layout, snapshot)?,
+            _ => Stubs::new(layout, snapshot)?,
         };
-        // Their records are here.
+        // Candidates whose records have come, and may be obsolete.
         let mut to_check: Vec<usize> = Vec::new();
         for (at, candidate) in chunk.iter_mut().enumerate() {
             let Some((record, component)) = candidate.record.take() else {
@@ -44,7 +58,7 @@ impl Answer {
                 continue;
             };
             if component == APART {
-                if !known {
+                if !self.known {
                     to_check.push(at);
                 }
                 size.read += 1;
@@ -52,9 +66,9 @@ impl Answer {
                 records.push(Some(record));
                 continue;
             }
-            let (key, seq, cost) = (&candidate.key, candidate.seq, &self.data_cost);
+            let (key, seq) = (&candidate.key, candidate.seq);
             let current = component == CURRENT
-                || snapshot.is_newest(data, &self.components, component, key, seq, cost)?;
+                || snapshot.is_newest(layout.data, components, component, key, seq, &costs.data)?;
             if current {
                 size.read += 1;
                 size.bytes += record.len();
@@ -71,7 +85,7 @@ impl Answer {
             }
         }
         if let Some(stubs) = &mut stubs {
-            stubs.read(self.lookup, &self.place_cost, &mut |at, record| {
+            stubs.read(self.context.lookup, &costs.place, &mut |at, record| {
                 size.bytes += record.len();
                 if let Some(slot) = records.get_mut(at) {
                     *slot = Some(record.compact());
@@ -106,7 +120,8 @@ impl Answer {
         Ok((records, size))
     }
 
-    /// Looks up those of the candidates that are at some places, and gives the records of those that are current, by their places.
+    /// Looks up the candidates at some places, and passes the records of the current ones to `take`, by their
+    /// places.
     fn fetch_those(
         &self,
         chunk: &[Candidate],
@@ -121,16 +136,23 @@ impl Answer {
             .iter()
             .filter_map(|at| Some(chunk.get(*at)?.seq))
             .collect();
-        let mut options = self.lookup;
+        let Context {
+            view,
+            components,
+            costs,
+            lookup,
+            ..
+        } = self.context;
+        let mut options = *lookup;
         options.batch_bytes = options.batch_bytes.min(2 * self.room);
         let fetch = Fetch {
-            view: &self.snapshot,
-            components: &self.components,
-            known: self.knows_current(),
+            view,
+            components,
+            known: self.known,
             options,
-            cost: &self.data_cost,
+            cost: &costs.data,
             joins,
-            place_cost: &self.place_cost,
+            place_cost: &costs.place,
         };
         fetch.run(&keys, &seqs, &mut |nth: usize, record: Slice| {
             if let Some(at) = places.get(nth) {

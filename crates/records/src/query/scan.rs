@@ -5,14 +5,11 @@ use std::ops::Bound;
 use esker_lsm::{Cost, Cursor, TreeCursor};
 use esker_model::Key;
 
-use super::answer::parse;
 use super::explain::Explain;
+use super::key_cursor::READAHEAD;
 use crate::error::{Error, Result};
-use crate::record::Record;
+use crate::record::{Record, parse};
 use crate::store::{Ahead, View};
-
-/// Bytes that a scan reads ahead.
-pub(super) const READAHEAD: usize = 256 << 10;
 
 /// An iterator over records by primary key.
 pub(crate) struct Scan {

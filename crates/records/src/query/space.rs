@@ -9,16 +9,18 @@ use std::ops::ControlFlow;
 
 use esker_model::condition::{AreaExpr, Operand, field};
 use esker_model::geometry::{Bounds, EARTH_RADIUS_M, Point, Space, distance};
+use esker_model::query::{Compiled, NoEstimates};
 use esker_model::range::Range;
 use esker_model::record::RecordRef;
 use esker_model::region::Region;
 use esker_model::schema::{Path, PointAt, Scalar, Type, Value, Values, decode_point};
 
-use super::bulk::BulkOrder;
-use super::predicate::Predicates;
-use super::{Query, explain::Explain};
+use super::answer::Answer;
+use super::explain::Explain;
+use super::run::{self, Costs, Run};
+use super::{BulkOrder, Query};
 use crate::error::{Error, Result};
-use crate::index::{self, Candidate, Looks, Lookup};
+use crate::index::{self, Candidate};
 use crate::record::Record;
 
 /// A record and its distance, ordered by distance and then by key.
@@ -92,7 +94,7 @@ const FARTHEST: f64 = 3.2 * EARTH_RADIUS_M;
 impl Query {
     /// The space of the points at `path`: as it is declared, or degrees.
     fn space(&self, path: &Path) -> Result<Space> {
-        let attributes = &self.snapshot.layout.attributes;
+        let attributes = &self.view.layout.attributes;
         match attributes.iter().find(|attribute| attribute.path == *path) {
             None => Ok(Space::Sphere),
             Some(attribute) => attribute.ty.space().ok_or_else(|| {
@@ -184,27 +186,18 @@ impl Query {
         from: Point,
         k: usize,
     ) -> Result<Option<(Vec<Near>, Explain)>> {
-        let mut answer = self.limit(Some(k)).run()?;
-        let layout = answer.snapshot.layout.clone();
-        let driver = answer.plan.driver.single();
-        let driver = driver.and_then(|at| answer.predicates.declared.get(at));
-        let driving = driver.and_then(|driver| {
-            let attribute = layout.attributes.get(driver.attribute)?;
-            let fits = attribute.path == *path && attribute.kind.is_standalone();
-            fits.then_some((attribute, driver.sought_range()?))
-        });
+        let mut query = self;
+        query.request.limit = Some(k);
+        let run = Run::new(query)?;
+        let driving = run.context.driving_index();
+        let driving = driving
+            .filter(|(attribute, _)| attribute.path == *path && attribute.kind.is_standalone());
         let Some((attribute, range)) = driving else {
             return Ok(None);
         };
-        let lookup = Lookup {
-            layout: &layout,
-            snapshot: &answer.snapshot.snapshot,
-            data_cost: &answer.data_cost,
-            index_cost: &answer.index_cost,
-            looks: Looks::default(),
-        };
+        let lookup = run.context.indexes();
         let mut found: Vec<(f64, Candidate)> = Vec::new();
-        let validity = &answer.validity;
+        let validity = &run.context.validity;
         index::each_point(&lookup, attribute, range, &mut |value, key, seq| {
             if let Some(point) = decode_point(space, value)
                 && !validity.is_over(seq)
@@ -221,7 +214,7 @@ impl Query {
         found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.key.cmp(&b.1.key)));
         let at = PointAt::new(path)?;
         let candidates = found.into_iter().map(|(_, candidate)| candidate);
-        answer.take_candidates(candidates.collect());
+        let mut answer = Answer::of_candidates(run, candidates.collect());
         let mut near = Vec::new();
         for record in answer.by_ref() {
             let record = record?;
@@ -243,22 +236,15 @@ impl Query {
         from: Point,
         k: usize,
     ) -> Result<Option<f64>> {
-        let layout = &self.snapshot.layout;
+        let layout = &self.view.layout;
         let attribute = layout.attributes.iter().find(|a| a.path == *path);
         let Some((attribute, index)) =
             attribute.and_then(|attribute| Some((attribute, index::of(attribute.kind)?)))
         else {
             return Ok(None);
         };
-        let snapshot = &self.snapshot.snapshot;
-        let (data_cost, index_cost) = (snapshot.cost(), snapshot.cost());
-        let lookup = Lookup {
-            layout,
-            snapshot,
-            data_cost: &data_cost,
-            index_cost: &index_cost,
-            looks: Looks::default(),
-        };
+        let costs = Costs::new(&self.view.snapshot);
+        let lookup = run::index_lookup(&self.view, &costs);
         let estimate = |level: u32| -> Result<(u64, Bounds)> {
             let (cell, bounds) = Region::of_cell(space, from, level);
             let expected = index.estimate(&lookup, attribute, &Range::of_region(cell))?;
@@ -316,9 +302,10 @@ impl Query {
     /// Of the records with a time in an interval the newest of each key at `key`; of those the ones that meet the query's
     /// conditions, by primary key.
     pub(crate) fn latest_per(self, key: &Path, asked: &AsOf) -> Result<(Vec<Record>, Explain)> {
-        let layout = self.snapshot.layout.clone();
+        let layout = self.view.layout.clone();
         let mut query = self;
-        let conditions = Predicates::new(&layout, query.condition.take(), &mut |_| Ok(true))?;
+        let condition = query.request.condition.take();
+        let conditions = Compiled::new(&layout.shape, condition, &mut NoEstimates)?;
         let mut paths = vec![key.clone()];
         if let Some(time) = &asked.time {
             paths.push(time.clone());
@@ -338,7 +325,7 @@ impl Query {
         let values = Values::new(&paths);
         // By key: how new, and the record if it meets the conditions.
         let mut latest: HashMap<String, ((i128, esker_lsm::Seq), Option<Record>)> = HashMap::new();
-        let limit = query.limit.take();
+        let limit = query.request.limit.take();
         let explain = query.visit(BulkOrder::Any, &mut |record| {
             let (mut of, mut time) = (None, i128::MIN);
             values.visit(record.json(), &mut |path, scalar| match path {
@@ -352,7 +339,7 @@ impl Query {
             let rank = (time, record.seq());
             if latest.get(&of).is_none_or(|(known, _)| *known < rank) {
                 let meets = RecordRef::parse(record.stored())
-                    .is_some_and(|record| conditions.confirm(&record, &layout, None));
+                    .is_some_and(|record| conditions.confirm(&record, &layout.shape, None));
                 latest.insert(of, (rank, meets.then_some(record)));
             }
             ControlFlow::Continue(())

@@ -1,32 +1,34 @@
-//! The stages that the executors of a query share. Each executor (pages, answers in bulk, counts, versions) is where its candidates
-//! come from and what becomes of its answers; what is in between is here, and is the same for all:
+//! The stages that the executors of a query share. Each executor (pages, answers in bulk, counts, versions)
+//! decides where its candidates come from and what becomes of its answers; the stages in between are the
+//! same for all:
 //!
-//! 1. *scan* ([`scan_matching`]): where no index helps, the records themselves;
-//! 2. *sort out* ([`View::leave_out_noted`], [`Validity`](crate::maintenance::Validity)): candidates that are known to be obsolete;
-//! 3. *fetch* ([`Fetch`]): the newest record of each key; a candidate is current where that is the write that made its index entry,
-//!    and what is not is noted for read repair;
-//! 4. *admit* ([`Admission`]): has the record expired, and do the conditions hold that the index has not answered?
+//! 1. *scan* ([`ScanMatching`](super::scan_matching::ScanMatching)): the records themselves, if no index helps;
+//! 2. *sort out* ([`View::leave_out_noted`], [`Validity`](crate::maintenance::Validity)): drops candidates
+//!    that are known to be obsolete;
+//! 3. *fetch* ([`Fetch`]): reads the newest record of each key. A candidate is current if the write of that
+//!    record made its index entry; obsolete candidates are noted for read repair;
+//! 4. *admit* ([`Admission`]): drops expired records, and those that do not satisfy the conditions that the
+//!    index has not answered.
 //!
-//! **Invariant.** A record is answered with only after stages 3 and 4, or where stage 2 has decided for certain and nothing is left for
-//! stage 4 (then expiry is decided by the set of expired writes). So an index that offers too much costs time, not correctness.
+//! **Invariant.** Every answer has passed stages 3 and 4, unless stage 2 has decided for certain and stage 4
+//! has nothing left to decide (then the set of expired writes decides expiry). So an index that offers too
+//! many candidates costs time, not correctness.
 
 use std::ops::ControlFlow;
 
 use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
+use esker_model::query::Compiled;
 use esker_model::record::RecordRef;
 
-use super::answer::{Answer, parse};
-use super::bulk::BulkOrder;
-use super::by_place;
 use super::explain::Steps;
-use super::predicate::Predicates;
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Candidate;
 use crate::maintenance;
+use crate::record::parse;
 use crate::store::{Stubs, View, hides};
 
-/// What stage 4 says of a record.
+/// The decision of stage 4 about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Admitted,
@@ -40,22 +42,38 @@ pub(super) enum Verdict {
 pub(super) struct Admission<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) layout: &'a Layout,
-    pub(super) predicates: &'a Predicates,
-    /// The predicate whose index gave the candidates.
+    pub(super) compiled: &'a Compiled,
+    /// True if the conditions cannot be decided without the JSON ([`needs_json`]).
+    pub(super) needs_json: bool,
+    /// The constraint whose index gave the candidates.
     pub(super) driver: Option<usize>,
-    /// The index has answered all conditions.
+    /// True if the index has answered all conditions.
     pub(super) all_answered: bool,
 }
 
+/// True if a stub is not enough to decide the conditions on a record: a path is not declared, or was declared
+/// after some records were stored, or an index has not all values of it.
+pub(super) fn needs_json(layout: &Layout, compiled: &Compiled) -> bool {
+    let mut constraints = compiled.constraints.iter();
+    let is_open = |at: usize| {
+        let attribute = layout.attributes.get(at);
+        attribute.is_some_and(|attribute| !layout.stored.in_all_records(attribute.id))
+    };
+    layout.clustered().is_some()
+        && (!compiled.undeclared.is_empty()
+            || constraints.any(|constraint| !constraint.answered || is_open(constraint.attribute)))
+}
+
 impl<'a> Admission<'a> {
-    /// For candidates that the driver of the answer gave.
-    pub(super) fn of(answer: &'a Answer) -> Admission<'a> {
+    /// For records whose conditions no index has answered.
+    pub(super) fn of_all(view: &'a View, compiled: &'a Compiled) -> Admission<'a> {
         Admission {
-            snapshot: &answer.snapshot.snapshot,
-            layout: &answer.snapshot.layout,
-            predicates: &answer.predicates,
-            driver: answer.plan.driver.single(),
-            all_answered: answer.scanned || answer.predicates.is_answered_by(&answer.plan.driver),
+            snapshot: &view.snapshot,
+            layout: &view.layout,
+            compiled,
+            needs_json: needs_json(&view.layout, compiled),
+            driver: None,
+            all_answered: false,
         }
     }
 
@@ -67,7 +85,7 @@ impl<'a> Admission<'a> {
             return Ok(Verdict::Admitted);
         }
         let record = parse(stored)?;
-        match self.predicates.confirm(&record, self.layout, self.driver) {
+        match (self.compiled).confirm(&record, &self.layout.shape, self.driver) {
             true => Ok(Verdict::Admitted),
             false => Ok(Verdict::Discarded),
         }
@@ -115,7 +133,7 @@ impl<'a> Joins<'a> {
     pub(super) fn of(admission: Admission<'a>, given_out: bool) -> Joins<'a> {
         match (admission.layout.clustered(), given_out) {
             (None, _) => Joins::None,
-            _ if admission.predicates.needs_json && !admission.all_answered => Joins::All,
+            _ if admission.needs_json && !admission.all_answered => Joins::All,
             (_, true) => Joins::Admitted(admission),
             (_, false) => Joins::None,
         }
@@ -131,52 +149,6 @@ impl<'a> Joins<'a> {
             }
         }
     }
-}
-
-/// Stage 1 where no index helps: gives the records that answer the query until the taker breaks. Returns how many were looked at.
-/// Their JSON is wanted, or not.
-pub(super) fn scan_matching(
-    snapshot: &View,
-    predicates: &Predicates,
-    (order, given_out): (BulkOrder, bool),
-    (cost, place_cost): (&Cost, &Cost),
-    to: &mut dyn TakeScanned,
-) -> Result<u64> {
-    let admission = Admission {
-        snapshot: &snapshot.snapshot,
-        layout: &snapshot.layout,
-        predicates,
-        driver: None,
-        all_answered: false,
-    };
-    let joins = Joins::of(admission, given_out);
-    if !matches!(joins, Joins::None) {
-        let scan = by_place::Scan {
-            snapshot,
-            admission,
-            joins,
-            cost,
-            place_cost,
-        };
-        return match order {
-            BulkOrder::Any => scan.in_any_order(to),
-            BulkOrder::Key => scan.by_key(to),
-        };
-    }
-    let mut cursor = (predicates.keys).cursor(&snapshot.snapshot, snapshot.layout.data)?;
-    let mut scanned = 0;
-    while cursor.valid() {
-        scanned += 1;
-        if to.wants(cursor.seq())
-            && admission.decide(cursor.value())? == Verdict::Admitted
-            && (to.take(cursor.key(), cursor.seq(), &mut || cursor.value_slice())?).is_break()
-        {
-            break;
-        }
-        cursor.next()?;
-    }
-    cost.absorb(&cursor.cost());
-    Ok(scanned)
 }
 
 /// Stage 3: the records of candidates.

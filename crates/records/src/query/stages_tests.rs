@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esker_lsm::fs::memory::Memory;
 use esker_lsm::{Cursor, LookupOptions, Seq, Slice};
 use esker_model::definition::{DatasetDef, Index, Maintenance};
+use esker_model::query::{Compiled, NoEstimates};
 use esker_model::schema::KeyType;
 
-use super::bulk::BulkOrder;
+use super::BulkOrder;
 use super::explain::Steps;
-use super::predicate::Predicates;
-use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned, Verdict, scan_matching};
+use super::scan_matching::ScanMatching;
+use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned, Verdict};
 use crate::error::Result;
 use crate::store::View;
 use crate::{Database, Dataset, Expr, Options};
@@ -48,9 +49,9 @@ fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
     dataset
 }
 
-fn predicates(view: &View, condition: &str) -> Predicates {
+fn compiled(view: &View, condition: &str) -> Compiled {
     let condition: Expr = condition.parse().unwrap();
-    Predicates::new(&view.layout, Some(condition), &mut |_| Ok(true)).unwrap()
+    Compiled::new(&view.layout.shape, Some(condition), &mut NoEstimates).unwrap()
 }
 
 /// What the scan came by: wanted are writes behind `after`, and so many.
@@ -100,15 +101,15 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
             seqs: Vec::new(),
         };
         let cost = view.snapshot.cost();
-        let asked = predicates(&view, "a = 1");
-        let all = scan_matching(
-            &view,
-            &asked,
-            (BulkOrder::Key, true),
-            (&cost, &cost),
-            &mut taken,
-        );
-        assert_eq!(all.unwrap(), scanned);
+        let scan = ScanMatching {
+            view: &view,
+            compiled: &compiled(&view, "a = 1"),
+            order: BulkOrder::Key,
+            gives_records: true,
+            cost: &cost,
+            place_cost: &cost,
+        };
+        assert_eq!(scan.run(&mut taken).unwrap(), scanned);
         let seqs: Vec<Seq> = wanted.iter().map(|id| first + id).collect();
         assert_eq!(taken.seqs, seqs);
     }
@@ -119,7 +120,7 @@ fn admission_says_why_not() {
     let clock = Arc::new(AtomicU64::new(START + 1000));
     let dataset = dataset(&clock);
     let view = dataset.handle.now();
-    let predicates = predicates(&view, "a = 1 and x < 5");
+    let compiled = compiled(&view, "a = 1 and x < 5");
     let stored = |id: u64| {
         let key = dataset.parse_key(&id.to_string()).unwrap();
         let cost = view.snapshot.cost();
@@ -127,11 +128,9 @@ fn admission_says_why_not() {
         found.unwrap().unwrap().value
     };
     let admission = |driver, all_answered| Admission {
-        snapshot: &view.snapshot,
-        layout: &view.layout,
-        predicates: &predicates,
         driver,
         all_answered,
+        ..Admission::of_all(&view, &compiled)
     };
     for (id, driver, answered, verdict) in [
         (3, None, false, Verdict::Admitted),

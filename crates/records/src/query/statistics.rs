@@ -1,21 +1,20 @@
 //! Counting of queries for the advisor.
 
-use super::answer::Answer;
-use super::plan::Driver;
-use super::predicate::Predicate;
+use super::run::Run;
 use crate::index;
 use crate::telemetry::{Measured, QueryStats};
+use esker_model::query::{Constraint, Driver};
 use esker_model::schema::Path;
 
-impl Answer {
-    /// What the query was, for background maintenance.
+impl Run {
+    /// The costs of the query, for background maintenance.
     pub(super) fn measured(&self) -> Measured {
-        let Some(at) = self.plan.driver.single() else {
+        let (context, steps) = (&self.context, &self.steps);
+        let Some(at) = context.plan.driver.single() else {
             return Measured::default();
         };
-        let driver = self.predicates.declared.get(at);
-        let attribute = driver.and_then(|p| self.snapshot.layout.attributes.get(p.attribute));
-        let steps = &self.steps;
+        let driver = context.compiled.constraints.get(at);
+        let attribute = driver.and_then(|c| context.view.layout.attributes.get(c.attribute));
         if !attribute.is_some_and(|attribute| attribute.kind.is_standalone()) {
             return Measured {
                 scanned: match attribute {
@@ -25,7 +24,7 @@ impl Answer {
                 ..Measured::default()
             };
         }
-        let bare = self.keys_only && self.predicates.is_answered_by(&self.plan.driver);
+        let bare = context.request.keys_only && context.all_answered;
         Measured {
             bare: u64::from(bare),
             fetching: u64::from(!bare),
@@ -40,7 +39,8 @@ impl Answer {
     /// Counts the query, when it has ended, for the attribute whose index answered it; where a scan did, for each
     /// that it had a condition on. Of attributes that are not declared a query counts as a lookup.
     pub(super) fn count_use(&self) {
-        let usage = &self.snapshot.dataset.current.usage;
+        let context = &self.context;
+        let usage = &context.view.dataset.current.usage;
         // Enough for sums that do not overflow.
         let limit = self
             .remaining
@@ -56,29 +56,28 @@ impl Answer {
             },
             scans: u64::from(scan),
         };
-        let count = |predicate: &Predicate, scan| {
-            if let Some(attribute) = self.snapshot.layout.attributes.get(predicate.attribute) {
-                let point = predicate.is_point();
+        let count = |constraint: &Constraint, scan| {
+            if let Some(attribute) = context.view.layout.attributes.get(constraint.attribute) {
+                let point = constraint.is_point();
                 usage.queried_by(&attribute.path, stats(point, scan));
             }
         };
-        match &self.plan.driver {
+        match &context.plan.driver {
             Driver::Index(_) | Driver::Union(_) => {
-                for at in self.plan.driver.predicates() {
-                    if let Some(driver) = self.predicates.declared.get(*at) {
+                for at in context.plan.driver.constraints() {
+                    if let Some(driver) = context.compiled.constraints.get(*at) {
                         count(driver, false);
                     }
                 }
             }
             Driver::Scan => {
-                for predicate in &self.predicates.declared {
-                    count(predicate, true);
+                for constraint in &context.compiled.constraints {
+                    count(constraint, true);
                 }
-                // Of keys, which need no index.
-                let keys = &self.predicates.keys;
-                let is_key =
-                    |path: &Path| !keys.is_all() && *path == self.snapshot.layout.stored.key;
-                for path in &self.predicates.undeclared {
+                // Conditions on keys need no index.
+                let keys = &context.compiled.keys;
+                let is_key = |path: &Path| !keys.is_all() && *path == context.view.layout.shape.key;
+                for path in &context.compiled.undeclared {
                     if !is_key(path) {
                         usage.queried_by(path, stats(true, true));
                     }

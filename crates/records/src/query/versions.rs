@@ -10,12 +10,12 @@ use std::sync::Arc;
 use esker_lsm::{Kind, Seq};
 use esker_model::Key;
 use esker_model::condition::{Expr, Op, Operand};
+use esker_model::query::{Compiled, NoEstimates};
 use esker_model::schema::Path;
 use esker_model::tokens::Tokenizer;
 
 use super::ValueToken;
 use super::candidates::{Kept, Search};
-use super::predicate::Predicates;
 use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::store::View;
@@ -103,14 +103,15 @@ impl View {
             )));
         }
         let at = after.map(|after| after.at).or(ts);
-        let predicates = Predicates::new(&self.layout, self.condition(tokens), &mut |_| Ok(true))?;
+        let condition = self.condition(tokens);
+        let compiled = Compiled::new(&self.layout.shape, condition, &mut NoEstimates)?;
         let over = self.layout.superseded;
         let over = over.and_then(|tree| self.snapshot.superseded(tree));
         let mut search = Search {
             at: at.unwrap_or(self.seq()).min(self.seq()),
             m,
             snapshot: self,
-            predicates: &predicates,
+            compiled: &compiled,
             over: over.map(Arc::new),
             data_cost: self.snapshot.cost(),
             index_cost: self.snapshot.cost(),

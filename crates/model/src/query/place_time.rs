@@ -1,26 +1,28 @@
-//! What conditions on a place and on a time ask of an index over both.
+//! Conditions on a place and on a time, combined to a range of an index over both.
 
 use std::ops::Bound;
 
-use esker_lsm::coding::Reader;
-use esker_model::condition::{Predicate as Asked, Test};
-use esker_model::region::Region;
-use esker_model::schema::{Type, Value, point_time_paths};
+use esker_coding::Reader;
 
-use crate::catalog::Attribute;
+use super::Attribute;
+use crate::condition::{Predicate, Test};
 use crate::error::{Error, Result};
-use crate::index::Range;
+use crate::range::Range;
+use crate::region::Region;
+use crate::schema::{Type, Value, point_time_paths};
 
-/// From when to when, both included, in microseconds.
+/// The first and the last microsecond of a range of times.
 pub(super) struct Window {
     from: i64,
     to: i64,
-    /// Every time in it is in the range that it was made of, not only the other way round.
+    /// True if every time in the window is in the range that it was made of. (The converse always
+    /// holds.)
     exact: bool,
 }
 
 impl Window {
-    /// The window of a range of an attribute with times; `None` for one without bounds, and for values that are no times.
+    /// The window of a range of an attribute; `None` for a range without bounds, and for values that
+    /// are not times.
     pub(super) fn of(range: &Range, ty: Type) -> Option<Window> {
         if (&range.lo, &range.hi) == (&Bound::Unbounded, &Bound::Unbounded) {
             return None;
@@ -61,36 +63,43 @@ impl Window {
     }
 }
 
-/// What is sought; the tests that ask for it, and whether it answers them.
-pub(super) type Sought = (Range, Vec<usize>, bool);
+/// The range of an attribute of place and time that follows from some tests.
+pub(super) struct Combined {
+    pub(super) range: Range,
+    /// The tests.
+    pub(super) tests: Vec<usize>,
+    /// True if the range implies them.
+    pub(super) is_exact: bool,
+}
 
-/// What tests that every match meets ask of an attribute of place and time: an area at least, and a time. `window` gives that
-/// of a test on a declared attribute.
-pub(super) fn asked<'t>(
+/// Combines tests that every match satisfies, if at least one is of an area at the place of
+/// `attribute`, and one bounds its time. `window` gives the window of a test on a declared attribute.
+pub(super) fn combine<'t>(
     attribute: &Attribute,
     tests: impl Iterator<Item = (usize, &'t Test)>,
     window: &dyn Fn(usize) -> Option<Window>,
-) -> Result<Option<Sought>> {
+) -> Result<Option<Combined>> {
     let Some(space) = attribute.ty.timed_space() else {
         return Ok(None);
     };
     let (point, time) = point_time_paths(&attribute.path)?;
-    let (mut areas, mut when, mut asking) = (Vec::new(), None, Vec::new());
+    let (mut areas, mut when, mut combined) = (Vec::new(), None, Vec::new());
     for (number, test) in tests {
         if test.path == point
-            && let [Asked::Within(area)] = test.predicates.as_slice()
+            && let [Predicate::Within(area)] = test.predicates.as_slice()
         {
             areas.push(area.area(space)?);
         } else if test.path == time
             && when.is_none()
             && let Some(window) = window(number)
         {
-            // Of an array of times each test may be met by another: one of them is as much as can be asked for.
+            // Two tests of an array of times may hold for different elements, so that the two
+            // windows must not be intersected: the first test alone is used.
             when = Some(window);
         } else {
             continue;
         }
-        asking.push(number);
+        combined.push(number);
     }
     let (Some(window), false) = (when, areas.is_empty()) else {
         return Ok(None);
@@ -99,8 +108,11 @@ pub(super) fn asked<'t>(
     let ranges =
         regions.map(|area| Range::of_region(Region::at_times(area, window.from, window.to)));
     let range = ranges.reduce(Range::and);
-    let range = range.ok_or_else(|| Error::damaged("a place without an area"))?;
-    Ok(Some((range, asking, window.exact)))
+    Ok(Some(Combined {
+        range: range.ok_or_else(|| Error::damaged("a place without an area"))?,
+        tests: combined,
+        is_exact: window.exact,
+    }))
 }
 
 #[cfg(test)]

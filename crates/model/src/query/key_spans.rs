@@ -1,49 +1,49 @@
-//! What a condition says of the primary keys of its matches: a scan reads those records alone.
+//! The primary keys that the matches of a condition can have: a scan reads these records alone.
 
 use std::ops::Bound;
-use std::vec;
 
-use esker_lsm::{Cost, Cursor, Seq, Slice, Snapshot, TreeCursor, TreeId};
-use esker_model::condition::{Formula, Op, Operand, Predicate as Asked, Test};
-use esker_model::range::Range;
-use esker_model::schema::{KeyType, Type, Value, field_of_key};
+use crate::condition::{Formula, Op, Operand, Predicate, Test};
+use crate::range::Range;
+use crate::schema::{KeyType, Type, Value, field_of_key};
 
-use super::scan::READAHEAD;
-use crate::error::Result;
-
-/// With so many keys at most, no index is asked.
+/// Up to so many keys are looked up one by one, without an index.
 const FEW_KEYS: usize = 64;
 
+/// The most combinations of values of several fields whose keys are read one by one.
+const MOST_COMBINED: usize = 1 << 16;
+
 /// Encoded keys from the first on, up to but without the second; `None` is past the last key.
-type Span = (Vec<u8>, Option<Vec<u8>>);
+pub type Span = (Vec<u8>, Option<Vec<u8>>);
 
 /// The keys that matches can have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct KeySpans {
-    /// In order, without overlap; `None` where any key will do.
+pub struct KeySpans {
+    /// Ascending, without overlap; `None` if matches can have any key.
     spans: Option<Vec<Span>>,
-    /// The spans are of single keys.
+    /// True if each span holds a single key.
     are_points: bool,
 }
 
 impl KeySpans {
-    /// The keys that meet tests of the key's path, each of which every match meets. What such a test does not say of keys is left open.
+    /// The keys that satisfy tests of the key's path, all of which every match satisfies. A test that
+    /// says nothing of keys leaves them open.
     pub(super) fn of<'t>(ty: KeyType, tests: impl Iterator<Item = &'t Test>) -> KeySpans {
-        let asked = tests.flat_map(|test| &test.predicates);
-        asked
-            .filter_map(|asked| spans(ty, asked))
+        let predicates = tests.flat_map(|test| &test.predicates);
+        predicates
+            .filter_map(|predicate| spans(ty, predicate))
             .fold(KeySpans::default(), KeySpans::and)
     }
 
-    /// The keys of several fields that meet tests of these, each of which every match meets: of each field, in order, its tests.
+    /// The keys of several fields that satisfy tests of these fields, all of which every match
+    /// satisfies: `fields` has the tests of each field, in the order of the fields.
     ///
-    /// Fields that have to be one of a few values are what a key begins with, up to the first that has not: that one has the
-    /// rest of what is known.
+    /// The leading fields with a list of values give the first bytes of a key; the first field with a
+    /// range ends them, and nothing is known of the fields behind it.
     pub(super) fn of_fields(fields: &[Vec<&Test>]) -> KeySpans {
         let mut begins = vec![Vec::new()];
         for tests in fields {
-            let asked = tests.iter().flat_map(|test| &test.predicates);
-            let field = asked
+            let predicates = tests.iter().flat_map(|test| &test.predicates);
+            let field = predicates
                 .filter_map(of_field)
                 .fold(KeySpans::default(), KeySpans::and);
             let Some(spans) = field.spans else {
@@ -56,7 +56,7 @@ impl KeySpans {
                     (join(lo), hi)
                 })
             });
-            if begins.len() * spans.len() > FEW_KEYS {
+            if begins.len() > 1 && begins.len() * spans.len() > MOST_COMBINED {
                 return KeySpans::beginning_with(begins);
             }
             if !field.are_points {
@@ -77,7 +77,7 @@ impl KeySpans {
         }
     }
 
-    /// The keys that begin with one of these, which are in order, and none of which begins with another.
+    /// The keys that begin with one of `begins`. These are ascending, and none begins with another.
     fn beginning_with(begins: Vec<Vec<u8>>) -> KeySpans {
         if begins.iter().any(Vec::is_empty) {
             return KeySpans::default();
@@ -92,14 +92,14 @@ impl KeySpans {
         }
     }
 
-    /// The keys that a formula leaves; `of_tests` says which keys some of its tests leave where a match meets them all.
+    /// The keys that satisfy a formula; `of_tests` gives those that satisfy some of its tests together.
     pub(super) fn of_formula(
         formula: &Formula,
         of_tests: &dyn Fn(&[usize]) -> KeySpans,
     ) -> KeySpans {
         match formula {
             Formula::Test(test) => of_tests(&[*test]),
-            // Spans may hold more keys than meet a test, so what is not in them says nothing: any key will do.
+            // Spans may hold more keys than satisfy a test, so that their complement may hold too few.
             Formula::Not(_) => KeySpans::default(),
             Formula::And(parts) => {
                 let mut tests = Vec::new();
@@ -130,7 +130,7 @@ impl KeySpans {
         let mut spans: Vec<Span> = Vec::with_capacity(all.len());
         for (lo, hi) in all {
             match spans.last_mut() {
-                // Spans that only touch stay apart, as those of neighbouring keys are.
+                // Spans that only touch stay apart, like those of neighbouring keys.
                 Some((_, end)) if end.as_ref().is_none_or(|end| lo < *end) => {
                     if hi.is_none() || end.as_ref().is_some_and(|end| hi.as_ref() > Some(end)) {
                         *end = hi;
@@ -177,19 +177,19 @@ impl KeySpans {
         }
     }
 
-    /// True when nothing is known of the keys.
-    pub(super) fn is_all(&self) -> bool {
+    /// True if matches can have any key.
+    pub fn is_all(&self) -> bool {
         self.spans.is_none()
     }
 
-    /// True when these are so few keys that looking at each is the quickest way.
-    pub(super) fn are_few(&self) -> bool {
+    /// True if the keys are so few that looking up each is the quickest way.
+    pub fn are_few(&self) -> bool {
         let spans = self.spans.as_ref().filter(|_| self.are_points);
         spans.is_some_and(|spans| spans.len() <= FEW_KEYS)
     }
 
-    /// What a scan of them reads, for people.
-    pub(super) fn text(&self) -> String {
+    /// What a scan of the keys reads, for people.
+    pub fn text(&self) -> String {
         match &self.spans {
             None => "all records".to_owned(),
             Some(_) if !self.are_points => "the records in a range of keys".to_owned(),
@@ -198,66 +198,14 @@ impl KeySpans {
         }
     }
 
-    /// A cursor over the entries of these keys in the tree of the records, at the first of them.
-    pub(super) fn cursor(&self, snapshot: &Snapshot, tree: TreeId) -> Result<KeyCursor> {
-        let readahead = if self.are_points { 0 } else { READAHEAD };
-        let spans = self.spans.clone();
-        let mut cursor = KeyCursor {
-            cursor: snapshot.cursor(tree, readahead),
-            left: spans
-                .unwrap_or_else(|| vec![(Vec::new(), None)])
-                .into_iter(),
-        };
-        cursor.settle()?;
-        Ok(cursor)
-    }
-}
-
-/// A cursor over the newest entries of some keys.
-pub(super) struct KeyCursor {
-    cursor: TreeCursor,
-    left: vec::IntoIter<Span>,
-}
-
-impl KeyCursor {
-    pub(super) fn valid(&self) -> bool {
-        self.cursor.valid()
+    /// True if each span holds a single key.
+    pub fn are_points(&self) -> bool {
+        self.are_points
     }
 
-    pub(super) fn key(&self) -> &[u8] {
-        self.cursor.key()
-    }
-
-    pub(super) fn seq(&self) -> Seq {
-        self.cursor.seq()
-    }
-
-    pub(super) fn value(&self) -> &[u8] {
-        self.cursor.value()
-    }
-
-    pub(super) fn value_slice(&self) -> Slice {
-        self.cursor.value_slice()
-    }
-
-    pub(super) fn cost(&self) -> Cost {
-        self.cursor.cost()
-    }
-
-    pub(super) fn next(&mut self) -> Result<()> {
-        self.cursor.next()?;
-        self.settle()
-    }
-
-    /// Moves to the first entry of the next span that has one, where the span is at its end.
-    fn settle(&mut self) -> Result<()> {
-        while !self.cursor.valid()
-            && let Some((lo, hi)) = self.left.next()
-        {
-            self.cursor.within(&lo, hi.as_deref());
-            self.cursor.seek_first()?;
-        }
-        Ok(())
+    /// The spans, ascending and without overlap; `None` if matches can have any key.
+    pub fn spans(&self) -> Option<&[Span]> {
+        self.spans.as_deref()
     }
 }
 
@@ -266,7 +214,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// The first key behind all that begin with some bytes; `None` where there is none.
+/// The first key behind all that begin with some bytes; `None` if these are the last keys.
 fn behind_all_of(begin: &[u8]) -> Option<Vec<u8>> {
     let mut next = begin.to_vec();
     while let Some(last) = next.pop() {
@@ -278,28 +226,28 @@ fn behind_all_of(begin: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-fn spans(ty: KeyType, asked: &Asked) -> Option<KeySpans> {
+fn spans(ty: KeyType, predicate: &Predicate) -> Option<KeySpans> {
     match ty {
-        KeyType::Int => of_integers(asked),
-        KeyType::String => of_strings(asked),
+        KeyType::Int => of_integers(predicate),
+        KeyType::String => of_strings(predicate),
         KeyType::Fields => None,
     }
 }
 
-/// Of a field of a key of several, as [`field_of_key`] encodes it: whole numbers and texts, whichever the operand is compared with.
-/// No encoded field begins with another.
-fn of_field(asked: &Asked) -> Option<KeySpans> {
+/// The values of one field of a composite key, as [`field_of_key`] encodes it: integers and texts,
+/// as far as the operand is comparable with them. No encoded field begins with another.
+fn of_field(predicate: &Predicate) -> Option<KeySpans> {
     let is_time = |operand: &Operand| matches!(operand, Operand::Value(Value::Time(_)));
-    match asked {
-        // Times are compared with numbers and texts of many forms.
-        _ if asked.operands().iter().any(is_time) => return None,
-        Asked::Compare(Op::Ne, _) => return None,
-        Asked::Compare(..) | Asked::In(_) => {}
+    match predicate {
+        // A time is compared with numbers and with texts of many forms.
+        _ if predicate.operands().iter().any(is_time) => return None,
+        Predicate::Compare(Op::Ne, _) => return None,
+        Predicate::Compare(..) | Predicate::In(_) => {}
         _ => return None,
     }
     let (mut all, mut are_points) = (Vec::new(), true);
     for ty in [Type::Int, Type::String] {
-        for range in asked.to_ranges_where_comparable(ty) {
+        for range in predicate.to_ranges_where_comparable(ty) {
             are_points &= range.point().is_some();
             all.push(of_range(ty, range)?);
         }
@@ -326,11 +274,11 @@ fn of_range(ty: Type, range: Range) -> Option<Span> {
     Some((lo, hi))
 }
 
-/// Of integers: they are encoded as values are.
-fn of_integers(asked: &Asked) -> Option<KeySpans> {
-    let ranges = match asked {
-        Asked::Compare(Op::Ne, _) => return None,
-        Asked::Compare(..) | Asked::In(_) => asked.to_ranges(Type::Int).ok()?,
+/// Keys that are integers, which are encoded like values.
+fn of_integers(predicate: &Predicate) -> Option<KeySpans> {
+    let ranges = match predicate {
+        Predicate::Compare(Op::Ne, _) => return None,
+        Predicate::Compare(..) | Predicate::In(_) => predicate.to_ranges(Type::Int).ok()?,
         _ => return None,
     };
     let are_points = ranges.iter().all(|range| range.point().is_some());
@@ -353,15 +301,15 @@ fn of_integers(asked: &Asked) -> Option<KeySpans> {
     })
 }
 
-/// Of strings: a key is the text itself.
-fn of_strings(asked: &Asked) -> Option<KeySpans> {
+/// Keys that are strings: a key is the text itself.
+fn of_strings(predicate: &Predicate) -> Option<KeySpans> {
     let text = |operand: &Operand| operand.as_text().map(|text| text.as_bytes().to_vec());
     let point = |text: Vec<u8>| {
         let hi = behind(&text);
         (text, Some(hi))
     };
-    let (spans, are_points) = match asked {
-        Asked::Compare(op, operand) => {
+    let (spans, are_points) = match predicate {
+        Predicate::Compare(op, operand) => {
             let text = text(operand)?;
             let span = match op {
                 Op::Eq => point(text),
@@ -375,7 +323,7 @@ fn of_strings(asked: &Asked) -> Option<KeySpans> {
             };
             (vec![span], *op == Op::Eq)
         }
-        Asked::In(operands) => {
+        Predicate::In(operands) => {
             let texts: Option<Vec<Vec<u8>>> = operands.iter().map(text).collect();
             let mut texts = texts?;
             texts.sort_unstable();

@@ -1,9 +1,9 @@
-//! Where pages end, as text that can be handed out.
+//! The ends of pages, as text that can be handed out.
 
 use std::fmt;
 use std::str::FromStr;
 
-use esker_lsm::Seq;
+use esker_coding::Seq;
 
 use crate::error::{Error, Result};
 
@@ -11,12 +11,14 @@ use crate::error::{Error, Result};
 /// snapshot; with a named snapshot also in another process.
 ///
 /// ```
-/// let token: esker::PageToken = "42".parse()?;
+/// use esker_model::query::PageToken;
+///
+/// let token: PageToken = "42".parse()?;
 /// assert_eq!(token.to_string(), "42");
-/// # Ok::<(), esker::Error>(())
+/// # Ok::<(), esker_model::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageToken(pub(super) Seq);
+pub struct PageToken(pub Seq);
 
 impl fmt::Display for PageToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,10 +39,12 @@ impl FromStr for PageToken {
 /// keeps are missing. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` if the query was as of a later write `TS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ValueToken {
-    pub(super) at: Seq,
-    pub(super) after: Seq,
-    /// What was asked for: `at`, or later than the last write then.
-    pub(super) asked: Seq,
+    /// The last write that the query saw.
+    pub at: Seq,
+    /// The write of the page's last version.
+    pub after: Seq,
+    /// The write that the query named: `at`, or a later one.
+    pub asked: Seq,
 }
 
 impl fmt::Display for ValueToken {

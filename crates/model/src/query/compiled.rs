@@ -1,0 +1,250 @@
+//! A condition compiled for a dataset: its tests of declared attributes are constraints on encoded
+//! values, the others are evaluated on the JSON.
+
+use super::constraint::{self, Constraint, Sought};
+use super::place_time::{self, Window};
+use super::{Driver, Estimate, KeySpans, Shape};
+use crate::condition::{Expr, Filter, Formula, Predicate, Test};
+use crate::error::Error;
+use crate::geometry::Space;
+use crate::record::RecordRef;
+use crate::schema::{KeyType, Path, Type};
+
+/// A condition, compiled for a dataset of one shape.
+#[derive(Debug, Default)]
+pub struct Compiled {
+    /// The tests of declared attributes, then the constraints that follow from several of them.
+    pub constraints: Vec<Constraint>,
+    /// The paths of tests without a declared attribute.
+    pub undeclared: Vec<Path>,
+    /// The keys of all records that match.
+    pub keys: KeySpans,
+    /// The formula of all tests; every record matches without one.
+    filter: Option<Filter>,
+    /// For each test of the filter, the place of its constraint.
+    places: Vec<Option<usize>>,
+    implied: Vec<Implied>,
+}
+
+/// A constraint on an attribute of place and time that follows from tests of its two fields.
+#[derive(Debug)]
+struct Implied {
+    /// Its place among the constraints.
+    place: usize,
+    /// The tests that it follows from. If the constraint is answered, it implies them.
+    tests: Vec<usize>,
+}
+
+impl Compiled {
+    /// Compiles a condition; without one, every record matches.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the condition is invalid, or compares an attribute with an operand of
+    /// another type; errors of the estimates.
+    pub fn new<S: Estimate>(
+        shape: &Shape,
+        condition: Option<Expr>,
+        estimates: &mut S,
+    ) -> Result<Compiled, S::Error>
+    where
+        S::Error: From<Error>,
+    {
+        let mut compiled = Compiled::default();
+        let Some(condition) = condition else {
+            return Ok(compiled);
+        };
+        condition.check().map_err(Error::bad_input)?;
+        let filter = Filter::with(condition, |path| shape.place_of(path).is_some());
+        for test in filter.tests() {
+            let at = shape.place_of(&test.path);
+            match at.and_then(|at| Some((at, shape.attribute(at)?))) {
+                Some((at, attribute)) => {
+                    compiled.places.push(Some(compiled.constraints.len()));
+                    let constraint = Constraint::new(at, attribute, test, estimates)?;
+                    compiled.constraints.push(constraint);
+                }
+                None => {
+                    for predicate in &test.predicates {
+                        if let Predicate::Within(area) = predicate {
+                            // Points in the plane are declared.
+                            area.area(Space::Sphere)?;
+                        }
+                    }
+                    compiled.places.push(None);
+                    compiled.undeclared.push(test.path.clone());
+                }
+            }
+        }
+        compiled.undeclared.dedup();
+        compiled.filter = Some(filter);
+        compiled.imply(shape)?;
+        compiled.keys = compiled.key_spans(shape);
+        Ok(compiled)
+    }
+
+    /// Adds the constraints on attributes of place and time.
+    fn imply(&mut self, shape: &Shape) -> Result<(), Error> {
+        let attributes = shape.attributes.iter().enumerate();
+        let timed = attributes.filter(|(_, a)| a.ty.timed_space().is_some() && a.kind.is_indexed());
+        for (at, attribute) in timed {
+            let conjuncts = self.conjunct_tests();
+            let Some(filter) = &self.filter else { break };
+            let tests = conjuncts
+                .iter()
+                .filter_map(|test| Some((*test, filter.tests().get(*test)?)));
+            let window = |test: usize| {
+                let constraint = self.constraints.get(self.place(test)?)?;
+                let ty = shape.attribute(constraint.attribute)?.ty;
+                // If other values may satisfy the test, its range does not bound the times.
+                let ([range], Sought::Values) = (constraint.ranges.as_slice(), &constraint.sought)
+                else {
+                    return None;
+                };
+                Window::of(range, ty)
+            };
+            if let Some(found) = place_time::combine(attribute, tests, &window)? {
+                self.implied.push(Implied {
+                    place: self.constraints.len(),
+                    tests: found.tests,
+                });
+                let constraint = Constraint::implied(at, attribute, found.range, found.is_exact);
+                self.constraints.push(constraint);
+            }
+        }
+        Ok(())
+    }
+
+    fn key_spans(&self, shape: &Shape) -> KeySpans {
+        let ty = shape.key_type;
+        let fields = shape.key_paths();
+        let tests = self.filter.as_ref().map(Filter::tests).unwrap_or_default();
+        // A field that is declared with another type than the key compares other values.
+        let is_other = |path: &Path| {
+            let declared = shape.attributes.iter().find(|a| a.path == *path);
+            declared.is_some_and(|attribute| {
+                let is_same = matches!(
+                    (ty, attribute.ty),
+                    (KeyType::Int | KeyType::Fields, Type::Int)
+                        | (KeyType::String | KeyType::Fields, Type::String)
+                );
+                !is_same
+            })
+        };
+        let of_path = |some: &[usize], path: &Path| -> Vec<&Test> {
+            let some = some.iter().filter_map(|test| tests.get(*test));
+            some.filter(|test| test.path == *path && !is_other(path))
+                .collect()
+        };
+        let of_tests = |some: &[usize]| match (ty, fields.as_slice()) {
+            (KeyType::Fields, fields) => {
+                let of_each = fields.iter().map(|path| of_path(some, path));
+                KeySpans::of_fields(&of_each.collect::<Vec<_>>())
+            }
+            (_, [path]) => KeySpans::of(ty, of_path(some, path).into_iter()),
+            _ => KeySpans::default(),
+        };
+        let formula = self.formula();
+        formula.map_or_else(KeySpans::default, |formula| {
+            KeySpans::of_formula(formula, &of_tests)
+        })
+    }
+
+    /// The tests that every match satisfies.
+    fn conjunct_tests(&self) -> Vec<usize> {
+        let parts = match self.formula() {
+            Some(Formula::And(parts)) => parts.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        let tests = parts.iter().filter_map(|part| match part {
+            Formula::Test(test) => Some(*test),
+            _ => None,
+        });
+        tests.collect()
+    }
+
+    /// The places of the constraints that follow from several tests. Every match satisfies them.
+    pub(super) fn implied(&self) -> impl Iterator<Item = usize> {
+        self.implied.iter().map(|implied| implied.place)
+    }
+
+    /// The formula of the tests; `None` if every record matches.
+    pub fn formula(&self) -> Option<&Formula> {
+        self.filter.as_ref().map(Filter::formula)
+    }
+
+    /// The place of the constraint of a test of the formula; `None` if its path is not declared.
+    pub fn place(&self, test: usize) -> Option<usize> {
+        self.places.get(test).copied().flatten()
+    }
+
+    /// The constraints that every match satisfies.
+    pub fn conjuncts(&self) -> impl Iterator<Item = &Constraint> {
+        let tests = self.conjunct_tests().into_iter();
+        let places = tests
+            .filter_map(|test| self.place(test))
+            .chain(self.implied());
+        places.filter_map(|at| self.constraints.get(at))
+    }
+
+    /// The condition that the constraint at a place stands for, for people.
+    pub fn text(&self, at: usize) -> String {
+        let Some(filter) = &self.filter else {
+            return String::new();
+        };
+        let implied = self.implied.iter().find(|implied| implied.place == at);
+        let own = self.places.iter().position(|place| *place == Some(at));
+        let from = implied.map_or(own.as_slice(), |implied| implied.tests.as_slice());
+        let tests = from.iter().filter_map(|test| filter.tests().get(*test));
+        tests.map(constraint::text).collect::<Vec<_>>().join(" & ")
+    }
+
+    /// True if no record can match.
+    pub fn is_never(&self) -> bool {
+        self.conjuncts().any(Constraint::is_never)
+    }
+
+    /// True if every current candidate that the driver gives matches.
+    pub fn is_answered_by(&self, driver: &Driver) -> bool {
+        let probed = driver.constraints();
+        let is_answered = |at: usize| {
+            probed.contains(&at) && self.constraints.get(at).is_some_and(|c| c.answered)
+        };
+        let answers = |part: &Formula| match part {
+            Formula::Test(test) => self.place(*test).is_some_and(is_answered),
+            _ => false,
+        };
+        let together = |part: &Formula| match part {
+            Formula::Test(test) => self
+                .implied
+                .iter()
+                .any(|implied| implied.tests.contains(test) && is_answered(implied.place)),
+            _ => false,
+        };
+        match self.formula() {
+            Some(Formula::Or(parts)) => parts.iter().all(answers),
+            Some(Formula::And(parts)) => parts.iter().all(together),
+            Some(one) => answers(one),
+            None => false,
+        }
+    }
+
+    /// True if a record matches. The constraint at place `answered`, which the driving index has
+    /// answered, is taken to hold.
+    pub fn confirm(&self, record: &RecordRef<'_>, shape: &Shape, answered: Option<usize>) -> bool {
+        let Some(filter) = &self.filter else {
+            return true;
+        };
+        let mut holds = |test: usize| {
+            let at = self.place(test);
+            let Some(constraint) = at.and_then(|at| self.constraints.get(at)) else {
+                return false;
+            };
+            (at == answered && constraint.answered)
+                || shape
+                    .attribute(constraint.attribute)
+                    .is_some_and(|attribute| constraint.holds(attribute, record))
+        };
+        filter.matches(&mut holds, record.body())
+    }
+}

@@ -1,0 +1,50 @@
+//! Queries, without an engine: what a query asks ([`Request`]), the dataset that it asks about ([`Shape`]),
+//! its condition compiled for that dataset ([`Compiled`]), and the index that answers it ([`Plan`]).
+//!
+//! A store compiles a request against the shape of a dataset, chooses a plan by its own estimates
+//! ([`Estimate`]), reads candidates by it, and confirms each record that it read
+//! ([`Compiled::confirm`]). The answer is then the same on every store.
+//!
+//! ```
+//! use esker_model::definition::{DatasetDef, Index, StoredDef};
+//! use esker_model::query::{Compiled, Driver, NoEstimates, Plan, Shape};
+//! use esker_model::record::{self, RecordRef};
+//! use esker_model::schema::KeyType;
+//!
+//! let def = DatasetDef::new("id", KeyType::Int).index("n", Index::recent().int());
+//! let shape = Shape::new(&StoredDef::new(&def));
+//! let condition = "n >= 5 and name = ann".parse()?;
+//! let compiled = Compiled::new(&shape, Some(condition), &mut NoEstimates)?;
+//! let plan = Plan::choose(&shape, &compiled, &mut NoEstimates)?;
+//! assert_eq!(plan.driver, Driver::Index(0));
+//!
+//! let mut stored = Vec::new();
+//! let body = br#"{"id": 1, "n": 7, "name": "ann"}"#;
+//! record::encode(&mut stored, 0, std::iter::empty(), body);
+//! let record = RecordRef::parse(&stored).unwrap();
+//! assert!(compiled.confirm(&record, &shape, None));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod attribute;
+mod compiled;
+mod constraint;
+mod estimate;
+mod key_spans;
+mod order;
+mod place_time;
+mod plan;
+mod request;
+mod shape;
+mod token;
+
+pub use attribute::{Attribute, BackfillExtractor};
+pub use compiled::Compiled;
+pub use constraint::Constraint;
+pub use estimate::{Estimate, Expected, NoEstimates};
+pub use key_spans::{KeySpans, Span};
+pub use order::Order;
+pub use plan::{Driver, Plan};
+pub use request::Request;
+pub use shape::Shape;
+pub use token::{PageToken, ValueToken};

@@ -1,0 +1,52 @@
+//! The shape of a dataset: all that a condition is compiled against.
+
+use std::sync::Arc;
+
+use super::Attribute;
+use crate::definition::StoredDef;
+use crate::schema::{KeyType, Path, key_paths};
+
+/// The primary key and the attributes of a dataset, according to one definition.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// The path of the primary key.
+    pub key: Path,
+    /// The type of the primary key.
+    pub key_type: KeyType,
+    /// The declared attributes, by their place in the definition.
+    pub attributes: Vec<Arc<Attribute>>,
+}
+
+impl Shape {
+    /// The shape that a definition describes.
+    pub fn new(def: &StoredDef) -> Shape {
+        let attributes = def.attributes.iter();
+        Shape {
+            key: def.key.clone(),
+            key_type: def.key_type,
+            attributes: attributes
+                .map(|stored| Arc::new(Attribute::new(stored, def)))
+                .collect(),
+        }
+    }
+
+    /// The paths of the fields of the primary key: of most keys one.
+    pub fn key_paths(&self) -> Vec<Path> {
+        match self.key_type {
+            // A definition with a path that cannot be split is refused.
+            KeyType::Fields => key_paths(&self.key).unwrap_or_default(),
+            KeyType::Int | KeyType::String => vec![self.key.clone()],
+        }
+    }
+
+    /// The attribute at a place.
+    #[inline]
+    pub fn attribute(&self, at: usize) -> Option<&Attribute> {
+        self.attributes.get(at).map(|attribute| &**attribute)
+    }
+
+    /// The place of the attribute that is declared at `path`.
+    pub fn place_of(&self, path: &Path) -> Option<usize> {
+        self.attributes.iter().position(|a| a.path == *path)
+    }
+}

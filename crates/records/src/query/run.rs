@@ -1,0 +1,312 @@
+//! A query in execution.
+//!
+//! [`Context`] is all about a query that does not change while it is answered: the request, its
+//! compiled condition, the plan, and how candidates are validated. [`Run`] adds the counts, and hands
+//! them to the store's statistics when it is dropped. Each executor owns a run and keeps a state of
+//! its own beside it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use esker_lsm::{Component, Cost, LookupOptions, SeqSet, Snapshot};
+use esker_model::query::{Compiled, Driver, Plan, Request};
+use esker_model::schema::Path;
+
+use super::Query;
+use super::estimates::Estimates;
+use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
+use super::stages::{self, Admission};
+use crate::catalog::{Attribute, Layout};
+use crate::error::Result;
+use crate::index::{self, Looks, Lookup, Range};
+use crate::maintenance::{Validation, Validity};
+use crate::store::View;
+
+/// The reads of a query, by what was read.
+pub(super) struct Costs {
+    pub(super) data: Cost,
+    /// The tree of records in the order of place.
+    pub(super) place: Cost,
+    pub(super) index: Cost,
+    /// The index of keys.
+    pub(super) keys: Cost,
+}
+
+impl Costs {
+    pub(super) fn new(snapshot: &Snapshot) -> Costs {
+        Costs {
+            data: snapshot.cost(),
+            place: snapshot.cost(),
+            index: snapshot.cost(),
+            keys: snapshot.cost(),
+        }
+    }
+}
+
+/// The context in which a query is answered.
+pub(super) struct Context {
+    pub(super) view: View,
+    /// The components of the tree of the records.
+    pub(super) components: Vec<Component>,
+    /// The request, without its condition.
+    pub(super) request: Request,
+    pub(super) compiled: Compiled,
+    pub(super) plan: Plan,
+    /// True if the driver answers all conditions.
+    pub(super) all_answered: bool,
+    /// True if the conditions cannot be decided without the JSON.
+    pub(super) needs_json: bool,
+    validation: Validation,
+    pub(super) validity: Validity,
+    /// True if candidates are validated by the index of keys before their records are fetched.
+    pub(super) probes_keys: bool,
+    /// The expired writes, for answers without records.
+    pub(super) expired: Option<Arc<SeqSet>>,
+    pub(super) lookup: LookupOptions,
+    pub(super) costs: Costs,
+    notes: Vec<String>,
+}
+
+impl Context {
+    fn new(query: Query) -> Result<Context> {
+        let Query {
+            view,
+            mut request,
+            validation,
+            lookup,
+        } = query;
+        view.snapshot.check_open()?;
+        let condition = request.condition.take();
+        let is_conditional = condition.is_some();
+        let costs = Costs::new(&view.snapshot);
+        let indexes = index_lookup(&view, &costs);
+        let compiled = Compiled::new(&view.layout.shape, condition, &mut Estimates(&indexes))?;
+        let plan = Plan::choose(&view.layout.shape, &compiled, &mut Estimates(&indexes))?;
+        let driving = driving(&view.layout, &compiled, &plan.driver);
+        let current = &view.dataset.current;
+        let validity = Validity::new(&view.snapshot, &view.layout, &driving, &current.kept_filter);
+        let probes_keys = match validation {
+            Validation::Direct => false,
+            Validation::Timestamp => validity.probes_keys(),
+            Validation::Auto => {
+                // Records that come with their index entries need not be fetched.
+                let brings = (driving.first()).is_some_and(|a| index::brings_records(a.kind));
+                let is_cheaper = request.keys_only || current.usage.is_wasteful() || brings;
+                validity.probes_keys() && is_cheaper
+            }
+        };
+        let expired = if request.keys_only {
+            view.expired()?
+        } else {
+            None
+        };
+        let notes = match plan.driver {
+            Driver::Scan if is_conditional => notes_of_scan(&view.layout, &compiled),
+            _ => Vec::new(),
+        };
+        Ok(Context {
+            components: view.snapshot.components(view.layout.data),
+            all_answered: compiled.is_answered_by(&plan.driver),
+            needs_json: stages::needs_json(&view.layout, &compiled),
+            request,
+            compiled,
+            plan,
+            validation,
+            validity,
+            probes_keys,
+            expired,
+            lookup,
+            costs,
+            notes,
+            view,
+        })
+    }
+
+    /// Reads the indexes.
+    pub(super) fn indexes(&self) -> Lookup<'_> {
+        index_lookup(&self.view, &self.costs)
+    }
+
+    /// Stage 4 for the candidates of the driver.
+    pub(super) fn admission(&self) -> Admission<'_> {
+        Admission {
+            snapshot: &self.view.snapshot,
+            layout: &self.view.layout,
+            compiled: &self.compiled,
+            needs_json: self.needs_json,
+            driver: self.plan.driver.single(),
+            all_answered: self.all_answered,
+        }
+    }
+
+    /// The driving index, if it is a single one that is read for one range: the place of the
+    /// constraint, the attribute and the range.
+    pub(super) fn driving_index(&self) -> Option<(&Attribute, &Range)> {
+        let constraint = self.compiled.constraints.get(self.plan.driver.single()?)?;
+        let attribute = self.view.layout.attributes.get(constraint.attribute)?;
+        Some((attribute, constraint.sought_range()?))
+    }
+
+    /// True if candidates that have passed stage 2 are current.
+    pub(super) fn knows_current(&self) -> bool {
+        self.probes_keys || self.validity.is_exact()
+    }
+
+    /// True if records are read to decide which candidates are current.
+    pub(super) fn is_direct(&self) -> bool {
+        self.validation == Validation::Direct
+    }
+
+    /// True if the query chooses how candidates are validated.
+    pub(super) fn chooses_validation(&self) -> bool {
+        self.validation == Validation::Auto
+    }
+
+    /// True if queries have fetched many records in vain.
+    pub(super) fn is_wasteful(&self) -> bool {
+        self.view.dataset.current.usage.is_wasteful()
+    }
+
+    /// Remarks about how the query is answered, for people.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn explain_plan(&self) -> ExplainedPlan {
+        let mut plan = ExplainedPlan::default();
+        match &self.plan.driver {
+            Driver::Scan => plan.scan = Some(self.compiled.keys.text()),
+            Driver::Index(at) => plan.index = Some(self.explain_index(*at)),
+            Driver::Union(all) => {
+                plan.union = all.iter().map(|at| self.explain_index(*at)).collect();
+            }
+        }
+        plan
+    }
+
+    fn explain_index(&self, at: usize) -> ExplainedIndex {
+        let constraint = self.compiled.constraints.get(at);
+        let attribute = constraint.and_then(|c| self.view.layout.attributes.get(c.attribute));
+        ExplainedIndex {
+            index: attribute.map(|a| a.path.to_string()).unwrap_or_default(),
+            kind: attribute.map(|a| a.kind.to_string()).unwrap_or_default(),
+            condition: self.compiled.text(at),
+        }
+    }
+}
+
+/// Reads the indexes of a view.
+pub(super) fn index_lookup<'a>(view: &'a View, costs: &'a Costs) -> Lookup<'a> {
+    Lookup {
+        layout: &view.layout,
+        snapshot: &view.snapshot,
+        data_cost: &costs.data,
+        index_cost: &costs.index,
+        looks: Looks::default(),
+    }
+}
+
+/// The attributes whose indexes a driver reads, each once.
+fn driving<'a>(layout: &'a Layout, compiled: &Compiled, driver: &Driver) -> Vec<&'a Attribute> {
+    let constraints = driver.constraints().iter();
+    let mut places: Vec<usize> = constraints
+        .filter_map(|at| Some(compiled.constraints.get(*at)?.attribute))
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    let attributes = places.into_iter();
+    attributes
+        .filter_map(|at| layout.attributes.get(at))
+        .collect()
+}
+
+/// The reasons why a condition is answered by a scan.
+fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<String> {
+    let by_key = !compiled.keys.is_all();
+    let keys = layout.shape.key_paths();
+    let is_key = |path: &Path| by_key && keys.contains(path);
+    let undeclared = compiled.undeclared.iter();
+    let declared = (compiled.constraints.iter())
+        .filter_map(|constraint| layout.attributes.get(constraint.attribute))
+        .filter(|attribute| !attribute.kind.is_indexed())
+        .map(|attribute| &attribute.path);
+    let mut seen = HashSet::new();
+    let paths: Vec<String> = (undeclared.chain(declared))
+        .filter(|path| !is_key(path) && seen.insert(*path))
+        .map(|path| format!("`{path}`"))
+        .collect();
+    if !paths.is_empty() {
+        let paths = paths.join(", ");
+        return vec![format!("no index on {paths}: answered by a scan")];
+    }
+    if by_key {
+        return Vec::new();
+    }
+    // For example `not` and `is null`, which no index can answer.
+    vec!["no index answers this condition: answered by a scan".to_owned()]
+}
+
+/// A query in execution, and its counts so far.
+pub(super) struct Run {
+    pub(super) context: Context,
+    pub(super) steps: Steps,
+    /// How many more records are wanted; `None` for all.
+    pub(super) remaining: Option<usize>,
+    /// True if the source has no further candidates.
+    pub(super) exhausted: bool,
+}
+
+impl Run {
+    pub(super) fn new(query: Query) -> Result<Run> {
+        let context = Context::new(query)?;
+        let limit = context.request.limit;
+        Ok(Run {
+            exhausted: context.compiled.is_never() || limit == Some(0),
+            remaining: limit,
+            steps: Steps::default(),
+            context,
+        })
+    }
+
+    /// The steps of the query so far and their cost.
+    pub(super) fn explain(&self) -> Explain {
+        let context = &self.context;
+        // A query with the limit 0 reads nothing.
+        let is_read = self.exhausted && (self.steps.rounds > 0 || self.steps.candidates > 0);
+        let read_to_end = context.plan.driver.single().filter(|_| is_read);
+        let compared = context.plan.compared.iter().map(|(at, expected)| Compared {
+            condition: context.compiled.text(*at),
+            expected: *expected,
+            found: (read_to_end == Some(*at)).then_some(self.steps.candidates),
+        });
+        let (layout, costs) = (&context.view.layout, &context.costs);
+        Explain {
+            plan: ExplainedPlan {
+                compared: compared.collect(),
+                ..context.explain_plan()
+            },
+            notes: context.notes.clone(),
+            steps: self.steps.clone(),
+            cost: ExplainedCost {
+                data: (&costs.data).into(),
+                place: (layout.clustered()).map(|_| (&costs.place).into()),
+                index: Some((&costs.index).into()),
+                keys: Some((&costs.keys).into()),
+            },
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.count_use();
+        let dataset = &self.context.view.dataset;
+        let costs = &self.context.costs;
+        for cost in [&costs.data, &costs.place, &costs.index, &costs.keys] {
+            dataset.shared.group.count(cost);
+        }
+        let validated = self.steps.probed.max(self.steps.fetched);
+        let usage = &dataset.current.usage;
+        usage.queried(self.steps.obsolete, validated, self.measured());
+    }
+}

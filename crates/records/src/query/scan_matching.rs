@@ -1,0 +1,59 @@
+//! Stage 1 of a query without an index: a scan of the records.
+
+use esker_lsm::Cost;
+use esker_model::query::Compiled;
+
+use super::BulkOrder;
+use super::key_cursor::KeyCursor;
+use super::scan_by_place::ScanByPlace;
+use super::stages::{Admission, Joins, TakeScanned, Verdict};
+use crate::error::Result;
+use crate::store::View;
+
+/// A scan for the records that satisfy a condition.
+pub(super) struct ScanMatching<'a> {
+    pub(super) view: &'a View,
+    pub(super) compiled: &'a Compiled,
+    pub(super) order: BulkOrder,
+    /// True if the records are part of the answer; false if stubs will do.
+    pub(super) gives_records: bool,
+    pub(super) cost: &'a Cost,
+    /// The cost of records that are read in the order of place.
+    pub(super) place_cost: &'a Cost,
+}
+
+impl ScanMatching<'_> {
+    /// Passes the records that answer the query to `to` until it breaks. Returns how many were read.
+    pub(super) fn run(&self, to: &mut dyn TakeScanned) -> Result<u64> {
+        let admission = Admission::of_all(self.view, self.compiled);
+        let joins = Joins::of(admission, self.gives_records);
+        if !matches!(joins, Joins::None) {
+            let scan = ScanByPlace {
+                view: self.view,
+                admission,
+                joins,
+                cost: self.cost,
+                place_cost: self.place_cost,
+            };
+            return match self.order {
+                BulkOrder::Any => scan.in_any_order(to),
+                BulkOrder::Key => scan.by_key(to),
+            };
+        }
+        let view = self.view;
+        let mut cursor = KeyCursor::new(&self.compiled.keys, &view.snapshot, view.layout.data)?;
+        let mut scanned = 0;
+        while cursor.valid() {
+            scanned += 1;
+            if to.wants(cursor.seq())
+                && admission.decide(cursor.value())? == Verdict::Admitted
+                && (to.take(cursor.key(), cursor.seq(), &mut || cursor.value_slice())?).is_break()
+            {
+                break;
+            }
+            cursor.next()?;
+        }
+        self.cost.absorb(&cursor.cost());
+        Ok(scanned)
+    }
+}
