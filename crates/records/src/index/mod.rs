@@ -1,7 +1,8 @@
-//! The kinds of index. A kind knows how index entries (value, key, sequence number) are stored and found;
-//! whether an index entry is still true is not its business: the query pipeline finds that out for all.
+//! The index types. A type defines how index entries (value, key, sequence number) are stored and
+//! found. Whether an entry is current is decided by the query pipeline, in the same way for all
+//! types.
 //!
-//! Other crates add kinds by implementing [`Index`], too (`crate::extension::index`).
+//! Other crates add types by implementing [`Index`] (`crate::extension::index`).
 
 mod best;
 pub(crate) mod build;
@@ -58,7 +59,7 @@ pub struct IndexEntry<'a> {
     pub value: &'a [u8],
     /// The encoded primary key of the record.
     pub key: &'a [u8],
-    /// The record as it is stored, in two parts, where it is stored with this entry; else nothing.
+    /// The stored record in two parts, if it is stored with this entry; else nothing.
     pub(crate) record: [&'a [u8]; 2],
 }
 
@@ -71,7 +72,8 @@ impl IndexEntry<'_> {
 #[derive(Default)]
 pub struct Writes {
     pub(crate) batch: Batch,
-    /// Changes to eager lists: they depend on what is there, and are worked out at the commit.
+    /// Changes to eager lists, which depend on the lists' current state and are computed at the
+    /// commit.
     pub(crate) eager: Vec<eager::Change>,
     pub(crate) scratch: Vec<u8>,
 }
@@ -165,7 +167,8 @@ impl Lookup<'_> {
         self.estimate_where(attribute, sought, &estimate::ENTRIES, &|_| true)
     }
 
-    /// The same of several ranges in order, in the tables for which `meets` is true.
+    /// As [`Lookup::approximate`], for several ranges in order, in the tables for which `meets` is
+    /// true.
     fn approximate_where<'r>(
         &self,
         attribute: &Attribute,
@@ -193,7 +196,7 @@ pub struct TreeRange {
 }
 
 impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {
-    /// Exact bounds: [`Range::key_bounds`] of what heads lie in.
+    /// For exact bounds: [`Range::key_bounds`] of encoded heads.
     fn from((lo, hi): (Vec<u8>, Option<Vec<u8>>)) -> TreeRange {
         TreeRange {
             lo,
@@ -346,7 +349,7 @@ pub struct Entry<'a> {
     pub stored: &'a [u8],
 }
 
-/// A registered kind of another crate.
+/// A registered index type of another crate.
 type Registered = Box<dyn Index>;
 
 /// Registers a kind from another crate for the rest of the process. Stores that have indexes of this kind can be opened only after this.
@@ -385,7 +388,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     }
 }
 
-/// The box around the points of a table that is cut by space.
+/// The bounding box of a table of a spatially partitioned tree.
 pub(crate) fn box_of(file: &TableFile) -> Option<Bounds> {
     spatial::box_of(file).map(|(bounds, _)| bounds)
 }
@@ -405,7 +408,7 @@ fn tree_of(attribute: &Attribute) -> Result<TreeId> {
     attribute.index_tree()
 }
 
-/// A range as the engine's synopses know it.
+/// The range in the form that the engine's synopses use.
 fn value_range(range: &Range) -> ValueRange {
     ValueRange {
         lo: range.lo.clone(),
@@ -421,12 +424,12 @@ fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8])
 /// Receives index entries: value, key, sequence number.
 pub(crate) type FactVisitor<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Is given value, key and sequence number of an index entry.
+/// Receives value, key and sequence number of an index entry.
 pub(crate) type VisitFact<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Gives each index entry of a stand-alone index, or those whose values lie in `range`, to `visit`: value, key, sequence number.
-/// Each index entry comes once; those that are obsolete may be among them or not. They come in the order of the index, but for
-/// points in an area.
+/// Visits each index entry of a stand-alone index once, or those whose values lie in `range`.
+/// Obsolete entries may be included or not. The order is that of the index, except for points in an
+/// area.
 pub(crate) fn each_fact(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -448,8 +451,8 @@ pub(crate) fn each_fact(
     let bounds = range.and_then(|range| Some(of(attribute.kind)?.bounds(range)));
     let mut cursor = lookup.snapshot.entries(tree_of(attribute)?, readahead);
     for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
-        let sieve = range.filter(|_| !exact);
-        let mut inside = |value: &[u8], key: &[u8], seq| match sieve {
+        let filter = range.filter(|_| !exact);
+        let mut inside = |value: &[u8], key: &[u8], seq| match filter {
             Some(range) if !range.contains(value) => Ok(()),
             _ => visit(value, key, seq),
         };
@@ -463,7 +466,7 @@ pub(crate) fn each_fact(
                 last_key.clear();
                 last_key.extend_from_slice(cursor.key());
             }
-            // Of puts only the newest of a key counts; operands are pieces of one list.
+            // Only the newest put of a key counts; operands are pieces of one list.
             if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
                 let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
                 index_entries(attribute, key, seq, value, &mut inside)?;
@@ -475,7 +478,8 @@ pub(crate) fn each_fact(
     Ok(())
 }
 
-/// Gives `visit` the puts in a tree of points whose points lie in `range`, superseded ones too, in no order.
+/// Visits the puts in a tree of points whose points lie in `range`, superseded ones included, in no
+/// order.
 pub(crate) fn each_point(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -492,11 +496,11 @@ pub(crate) fn each_point(
     )
 }
 
-/// Is given key and sequence number of an entry of a clustered attribute, and the record.
+/// Receives key, sequence number and record of an entry in the tree of a clustered attribute.
 pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
 
-/// The same of the tree of a clustered attribute: key, sequence number, and the record, once where several of its times are in
-/// the range.
+/// As [`each_point`], in the tree of a clustered attribute, with the records. A record with several
+/// times in the range is visited once.
 pub(crate) fn each_placed(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -519,10 +523,10 @@ pub(crate) fn each_placed(
     )
 }
 
-/// Is given value and key of an entry, the entry, and the candidates so far.
+/// Receives value and key of an entry, the entry, and the candidates so far.
 type VisitPut<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> Result<()> + 'v;
 
-/// The same of those that `best` may want, which `visit` gets, too.
+/// As [`each_point`], only for entries that `best` may need.
 fn each_put(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -554,7 +558,7 @@ fn each_put(
 /// Receives value, key and sequence number of an index entry, and whether it cancels an older one.
 pub type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
 
-/// The index entries of one entry, without those that were taken back.
+/// The index entries in an entry of the tree, without cancellations.
 fn index_entries(
     attribute: &Attribute,
     entry_key: &[u8],
@@ -569,7 +573,8 @@ fn index_entries(
     all_entries(attribute, entry_key, seq, entry_value, &mut put)
 }
 
-/// The index entries of one entry: value, key, sequence number, and whether it takes an older one back.
+/// The index entries in an entry of the tree: value, key, sequence number, and whether it cancels
+/// an older one.
 fn all_entries(
     attribute: &Attribute,
     entry_key: &[u8],
