@@ -184,8 +184,8 @@ pub(crate) fn each_staged(
     Ok(())
 }
 
-/// Writes the first tables of an index from existing records. It receives the index entries ordered by
-/// [`Index::head`](super::Index::head) of the value, and then by key
+/// Writes the first tables of an index from existing records. It receives the index entries ordered
+/// by [`Index::head`](super::Index::head) of the value, and then by key
 /// ([`Index::is_built_by_key`](super::Index::is_built_by_key)) or from the newest to the oldest.
 pub trait Build {
     /// Receives the next index entry.

@@ -47,8 +47,8 @@ pub struct Workload {
 pub struct AttributeProfile {
     /// About how many records have the attribute.
     pub records: f64,
-    /// The share of blocks that a zone map (the least and the greatest value of a block) rules out for a value of another block;
-    /// `None` for fewer than two blocks.
+    /// The share of blocks that a zone map (the least and the greatest value of a block) rules out
+    /// for a value of another block; `None` for fewer than two blocks.
     pub pruned: Option<f64>,
     /// The number of different values, a lower estimate: a sample may miss rare ones.
     pub distinct: f64,
@@ -87,8 +87,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// In microseconds of CPU time: a put of one value (beyond a put without indexes), a lookup of the newest ten of a value, each
-    /// further record, each further entry of the value where there is a limit; and bytes on disk in per cent of the data's.
+    /// In microseconds of CPU time: a put of one value (beyond a put without indexes), a lookup of
+    /// the newest ten of a value, each further record, each further entry of the value where there
+    /// is a limit; and bytes on disk in per cent of the data's.
     pub const fn new(
         access: Access,
         write: f64,

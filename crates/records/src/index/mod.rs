@@ -79,8 +79,8 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Adds an entry to the tree of an index, under the sequence number of the record written just before: a put or an operand with a
-    /// value, or a delete.
+    /// Adds an entry to the tree of an index, under the sequence number of the record written just
+    /// before: a put or an operand with a value, or a delete.
     ///
     /// # Errors
     /// If the entry exceeds the maximum size of entries.
@@ -131,8 +131,9 @@ impl Lookup<'_> {
         self.index_cost
     }
 
-    /// Passes to `visit` the entries of the attribute's tree between two keys that may be relevant for `best`, the best first as far as
-    /// tables and blocks show it. They include superseded entries and deletes.
+    /// Passes to `visit` the entries of the attribute's tree between two keys that may be relevant
+    /// for `best`, the best first as far as tables and blocks show it. They include superseded
+    /// entries and deletes.
     ///
     /// # Errors
     /// Any read error, and any error of `visit`.
@@ -147,8 +148,9 @@ impl Lookup<'_> {
         walk::walk(self, attribute.index_tree()?, bounds, tells, best, visit)
     }
 
-    /// Estimates how many entries of the attribute's tree lie between two keys, without deletes. Reads metadata, and at most one data block
-    /// if the metadata is not precise enough for the plan.
+    /// Estimates how many entries of the attribute's tree lie between two keys, without deletes.
+    /// Reads metadata, and at most one data block if the metadata is not precise enough for the
+    /// plan.
     ///
     /// # Errors
     /// Any read error.
@@ -206,16 +208,17 @@ impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {
     }
 }
 
-/// A kind of index: how its entries are written, found and built. A kind from another crate has its own tree. Its writes share the sequence
-/// number of the record written just before; an entry that a compaction may drop once that write is obsolete must not stand for any other
-/// write. No method may block, or call the store except through its arguments.
+/// A kind of index: how its entries are written, found and built. A kind from another crate has its
+/// own tree. Its writes share the sequence number of the record written just before; an entry that
+/// a compaction may drop once that write is obsolete must not stand for any other write. No method
+/// may block, or call the store except through its arguments.
 pub trait Index: Send + Sync {
     /// Adds an index entry.
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
     /// Cancels an older index entry that is known to be obsolete.
     fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
-    /// Offers to `best` the candidates whose value lies in `range`: all of them, or at least the best that it needs. May offer obsolete
-    /// index entries, and the same record more than once.
+    /// Offers to `best` the candidates whose value lies in `range`: all of them, or at least the
+    /// best that it needs. May offer obsolete index entries, and the same record more than once.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,
@@ -223,10 +226,12 @@ pub trait Index: Send + Sync {
         range: &Range,
         best: &mut Best,
     ) -> Result<()>;
-    /// Estimates how many candidates `range` has, for planning. Must be cheap: metadata and at most one data block.
+    /// Estimates how many candidates `range` has, for planning. Must be cheap: metadata and at most
+    /// one data block.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
 
-    /// The estimated cost of reading `expected` candidates of `range`, in about microseconds. Called after `estimate`.
+    /// The estimated cost of reading `expected` candidates of `range`, in about microseconds.
+    /// Called after `estimate`.
     fn work(
         &self,
         _lookup: &Lookup<'_>,
@@ -237,18 +242,21 @@ pub trait Index: Send + Sync {
         Ok(expected as f64 * self.weight())
     }
 
-    /// The beginning (head) of its tree's keys for a value: by default the value itself. Index entries are built in this order. A head must
-    /// depend on the value only, differ for different values, and never be a prefix of another head.
+    /// The beginning (head) of its tree's keys for a value: by default the value itself. Index
+    /// entries are built in this order. A head must depend on the value only, differ for different
+    /// values, and never be a prefix of another head.
     fn head(&self, value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(value);
     }
 
-    /// The value that a key of its tree belongs to, and the rest of the key after its head; `None` for a malformed key.
+    /// The value that a key of its tree belongs to, and the rest of the key after its head; `None`
+    /// for a malformed key.
     fn split<'k>(&self, ty: Type, key: &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
         Value::split(ty, key)
     }
 
-    /// Ranges of keys that cover all keys of its tree with values in `range`, in order, without overlap.
+    /// Ranges of keys that cover all keys of its tree with values in `range`, in order, without
+    /// overlap.
     fn bounds(&self, range: &Range) -> Vec<TreeRange> {
         let Some(region) = range.regions.first() else {
             return vec![range.key_bounds().into()];
@@ -266,13 +274,14 @@ pub trait Index: Send + Sync {
         false
     }
 
-    /// True if the entries of its tree contain the records, so that a query reads nothing else for current entries.
+    /// True if the entries of its tree contain the records, so that a query reads nothing else for
+    /// current entries.
     fn brings_records(&self) -> bool {
         false
     }
 
-    /// The options of its tree, except the compaction policy, to keep the index entries of this many versions of a record. `None` if the
-    /// kind has no tree.
+    /// The options of its tree, except the compaction policy, to keep the index entries of this
+    /// many versions of a record. `None` if the kind has no tree.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
         None
     }
@@ -287,8 +296,8 @@ pub trait Index: Send + Sync {
         None
     }
 
-    /// Passes to the visitor the index entries in an entry of its tree, a put or an operand: value, key, sequence number, and whether it
-    /// cancels an older one.
+    /// Passes to the visitor the index entries in an entry of its tree, a put or an operand: value,
+    /// key, sequence number, and whether it cancels an older one.
     fn entries_of(
         &self,
         _attribute: &Attribute,
@@ -298,7 +307,8 @@ pub trait Index: Send + Sync {
         Ok(())
     }
 
-    /// A builder that writes the first tables of its tree from existing index entries; `None` if the kind has no tree.
+    /// A builder that writes the first tables of its tree from existing index entries; `None` if
+    /// the kind has no tree.
     fn builder(&self) -> Option<Box<dyn Build>> {
         None
     }
@@ -308,13 +318,14 @@ pub trait Index: Send + Sync {
         false
     }
 
-    /// True if a query scans all records that the summaries admit, and so returns each record once, in its newest version: the records
-    /// themselves are the index entries.
+    /// True if a query scans all records that the summaries admit, and so returns each record once,
+    /// in its newest version: the records themselves are the index entries.
     fn is_filtered_scan(&self) -> bool {
         false
     }
 
-    /// The estimated cost of a candidate, in about microseconds: fetched by key one at a time, or read with the other records of its block.
+    /// The estimated cost of a candidate, in about microseconds: fetched by key one at a time, or
+    /// read with the other records of its block.
     fn weight(&self) -> f64 {
         match self.summary() {
             Some(_) => 0.5,
@@ -352,11 +363,13 @@ pub struct Entry<'a> {
 /// A registered index type of another crate.
 type Registered = Box<dyn Index>;
 
-/// Registers a kind from another crate for the rest of the process. Stores that have indexes of this kind can be opened only after this.
+/// Registers a kind from another crate for the rest of the process. Stores that have indexes of
+/// this kind can be opened only after this.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) if the name is registered already, or is not 3 to 32 lower-case letters, digits and `-`,
-/// beginning with a letter, with a `-` inside. The name is stored on disk, so it must never change.
+/// [`Error::BadInput`](crate::Error::BadInput) if the name is registered already, or is not 3 to 32
+/// lower-case letters, digits and `-`, beginning with a letter, with a `-` inside. The name is
+/// stored on disk, so it must never change.
 pub fn register(name: &str, index: impl Index + 'static) -> Result<IndexKind> {
     let registered: Registered = Box::new(index);
     let kind = ExternalKind::register(name, Box::new(registered))?;

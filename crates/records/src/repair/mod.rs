@@ -44,14 +44,15 @@ const ENTRIES_PER_LOOKUP: u64 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum RepairMethod {
-    /// By key if compactions of the primary-key index report what they drop, otherwise from the records if their compactions do, otherwise
-    /// by index.
+    /// By key if compactions of the primary-key index report what they drop, otherwise from the
+    /// records if their compactions do, otherwise by index.
     #[default]
     Auto,
-    /// Reads the writes since the last repair, and the older writes that they replaced, from the primary-key index only, for all indexes at
-    /// once.
+    /// Reads the writes since the last repair, and the older writes that they replaced, from the
+    /// primary-key index only, for all indexes at once.
     Key,
-    /// Handles each index separately: sorts its entries by key and validates them (Luo & Carey, figure 7).
+    /// Handles each index separately: sorts its entries by key and validates them (Luo & Carey,
+    /// figure 7).
     Index,
     /// A pass over all versions of all records (DELI, algorithm 3).
     Primary {
@@ -67,7 +68,8 @@ pub enum Compaction {
     /// Not at all.
     #[default]
     Without,
-    /// The repair comes before the compaction, and reads many runs: the baseline that DELI measures.
+    /// The repair comes before the compaction, and reads many runs: the baseline that DELI
+    /// measures.
     Before,
     /// The repair comes after the compaction, and reads one run: DELI's staged repair.
     After,
@@ -91,15 +93,17 @@ pub enum Lookups {
 pub struct RepairOptions {
     /// How the repair finds obsolete writes.
     pub method: RepairMethod,
-    /// The largest memory of sorters and buffers together, in bytes, borrowed from the store's memory budget. Default 16 MiB.
+    /// The largest memory of sorters and buffers together, in bytes, borrowed from the store's
+    /// memory budget. Default 16 MiB.
     pub memory: usize,
-    /// The number of reading threads, including the caller's. Default 0: one per core, or one if the store has no background threads
-    /// ([`crate::Options::background`]). At most 64.
+    /// The number of reading threads, including the caller's. Default 0: one per core, or one if
+    /// the store has no background threads ([`crate::Options::background`]). At most 64.
     pub threads: usize,
     /// The largest number of bytes to read per second, not 0. Default: no limit.
     pub bytes_per_second: Option<u64>,
-    /// For a repair by index: do not sort keys that no newer key filter of the primary-key index contains. Default true; false is for
-    /// experiments. Helps most if the trees are compacted together ([`crate::Merging::Correlated`]).
+    /// For a repair by index: do not sort keys that no newer key filter of the primary-key index
+    /// contains. Default true; false is for experiments. Helps most if the trees are compacted
+    /// together ([`crate::Merging::Correlated`]).
     pub bloom: bool,
     /// How the repair finds the entries of known keys.
     pub lookups: Lookups,
@@ -139,7 +143,8 @@ pub struct RepairReport {
     pub method: RepairMethod,
     /// Entries read: of the primary-key index, the indexes, or the records.
     pub entries: u64,
-    /// For a repair by index: how many of them were sorted; the others were known to be obsolete or valid.
+    /// For a repair by index: how many of them were sorted; the others were known to be obsolete or
+    /// valid.
     pub sorted: u64,
     /// Sorted pieces written to disk.
     pub spilled: u64,
