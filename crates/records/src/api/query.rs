@@ -1,4 +1,4 @@
-//! Queries and their answers, with keys of the program's type. What they do is [`crate::query`]'s.
+//! Queries and their answers, with typed keys. [`crate::query`] implements them.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -14,9 +14,9 @@ use crate::record::Record;
 
 /// A query: a condition, an order, a limit. Iterating it runs it.
 ///
-/// Bounds (`>=`, `<=`, `>`, `<`) on the same path joined by `and` form one range: a record with an array there
-/// matches if one element lies in the range. Each `=` and each prefix is tested separately, so `tag=a and tag=b`
-/// finds arrays that contain both.
+/// Bounds (`>=`, `<=`, `>`, `<`) on the same path joined by `and` form one range: a record with an
+/// array there matches if one element lies in the range. Each `=` and each prefix is tested
+/// separately, so `tag=a and tag=b` finds arrays that contain both.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -90,14 +90,15 @@ impl<K: PrimaryKey> Query<K> {
         self.with(|query| query.validation(validation))
     }
 
-    /// Sets how the records of index entries are looked up: for experiments. The answer is the same.
+    /// Sets how the records of index entries are looked up: for experiments. The answer is the
+    /// same.
     #[doc(hidden)]
     pub fn lookup(self, options: LookupOptions) -> Query<K> {
         self.with(|query| query.lookup(options))
     }
 
-    /// Runs the query and returns only the keys of the matching records. Reads no record if the maintenance strategy
-    /// and the conditions allow it.
+    /// Runs the query and returns only the keys of the matching records. Reads no record if the
+    /// maintenance strategy and the conditions allow it.
     pub fn keys(self) -> Result<Keys<K>> {
         let (inner, key) = (self.inner.keys()?, PhantomData);
         Ok(Keys { inner, key })
@@ -109,12 +110,14 @@ impl<K: PrimaryKey> Query<K> {
         Ok(Answer::new(inner, None))
     }
 
-    /// Passes every matching record (at most the limit) to `visit` until that breaks, in `order` instead of newest
-    /// first: faster for large answers. Memory stays within a share of the budget; if the keys of an answer need more
-    /// than a query may borrow, they are sorted in a file in the store's folder. Returns the explanation.
+    /// Passes every matching record (at most the limit) to `visit` until that breaks, in `order`
+    /// instead of newest first: faster for large answers. Memory stays within a share of the
+    /// budget; if the keys of an answer need more than a query may borrow, they are sorted in a
+    /// file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the query continues after a page ([`Query::after`]); also any read error.
+    /// [`Error::BadInput`] if the query continues after a page ([`Query::after`]); also any read
+    /// error.
     pub fn visit(
         self,
         order: BulkOrder,
@@ -153,7 +156,7 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
     type Item = Result<Record<K>>;
     type IntoIter = Answer<K>;
 
-    /// Runs the query; what is wrong with it is the first item.
+    /// Runs the query; an invalid query returns its error as the first item.
     fn into_iter(self) -> Answer<K> {
         match self.inner.run() {
             Ok(inner) => Answer::new(Some(inner), None),
@@ -164,7 +167,7 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
 
 /// An iterator over matching records, in order.
 pub struct Answer<K = Key> {
-    /// `None` where the query cannot be run.
+    /// `None` if the query cannot run.
     inner: Option<query::Answer>,
     failed: Option<Error>,
     key: PhantomData<fn() -> K>,
@@ -182,7 +185,7 @@ impl<K: PrimaryKey> Answer<K> {
         inner.map_or_else(Vec::new, query::Answer::notes)
     }
 
-    /// The current place in the answer: pass it to [`Query::after`] to continue from here.
+    /// The current position in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.as_ref()?.token()
     }
@@ -223,7 +226,7 @@ impl<K: PrimaryKey> Keys<K> {
         self.inner.notes()
     }
 
-    /// The current place in the answer: pass it to [`Query::after`] to continue from here.
+    /// The current position in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.token()
     }
@@ -240,7 +243,7 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
 
 /// An iterator over records in key order ([`super::Dataset::scan`]).
 pub struct Scan<K = Key> {
-    /// `None` once the scan could not be begun.
+    /// `None` if the scan could not start.
     inner: Option<query::Scan>,
     failed: Option<Error>,
     key: PhantomData<fn() -> K>,
@@ -256,7 +259,7 @@ impl<K: PrimaryKey> Scan<K> {
         Scan { inner, failed, key }
     }
 
-    /// The same, from the greatest key down; call it before the iteration starts.
+    /// Reverses the order, from the greatest key down; call it before the iteration starts.
     pub fn rev(self) -> Scan<K> {
         let inner = self.inner.map(query::Scan::rev);
         Scan { inner, ..self }
