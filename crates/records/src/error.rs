@@ -98,7 +98,7 @@ pub enum Error {
     },
     /// The caller stopped the operation, or its deadline has passed. Nothing is wrong.
     Cancelled {
-        /// True when the deadline has passed.
+        /// True if the deadline has passed.
         deadline: bool,
     },
     /// The change feed of the dataset has no old records: the dataset was not created with
@@ -371,7 +371,7 @@ impl From<esker_lsm::Error> for Error {
             esker_lsm::Error::NewerFormat { .. } | esker_lsm::Error::Unsupported(_) => {
                 Error::Unsupported(text)
             }
-            // A file that the store says is there.
+            // The store lists the file.
             esker_lsm::Error::Io { path, op, source }
                 if op != "lock" && source.kind() == io::ErrorKind::NotFound =>
             {

@@ -53,12 +53,12 @@
 //! # }
 //! ```
 
-/// Index kinds from other crates. Implement [`index::Index`], and make the kind known under a name
-/// with [`index::register`], for the rest Index types from other crates. Implement
-/// [`index::Index`], and register the type under a name with [`index::register`], for the rest of
-/// the process. From then on the name is valid wherever a kind is expected
-/// ([`IndexKind::External`](crate::IndexKind::External)), and store that has an index of an
-/// unregistered kind fails with [`Error::Unsupported`].
+/// Index types from other crates. Implement [`index::Index`], and register the type under a name
+/// with [`index::register`], for the rest of the process. From then on the name is valid wherever a
+/// kind is expected ([`IndexKind::External`](crate::IndexKind::External)), and the type works like
+/// a built-in one: with every maintenance strategy, with online builds, queries, repairs, checks
+/// and backups. Opening a store that has an index of an unregistered type fails with
+/// [`Error::Unsupported`].
 ///
 /// The crate `kind-example` in the repository is an example.
 pub mod index {
@@ -237,7 +237,7 @@ impl ExtensionStore {
 
     /// Writes a batch that depends on the current data: `complete` receives the batch, its first
     /// sequence number and a snapshot of everything before it, and may add writes to its own trees.
-    /// Other writers wait meanwhile, so `complete` must be quick and read little beyond memtables
+    /// Other writers wait for it, so `complete` must be quick and read little beyond memtables
     /// (the newest writes, in memory).
     ///
     /// # Errors

@@ -159,7 +159,7 @@ pub struct DatasetStats {
     /// An index change that was started and is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<UnfinishedIndex>,
-    /// How its indexes are kept exact, and what that costs.
+    /// The maintenance strategy of its indexes, and its cost.
     pub strategy: StrategyStats,
     /// Its trees: the records first.
     pub trees: Vec<TreeStats>,
@@ -180,7 +180,7 @@ pub struct UnfinishedIndex {
     pub ty: Type,
 }
 
-/// How the indexes of a dataset are kept exact, and what that costs.
+/// The maintenance strategy of a dataset, and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StrategyStats {

@@ -82,7 +82,7 @@ pub struct KindCost {
     pub bytes: f64,
 }
 
-/// What to change.
+/// The change that the advice recommends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdvisedChange {

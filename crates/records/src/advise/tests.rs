@@ -11,7 +11,7 @@ const RANDOM: AttributeProfile = AttributeProfile {
     top_share: 0.001,
 };
 
-/// The same, of an attribute that grows with time.
+/// As above, for an attribute that grows with time.
 const RISING: AttributeProfile = AttributeProfile {
     pruned: Some(1.0),
     ..RANDOM

@@ -33,7 +33,7 @@ use crate::write::{Part, commit};
 /// batch.put(&transfers, &json!({"id": 1, "from": "ann", "to": "bob", "amount": 30}))?;
 /// batch.commit()?;
 ///
-/// A failed condition keeps the whole batch from being written.
+/// // A failed condition keeps the whole batch from being written.
 /// batch.if_absent(&transfers, 1)?;
 /// batch.delete(&accounts, "ann")?;
 /// assert!(batch.commit().unwrap_err().conflict().is_some());

@@ -594,7 +594,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
     ///     jobs.put_json(format!(r#"{{"id": {id}, "state": "{state}"}}"#))?;
     /// }
-    /// // Who is ready, and who was, one version ago?
+    /// // The jobs that are ready, and those that were ready one version ago.
     /// let ready = || jobs.versions_with("state", "ready");
     /// assert_eq!(ready().read()?.records.len(), 1);
     /// assert_eq!(ready().latest(2).read()?.records.len(), 2);

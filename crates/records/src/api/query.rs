@@ -190,7 +190,7 @@ impl<K: PrimaryKey> Answer<K> {
         self.inner.as_ref()?.token()
     }
 
-    /// What the query did so far, and its cost.
+    /// The plan of the query, its work so far, and the cost.
     pub fn explain(&self) -> Explain {
         let inner = self.inner.as_ref();
         inner.map_or_else(Explain::default, query::Answer::explain)
@@ -216,7 +216,7 @@ pub struct Keys<K = Key> {
 }
 
 impl<K: PrimaryKey> Keys<K> {
-    /// What the query did so far, and its cost.
+    /// The plan of the query, its work so far, and the cost.
     pub fn explain(&self) -> Explain {
         self.inner.explain()
     }
@@ -265,7 +265,7 @@ impl<K: PrimaryKey> Scan<K> {
         Scan { inner, ..self }
     }
 
-    /// What the scan did so far, and its cost.
+    /// The work of the scan so far, and its cost.
     pub fn explain(&self) -> Explain {
         let inner = self.inner.as_ref();
         inner.map_or_else(Explain::default, query::Scan::explain)

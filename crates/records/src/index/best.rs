@@ -139,7 +139,7 @@ impl Best {
         self.window.order
     }
 
-    /// True when it holds as many candidates as the query needs.
+    /// True if it holds as many candidates as the query needs.
     pub fn is_full(&self) -> bool {
         self.early.len() + self.heap.len() >= self.window.want
     }

@@ -55,7 +55,7 @@ use esker_model::schema::{Type, Value};
 pub struct IndexEntry<'a> {
     /// The attribute that has the value.
     pub attribute: &'a Attribute,
-    /// The encoded value ([`Value::split`] says where it ends).
+    /// The encoded value ([`Value::split`] finds its end).
     pub value: &'a [u8],
     /// The encoded primary key of the record.
     pub key: &'a [u8],

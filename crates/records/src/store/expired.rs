@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 /// Bytes that are read ahead.
 const READAHEAD: usize = 64 << 10;
 
-/// True when a stored record has expired for the snapshot.
+/// True if a stored record has expired for the snapshot.
 #[inline]
 pub(crate) fn hides(snapshot: &Snapshot, stored: &[u8]) -> bool {
     // Time 0: no record of the store expires.
@@ -46,7 +46,7 @@ pub(crate) struct Due {
 }
 
 impl View {
-    /// True when a stored record has expired.
+    /// True if a stored record has expired.
     #[inline]
     pub(crate) fn hides(&self, stored: &[u8]) -> bool {
         hides(&self.snapshot, stored)

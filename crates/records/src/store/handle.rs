@@ -118,7 +118,7 @@ impl View {
         self.snapshot.seq()
     }
 
-    /// True when the dataset was dropped before the snapshot was taken.
+    /// True if the dataset was dropped before the snapshot was taken.
     pub(crate) fn is_dropped(&self) -> bool {
         let trees = &self.snapshot.version().trees;
         !trees.contains_key(&self.layout.data)

@@ -126,7 +126,7 @@ pub struct UsageCounts {
     pub gets: u64,
     /// How queries used each attribute, declared or not.
     pub attributes: BTreeMap<Path, QueryStats>,
-    /// What was measured of its maintenance.
+    /// The measurements of its maintenance.
     #[serde(alias = "upkeep")]
     pub(crate) maintenance: KeptMaintenance,
 }

@@ -39,15 +39,15 @@ pub(crate) struct Part {
     pub(super) expected: Vec<Expectation>,
     /// Notes beside the records: tree, name and value, `None` to delete the note.
     notes: Vec<(TreeId, String, Option<Vec<u8>>)>,
-    /// The memtables when the batch was begun. Index entries of old versions in them are cancelled
-    /// at once; queries find out about others.
+    /// A snapshot from the first write of the batch. Index entries of old versions in its memtables
+    /// are cancelled at once; queries find out about others.
     before: Option<Snapshot>,
     records: usize,
     /// The number of deletions among them.
     deletes: usize,
     /// Deletes expired records ([`super::expire`]), and is not encoded again for a newer layout.
     pub(super) is_sweep: bool,
-    /// The number of records known to replace one or not, and the number of those that do.
+    /// The number of records known to replace another or not, and of those that do.
     replaced: (u64, u64),
     /// The state of the writes before the commit added to them.
     saved: Option<(esker_lsm::Savepoint, usize)>,
@@ -566,8 +566,8 @@ impl Part {
         result
     }
 
-    /// Keeps only the last version of each record, and only if the strategy looks at writes: no
-    /// reader can see the others. Also refuses a key that is inserted twice.
+    /// Refuses a key that is inserted twice. If the strategy looks at writes, keeps only the last
+    /// version of each record: no reader can see the others.
     pub(super) fn keep_last_versions(&mut self) -> Result<()> {
         if self.touched.len() < 2 {
             return Ok(());
