@@ -61,8 +61,9 @@ impl Handle {
     }
 
     fn change_to(&self, to: Maintenance, auto: bool, go_on: &dyn Fn() -> bool) -> Result<()> {
-        let report =
-            self.while_wanted(go_on, |go_on| self.switch(to, auto, &mut |_| on(go_on())))?;
+        let report = self.while_wanted(go_on, |go_on| {
+            self.switch(to, auto, &mut |_| control_flow(go_on()))
+        })?;
         if !report.complete {
             return Err(self.current.is_changing());
         }
@@ -81,7 +82,7 @@ impl Handle {
             ..RepairOptions::default()
         };
         let report = self.while_wanted(go_on, |go_on| {
-            self.repair_flushed(&options, &mut |_| on(go_on()))
+            self.repair_flushed(&options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
             return Err(self.current.is_changing());
@@ -251,8 +252,8 @@ fn version(snapshot: &Snapshot, tree: TreeId) -> Option<&TreeVersion> {
     snapshot.version().trees.get(&tree).map(AsRef::as_ref)
 }
 
-fn on(goes: bool) -> ControlFlow<()> {
-    match goes {
+fn control_flow(goes_on: bool) -> ControlFlow<()> {
+    match goes_on {
         true => ControlFlow::Continue(()),
         false => ControlFlow::Break(()),
     }

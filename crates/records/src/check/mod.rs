@@ -185,10 +185,10 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         }
         cursor.next()?;
         if ahead.is_full() {
-            expect.add_those(&mut ahead, snapshot)?;
+            expect.add_buffered(&mut ahead, snapshot)?;
         }
     }
-    expect.add_those(&mut ahead, snapshot)?;
+    expect.add_buffered(&mut ahead, snapshot)?;
     let Expect {
         expected,
         written,
@@ -321,7 +321,7 @@ impl Expect<'_> {
     }
 
     /// Adds the records of buffered stubs.
-    fn add_those(&mut self, ahead: &mut Ahead, snapshot: &Snapshot) -> Result<()> {
+    fn add_buffered(&mut self, ahead: &mut Ahead, snapshot: &Snapshot) -> Result<()> {
         ahead.fill(self.layout, snapshot, &snapshot.cost())?;
         while let Some(item) = ahead.pop() {
             if let Some(record) = RecordRef::parse(&item.stored) {

@@ -87,7 +87,7 @@ impl Handle {
         let (kind, ty, tokenizer) = (index.kind(), index.said_type(), index.tokens());
         let _claim = self.current.claim()?;
         let layout = self.layout();
-        if goes_on(&layout, path, kind, ty, Some(tokenizer))? {
+        if is_resumed(&layout, path, kind, ty, Some(tokenizer))? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -141,7 +141,7 @@ impl Handle {
     ) -> Result<IndexChange> {
         let claim = self.current.claim()?;
         let layout = self.layout();
-        if goes_on(&layout, path, kind, None, None)? {
+        if is_resumed(&layout, path, kind, None, None)? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -171,7 +171,7 @@ impl Handle {
         let known = layout.stored.attribute(path);
         let def = known.map(|known| known.def.clone());
         let def = def.ok_or_else(|| undeclared(&layout, path))?;
-        if goes_on(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
+        if is_resumed(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
             return self.build(progress);
         }
         if !def.kind.is_indexed() {
@@ -416,7 +416,7 @@ impl Handle {
 }
 
 /// True if the requested change is the unfinished one; an error if another one is unfinished.
-fn goes_on(
+fn is_resumed(
     layout: &Layout,
     path: &Path,
     kind: IndexKind,
