@@ -1,4 +1,4 @@
-//! What can go wrong with records.
+//! The errors of this crate.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use esker_model::schema::{KeyError, RecordError};
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong; each error names what it concerns.
+/// An error; each variant names the object that it concerns.
 ///
 /// ```
 /// use esker::{Database, Error, Options};
@@ -48,13 +48,15 @@ pub enum Error {
     },
     /// Something with that name or key exists already; the text says what.
     Exists(String),
-    /// The input does not fit: a key, a condition's values, a name, a limit. The text says what and why.
+    /// The input does not fit: a key, a condition's values, a name, a limit. The text says what and
+    /// why.
     BadInput(String),
     /// A record is not valid JSON, or does not fit the dataset.
     Record(RecordError),
     /// The text of a condition has a syntax error.
     Condition(ParseError),
-    /// A newer version wrote the store, or it has trees of an extension that this program did not register.
+    /// A newer version wrote the store, or it has trees of an extension that this program did not
+    /// register.
     Unsupported(String),
     /// Stored data is damaged.
     Damaged {
@@ -88,14 +90,15 @@ pub enum Error {
         /// The file or folder that could not be written to.
         path: PathBuf,
     },
-    /// An earlier failure left the log in an unknown state. The store refuses writes until it is reopened; reads continue.
+    /// An earlier failure left the log in an unknown state. The store refuses writes until it is
+    /// reopened; reads continue.
     Poisoned {
         /// The first failure.
         cause: String,
     },
     /// The caller stopped the operation, or its deadline has passed. Nothing is wrong.
     Cancelled {
-        /// True when the deadline has passed.
+        /// True if the deadline has passed.
         deadline: bool,
     },
     /// The change feed of the dataset has no old records: the dataset was not created with
@@ -109,8 +112,8 @@ pub enum Error {
         /// The earliest position that is available.
         oldest: Position,
     },
-    /// The position belongs to another store, to a copy that has diverged, or lies after writes that a power cut
-    /// destroyed.
+    /// The position belongs to another store, to a copy that has diverged, or lies after writes
+    /// that a power cut destroyed.
     OtherHistory {
         /// The position.
         position: Position,
@@ -184,7 +187,7 @@ impl Error {
         }
     }
 
-    /// The same, among datasets of these names.
+    /// As [`Error::unknown_dataset`], with a suggestion from the names of known datasets.
     pub(crate) fn unknown_among<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Error {
         let most = 1 + name.chars().count() / 4;
         let near = known.map(|known| (distance(name, known), known));
@@ -195,7 +198,7 @@ impl Error {
         }
     }
 
-    /// A key is not as it was expected to be.
+    /// A key is not in the expected state.
     pub(crate) fn conflict_of(key: Key, what: String) -> Error {
         Error::Conflict {
             key: Some(Box::new(key)),
@@ -203,7 +206,7 @@ impl Error {
         }
     }
 
-    /// Others were faster.
+    /// Other writers were faster, too often.
     pub(crate) fn overtaken(what: impl Into<String>) -> Error {
         Error::Conflict {
             key: None,
@@ -219,7 +222,7 @@ impl Error {
         Error::BadInput(text.into())
     }
 
-    /// Damage that is not known to be in one file.
+    /// Damage that is not attributed to one file.
     pub(crate) fn damaged(what: impl Into<String>) -> Error {
         Error::Damaged {
             path: None,
@@ -262,7 +265,7 @@ impl Error {
     }
 }
 
-/// How many characters are to be changed, added or taken away to make one name of the other.
+/// The number of characters to change, add or remove to get from one name to the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -368,7 +371,7 @@ impl From<esker_lsm::Error> for Error {
             esker_lsm::Error::NewerFormat { .. } | esker_lsm::Error::Unsupported(_) => {
                 Error::Unsupported(text)
             }
-            // A file that the store says is there.
+            // The store lists the file.
             esker_lsm::Error::Io { path, op, source }
                 if op != "lock" && source.kind() == io::ErrorKind::NotFound =>
             {

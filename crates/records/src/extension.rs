@@ -1,18 +1,23 @@
-//! The basis of capabilities beside datasets: trees of their own in the store, atomic batches over them, and the ordered log of all
-//! commits.
+//! The basis of capabilities beside datasets: trees of their own in the store, atomic batches over
+//! them, and the ordered log of all commits.
 //!
-//! Publish/subscribe, queues and the like store data other than records, need their own merge operators, expiry and layouts, and must
-//! survive crashes as datasets do. They are extensions: an [`Extension`] defines how its trees are compacted and read, is listed in
-//! [`Options::extensions`](crate::Options::extensions) whenever the store is opened, and works on an [`ExtensionStore`] from
-//! [`Database::extension`](crate::Database::extension). A program that only stores records does not need this module.
+//! Publish/subscribe, queues and the like store data other than records, need their own merge
+//! operators, expiry and layouts, and must survive crashes as datasets do. They are extensions: an
+//! [`Extension`] defines how its trees are compacted and read, is listed in
+//! [`Options::extensions`](crate::Options::extensions) whenever the store is opened, and works on
+//! an [`ExtensionStore`] from [`Database::extension`](crate::Database::extension). A program that
+//! only stores records does not need this module.
 //!
-//! An extension uses the engine (`esker-lsm`) directly: its batches, snapshots, cursors and options are documented there. The guarantees of
-//! datasets hold for extensions, too: a batch is applied whole or not at all, and becomes visible once it is as durable as requested. An
-//! extension's trees share the log, the sequence numbers, the memory budget and the compaction threads with the datasets; backups and named
-//! snapshots contain them, and [`Database::check`](crate::Database::check) checks them.
+//! An extension uses the engine (`esker-lsm`) directly: its batches, snapshots, cursors and options
+//! are documented there. The guarantees of datasets hold for extensions, too: a batch is applied
+//! whole or not at all, and becomes visible once it is as durable as requested. An extension's
+//! trees share the log, the sequence numbers, the memory budget and the compaction threads with the
+//! datasets; backups and named snapshots contain them, and
+//! [`Database::check`](crate::Database::check) checks them.
 //!
-//! On disk the tree `lists` of the extension `pubsub` is called `@pubsub/lists`. A program that does not list the extension cannot open a
-//! store with such trees, since it could not compact them.
+//! On disk the tree `lists` of the extension `pubsub` is called `@pubsub/lists`. A program that
+//! does not list the extension cannot open a store with such trees, since it could not compact
+//! them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -48,10 +53,12 @@
 //! # }
 //! ```
 
-/// Index kinds from other crates. Implement [`index::Index`], and make the kind known under a name with [`index::register`], for the rest
-/// of the process. From then on the name is valid wherever a kind is expected ([`IndexKind::External`](crate::IndexKind::External)), and
-/// the kind works like a built-in one: with every maintenance strategy, with online builds, queries, repairs, checks and backups. Opening a
-/// store that has an index of an unregistered kind fails with [`Error::Unsupported`].
+/// Index types from other crates. Implement [`index::Index`], and register the type under a name
+/// with [`index::register`], for the rest of the process. From then on the name is valid wherever a
+/// kind is expected ([`IndexKind::External`](crate::IndexKind::External)), and the type works like
+/// a built-in one: with every maintenance strategy, with online builds, queries, repairs, checks
+/// and backups. Opening a store that has an index of an unregistered type fails with
+/// [`Error::Unsupported`].
 ///
 /// The crate `kind-example` in the repository is an example.
 pub mod index {
@@ -82,12 +89,13 @@ use crate::store::Store;
 
 /// A capability that has its own trees in a store.
 pub trait Extension: Send + Sync {
-    /// Its name: 1 to 32 lower-case letters, digits and `-`. Part of its trees' names on disk, so it never changes.
+    /// Its name: 1 to 32 lower-case letters, digits and `-`. Part of its trees' names on disk, so
+    /// it never changes.
     fn name(&self) -> &'static str;
 
-    /// The options of its tree `tree` with the configuration `config`. Called when the tree is created or configured, and whenever the
-    /// store is opened; the result must depend on the two arguments only. `None` rejects them: the tree is not created, or the store is not
-    /// opened.
+    /// The options of its tree `tree` with the configuration `config`. Called when the tree is
+    /// created or configured, and whenever the store is opened; the result must depend on the two
+    /// arguments only. `None` rejects them: the tree is not created, or the store is not opened.
     fn tree_options(&self, tree: &str, config: &[u8]) -> Option<TreeOptions>;
 }
 
@@ -120,7 +128,7 @@ impl Extensions {
         self.0.iter().find(|extension| extension.name() == name)
     }
 
-    /// The options of the tree; `None` where it is no extension's.
+    /// The options of an extension's tree; `None` for other trees.
     pub(crate) fn tree_options(
         &self,
         name: &str,
@@ -142,11 +150,12 @@ impl Extensions {
     }
 }
 
-/// The part of a store that belongs to one extension ([`Database::extension`](crate::Database::extension)). Cheap to clone.
+/// The part of a store that belongs to one extension
+/// ([`Database::extension`](crate::Database::extension)). Cheap to clone.
 #[derive(Clone)]
 pub struct ExtensionStore {
     store: Arc<Store>,
-    /// What its trees' names begin with.
+    /// The prefix of its trees' names.
     prefix: String,
 }
 
@@ -179,10 +188,12 @@ impl ExtensionStore {
         self.store.group.tree(&format!("{}{name}", self.prefix))
     }
 
-    /// Creates trees, all or none, from pairs of a name and a configuration for [`Extension::tree_options`]. Durable when it returns.
+    /// Creates trees, all or none, from pairs of a name and a configuration for
+    /// [`Extension::tree_options`]. Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Exists`] if a tree of that name exists; [`Error::BadInput`] if the extension rejects a configuration; also any write error.
+    /// [`Error::Exists`] if a tree of that name exists; [`Error::BadInput`] if the extension
+    /// rejects a configuration; also any write error.
     pub fn create_trees(&self, trees: &[(&str, &[u8])]) -> Result<Vec<TreeId>> {
         if let Some((name, _)) = trees.iter().find(|(name, _)| self.tree(name).is_some()) {
             return Err(Error::exists(format!(
@@ -213,18 +224,21 @@ impl ExtensionStore {
         Ok(self.store.group.drop_trees(trees)?)
     }
 
-    /// Writes a batch, whole or not at all, and returns its last sequence number. Visible when it returns.
+    /// Writes a batch, whole or not at all, and returns its last sequence number. Visible when it
+    /// returns.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the batch writes to a tree that is not one of the extension's; also any write error.
+    /// [`Error::BadInput`] if the batch writes to a tree that is not one of the extension's; also
+    /// any write error.
     pub fn write(&self, batch: &mut Batch, durability: Durability) -> Result<Seq> {
         self.check_own(batch.trees())?;
         Ok(self.store.group.write(batch, durability)?)
     }
 
-    /// Writes a batch that depends on the current data: `complete` receives the batch, its first sequence number and a snapshot of
-    /// everything before it, and may add writes to its own trees. Other writers wait meanwhile, so `complete` must be quick and read little
-    /// beyond memtables (the newest writes, in memory).
+    /// Writes a batch that depends on the current data: `complete` receives the batch, its first
+    /// sequence number and a snapshot of everything before it, and may add writes to its own trees.
+    /// Other writers wait for it, so `complete` must be quick and read little beyond memtables
+    /// (the newest writes, in memory).
     ///
     /// # Errors
     /// As [`ExtensionStore::write`]; also any error of `complete`, and then nothing is written.
@@ -239,8 +253,8 @@ impl ExtensionStore {
         Ok(ticket.last())
     }
 
-    /// The first half of [`ExtensionStore::write_with`], to be followed by [`ExtensionStore::acknowledge`] (see
-    /// [`ExtensionStore::append`]).
+    /// The first half of [`ExtensionStore::write_with`], to be followed by
+    /// [`ExtensionStore::acknowledge`] (see [`ExtensionStore::append`]).
     ///
     /// # Errors
     /// As [`ExtensionStore::write_with`].
@@ -260,8 +274,9 @@ impl ExtensionStore {
         Ok(group.append_with(batch, durability, &mut complete)?)
     }
 
-    /// The first half of a [`write`](ExtensionStore::write): the batch gets its position in the log, but is neither durable nor visible
-    /// until [`ExtensionStore::acknowledge`]. Every ticket must be acknowledged.
+    /// The first half of a [`write`](ExtensionStore::write): the batch gets its position in the
+    /// log, but is neither durable nor visible until [`ExtensionStore::acknowledge`]. Every ticket
+    /// must be acknowledged.
     ///
     /// # Errors
     /// As [`ExtensionStore::write`].
@@ -283,21 +298,22 @@ impl ExtensionStore {
         self.store.group.snapshot()
     }
 
-    /// A snapshot of everything appended so far, in all trees, including batches that are not acknowledged yet: for writes that depend on
-    /// them. Such a write is acknowledged after those batches, or fails with them. A caller that writes nothing must wait for them before
-    /// it reports what it saw.
+    /// A snapshot of everything appended so far, in all trees, including batches that are not
+    /// acknowledged yet: for writes that depend on them. Such a write is acknowledged after those
+    /// batches, or fails with them. A caller that writes nothing must wait for them before it
+    /// reports what it saw.
     pub fn latest(&self) -> Snapshot {
         self.store.group.latest()
     }
 
-    /// The time of the store's clock in milliseconds since 1970. It never goes back behind a time at which anything has expired, even if
-    /// the clock is set back.
+    /// The time of the store's clock in milliseconds since 1970. It never goes back behind a time
+    /// at which anything has expired, even if the clock is set back.
     pub fn now(&self) -> Time {
         self.store.group.now()
     }
 
-    /// The time of the clock, if the clock is so far ahead that the store drops nothing by it until the program confirms it
-    /// ([`Database::unconfirmed_time`](crate::Database::unconfirmed_time)).
+    /// The time of the clock, if the clock is so far ahead that the store drops nothing by it until
+    /// the program confirms it ([`Database::unconfirmed_time`](crate::Database::unconfirmed_time)).
     pub fn unconfirmed_time(&self) -> Option<Time> {
         self.store.group.unconfirmed_time()
     }
@@ -307,7 +323,8 @@ impl ExtensionStore {
         self.store.group.position()
     }
 
-    /// The commits after `position` in order, including those of datasets and other extensions: first those in the log, then new ones.
+    /// The commits after `position` in order, including those of datasets and other extensions:
+    /// first those in the log, then new ones.
     ///
     /// # Errors
     /// [`Error::PositionExpired`], [`Error::OtherHistory`].
@@ -315,8 +332,9 @@ impl ExtensionStore {
         Ok(self.store.group.tail(position)?)
     }
 
-    /// Calls `observe` with every commit from now on, in order, once it is visible, on a separate thread, until the observer is dropped. An
-    /// observer that is more than 64 MiB behind gets [`EngineError::PositionExpired`], and continues with the oldest commit in the log.
+    /// Calls `observe` with every commit from now on, in order, once it is visible, on a separate
+    /// thread, until the observer is dropped. An observer that is more than 64 MiB behind gets
+    /// [`EngineError::PositionExpired`], and continues with the oldest commit in the log.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -327,7 +345,8 @@ impl ExtensionStore {
         Ok(self.store.group.observe(observe)?)
     }
 
-    /// Borrows between `least` and `want` bytes of the store's memory budget, for work that needs much memory. Waits a second at most.
+    /// Borrows between `least` and `want` bytes of the store's memory budget, for work that needs
+    /// much memory. Waits a second at most.
     pub fn borrow(&self, account: Account, least: usize, want: usize) -> Loan {
         self.store.group.budget().borrow(account, least, want)
     }
@@ -342,7 +361,8 @@ impl ExtensionStore {
         Arc::ptr_eq(&self.store, &other.store)
     }
 
-    /// True if the store was opened for reading ([`Database::open_reader`](crate::Database::open_reader)).
+    /// True if the store was opened for reading
+    /// ([`Database::open_reader`](crate::Database::open_reader)).
     pub fn is_reader(&self) -> bool {
         self.store.group.is_reader()
     }

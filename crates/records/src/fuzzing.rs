@@ -1,12 +1,12 @@
-//! Entry points for fuzzing: each takes any bytes and feeds them to one decoder. None may panic, hang or
-//! allocate without bound, whatever the bytes; what an entry point asserts is what must hold of them.
+//! Entry points for fuzzing: each passes arbitrary bytes to one decoder. None may panic, hang or
+//! allocate without bound on any input; each asserts the decoder's invariants.
 //!
-//! Only with the feature `fuzzing`, and in tests, which run each for a short while. The targets for
-//! `cargo fuzz` are in `fuzz/`.
+//! Compiled only with the feature `fuzzing`, and in tests, which run each entry point briefly. The
+//! targets for `cargo fuzz` are in `fuzz/`.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a target says what must hold by failing"
+    reason = "a target reports a violated invariant by panicking"
 )]
 
 use std::collections::BTreeSet;
@@ -44,7 +44,8 @@ pub fn stored_record(data: &[u8]) {
     assert_eq!(read.body(), found.body());
 }
 
-/// Two fragments of a posting list, the first as long as the first byte says: read, settled, joined.
+/// Two fragments of a posting list, the first as long as the first byte says: decoded, finished,
+/// joined.
 pub fn postings(data: &[u8]) {
     let Some((len, rest)) = data.split_first() else {
         return;
@@ -73,10 +74,10 @@ pub fn postings(data: &[u8]) {
     }
     let operator = PostingMerge::default();
     for oldest in [false, true] {
-        let mut settled = newer.to_vec();
-        let kept = operator.finish(newer_seq, &mut settled, oldest);
+        let mut finished = newer.to_vec();
+        let kept = operator.finish(newer_seq, &mut finished, oldest);
         if let (Some(index_entries), true) = (&first, kept) {
-            let after = self::index_entries(&settled, newer_seq).unwrap();
+            let after = self::index_entries(&finished, newer_seq).unwrap();
             assert!(
                 after
                     .iter()
@@ -92,14 +93,14 @@ pub fn postings(data: &[u8]) {
             let all: Vec<IndexEntry> = first.into_iter().chain(second).collect();
             assert_eq!(index_entries(&joined, newer_seq), Some(all));
         }
-        // Joining looks at the heads alone.
+        // Joining only reads the headers.
         (_, _, true) => {}
     }
 }
 
 type IndexEntry = (u64, Vec<u8>, bool);
 
-/// The postings of a fragment; `None` when it is malformed.
+/// The postings of a fragment; `None` if it is malformed.
 fn index_entries(bytes: &[u8], entry: u64) -> Option<Vec<IndexEntry>> {
     let mut reader = PostingList::parse(bytes, entry).ok()?.reader();
     let mut index_entries = Vec::new();
@@ -132,7 +133,7 @@ pub fn value(data: &[u8]) {
     }
 }
 
-/// A record as JSON: what the one-pass extraction finds is what a parser that builds everything finds.
+/// A record as JSON: the one-pass extraction finds the same values as a full parser.
 pub fn json(data: &[u8]) {
     let attributes = [
         ("a", Type::Int),
@@ -155,10 +156,10 @@ pub fn json(data: &[u8]) {
         if extraction.extract_new(data, &mut out).is_err() {
             continue;
         }
-        // Whatever is taken, other readers can read.
+        // Other parsers accept every accepted record.
         serde_json::from_slice::<Json>(data).unwrap();
         let text = std::str::from_utf8(data).unwrap();
-        // The parser takes the integer -0 for a float.
+        // The parser reads the integer -0 as a float.
         let text = without_negative_zeros(text).unwrap_or_else(|| text.to_string());
         let json: Json = serde_json::from_str(&text).unwrap();
         let wanted = json.get("id").and_then(|id| naive(key_type.as_type(), id));
@@ -167,7 +168,7 @@ pub fn json(data: &[u8]) {
         assert_eq!(out.key(), key);
         for (at, (path, ty)) in attributes.iter().enumerate() {
             if ty.timed_space().is_some() {
-                // Every time at the place.
+                // Every time at the location.
                 let decode = |at: usize, ty: Type| {
                     let values = out.values(at);
                     let read = move |v| Value::decode(ty, &mut esker_lsm::coding::Reader::new(v));
@@ -185,7 +186,7 @@ pub fn json(data: &[u8]) {
                 continue;
             }
             if let Some(space) = ty.space() {
-                // Conditions find the same point as extraction.
+                // Conditions and extraction find the same point.
                 let found = PointAt::new(path).unwrap().find(space, data);
                 let found = found.map(|point| Value::Point(space, point).encoded());
                 assert!(out.values(at).eq(found.iter().map(Vec::as_slice)));
@@ -194,7 +195,8 @@ pub fn json(data: &[u8]) {
             let names: Vec<&str> = path.names().collect();
             let mut found = Vec::new();
             reach(&json, &names, &mut found);
-            // Objects are not indexed, and of a number that no float stands for the parser does not know the digits.
+            // Objects are not indexed. For a number that no float represents exactly, the parser
+            // loses the digits.
             let values = found.into_iter().filter(|v| !v.is_null() && !v.is_object());
             if *ty == Type::Float && out.values(at).any(|v| other(Type::Float) == Some(v)) {
                 continue;
@@ -212,7 +214,7 @@ pub fn json(data: &[u8]) {
     }
 }
 
-/// Every value at a path; arrays on the way stand for their elements.
+/// All values at a path; an array on the way stands for its elements.
 fn reach<'a>(json: &'a Json, names: &[&str], found: &mut Vec<&'a Json>) {
     match (json, names) {
         (Json::Array(elements), _) => elements.iter().for_each(|e| reach(e, names, found)),
@@ -246,7 +248,7 @@ fn naive(ty: Type, json: &Json) -> Option<Value> {
     }
 }
 
-/// A condition up to the first line feed, and a record behind it: reading, printing, evaluating.
+/// A condition up to the first line feed, and a record after it: parsed, printed, evaluated.
 pub fn condition(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n');
     let (text, body) = data.split_at(end.unwrap_or(data.len()));
@@ -275,7 +277,7 @@ pub fn condition(data: &[u8]) {
             let Ok(ranges) = predicate.to_ranges(ty) else {
                 continue;
             };
-            // A declared attribute of the same text must agree on the records that can have it.
+            // A declared attribute with the same values must give the same result.
             let mut out = Extracted::default();
             let key = ("id".parse().unwrap(), KeyType::Int);
             let extraction = Extraction::new(key, vec![(test.path.clone(), ty)]);
@@ -300,7 +302,7 @@ pub fn condition(data: &[u8]) {
     }
 }
 
-/// Polygons as GeoJSON: the ranges of keys that cover an area have all of its points.
+/// Polygons as GeoJSON: the key ranges that cover an area contain all of its points.
 pub fn geojson(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -330,14 +332,14 @@ pub fn geojson(data: &[u8]) {
     }
 }
 
-/// A dataset's definition, as it is stored.
+/// The stored definition of a dataset.
 pub fn definition(data: &[u8]) {
     if let Some(stored) = StoredDef::from_bytes(data) {
         assert_eq!(StoredDef::from_bytes(&stored.to_bytes()), Some(stored));
     }
 }
 
-/// The configuration of a dataset's tree, as it is stored.
+/// The stored configuration of a tree.
 pub fn tree_config(data: &[u8]) {
     if let Some(config) = TreeConfig::from_bytes(data) {
         assert_eq!(TreeConfig::from_bytes(&config.to_bytes()), Some(config));

@@ -1,4 +1,4 @@
-//! A short run of each entry point. `ESKER_FUZZ=1000` makes it a long one.
+//! A short run of each entry point; `ESKER_FUZZ=1000` makes it long.
 
 use esker_lsm::fuzzing::campaign;
 
@@ -37,7 +37,7 @@ fn posting_lists() {
     esker_model::posting::encode_one(&mut newer, b"k", false);
     esker_model::posting::encode_one(&mut older, &[7; 40], true);
     corpus.push([&[newer.len() as u8][..], &newer, &older].concat());
-    // A posting of number 0 would be taken for one of the entry's own number once it is alone.
+    // A posting of number 0 would pass for a posting of the entry's own number once it is alone.
     corpus.push(vec![7, 7, 1, 1, 1, 0, 2, 0]);
     campaign(2, 20_000, &corpus, &mut postings);
 }

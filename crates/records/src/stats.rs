@@ -1,4 +1,4 @@
-//! What a store looks like, for people and programs.
+//! Statistics of a store, for people and programs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub struct StoreStats {
     pub datasets: BTreeMap<String, DatasetStats>,
     /// How the memory budget is used.
     pub memory: MemoryStats,
-    /// The engine's counters since the store was opened, by name: blocks read, files created, syncs and so on.
+    /// The engine's counters since the store was opened, by name: blocks read, files created, syncs
+    /// and so on.
     pub counters: BTreeMap<&'static str, u64>,
     /// The consumers of changes; empty if their files cannot be read.
     pub consumers: Vec<ConsumerStats>,
@@ -31,8 +32,9 @@ pub struct StoreStats {
     pub snapshots: Vec<SnapshotStats>,
     /// Bytes of tables that only snapshots need.
     pub snapshot_bytes: u64,
-    /// The time of the clock in milliseconds since 1970, if the clock is so far ahead that the store drops no expired records until
-    /// the program [confirms](crate::Database::confirm_time) the time.
+    /// The time of the clock in milliseconds since 1970, if the clock is so far ahead that the
+    /// store drops no expired records until the program [confirms](crate::Database::confirm_time)
+    /// the time.
     pub unconfirmed_time: Option<Time>,
     /// Failing background jobs.
     pub failures: Vec<FailedJob>,
@@ -72,8 +74,8 @@ pub struct MemoryStats {
 pub struct ConsumerStats {
     /// Its name.
     pub name: String,
-    /// The dataset that it belongs to. `None` if an earlier version registered it for the whole store and no dataset has used it
-    /// since.
+    /// The dataset that it belongs to. `None` if an earlier version registered it for the whole
+    /// store and no dataset has used it since.
     pub dataset: Option<String>,
     /// The store keeps the changes after this position.
     pub position: String,
@@ -81,7 +83,8 @@ pub struct ConsumerStats {
     pub keeps_bytes: u64,
     /// Bytes of log that it has not read, counted over all datasets.
     pub lag_bytes: u64,
-    /// Age, in seconds, of the oldest change that it has not read; `None` if it has read everything, or if the age is unknown.
+    /// Age, in seconds, of the oldest change that it has not read; `None` if it has read
+    /// everything, or if the age is unknown.
     pub unread_seconds: Option<u64>,
 }
 
@@ -156,7 +159,7 @@ pub struct DatasetStats {
     /// An index change that was started and is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<UnfinishedIndex>,
-    /// How its indexes are kept exact, and what that costs.
+    /// The maintenance strategy of its indexes, and its cost.
     pub strategy: StrategyStats,
     /// Its trees: the records first.
     pub trees: Vec<TreeStats>,
@@ -177,7 +180,7 @@ pub struct UnfinishedIndex {
     pub ty: Type,
 }
 
-/// How the indexes of a dataset are kept exact, and what that costs.
+/// The maintenance strategy of a dataset, and its cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StrategyStats {
@@ -222,7 +225,8 @@ pub struct StrategyStats {
 pub struct TreeStats {
     /// Its contents, in words.
     pub name: String,
-    /// The error of a table that cannot be opened. [`Database::check`](crate::Database::check) finds all damage.
+    /// The error of a table that cannot be opened. [`Database::check`](crate::Database::check)
+    /// finds all damage.
     pub damage: Option<String>,
     /// The entries that are not in tables yet.
     pub memtable: MemtableStats,
@@ -430,7 +434,7 @@ fn failure(failure: &JobFailure) -> FailedJob {
     }
 }
 
-/// What a job is about.
+/// The description of a job.
 fn about(job: JobDescription) -> JobStats {
     JobStats {
         job: job.kind.name(),
@@ -441,8 +445,8 @@ fn about(job: JobDescription) -> JobStats {
         why: match job.why {
             Why::Memtables => "memtables".to_string(),
             Why::Due(score) => format!("due, {score:.2}"),
-            Why::Newer => "newer runs of a tree that cannot be merged".to_string(),
-            Why::Asked => "asked for".to_string(),
+            Why::Newer => "newer runs of a tree whose older runs cannot be read".to_string(),
+            Why::Asked => "requested".to_string(),
             Why::Space => "unused space".to_string(),
         },
         bytes_in: job.bytes_in,
@@ -485,7 +489,7 @@ fn tree_label(layout: &Layout, tree: &TreeVersion) -> String {
     }
     let attribute = layout.written().find(|(_, a)| a.tree == Some(tree.id));
     attribute.map_or_else(
-        || "entries of the index that is being built".to_string(),
+        || "entries of the index under construction".to_string(),
         |(_, a)| {
             let built = if a.incomplete { ", being built" } else { "" };
             format!("{} index of {}{built}", a.kind, a.path)

@@ -1,4 +1,4 @@
-//! Which trees a dataset has, and the options that the engine gets for each.
+//! The trees of a dataset, and their options for the engine.
 
 use std::sync::Arc;
 
@@ -52,16 +52,16 @@ pub(crate) fn new_trees(name: &str, stored: &StoredDef) -> Vec<(String, Vec<u8>)
     trees
 }
 
-/// True when writes tell an index of this kind what they replaced.
+/// True if writes record the values that they replaced for an index of this type.
 pub(crate) fn widens(settings: &MaintenanceSettings, kind: IndexKind) -> bool {
     maintenance::of(settings.maintenance).keeps_replaced_values() && index::is_filtered_scan(kind)
 }
 
-/// Tells the engine the attributes of stored records that have an index that tables carry.
+/// Extracts the attributes of stored records that have an embedded index.
 struct EmbeddedAttributes {
     ids: Vec<u32>,
     summaries: Vec<Summary>,
-    /// One more than the greatest id.
+    /// The greatest ID plus one.
     end: u32,
     late: Vec<BackfillExtractor>,
 }
@@ -70,7 +70,7 @@ impl EmbeddedAttributes {
     fn new(stored: &StoredDef) -> EmbeddedAttributes {
         let key = (stored.key.clone(), stored.key_type);
         let building = stored.change.iter().map(|change| &change.attribute);
-        // Between kinds that tables carry, what is written now is of the new one.
+        // A change from one embedded type to another: new tables get the new one.
         let rebuilt = building.clone().find(|a| a.def.kind.is_embedded());
         let rebuilt = rebuilt.map(|a| a.id);
         let attributes: Vec<&StoredAttribute> = stored
@@ -130,20 +130,21 @@ impl Extractor for EmbeddedAttributes {
     }
 }
 
-/// Gives the engine the options of our trees.
+/// Resolves the engine's options for all trees.
 pub(crate) struct Trees {
-    /// Bytes at which a compaction starts the next table.
+    /// The size in bytes at which a compaction starts the next table.
     pub(crate) table_size: u64,
-    /// Bytes of a run that a tiered tree does not compact any more.
+    /// The size in bytes from which a tiered tree no longer compacts a run.
     pub(crate) largest_mergeable: u64,
-    /// Which table of a level is compacted next.
+    /// The table of a level that is compacted next.
     pub(crate) next_table: esker_lsm::NextTable,
-    /// Whose trees are not ours.
+    /// The extensions, which have their own trees.
     pub(crate) extensions: Extensions,
 }
 
 impl Trees {
-    /// Levels grow with the tables, so that a store of small tables is as deep as a large one.
+    /// The policy for a setting. Level sizes are multiples of the table size, so that a store of
+    /// small tables is as deep as a large one.
     fn policy(&self, merging: Merging) -> Arc<dyn CompactionPolicy> {
         let leveled = |tables: u64| Leveled {
             level1_bytes: self.table_size.saturating_mul(tables),
@@ -166,7 +167,7 @@ impl Trees {
 }
 
 impl Trees {
-    /// The tree of records.
+    /// The options of a data tree.
     fn of_data(&self, name: &str, stored: &StoredDef) -> TreeOptions {
         let embedded = EmbeddedAttributes::new(stored);
         let extractor: Option<Arc<dyn Extractor>> = if embedded.ids.is_empty() {
@@ -183,9 +184,10 @@ impl Trees {
         }
     }
 
-    /// A tree that is derived from the records, or kept beside them; `None` where its kind of index is not known.
+    /// The options of a derived or additional tree; `None` if its index type is unknown.
     fn of_role(&self, name: &str, config: &TreeConfig) -> Option<TreeOptions> {
-        // What reports on the data's components has the same ones, where these are whole runs.
+        // A tree that reports on the data's components has the same components, if these are whole
+        // runs.
         let correlated = match config.role {
             Role::Widened => config.merging != Merging::Leveled,
             _ => config.merging == Merging::Correlated,
@@ -207,7 +209,7 @@ impl Trees {
                 bitmap: true,
                 ..unfiltered(Arc::new(Tiered::default()))
             },
-            // Read from the front only. What is known to be obsolete has nothing more to expire.
+            // Only read from the front. Obsolete records need not expire.
             Role::Expiry => TreeOptions {
                 superseded: superseded(name, DropPolicy::Silent),
                 ..unfiltered(self.policy(config.merging))
@@ -216,7 +218,7 @@ impl Trees {
                 follows,
                 ..unfiltered(self.policy(Merging::Tiered))
             },
-            // Tiers: their components' spans of sequence numbers do not overlap, which validation uses.
+            // Tiered: components have disjoint spans of sequence numbers, which validation uses.
             Role::Keys | Role::Deleted => TreeOptions {
                 policy: self.policy(Merging::Tiered),
                 follows,
@@ -244,7 +246,7 @@ impl Trees {
     }
 }
 
-/// A tree that is never searched for a key.
+/// A tree that is never searched by key, and so needs no key filter.
 fn unfiltered(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
     TreeOptions {
         policy,
@@ -253,7 +255,7 @@ fn unfiltered(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
     }
 }
 
-/// The obsolete set of the dataset that the tree `name` is of.
+/// The obsolete set of the dataset that the tree `name` belongs to.
 fn superseded(name: &str, drop_policy: DropPolicy) -> Option<SupersededBy> {
     let dataset = name.split('/').next().unwrap_or_default();
     Some(SupersededBy {
@@ -262,37 +264,39 @@ fn superseded(name: &str, drop_policy: DropPolicy) -> Option<SupersededBy> {
     })
 }
 
-/// What compactions do with an obsolete record.
+/// How compactions of the data treat obsolete records.
 fn data_drops(stored: &StoredDef) -> DropPolicy {
     let settings = &stored.settings;
-    // An index that is being built has index entries already.
+    // An index under construction has index entries already.
     let kinds = || {
         let building = stored.change.iter().map(|change| &change.attribute);
         stored.attributes.iter().chain(building).map(|a| a.def.kind)
     };
-    // With a range filter, what a write replaced is stored under that write's number. If that entry were dropped while the
-    // version that it replaced stays in a component, the older version would look current.
+    // A range filter records replaced values under the number of the replacing write. If that write
+    // were dropped while the version that it replaced stays in a component, the older version would
+    // look current.
     if kinds().any(|kind| widens(settings, kind)) {
         return DropPolicy::Regardless;
     }
-    // With a primary-key index, that one tells, and is smaller.
+    // If there is a primary-key index, its compactions report instead, because it is smaller.
     let data_reports = maintenance::of(settings.maintenance).data_reports();
     match settings.repair {
         Repair::Merge if data_reports && kinds().any(IndexKind::is_standalone) => {
             DropPolicy::Record
         }
-        // Whatever indexes there are now: readers must know that runs may hold several versions.
+        // Independent of the present indexes: readers must know that runs may hold several
+        // versions.
         Repair::Staged => DropPolicy::KeepUntilRepaired,
         _ => DropPolicy::Silent,
     }
 }
 
-/// The error of a tree whose configuration cannot be used.
+/// The error for a tree whose configuration cannot be used.
 fn unreadable(name: &str, config: &[u8]) -> esker_lsm::Error {
     let of_data = dataset_of(name).and_then(|_| StoredDef::unregistered_kind(config));
     match of_data.or_else(|| TreeConfig::unregistered_kind(config)) {
         Some(kind) => esker_lsm::Error::Unsupported(format!(
-            "tree {name} is of an index of the kind `{kind}`, which is not registered in this program: \
+            "tree {name} belongs to an index of kind `{kind}`, which is not registered in this program: \
              it must be registered before the store is opened"
         )),
         None => esker_lsm::Error::Invalid(format!("tree {name}: its configuration cannot be read")),

@@ -1,9 +1,10 @@
-//! The advisor: which kind of index fits each attribute, from what was measured and counted.
+//! The advisor: which index type fits each attribute, from measurements and usage counts.
 //!
-//! LevelDB++ ends in a decision diagram: embedded when the attribute grows with time, when space is short, or when
-//! writes are more than half of all operations and lookups less than a twentieth; else lazy for a small K, composite without one.
-//! Here the same figures are measured (`sample.rs`: how much zone maps rule out, how many values there are;
-//! `usage.rs`: statistics of queries), and a model of costs (`index/cost.rs`) takes the place of the thresholds.
+//! LevelDB++ ends in a decision diagram: embedded if the attribute grows with time, if space is
+//! short, or if more than half of the operations are writes and less than a twentieth lookups;
+//! otherwise lazy for a small K, composite without one. The advisor measures the same figures
+//! (`sample.rs`: selectivity of zone maps, number of values; `usage.rs`: query statistics), and
+//! replaces the thresholds by a cost model (`index/cost.rs`).
 
 mod sample;
 
@@ -21,20 +22,21 @@ use crate::query::{Scan, count_all};
 use crate::store::Handle;
 use crate::telemetry::{QueryStats, UsageCounts};
 
-/// A change is advised when what is left of the cost is less than this share: less is within the error of the model.
+/// A change is advised if it reduces the cost below this share: smaller gains are within the error
+/// of the model.
 const WORTH: f64 = 0.9;
 
-/// Rows of a range query where none was counted.
+/// The assumed number of rows of a range query, if none was counted.
 const RANGE_ROWS: f64 = 100.0;
 
-/// Records that the type of an undeclared attribute is inferred from.
+/// The number of records from which the type of an undeclared attribute is inferred.
 const SAMPLE: usize = 1000;
 
-/// Up to so many stored records they are counted; of more, the sample tells how many there are.
+/// Up to this many stored records are counted exactly; for more, the sample gives an estimate.
 const COUNTED: u64 = 100_000;
 
-/// A mix of operations, as shares with any sum. It applies to each attribute separately: `lookups` and `ranges` are the queries
-/// of that attribute.
+/// A mix of operations, as shares with any sum. It applies to each attribute separately: `lookups`
+/// and `ranges` are the queries of that attribute.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mix {
     /// Puts, inserts and deletes.
@@ -80,7 +82,7 @@ pub struct KindCost {
     pub bytes: f64,
 }
 
-/// What to change.
+/// The change that the advice recommends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdvisedChange {
@@ -109,8 +111,8 @@ pub struct AttributeAdvice {
     pub workload: Workload,
     /// About how many records have the attribute.
     pub records: u64,
-    /// Time correlation: the share of blocks that a zone map (the least and the greatest value of a block) rules out for a value
-    /// of another block; `None` if there are fewer than two blocks.
+    /// Time correlation: the share of blocks that a zone map (the least and the greatest value of a
+    /// block) rules out for a value of another block; `None` if there are fewer than two blocks.
     pub pruned: Option<f64>,
     /// The number of different values, a lower estimate.
     pub distinct: u64,
@@ -180,7 +182,7 @@ impl Handle {
             let first = first.collect::<Result<Vec<_>>>()?;
             let bodies: Vec<&[u8]> = first.iter().map(|record| record.json()).collect();
             for path in others {
-                // A path that records do not have needs no index.
+                // No record has this path, so it needs no index.
                 let Some(ty) = infer(&bodies, &path) else {
                     continue;
                 };
@@ -197,8 +199,8 @@ impl Handle {
         let cost = snapshot.snapshot.cost();
         let measured = sample::measure(&snapshot.snapshot, layout, &readers, &cost);
         self.shared.group.count(&cost);
-        let (mut records, index_entries) = measured?;
-        // Of few records there are soon many versions.
+        let (mut records, profiles) = measured?;
+        // A small dataset can consist mostly of old versions.
         if snapshot.record_count() <= COUNTED {
             records = count_all(&snapshot, u64::MAX)?.0;
         }
@@ -207,19 +209,18 @@ impl Handle {
             None if reads(&counts) > 0 => MixSource::Counted,
             None => MixSource::Assumed,
         };
-        let advised =
-            attributes
-                .into_iter()
-                .zip(&index_entries)
-                .map(|((path, present), index_entries)| {
-                    let queries = counts.attributes.get(&path).copied().unwrap_or_default();
-                    let workload = match (mix, source) {
-                        (Some(mix), _) => mix.workload(&queries),
-                        (None, MixSource::Counted) => counted(&counts, &queries),
-                        (None, _) => Mix::default().workload(&queries),
-                    };
-                    advise(path, present, queries, workload, index_entries)
-                });
+        let advised = attributes
+            .into_iter()
+            .zip(&profiles)
+            .map(|((path, present), profile)| {
+                let queries = counts.attributes.get(&path).copied().unwrap_or_default();
+                let workload = match (mix, source) {
+                    (Some(mix), _) => mix.workload(&queries),
+                    (None, MixSource::Counted) => counted(&counts, &queries),
+                    (None, _) => Mix::default().workload(&queries),
+                };
+                advise(path, present, queries, workload, profile)
+            });
         Ok(Advice {
             dataset: self.name(),
             records,
@@ -230,19 +231,19 @@ impl Handle {
     }
 }
 
-/// Reads that were counted.
+/// All counted reads.
 fn reads(counts: &UsageCounts) -> u64 {
     let queries = counts.attributes.values().map(|a| a.lookups + a.ranges);
     counts.gets + queries.sum::<u64>()
 }
 
-/// The share that `part` is of `whole`.
+/// The ratio of `part` to `whole`.
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
 fn range_rows(queries: &QueryStats) -> f64 {
-    // The ranges with a limit are not told apart from the lookups with one: counted together they give the share.
+    // Limits are counted for lookups and ranges together, so their common share applies to ranges.
     let unlimited =
         queries.ranges as f64 * (1.0 - share(queries.limited, queries.lookups + queries.ranges));
     if queries.range_rows == 0 || unlimited <= 0.0 {
@@ -251,7 +252,7 @@ fn range_rows(queries: &QueryStats) -> f64 {
     queries.range_rows as f64 / unlimited
 }
 
-/// The workload of an attribute by what was counted.
+/// The workload of an attribute from the counts.
 fn counted(counts: &UsageCounts, queries: &QueryStats) -> Workload {
     let writes = counts.puts + counts.deletes;
     let all = writes + reads(counts);
@@ -297,12 +298,12 @@ impl Mix {
     }
 }
 
-/// What an attribute is now.
+/// The present state of an attribute.
 struct Present {
-    /// `None` where it is not declared.
+    /// `None` if it is not declared.
     kind: Option<IndexKind>,
     is_point: bool,
-    /// Tables of the data have it, so that it can have a kind that these carry.
+    /// Tables of the data have the attribute, so that it can have an embedded index.
     is_in_tables: bool,
 }
 
@@ -311,13 +312,10 @@ fn advise(
     present: Present,
     queries: QueryStats,
     workload: Workload,
-    index_entries: &AttributeProfile,
+    profile: &AttributeProfile,
 ) -> AttributeAdvice {
     let cost_of = |kind: IndexKind| {
-        let (write, query) = (
-            cost::write(kind),
-            cost::query(kind, &workload, index_entries),
-        );
+        let (write, query) = (cost::write(kind), cost::query(kind, &workload, profile));
         KindCost {
             kind,
             write,
@@ -331,7 +329,7 @@ fn advise(
     let used = now.unwrap_or(none);
     let in_use = cost_of(used);
     let fits = |kind: &IndexKind| present.is_in_tables || !kind.is_embedded();
-    // Points have their own kinds, of which none is measured here to be better than another.
+    // Points have their own index types, which the cost model does not compare.
     let others = cost::advised().filter(|kind| *kind != used && !is_point && fits(kind));
     let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
     let never = workload.lookups + workload.ranges <= 0.0;
@@ -353,7 +351,7 @@ fn advise(
         let why =
             "never queried: an index would make writes slower and no query faster".to_string();
         (none, why)
-    } else if index_entries.records < 1.0 {
+    } else if profile.records < 1.0 {
         (
             used,
             "no record has it yet: nothing can be measured".to_string(),
@@ -362,7 +360,7 @@ fn advise(
         let why = "points can only have indexes of kind spatial".to_string();
         (used, why)
     } else if best == used || better {
-        (best, cost::why(best, &workload, index_entries))
+        (best, cost::why(best, &workload, profile))
     } else {
         let why = format!(
             "{best} would be better by less than a tenth, which is within the error of the estimate"
@@ -380,10 +378,10 @@ fn advise(
         now,
         queries,
         workload,
-        records: index_entries.records as u64,
-        pruned: index_entries.pruned,
-        distinct: index_entries.distinct as u64,
-        top_share: index_entries.top_share,
+        records: profile.records as u64,
+        pruned: profile.pruned,
+        distinct: profile.distinct as u64,
+        top_share: profile.top_share,
         costs,
         kind,
         change,
@@ -392,7 +390,7 @@ fn advise(
 }
 
 impl Default for Mix {
-    /// What is assumed where nothing was counted.
+    /// The assumed mix if nothing was counted.
     fn default() -> Mix {
         Mix {
             puts: 50.0,

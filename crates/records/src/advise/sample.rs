@@ -1,4 +1,5 @@
-//! What a sample of the data's blocks says of an attribute: how well zone maps would do, how many values there are.
+//! A sample of the data's blocks, and its estimates for an attribute: selectivity of zone maps,
+//! number of values.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,24 +15,24 @@ use crate::error::{Error, Result};
 use crate::index::cost::AttributeProfile;
 use crate::store::{Item, Stubs, hides};
 
-/// The most data blocks that are read, about: at 4 KiB each some milliseconds from the cache, some tenths of a second
-/// from a disk.
+/// The approximate number of data blocks that are read: at 4 KiB each, some milliseconds from the
+/// cache, some tenths of a second from a disk.
 const BLOCKS: u64 = 2048;
 
-/// Bytes of a block, for memtables, which have none.
+/// The assumed block size of memtables, which have no blocks.
 const BLOCK: usize = 4 << 10;
 
-/// The most values that the zone maps of all these blocks are asked for.
-const ASKED: usize = 256;
+/// The most values for which the zone maps of the sampled blocks are probed.
+const PROBED: usize = 256;
 
-/// How the values of an attribute are found in a record.
+/// Extracts the values of an attribute from a record.
 pub(super) enum Reader<'a> {
     Declared(&'a Attribute),
     Undeclared(Extraction),
 }
 
 impl Reader<'_> {
-    /// The record's values; none where it does not fit.
+    /// The record's values; empty if it does not fit.
     fn values(&self, record: &RecordRef<'_>, out: &mut Extracted) -> Vec<Vec<u8>> {
         match self {
             Reader::Declared(attribute) => attribute.values_of(record, out).unwrap_or_default(),
@@ -43,7 +44,7 @@ impl Reader<'_> {
     }
 }
 
-/// The zone map that a block would have, and one of its values.
+/// The zone map of a block, and one of its values.
 struct Zone {
     min: Vec<u8>,
     max: Vec<u8>,
@@ -54,11 +55,12 @@ struct Zone {
 struct Seen {
     zones: Vec<Zone>,
     counts: HashMap<Vec<u8>, u64>,
-    /// Records of the sample that have a value.
+    /// Sampled records that have a value.
     records: u64,
 }
 
-/// How many records are live, about, and the index entries of each of the attributes, from up to about [`BLOCKS`] blocks that are evenly spread over the data.
+/// Estimates the number of live records and the profile of each attribute, from up to about
+/// [`BLOCKS`] blocks, evenly spread over the data.
 pub(super) fn measure(
     snapshot: &Snapshot,
     layout: &Layout,
@@ -123,9 +125,9 @@ pub(super) fn measure(
     }
     let records: u64 = components.iter().map(records_of).sum();
     let scale = records as f64 / sample.entries.max(1) as f64;
-    let index_entries = sample.seen.iter().map(|seen| seen.index_entries(scale));
+    let profiles = sample.seen.iter().map(|seen| seen.profile(scale));
     let live = (sample.live as f64 * scale).round() as u64;
-    Ok((live, index_entries.collect()))
+    Ok((live, profiles.collect()))
 }
 
 fn entries_of(component: &Component) -> u64 {
@@ -135,7 +137,7 @@ fn entries_of(component: &Component) -> u64 {
     }
 }
 
-/// About how many records a component has: versions that are superseded, and what has expired, count too.
+/// The estimated number of records in a component, including superseded and expired ones.
 fn records_of(component: &Component) -> u64 {
     match component {
         Component::Memtable(memtable) => memtable.len() as u64,
@@ -150,19 +152,19 @@ fn records_of(component: &Component) -> u64 {
 
 struct Sample<'a> {
     snapshot: &'a Snapshot,
-    /// Where records are stored by place, and their JSON is needed.
+    /// The stubs to read, if records are stored by location and their JSON is needed.
     stubs: Option<Stubs<'a>>,
     cost: &'a Cost,
     readers: &'a [Reader<'a>],
     seen: Vec<Seen>,
-    /// Records of the sample, and how many of them have not expired.
+    /// The number of sampled records, and of those that have not expired.
     entries: u64,
     live: u64,
     out: Extracted,
 }
 
 impl Sample<'_> {
-    /// Reads `share` blocks of a table, or all when it has fewer.
+    /// Reads `share` blocks of a table, or all if it has fewer.
     fn table(&mut self, file: &Arc<TableFile>, share: u64, cost: &Cost) -> Result<()> {
         let table = file.table()?;
         let partitions = table.partitions() as u64;
@@ -206,7 +208,7 @@ impl Sample<'_> {
                     stubs.add(at, (&item.key, item.seq), &item.stored)?;
                 }
             }
-            // Some are obsolete: what is left of these will do.
+            // Some stubs are obsolete, and their records may be gone: the stub is used then.
             stubs.read_there(LookupOptions::default(), self.cost, &mut |at, record| {
                 if let Some(item) = records.get_mut(at) {
                     item.stored = record;
@@ -224,7 +226,7 @@ impl Sample<'_> {
             }
             self.live += 1;
             for ((reader, seen), zone) in self.readers.iter().zip(&mut self.seen).zip(&mut zones) {
-                // In order: the first value of a block is the one that stands for it.
+                // Sorted, so that the first value of a block represents it.
                 let values: BTreeSet<Vec<u8>> =
                     reader.values(&record, &mut self.out).into_iter().collect();
                 seen.records += u64::from(!values.is_empty());
@@ -253,8 +255,8 @@ impl Sample<'_> {
 }
 
 impl Seen {
-    /// `scale`: records for each record of the sample.
-    fn index_entries(&self, scale: f64) -> AttributeProfile {
+    /// The profile of the attribute; each sampled record stands for `scale` records.
+    fn profile(&self, scale: f64) -> AttributeProfile {
         let records = self.records as f64 * scale;
         let counted: u64 = self.counts.values().sum();
         let most = self.counts.values().max().copied().unwrap_or(0);
@@ -266,14 +268,15 @@ impl Seen {
         }
     }
 
-    /// Asks the zone maps of all blocks for one value of each of up to [`ASKED`] other blocks.
+    /// The share of zone maps that exclude a value of another block, for the values of up to
+    /// [`PROBED`] blocks.
     fn pruned(&self) -> Option<f64> {
         if self.zones.len() < 2 {
             return None;
         }
-        let step = self.zones.len().div_ceil(ASKED);
+        let step = self.zones.len().div_ceil(PROBED);
         let (mut kept, mut pairs) = (0, 0);
-        for (at, asked) in self.zones.iter().enumerate().step_by(step) {
+        for (at, probed) in self.zones.iter().enumerate().step_by(step) {
             pairs += self.zones.len() - 1;
             let others = self
                 .zones
@@ -281,14 +284,15 @@ impl Seen {
                 .enumerate()
                 .filter(|(other, _)| *other != at);
             kept += others
-                .filter(|(_, zone)| zone.min <= asked.one && asked.one <= zone.max)
+                .filter(|(_, zone)| zone.min <= probed.one && probed.one <= zone.max)
                 .count();
         }
         Some(1.0 - kept as f64 / pairs as f64)
     }
 
-    /// Chao's lower bound: the values seen, and of those not seen as many as the numbers of values that were
-    /// seen once and twice suggest; at most one a record. Exact when the sample is the data.
+    /// Chao's lower bound: the sampled values, and an estimate of the others from the numbers of
+    /// values that occur once and twice; at most one per record. Exact if the sample has all
+    /// records.
     fn distinct(&self, records: f64) -> f64 {
         let seen = self.counts.len() as f64;
         if records <= self.records as f64 {

@@ -1,4 +1,4 @@
-//! Each branch of the recommendation.
+//! Tests of each branch of the recommendation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -11,7 +11,7 @@ const RANDOM: AttributeProfile = AttributeProfile {
     top_share: 0.001,
 };
 
-/// The same, of an attribute that grows with time.
+/// As above, for an attribute that grows with time.
 const RISING: AttributeProfile = AttributeProfile {
     pruned: Some(1.0),
     ..RANDOM
@@ -29,11 +29,7 @@ fn workload(writes: f64, lookups: f64, ranges: f64) -> Workload {
     }
 }
 
-fn advised(
-    now: Option<IndexKind>,
-    work: Workload,
-    index_entries: &AttributeProfile,
-) -> AttributeAdvice {
+fn advised(now: Option<IndexKind>, work: Workload, profile: &AttributeProfile) -> AttributeAdvice {
     advise(
         "a".parse().unwrap(),
         Present {
@@ -43,12 +39,12 @@ fn advised(
         },
         QueryStats::default(),
         work,
-        index_entries,
+        profile,
     )
 }
 
-fn kind(work: Workload, index_entries: &AttributeProfile) -> IndexKind {
-    advised(None, work, index_entries).kind
+fn kind(work: Workload, profile: &AttributeProfile) -> IndexKind {
+    advised(None, work, profile).kind
 }
 
 #[test]
@@ -121,7 +117,7 @@ fn both_want_recent() {
 }
 
 #[test]
-fn what_nobody_asks_for_is_dropped() {
+fn an_index_without_queries_is_dropped() {
     let never = workload(0.9, 0.0, 0.0);
     let advice = advised(Some(IndexKind::Lazy), never, &RANDOM);
     assert_eq!(
@@ -158,7 +154,7 @@ fn a_change_must_be_worth_it() {
 }
 
 #[test]
-fn without_records_all_stays() {
+fn without_records_nothing_changes() {
     let none = AttributeProfile::default();
     for now in [IndexKind::Lazy, IndexKind::Eager, IndexKind::None] {
         let advice = advised(Some(now), workload(0.5, 0.1, 0.0), &none);

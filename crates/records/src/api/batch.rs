@@ -13,8 +13,9 @@ use crate::record;
 use crate::store::{Handle, Store};
 use crate::write::{Part, commit};
 
-/// Writes to any datasets of a store that are applied together or not at all ([`crate::Database::batch`]). A batch can be filled again
-/// after a commit, which saves allocations.
+/// Writes to any datasets of a store that are applied together or not at all
+/// ([`crate::Database::batch`]). A batch can be filled again after a commit, which saves
+/// allocations.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +33,7 @@ use crate::write::{Part, commit};
 /// batch.put(&transfers, &json!({"id": 1, "from": "ann", "to": "bob", "amount": 30}))?;
 /// batch.commit()?;
 ///
-/// // Nothing is written where something is not as it is expected to be.
+/// // A failed condition keeps the whole batch from being written.
 /// batch.if_absent(&transfers, 1)?;
 /// batch.delete(&accounts, "ann")?;
 /// assert!(batch.commit().unwrap_err().conflict().is_some());
@@ -42,10 +43,10 @@ use crate::write::{Part, commit};
 /// ```
 pub struct Batch {
     store: Arc<Store>,
-    /// One for each dataset.
+    /// One part per dataset.
     parts: Vec<Part>,
     durability: Durability,
-    /// A record that is being serialised.
+    /// A buffer for serialising a record.
     json: Vec<u8>,
 }
 
@@ -73,7 +74,7 @@ impl Batch {
             self.parts.push(Part::new(dataset.clone()));
         }
         let part = self.parts.get_mut(at);
-        part.ok_or_else(|| Error::bad_input("a batch without the dataset"))
+        part.ok_or_else(|| Error::bad_input("the batch has no part for the dataset"))
     }
 
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
@@ -82,8 +83,8 @@ impl Batch {
         self
     }
 
-    /// Adds a record, anything that serialises as a JSON object; it replaces the record with the same key. An error leaves the batch
-    /// unchanged.
+    /// Adds a record, anything that serialises as a JSON object; it replaces the record with the
+    /// same key. An error leaves the batch unchanged.
     pub fn put<K>(
         &mut self,
         dataset: &Dataset<K>,
@@ -97,8 +98,9 @@ impl Batch {
         self.part(&dataset.handle)?.put(json.as_ref(), false)
     }
 
-    /// Adds a record whose key must be new when the batch is committed: neither the store nor another insert of the batch may have it. A
-    /// `put` of the same key in the same batch is not checked.
+    /// Adds a record whose key must be new when the batch is committed: neither the store nor
+    /// another insert of the batch may have it. A `put` of the same key in the same batch is not
+    /// checked.
     pub fn insert<K>(
         &mut self,
         dataset: &Dataset<K>,
@@ -136,9 +138,10 @@ impl Batch {
         self.part(&dataset.handle)?.delete(&key)
     }
 
-    /// Requires that `key` has no record at the commit, regardless of the batch's own writes. Otherwise the commit writes nothing and fails
-    /// with [`Error::Conflict`], which names the key ([`Error::conflict`]). The commit returns this error only once the conflicting write
-    /// is visible, so reading again at once returns the current record.
+    /// Requires that `key` has no record at the commit, regardless of the batch's own writes.
+    /// Otherwise the commit writes nothing and fails with [`Error::Conflict`], which names the key
+    /// ([`Error::conflict`]). The commit returns this error only once the conflicting write is
+    /// visible, so reading again at once returns the current record.
     pub fn if_absent<K: PrimaryKey>(
         &mut self,
         dataset: &Dataset<K>,
@@ -149,8 +152,9 @@ impl Batch {
         Ok(())
     }
 
-    /// Requires that the record of `key` at the commit is the one that write `seq` put ([`crate::Record::seq`]), regardless of the batch's
-    /// own writes. Otherwise the commit fails as described at [`Batch::if_absent`].
+    /// Requires that the record of `key` at the commit is the one that write `seq` put
+    /// ([`crate::Record::seq`]), regardless of the batch's own writes. Otherwise the commit fails
+    /// as described at [`Batch::if_absent`].
     pub fn if_seq<K: PrimaryKey>(
         &mut self,
         dataset: &Dataset<K>,
@@ -162,7 +166,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Number of records put, inserted and deleted.
+    /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
         self.parts.iter().map(Part::len).sum()
     }
@@ -172,7 +176,7 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Bytes that the batch will take in the log.
+    /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }
@@ -182,15 +186,16 @@ impl Batch {
         self.parts.iter_mut().for_each(Part::clear);
     }
 
-    /// Writes the whole batch or nothing, and empties it. After an error the batch is unchanged and none of it is visible; but if a sync
-    /// failed, the batch may be in the log, and its writes may appear once the store is reopened.
+    /// Writes the whole batch or nothing, and empties it. After an error the batch is unchanged and
+    /// none of it is visible; but if a sync failed, the batch may be in the log, and its writes may
+    /// appear once the store is reopened.
     pub fn commit(&mut self) -> Result<()> {
         commit(&mut self.parts, self.durability)
     }
 }
 
-/// Writes to one dataset that are applied together or not at all ([`Dataset::batch`]). A batch can be filled again after a commit, which
-/// saves allocations.
+/// Writes to one dataset that are applied together or not at all ([`Dataset::batch`]). A batch can
+/// be filled again after a commit, which saves allocations.
 pub struct WriteBatch<K = Key> {
     part: Part,
     durability: Durability,
@@ -244,19 +249,20 @@ impl<K> WriteBatch<K> {
         result
     }
 
-    /// Stores a note under a name, in the same commit as the records: after a crash both exist, or neither. Replaces an earlier note of the
-    /// name; `None` deletes it. A batch may consist of notes only. [`crate::Dataset::notes`] reads them.
+    /// Stores a note under a name, in the same commit as the records: after a crash both exist, or
+    /// neither. Replaces an earlier note of the name; `None` deletes it. A batch may consist of
+    /// notes only. [`crate::Dataset::notes`] reads them.
     ///
     /// The first note of a dataset creates a tree for notes, which is durable at once.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the name is empty or longer than 1,024 bytes; [`Error::Busy`] for a dataset's first note while an index or
-    /// the strategy of the dataset is being changed.
+    /// [`Error::BadInput`] if the name is empty or longer than 1,024 bytes; [`Error::Busy`] for a
+    /// dataset's first note while an index or the strategy of the dataset is being changed.
     pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
         self.part.note(name, value)
     }
 
-    /// Number of records put, inserted and deleted.
+    /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
         self.part.len()
     }
@@ -266,7 +272,7 @@ impl<K> WriteBatch<K> {
         self.part.is_empty()
     }
 
-    /// Bytes that the batch will take in the log.
+    /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
         self.part.bytes()
     }

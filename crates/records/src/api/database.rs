@@ -24,25 +24,27 @@ use crate::trees::{Trees, new_trees};
 /// Settings of a store.
 #[derive(Clone)]
 pub struct Options {
-    /// Memory budget in bytes: for memtables (the newest writes), the block cache, filters and block indexes, and for what queries, index
-    /// builds, repairs and compactions borrow. Default 128 MiB.
+    /// Memory budget in bytes: for memtables (the newest writes), the block cache, filters and
+    /// block indexes, and for what queries, index builds, repairs and compactions borrow. Default
+    /// 128 MiB.
     pub memory_budget: usize,
-    /// A budget that several stores share; `memory_budget` still limits the memtables and loans of this store. Default: none.
+    /// A budget that several stores share; `memory_budget` still limits the memtables and loans of
+    /// this store. Default: none.
     pub budget: Option<Arc<Budget>>,
     /// The default durability of writes. Default [`Durability::Sync`].
     pub durability: Durability,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn esker_lsm::fs::Fs>,
-    /// Flush, compact and maintain indexes on background threads. Default true. If false, the calls that make such work necessary do it,
-    /// and runs are deterministic.
+    /// Flush, compact and maintain indexes on background threads. Default true. If false, the calls
+    /// that make such work necessary do it, and runs are deterministic.
     pub background: bool,
     /// The size in bytes at which a compaction starts the next table file. Default 32 MiB.
     pub table_size: u64,
-    /// How much log to keep for [change feeds](crate::Dataset::changes), beyond the writes that are not in tables yet: a number of bytes or
-    /// a period of time. Default: nothing.
+    /// How much log to keep for [change feeds](crate::Dataset::changes), beyond the writes that are
+    /// not in tables yet: a number of bytes or a period of time. Default: nothing.
     pub keep_log: KeepLog,
-    /// Capabilities with their own trees in the store ([`crate::extension`]). A store that has trees of an extension must be opened with
-    /// it. Default: none.
+    /// Capabilities with their own trees in the store ([`crate::extension`]). A store that has
+    /// trees of an extension must be opened with it. Default: none.
     pub extensions: Vec<Arc<dyn Extension>>,
     /// The clock by which records expire, in milliseconds since 1970. Default: the system's.
     pub clock: Arc<Clock>,
@@ -65,7 +67,8 @@ pub struct Tuning {
     pub largest_mergeable: u64,
     /// Which table of a level to compact next. Default: each in turn.
     pub next_table: esker_lsm::NextTable,
-    /// How compactions handle bits of the obsolete set that are set meanwhile. Default: side file.
+    /// How compactions treat bits of the obsolete set that are set while they run. Default: side
+    /// file.
     pub bitmap_merges: esker_lsm::BitmapMerges,
     /// If a job writes to at least this many trees, their small tables share a file. Default 8.
     pub share_from: usize,
@@ -80,7 +83,8 @@ pub struct Tuning {
     pub piece_bytes: Option<u64>,
     /// Run repairs and strategy choices automatically when they are due. Default true.
     pub background_maintenance: bool,
-    /// Operations between two choices of the strategy, for datasets with an automatic strategy. Default 8192.
+    /// Operations between two choices of the strategy, for datasets with an automatic strategy.
+    /// Default 8192.
     pub choose_every: u64,
 }
 
@@ -126,11 +130,11 @@ impl Default for Options {
 /// An open store. Cheap to clone; closed when the last clone and all datasets are dropped.
 #[derive(Clone)]
 pub struct Database {
-    /// Before the store, so that its maintenance ends first.
+    /// Declared before the store, so that its maintenance ends first.
     maintenance_thread: Arc<MaintenanceThread>,
     pub(crate) shared: Arc<Store>,
     extensions: Extensions,
-    /// What stops the reads that users ask for.
+    /// Stops reads that users request.
     pub(crate) stop: Option<Stop>,
 }
 
@@ -146,9 +150,10 @@ impl Database {
         Database::open_with(dir.as_ref(), options, true)
     }
 
-    /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or without one): every query works, and no
-    /// file of the store is written or locked. It sees the store as of now, and after [`Database::refresh`] as of that call. Calls that
-    /// would write fail with [`Error::ReadOnly`].
+    /// Opens the store in `dir`, which must exist, to read it beside the process that writes it (or
+    /// without one): every query works, and no file of the store is written or locked. It sees the
+    /// store as of now, and after [`Database::refresh`] as of that call. Calls that would write
+    /// fail with [`Error::ReadOnly`].
     ///
     /// ```
     /// use esker::{DatasetDef, Database, Options, Type};
@@ -171,13 +176,14 @@ impl Database {
         Database::over(group, options)
     }
 
-    /// Makes a handle from [`Database::open_reader`] see everything that was acknowledged to writers since, including created and dropped
-    /// datasets. Handles of existing datasets see it, too. The cost is proportional to what was written since. Does nothing for a store
-    /// opened for writing.
+    /// Makes a handle from [`Database::open_reader`] see everything that was acknowledged to
+    /// writers since, including created and dropped datasets. Handles of existing datasets see it,
+    /// too. The cost is proportional to what was written since. Does nothing for a store opened for
+    /// writing.
     ///
     /// # Errors
-    /// Any read error; [`Error::OtherHistory`] if another store has replaced this one in the folder. After an error the handle still sees
-    /// what it saw before.
+    /// Any read error; [`Error::OtherHistory`] if another store has replaced this one in the
+    /// folder. After an error the handle still sees what it saw before.
     pub fn refresh(&self) -> Result<()> {
         let group = &self.shared.group;
         if !group.is_reader() {
@@ -194,7 +200,8 @@ impl Database {
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
         let (engine, trees) = Database::engine(&options)?;
         let db = Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)?;
-        // A crash within `drop_dataset` may have left some. They would retain the log; a failure here is left to the next call.
+        // A crash in `drop_dataset` may have left consumers that retain the log. A failure here is
+        // left to the next opening.
         let _ = db.shared.release_orphans();
         Ok(db)
     }
@@ -228,7 +235,7 @@ impl Database {
         Ok((engine, trees))
     }
 
-    /// The store over an open group.
+    /// Opens the datasets of an open group.
     fn over(group: Group, options: Options) -> Result<Database> {
         let counted = telemetry::load(options.fs.as_ref(), group.dir());
         let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
@@ -259,8 +266,8 @@ impl Database {
         }
     }
 
-    /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: [`Database::check`], [`Database::backup`], and the reads of
-    /// datasets obtained from it ([`Dataset::with_stop`]).
+    /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: [`Database::check`],
+    /// [`Database::backup`], and the reads of datasets obtained from it ([`Dataset::with_stop`]).
     pub fn with_stop(&self, stop: &Stop) -> Database {
         Database {
             stop: Some(stop.clone()),
@@ -273,8 +280,8 @@ impl Database {
         self.shared.datasets.lock().keys().cloned().collect()
     }
 
-    /// The dataset called `name`. `K` is the type of its keys in the program: an integer, a string, or [`Key`](crate::Key) for any. Never
-    /// waits, even while datasets are created and dropped.
+    /// The dataset called `name`. `K` is the type of its keys in the program: an integer, a string,
+    /// or [`Key`](crate::Key) for any. Never waits, even while datasets are created and dropped.
     ///
     /// # Errors
     /// [`Error::UnknownDataset`]; [`Error::BadInput`] if its keys are not of type `K`.
@@ -282,7 +289,8 @@ impl Database {
         Dataset::new(self.handle(self.current(name)?))
     }
 
-    /// The dataset called `name`, created with this definition if it does not exist. An existing dataset keeps its definition.
+    /// The dataset called `name`, created with this definition if it does not exist. An existing
+    /// dataset keeps its definition.
     ///
     /// # Errors
     /// The errors of [`Database::dataset`] and [`Database::create_dataset`].
@@ -297,7 +305,8 @@ impl Database {
         }
     }
 
-    /// An empty batch of writes to any datasets of the store, which are applied together or not at all.
+    /// An empty batch of writes to any datasets of the store, which are applied together or not at
+    /// all.
     pub fn batch(&self) -> Batch {
         Batch::new(self.shared.clone())
     }
@@ -329,7 +338,8 @@ impl Database {
         Dataset::new(self.handle(current))
     }
 
-    /// Drops a dataset with all its records and indexes. Fails with [`Error::Busy`] while one of its indexes is being changed.
+    /// Drops a dataset with all its records and indexes. Fails with [`Error::Busy`] while one of
+    /// its indexes is being changed.
     pub fn drop_dataset(&self, name: &str) -> Result<()> {
         let _reserved = self.shared.names.reserve(name);
         let current = self.current(name)?;
@@ -339,16 +349,17 @@ impl Database {
         group.drop_trees(&layout.trees())?;
         self.shared.datasets.lock().remove(name);
         self.shared.replace_usage();
-        // The dataset is dropped, whatever becomes of this: consumers that are left are removed by the next drop or the next
-        // opening, or when a consumer notes its place.
+        // The dataset is dropped even if this fails. Remaining consumers are removed by the next
+        // drop, the next opening, or when a consumer records its place.
         let _ = self.shared.release_orphans();
         Ok(())
     }
 
-    /// Renames a dataset, durably and atomically: after a crash it has either the old or the new name, with all its records, indexes, notes
-    /// and consumers. Open handles, here and in processes that read the store, continue to work under the new name; a [kept
-    /// snapshot](Database::kept_snapshot) still holds the dataset under its old name. Waits for running compactions of the dataset; other
-    /// writes wait only briefly.
+    /// Renames a dataset, durably and atomically: after a crash it has either the old or the new
+    /// name, with all its records, indexes, notes and consumers. Open handles, here and in
+    /// processes that read the store, continue to work under the new name; a [kept
+    /// snapshot](Database::kept_snapshot) still holds the dataset under its old name. Waits for
+    /// running compactions of the dataset; other writes wait only briefly.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -367,8 +378,9 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnknownDataset`]; [`Error::Exists`] if a dataset has the new name; [`Error::BadInput`] if the new name is invalid;
-    /// [`Error::Busy`] while one of its indexes is being changed; also any write error.
+    /// [`Error::UnknownDataset`]; [`Error::Exists`] if a dataset has the new name;
+    /// [`Error::BadInput`] if the new name is invalid; [`Error::Busy`] while one of its indexes is
+    /// being changed; also any write error.
     pub fn rename_dataset(&self, name: &str, to: &str) -> Result<()> {
         check_dataset_name(to)?;
         let exists = || Error::exists(format!("dataset `{to}` exists already"));
@@ -376,7 +388,7 @@ impl Database {
             self.current(name)?;
             return Err(exists());
         }
-        // In one order, whoever renames what.
+        // In a fixed order, so that concurrent renames cannot deadlock.
         let _first = self.shared.names.reserve(name.min(to));
         let _second = self.shared.names.reserve(name.max(to));
         let current = self.current(name)?;
@@ -395,8 +407,9 @@ impl Database {
         Ok(())
     }
 
-    /// Confirms that the clock is right, however far it is ahead of the store's last use: from then on the store may delete records that
-    /// have expired by it. [`Database::unconfirmed_time`] says whether this is necessary.
+    /// Confirms that the clock is right, however far it is ahead of the store's last use: from then
+    /// on the store may delete records that have expired by it. [`Database::unconfirmed_time`] says
+    /// whether this is necessary.
     ///
     /// # Errors
     /// If the confirmation cannot be written.
@@ -404,8 +417,8 @@ impl Database {
         Ok(self.shared.group.confirm_time()?)
     }
 
-    /// The time of the clock in milliseconds since 1970, if it is so far ahead that the store does not trust it yet
-    /// ([`Database::confirm_time`]).
+    /// The time of the clock in milliseconds since 1970, if it is so far ahead that the store does
+    /// not trust it yet ([`Database::confirm_time`]).
     pub fn unconfirmed_time(&self) -> Option<u64> {
         self.shared.group.unconfirmed_time()
     }
@@ -421,8 +434,8 @@ impl Database {
         Ok(self.shared.group.flush()?)
     }
 
-    /// Compacts a dataset, or with `None` all datasets and extensions, to one sorted run per tree, and drops obsolete data, including the
-    /// index entries of all writes known to be obsolete.
+    /// Compacts a dataset, or with `None` all datasets and extensions, to one sorted run per tree,
+    /// and drops obsolete data, including the index entries of all writes known to be obsolete.
     pub fn compact(&self, dataset: Option<&str>) -> Result<()> {
         let layouts: Vec<_> = match dataset {
             Some(name) => vec![self.handle(self.current(name)?).layout()],
@@ -438,8 +451,9 @@ impl Database {
             let others: Vec<_> = others.map(|tree| tree.id).collect();
             self.shared.group.compact_trees(&others)?;
         }
-        // Each step needs what those before it reported: what is obsolete and nobody has any more is forgotten when all
-        // others have been compacted. Trees that are dropped meanwhile are skipped.
+        // Each step uses the reports of those before it: an obsolete number without entries is
+        // forgotten when all other trees have been compacted. Trees that are dropped concurrently
+        // are skipped.
         let group = &self.shared.group;
         let trees_in = |step| -> Vec<_> {
             let trees = layouts.iter().flat_map(|layout| layout.trees_in(step));
@@ -453,7 +467,8 @@ impl Database {
         Ok(group.compact_trees(&trees_in(Step::Forget))?)
     }
 
-    /// The position after everything that is visible now: a feed from there begins with the next change.
+    /// The position after everything that is visible now: a feed from there begins with the next
+    /// change.
     pub fn position(&self) -> Position {
         self.shared.group.position()
     }
@@ -466,17 +481,18 @@ impl Database {
         self.shared.consumers()
     }
 
-    /// Copies the store into `dest`, which must not exist or must be empty, while reads and writes continue. The copy is a complete store
-    /// with everything written before the call. To restore it, open it, or copy it back to the original folder. A handle from
-    /// [`Database::open_reader`] can make a copy, too, beside the process that writes: it contains what the handle saw at its last
-    /// [`refresh`](Database::refresh).
+    /// Copies the store into `dest`, which must not exist or must be empty, while reads and writes
+    /// continue. The copy is a complete store with everything written before the call. To restore
+    /// it, open it, or copy it back to the original folder. A handle from [`Database::open_reader`]
+    /// can make a copy, too, beside the process that writes: it contains what the handle saw at its
+    /// last [`refresh`](Database::refresh).
     pub fn backup(&self, dest: impl AsRef<FsPath>) -> Result<()> {
         let stop = self.stop.as_ref();
         Ok(self.shared.group.checkpoint_until(dest.as_ref(), stop)?)
     }
 
-    /// Reads every file and compares every stand-alone index (one with its own tree) with the records, in bounded memory. Reports all
-    /// damage, not only the first.
+    /// Reads every file and compares every stand-alone index (one with its own tree) with the
+    /// records, in bounded memory. Reports all damage, not only the first.
     ///
     /// # Errors
     /// [`Error::Cancelled`] if the handle was stopped ([`Database::with_stop`]).
@@ -497,21 +513,23 @@ impl Database {
         ExtensionStore::new(self.shared.clone(), &self.extensions, name)
     }
 
-    /// The engine below, for tests and the benchmarks.
+    /// The engine, for tests and benchmarks.
     #[doc(hidden)]
     pub fn group(&self) -> &Group {
         &self.shared.group
     }
 
-    /// Closes the store: makes all writes durable and releases the folder, which can be opened again at once. On remaining clones,
-    /// datasets, snapshots and brokers every later call fails with [`Error::Closed`]. Dropping the last handle closes the store, too, but
-    /// reports no errors.
+    /// Closes the store: makes all writes durable and releases the folder, which can be opened
+    /// again at once. On remaining clones, datasets, snapshots and brokers every later call fails
+    /// with [`Error::Closed`]. Dropping the last handle closes the store, too, but reports no
+    /// errors.
     ///
     /// # Errors
-    /// If syncing, flushing or sealing failed ([`esker_lsm::Group::close`]). The other steps are done all the same.
+    /// If syncing, flushing or sealing failed ([`esker_lsm::Group::close`]). The other steps are
+    /// done all the same.
     pub fn close(self) -> Result<()> {
         self.maintenance_thread.stop();
-        // Nothing depends on what queries noted: what is forgotten is found again.
+        // Nothing depends on the notes of queries: queries find again what is lost.
         self.shared.keep_obsolete();
         self.shared.keep_usage();
         let closed = self.shared.group.close();

@@ -1,4 +1,4 @@
-//! A dataset: records by primary key, and by any attribute.
+//! A dataset: its records, queries, change feed and snapshots.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -25,7 +25,8 @@ use crate::write::{IntoUpdate, Update};
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 ///
-/// `K` is the type of its keys in the program: an integer, a string, or [`Key`], which stands for any.
+/// `K` is the type of its keys in the program: an integer, a string, or [`Key`], which stands for
+/// any.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -62,7 +63,7 @@ impl<K> Clone for Dataset<K> {
     }
 }
 
-/// Refuses a type of keys that does not stand for those of a dataset.
+/// Refuses a key type that the dataset does not have.
 pub(super) fn check_key_type<K: PrimaryKey>(name: &str, ty: KeyType) -> Result<()> {
     match K::KEY_TYPE {
         Some(wanted) if wanted != ty => Err(Error::bad_input(format!(
@@ -79,10 +80,12 @@ impl<K: PrimaryKey> Dataset<K> {
         Ok(Dataset { handle, key })
     }
 
-    /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: gets, queries, scans, versions and [`Dataset::advise`], also
-    /// on its snapshots. Writes, repairs and index changes are not affected. `stop` replaces an earlier token of the handle.
+    /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: gets, queries, scans,
+    /// versions and [`Dataset::advise`], also on its snapshots. Writes, repairs and index changes
+    /// are not affected. `stop` replaces an earlier token of the handle.
     ///
-    /// An iterator over an answer returns the error once and ends; a new query, without the token or with another, can run at once.
+    /// An iterator over an answer returns the error once and ends; a new query, without the token
+    /// or with another, can run at once.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -115,7 +118,8 @@ impl<K: PrimaryKey> Dataset<K> {
         }
     }
 
-    /// Its current name: a dataset can be [renamed](crate::Database::rename_dataset) while handles are in use.
+    /// Its current name: a dataset can be [renamed](crate::Database::rename_dataset) while handles
+    /// are in use.
     pub fn name(&self) -> String {
         self.handle.name()
     }
@@ -130,8 +134,8 @@ impl<K: PrimaryKey> Dataset<K> {
         Ok(Key::parse(self.handle.key_type(), text)?)
     }
 
-    /// Parses a value of the attribute at `path` as the attribute's type. If the path is not declared, text that looks like a number is a
-    /// number, any other text a string.
+    /// Parses a value of the attribute at `path` as the attribute's type. If the path is not
+    /// declared, text that looks like a number is a number, any other text a string.
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
         parse_value(&self.handle.layout(), &path.into_path()?, text)
     }
@@ -141,7 +145,8 @@ impl<K: PrimaryKey> Dataset<K> {
         WriteBatch::new(self.handle.clone())
     }
 
-    /// Puts a record, anything that serialises as a JSON object; it replaces the record with the same key.
+    /// Puts a record, anything that serialises as a JSON object; it replaces the record with the
+    /// same key.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -193,7 +198,8 @@ impl<K: PrimaryKey> Dataset<K> {
         batch.commit()
     }
 
-    /// Deletes a record and returns it: exactly the record that this call deleted, even if others write at the same time.
+    /// Deletes a record and returns it: exactly the record that this call deleted, even if others
+    /// write at the same time.
     ///
     /// # Errors
     /// As [`Dataset::update`].
@@ -203,11 +209,12 @@ impl<K: PrimaryKey> Dataset<K> {
         old.map(Record::typed).transpose()
     }
 
-    /// Changes the record of `key` depending on its content, with the store's default durability, without losing concurrent writes.
-    /// `change` receives the record, or `None`, and returns the new state. Returns the previous record.
+    /// Changes the record of `key` depending on its content, with the store's default durability,
+    /// without losing concurrent writes. `change` receives the record, or `None`, and returns the
+    /// new state. Returns the previous record.
     ///
-    /// No lock is held while `change` runs. If another writer changes the record meanwhile, `update` waits until that write is visible, and
-    /// calls `change` again with the new record.
+    /// No lock is held while `change` runs. If another writer changes the record in the meantime,
+    /// `update` waits until that write is visible, and calls `change` again with the new record.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -231,8 +238,9 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`] if other writers changed the record a hundred times in a row; [`Error::BadInput`] if the new record does not fit
-    /// or has another key; also any read or write error.
+    /// [`Error::Conflict`] if other writers changed the record a hundred times in a row;
+    /// [`Error::BadInput`] if the new record does not fit or has another key; also any read or
+    /// write error.
     pub fn update<U: IntoUpdate>(
         &self,
         key: impl AsKey<K>,
@@ -277,8 +285,8 @@ impl<K: PrimaryKey> Dataset<K> {
         Query::new(query::Query::new(self.handle.snapshot(), request))
     }
 
-    /// The records in a range of keys (`..` is all), ordered by key, as of now; [`Scan::rev`] reverses the order. If the range is invalid,
-    /// the first item is the error.
+    /// The records in a range of keys (`..` is all), ordered by key, as of now; [`Scan::rev`]
+    /// reverses the order. If the range is invalid, the first item is the error.
     pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
         scan(self.handle.snapshot(), range)
     }
@@ -293,11 +301,13 @@ impl<K: PrimaryKey> Dataset<K> {
         ValueVersions::new(self.handle.snapshot()).and(path, token)
     }
 
-    /// The committed changes of the dataset after a position, in order, and then new changes as they are committed.
+    /// The committed changes of the dataset after a position, in order, and then new changes as
+    /// they are committed.
     ///
-    /// The log contains the writes that are not in tables yet; older ones only if they are kept ([`crate::Options::keep_log`],
-    /// [`Dataset::keep_changes_for`]). Costs writers nothing. To follow changes from a known state, take a snapshot, read it, and request
-    /// the changes after [`DatasetSnapshot::seq`]:
+    /// The log contains the writes that are not in tables yet; older ones only if they are kept
+    /// ([`crate::Options::keep_log`], [`Dataset::keep_changes_for`]). Costs writers nothing. To
+    /// follow changes from a known state, take a snapshot, read it, and request the changes after
+    /// [`DatasetSnapshot::seq`]:
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -323,20 +333,24 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] if the log no longer reaches back to the position; [`Error::OtherHistory`] if the position belongs to
-    /// another store or to a copy that has diverged, or lies after writes that a power cut destroyed.
+    /// [`Error::PositionExpired`] if the log no longer reaches back to the position;
+    /// [`Error::OtherHistory`] if the position belongs to another store or to a copy that has
+    /// diverged, or lies after writes that a power cut destroyed.
     pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes<K>> {
         Changes::new(self.handle.clone(), from.into())
     }
 
-    /// The changes for the consumer `name` of this dataset. The store keeps the changes that the consumer has not
-    /// [acknowledged](Consumer::done), through restarts: at most the newest `bytes` of log, counted over all datasets. The consumer
-    /// continues where it stopped, or at `from`. A new consumer begins with the next change, and is registered durably when this returns.
-    /// It misses no change, even if the process or the store stops at any time; after a failure it may receive changes twice. Also works in
-    /// a process that only reads, beside the one that writes ([`crate::Database::open_reader`]).
+    /// The changes for the consumer `name` of this dataset. The store keeps the changes that the
+    /// consumer has not [acknowledged](Consumer::done), through restarts: at most the newest
+    /// `bytes` of log, counted over all datasets. The consumer continues where it stopped, or at
+    /// `from`. A new consumer begins with the next change, and is registered durably when this
+    /// returns. It misses no change, even if the process or the store stops at any time; after a
+    /// failure it may receive changes twice. Also works in a process that only reads, beside the
+    /// one that writes ([`crate::Database::open_reader`]).
     ///
-    /// The same name in another dataset is another consumer. Dropping the dataset ends its consumers. A consumer that an earlier version
-    /// registered for the whole store moves to the dataset that first uses its name.
+    /// The same name in another dataset is another consumer. Dropping the dataset ends its
+    /// consumers. A consumer that an earlier version registered for the whole store moves to the
+    /// dataset that first uses its name.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -360,9 +374,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Busy`] while another handle holds this consumer; [`Error::PositionExpired`] and [`Error::OtherHistory`] as for
-    /// [`Dataset::changes`]; [`Error::BadInput`] if the name is empty, longer than 255 bytes or has a 0 byte, or if there are 1024
-    /// consumers already; [`Error::UnknownDataset`] if the dataset was dropped; also any write error.
+    /// [`Error::Busy`] while another handle holds this consumer; [`Error::PositionExpired`] and
+    /// [`Error::OtherHistory`] as for [`Dataset::changes`]; [`Error::BadInput`] if the name is
+    /// empty, longer than 255 bytes or has a 0 byte, or if there are 1024 consumers already;
+    /// [`Error::UnknownDataset`] if the dataset was dropped; also any write error.
     pub fn consume(
         &self,
         name: &str,
@@ -372,8 +387,9 @@ impl<K: PrimaryKey> Dataset<K> {
         Consumer::new(self.handle.clone(), name, from, bytes)
     }
 
-    /// Keeps the changes after `position` for the consumer `name` of this dataset, until another call or [`Consumer::done`] sets a later
-    /// position: at most the newest `bytes` of log, counted over all datasets. Durable when it returns.
+    /// Keeps the changes after `position` for the consumer `name` of this dataset, until another
+    /// call or [`Consumer::done`] sets a later position: at most the newest `bytes` of log, counted
+    /// over all datasets. Durable when it returns.
     ///
     /// # Errors
     /// As [`Dataset::consume`].
@@ -381,17 +397,19 @@ impl<K: PrimaryKey> Dataset<K> {
         self.handle.keep_changes_for(name, position, bytes)
     }
 
-    /// Removes the consumer `name` of this dataset: the store no longer keeps changes for it. Returns false if it does not exist.
+    /// Removes the consumer `name` of this dataset: the store no longer keeps changes for it.
+    /// Returns false if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Busy`] while a handle holds this consumer; [`Error::ReadOnly`] if the handle only reads and an earlier version registered
-    /// the consumer for the whole store; also any write error.
+    /// [`Error::Busy`] while a handle holds this consumer; [`Error::ReadOnly`] if the handle only
+    /// reads and an earlier version registered the consumer for the whole store; also any write
+    /// error.
     pub fn release_changes(&self, name: &str) -> Result<bool> {
         self.handle.release_changes(name)
     }
 
-    /// The consumer `name` of this dataset, or the consumer of that name that an earlier version registered for the whole store and that
-    /// this one would continue.
+    /// The consumer `name` of this dataset, or the consumer of that name that an earlier version
+    /// registered for the whole store and that this one would continue.
     ///
     /// # Errors
     /// Any read error.
@@ -407,14 +425,16 @@ impl<K: PrimaryKey> Dataset<K> {
         self.handle.notes()
     }
 
-    /// Remarks about the records written through this store since the last call, each once: times without an offset, which are read as UTC;
-    /// implausible times, such as milliseconds read as seconds; objects and positions that are not indexed.
+    /// Remarks about the records written through this store since the last call, each once: times
+    /// without an offset, which are read as UTC; implausible times, such as milliseconds read as
+    /// seconds; objects and positions that are not indexed.
     pub fn remarks(&self) -> Vec<String> {
         self.handle.current.remarks.take()
     }
 
-    /// For each indexed attribute, the number of records that have something at its path that the index leaves out: an object instead of a
-    /// value, or a position out of range. Such records are stored, and conditions treat them as a scan does. Reads every record.
+    /// For each indexed attribute, the number of records with a value at its path that is not
+    /// indexed: an object, or a position out of range. Such records are stored, and conditions
+    /// treat them as a scan does. Reads every record.
     ///
     /// # Errors
     /// Any read error.
@@ -453,7 +473,8 @@ fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
     }
 }
 
-/// A dataset at one moment. It keeps the files that it reads from being removed, so drop it once its queries are done.
+/// A dataset at one moment. It keeps the files that it reads from being removed, so drop it once
+/// its queries are done.
 pub struct DatasetSnapshot<K = Key> {
     pub(super) view: View,
     key: PhantomData<fn() -> K>,
@@ -475,7 +496,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         Ok(DatasetSnapshot { view, key })
     }
 
-    /// The same snapshot; its reads end with [`Error::Cancelled`] when `stop` fires ([`Dataset::with_stop`]).
+    /// The same snapshot; its reads end with [`Error::Cancelled`] when `stop` fires
+    /// ([`Dataset::with_stop`]).
     pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K> {
         let same = self.view.clone();
         DatasetSnapshot {
@@ -487,7 +509,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         }
     }
 
-    /// The dataset's current name; in a [kept snapshot](crate::Database::kept_snapshot) the name at that time.
+    /// The dataset's current name; in a [kept snapshot](crate::Database::kept_snapshot) the name at
+    /// that time.
     pub fn name(&self) -> String {
         self.view.dataset.name()
     }
@@ -502,7 +525,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         Ok(Key::parse(self.view.dataset.key_type(), text)?)
     }
 
-    /// Parses a value of the attribute at `path` as [`Dataset::parse_value`] does, by the definition at the time of the snapshot.
+    /// Parses a value of the attribute at `path` as [`Dataset::parse_value`] does, by the
+    /// definition at the time of the snapshot.
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
         parse_value(&self.view.layout, &path.into_path()?, text)
     }
@@ -518,12 +542,13 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         self.view.seq()
     }
 
-    /// The latest versions of `key`, as of now or of an earlier write, newest first (DELI's ReadKey). Versions before a deletion are not
-    /// returned, so there can be fewer than requested.
+    /// The latest versions of `key`, as of now or of an earlier write, newest first (DELI's
+    /// ReadKey). Versions before a deletion are not returned, so there can be fewer than requested.
     ///
-    /// A dataset that keeps `v` versions discards a version once the key was written (put or deleted) `v` more times. So the `m` latest
-    /// versions as of a write are complete if at most `v - m` writes to the key are newer than that write; otherwise the oldest of them may
-    /// be missing.
+    /// A dataset that keeps `v` versions discards a version once the key was written (put or
+    /// deleted) `v` more times. So the `m` latest versions as of a write are complete if at most `v
+    /// - m` writes to the key are newer than that write; otherwise the oldest of them may be
+    /// missing.
     ///
     /// Reads from the newest data to the oldest and stops when it has enough: at most `v` entries.
     ///
@@ -549,14 +574,18 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         KeyVersions::new(self.view.clone(), key)
     }
 
-    /// The versions of records that have a value at a path (or several, with [`ValueVersions::and`]) and are among the latest versions of
-    /// their key, as [`DatasetSnapshot::versions`] returns them (DELI's ReadValue). Newest first, a page at a time.
+    /// The versions of records that have a value at a path (or several, with
+    /// [`ValueVersions::and`]) and are among the latest versions of their key, as
+    /// [`DatasetSnapshot::versions`] returns them (DELI's ReadValue). Newest first, a page at a
+    /// time.
     ///
-    /// A token matches the equal value. If the attribute's tokenizer is [`Tokenizer::Prefix`](crate::Tokenizer::Prefix), it matches every
-    /// string that begins with it.
+    /// A token matches the equal value. If the attribute's tokenizer is
+    /// [`Tokenizer::Prefix`](crate::Tokenizer::Prefix), it matches every string that begins with
+    /// it.
     ///
-    /// Intersects the index entries of the attributes before it reads a record, in bounded memory; if no attribute has an index, it reads
-    /// all records. Records which index entries turn out to be obsolete (online repair).
+    /// Intersects the index entries of the attributes before it reads a record, in bounded memory;
+    /// if no attribute has an index, it reads all records. Records which index entries turn out to
+    /// be obsolete (online repair).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -571,7 +600,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
     ///     jobs.put_json(format!(r#"{{"id": {id}, "state": "{state}"}}"#))?;
     /// }
-    /// // Who is ready, and who was, one version ago?
+    /// // The jobs that are ready, and those that were ready one version ago.
     /// let ready = || jobs.versions_with("state", "ready");
     /// assert_eq!(ready().read()?.records.len(), 1);
     /// assert_eq!(ready().latest(2).read()?.records.len(), 2);
@@ -597,8 +626,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
         Query::new(query::Query::new(self.view.clone(), request))
     }
 
-    /// The records in a range of keys (`..` is all), ordered by key; [`Scan::rev`] reverses the order. If the range is invalid, the first
-    /// item is the error.
+    /// The records in a range of keys (`..` is all), ordered by key; [`Scan::rev`] reverses the
+    /// order. If the range is invalid, the first item is the error.
     pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
         scan(self.view.clone(), range)
     }

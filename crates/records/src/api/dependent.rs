@@ -1,4 +1,4 @@
-//! Writes that depend on what is there: merge patches, and the deletion of what meets a condition.
+//! Writes that depend on current records: merge patches, and deletion by condition.
 
 use std::ops::ControlFlow;
 
@@ -13,15 +13,16 @@ use crate::query::BulkOrder;
 use crate::record::{self, Record};
 use crate::write::Update;
 
-/// Records that [`Dataset::delete_where`] deletes in one batch.
+/// The records that [`Dataset::delete_where`] deletes per batch.
 const DELETED_AT_ONCE: usize = 1000;
 
-/// How often records that others have just written are looked at again.
+/// The most passes over records that other writers changed during the deletion.
 const MOST_PASSES: usize = 100;
 
 impl<K: PrimaryKey> Dataset<K> {
-    /// Applies a JSON merge patch (RFC 7396) to the record of `key`, with the store's default durability. Members that the patch does not
-    /// name stay, null removes a member, objects are merged, and any other value replaces the old one. If the record does not exist, it is
+    /// Applies a JSON merge patch (RFC 7396) to the record of `key`, with the store's default
+    /// durability. Members that the patch does not name stay, null removes a member, objects are
+    /// merged, and any other value replaces the old one. If the record does not exist, it is
     /// created from the patch, which must then contain the key. Returns the previous record.
     ///
     /// Concurrent writes are not lost ([`Dataset::update`]).
@@ -54,7 +55,8 @@ impl<K: PrimaryKey> Dataset<K> {
         self.merge_json(key, json)
     }
 
-    /// As [`Dataset::merge`], for a patch as text. Members that the patch does not name keep their exact bytes.
+    /// As [`Dataset::merge`], for a patch as text. Members that the patch does not name keep their
+    /// exact bytes.
     ///
     /// # Errors
     /// As [`Dataset::merge`].
@@ -75,7 +77,7 @@ impl<K: PrimaryKey> Dataset<K> {
         })
     }
 
-    /// The key in the JSON of a record or of a patch.
+    /// Extracts the key from the JSON of a record or of a patch.
     ///
     /// # Errors
     /// [`Error::Record`] if the JSON has no key, or a key of another type.
@@ -88,9 +90,11 @@ impl<K: PrimaryKey> Dataset<K> {
         Ok(K::from_key(key)?)
     }
 
-    /// Deletes every record that meets the condition, as of now, in batches of a thousand with the store's default durability. Returns the
-    /// number of deleted records. `progress` receives the number so far after each batch, and can stop the deletion; the same call again
-    /// deletes the rest. A record that another writer changes meanwhile is deleted only if it still meets the condition.
+    /// Deletes every record that meets the condition, as of now, in batches of a thousand with the
+    /// store's default durability. Returns the number of deleted records. `progress` receives the
+    /// number so far after each batch, and can stop the deletion; the same call again deletes the
+    /// rest. A record that another writer changes concurrently is deleted only if it still meets
+    /// the condition.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -111,8 +115,8 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`] if other writers changed the records a hundred times in a row; also any read or write error. Records deleted
-    /// before the error stay deleted.
+    /// [`Error::Conflict`] if other writers changed the records a hundred times in a row; also any
+    /// read or write error. Records deleted before the error stay deleted.
     pub fn delete_where(
         &self,
         condition: Expr,
@@ -149,13 +153,13 @@ impl<K: PrimaryKey> Dataset<K> {
     }
 }
 
-/// Deletions that are under way.
+/// A deletion by condition in progress.
 struct Deleting {
     dataset: Dataset,
-    /// Keys, and the writes that meet the condition.
+    /// Keys, each with the write that met the condition.
     waiting: Vec<(Key, u64)>,
     deleted: u64,
-    /// Others wrote some of the records: these are to be looked at again.
+    /// Other writers changed some of the records, which must be read again.
     overtaken: bool,
 }
 

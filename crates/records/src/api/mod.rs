@@ -1,4 +1,5 @@
-//! What users hold: a store, its datasets, their snapshots. Thin: what a call does is below, and nothing there knows of this.
+//! The public interface: a store, its datasets, their snapshots. A thin layer: the modules below do
+//! the work, and do not depend on it.
 
 mod batch;
 mod database;

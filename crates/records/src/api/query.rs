@@ -1,4 +1,4 @@
-//! Queries and their answers, with keys of the program's type. What they do is [`crate::query`]'s.
+//! Queries and their answers, with typed keys. [`crate::query`] implements them.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -15,9 +15,9 @@ use crate::record::Record;
 
 /// A query: a condition, an order, a limit. Iterating it runs it.
 ///
-/// Bounds (`>=`, `<=`, `>`, `<`) on the same path joined by `and` form one range: a record with an array there
-/// matches if one element lies in the range. Each `=` and each prefix is tested separately, so `tag=a and tag=b`
-/// finds arrays that contain both.
+/// Bounds (`>=`, `<=`, `>`, `<`) on the same path joined by `and` form one range: a record with an
+/// array there matches if one element lies in the range. Each `=` and each prefix is tested
+/// separately, so `tag=a and tag=b` finds arrays that contain both.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -112,15 +112,16 @@ impl<K: PrimaryKey> Query<K> {
         self
     }
 
-    /// Sets how the records of index entries are looked up: for experiments. The answer is the same.
+    /// Sets how the records of index entries are looked up: for experiments. The answer is the
+    /// same.
     #[doc(hidden)]
     pub fn lookup(mut self, options: LookupOptions) -> Query<K> {
         self.inner.lookup = options;
         self
     }
 
-    /// Runs the query and returns only the keys of the matching records. Reads no record if the maintenance strategy
-    /// and the conditions allow it.
+    /// Runs the query and returns only the keys of the matching records. Reads no record if the
+    /// maintenance strategy and the conditions allow it.
     pub fn keys(self) -> Result<Keys<K>> {
         let (inner, key) = (self.inner.keys()?, PhantomData);
         Ok(Keys { inner, key })
@@ -133,12 +134,14 @@ impl<K: PrimaryKey> Query<K> {
         Ok(Answer::new(inner, None))
     }
 
-    /// Passes every matching record (at most the limit) to `visit` until that breaks, in `order` instead of newest
-    /// first: faster for large answers. Memory stays within a share of the budget; if the keys of an answer need more
-    /// than a query may borrow, they are sorted in a file in the store's folder. Returns the explanation.
+    /// Passes every matching record (at most the limit) to `visit` until that breaks, in `order`
+    /// instead of newest first: faster for large answers. Memory stays within a share of the
+    /// budget; if the keys of an answer need more than a query may borrow, they are sorted in a
+    /// file in the store's folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the query continues after a page ([`Query::after`]); also any read error.
+    /// [`Error::BadInput`] if the query continues after a page ([`Query::after`]); also any read
+    /// error.
     pub fn visit(
         self,
         order: BulkOrder,
@@ -177,7 +180,7 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
     type Item = Result<Record<K>>;
     type IntoIter = Answer<K>;
 
-    /// Runs the query; what is wrong with it is the first item.
+    /// Runs the query; an invalid query returns its error as the first item.
     fn into_iter(self) -> Answer<K> {
         self.run()
             .unwrap_or_else(|error| Answer::new(None, Some(error)))
@@ -186,7 +189,7 @@ impl<K: PrimaryKey> IntoIterator for Query<K> {
 
 /// An iterator over matching records, in order.
 pub struct Answer<K = Key> {
-    /// `None` where the query cannot be run.
+    /// `None` if the query cannot run.
     inner: Option<query::Answer>,
     failed: Option<Error>,
     key: PhantomData<fn() -> K>,
@@ -204,12 +207,12 @@ impl<K: PrimaryKey> Answer<K> {
         inner.map_or_else(Vec::new, query::Answer::notes)
     }
 
-    /// The current place in the answer: pass it to [`Query::after`] to continue from here.
+    /// The current position in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.as_ref()?.token()
     }
 
-    /// What the query did so far, and its cost.
+    /// The plan of the query, its work so far, and the cost.
     pub fn explain(&self) -> Explain {
         let inner = self.inner.as_ref();
         inner.map_or_else(Explain::default, query::Answer::explain)
@@ -235,7 +238,7 @@ pub struct Keys<K = Key> {
 }
 
 impl<K: PrimaryKey> Keys<K> {
-    /// What the query did so far, and its cost.
+    /// The plan of the query, its work so far, and the cost.
     pub fn explain(&self) -> Explain {
         self.inner.explain()
     }
@@ -245,7 +248,7 @@ impl<K: PrimaryKey> Keys<K> {
         self.inner.notes()
     }
 
-    /// The current place in the answer: pass it to [`Query::after`] to continue from here.
+    /// The current position in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.token()
     }
@@ -262,7 +265,7 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
 
 /// An iterator over records in key order ([`super::Dataset::scan`]).
 pub struct Scan<K = Key> {
-    /// `None` once the scan could not be begun.
+    /// `None` if the scan could not start.
     inner: Option<query::Scan>,
     failed: Option<Error>,
     key: PhantomData<fn() -> K>,
@@ -278,13 +281,13 @@ impl<K: PrimaryKey> Scan<K> {
         Scan { inner, failed, key }
     }
 
-    /// The same, from the greatest key down; call it before the iteration starts.
+    /// Reverses the order, from the greatest key down; call it before the iteration starts.
     pub fn rev(self) -> Scan<K> {
         let inner = self.inner.map(query::Scan::rev);
         Scan { inner, ..self }
     }
 
-    /// What the scan did so far, and its cost.
+    /// The work of the scan so far, and its cost.
     pub fn explain(&self) -> Explain {
         let inner = self.inner.as_ref();
         inner.map_or_else(Explain::default, query::Scan::explain)

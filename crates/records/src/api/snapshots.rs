@@ -1,9 +1,10 @@
-//! Named snapshots: what a store held at a moment, kept under a name through restarts and in backups, and queried like any other
-//! snapshot. How they are kept is the engine's ([`esker_lsm::Group::keep_snapshot`]).
+//! Named snapshots: the contents of a store at one moment, kept under a name through restarts and
+//! in backups, and queried like other snapshots. The engine keeps them
+//! ([`esker_lsm::Group::keep_snapshot`]).
 //!
-//! The datasets of a kept snapshot are those that it saw, whatever has become of their definitions or of themselves since. So each is
-//! read with the layout of its version, and through a [`Current`] of its own: what queries of the past note and count is nothing that
-//! the dataset of now should go by.
+//! A kept snapshot has the datasets of its time, even if they were changed or dropped since. So
+//! each dataset is read with the layout of the snapshot's version, and through its own [`Current`]:
+//! the notes and counts of queries on it do not affect the present dataset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +18,11 @@ use crate::store::{Current, Handle, Store, View, check_dataset_name, found_datas
 use crate::telemetry::Usage;
 
 impl Database {
-    /// Keeps the current contents of the store as a snapshot called `name` (1 to 64 letters, digits, `-`, `_` and `.`) until it is
-    /// [dropped](Database::drop_snapshot), through restarts and in backups. Everything in it is durable when this returns. Returns the
-    /// number of the last write that it contains. Costs a flush, and, as long as it is kept, the space of the data replaced since.
+    /// Keeps the current contents of the store as a snapshot called `name` (1 to 64 letters,
+    /// digits, `-`, `_` and `.`) until it is [dropped](Database::drop_snapshot), through restarts
+    /// and in backups. Everything in it is durable when this returns. Returns the number of the
+    /// last write that it contains. Costs a flush, and, as long as it is kept, the space of the
+    /// data replaced since.
     ///
     /// ```
     /// # fn main() -> esker::Result<()> {
@@ -41,8 +44,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is a snapshot of this name; [`Error::BadInput`] if the name is invalid, or if there are 1024
-    /// snapshots already; also any write error.
+    /// [`Error::Exists`] if there is a snapshot of this name; [`Error::BadInput`] if the name is
+    /// invalid, or if there are 1024 snapshots already; also any write error.
     pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
         check_name(name)?;
         Ok(self.shared.group.keep_snapshot(name)?)
@@ -77,7 +80,7 @@ impl Database {
     }
 }
 
-/// Names are those that datasets can have.
+/// Snapshot names follow the rules of dataset names.
 fn check_name(name: &str) -> Result<()> {
     check_dataset_name(name).map_err(|_| {
         Error::bad_input(format!(
@@ -86,8 +89,8 @@ fn check_name(name: &str) -> Result<()> {
     })
 }
 
-/// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Stays readable even if the named snapshot is dropped
-/// meanwhile.
+/// All datasets of a store at one moment, from [`Database::kept_snapshot`]. Stays readable even if
+/// the named snapshot is dropped.
 #[derive(Clone)]
 pub struct StoreSnapshot {
     shared: Arc<Store>,

@@ -1,4 +1,4 @@
-//! Queries of points.
+//! Spatial queries.
 
 use esker_model::schema::{IntoPath, Path};
 use esker_model::{Key, PrimaryKey};
@@ -20,9 +20,10 @@ pub struct Neighbour<K = Key> {
 }
 
 impl<K: PrimaryKey> Query<K> {
-    /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties by key. With `max`, only
-    /// records at most that far away (in metres; in the plane, in the unit of the coordinates). With a spatial index at `path` it
-    /// reads about `k` records; without one, all of them.
+    /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties
+    /// by key. With `max`, only records at most that far away (in metres; in the plane, in the unit
+    /// of the coordinates). With a spatial index at `path` it reads about `k` records; without one,
+    /// all of them.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,8 +45,8 @@ impl<K: PrimaryKey> Query<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if the point or distance is invalid, or the field is not a point; also any read
-    /// error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if the point or distance is invalid, or the
+    /// field is not a point; also any read error.
     pub fn nearest(
         self,
         path: impl IntoPath,
@@ -71,7 +72,8 @@ impl<K: PrimaryKey> Query<K> {
         typed(self.inner.nearest(&path, from, k, max)?)
     }
 
-    /// All matching records (at most the limit) by their distance from a point, nearest first, ties by key.
+    /// All matching records (at most the limit) by their distance from a point, nearest first, ties
+    /// by key.
     ///
     /// # Errors
     /// The same as [`Query::nearest`].
@@ -85,8 +87,8 @@ impl<K: PrimaryKey> Query<K> {
         typed(self.inner.by_distance(&path, from, most)?)
     }
 
-    /// The number of matching records in each non-empty cell of a grid with cells of `degrees` degrees: fullest first, then by row
-    /// and column.
+    /// The number of matching records in each non-empty cell of a grid with cells of `degrees`
+    /// degrees: fullest first, then by row and column.
     ///
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the size is invalid; also any read error.
@@ -94,9 +96,9 @@ impl<K: PrimaryKey> Query<K> {
         self.inner.cells(&path.into_path()?, degrees)
     }
 
-    /// Takes the newest record of each value at `key`, and returns those of them that meet the conditions, ordered by primary key:
-    /// "the last position of each vehicle, for the vehicles now in this area". Records without a value at `key` are left out.
-    /// Memory grows with the number of values.
+    /// Takes the newest record of each value at `key`, and returns those that meet the conditions,
+    /// ordered by primary key: "the last position of each vehicle, for the vehicles now in this
+    /// area". Skips records without a value at `key`. Memory grows with the number of values.
     ///
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
@@ -108,17 +110,19 @@ impl<K: PrimaryKey> Query<K> {
 }
 
 impl<K: PrimaryKey> DatasetSnapshot<K> {
-    /// The tables of the spatial index at `path`, newest first, with the boxes around their points: exact in layouts that cut
-    /// tables by space, otherwise from a sample of about a thousandth of the points.
+    /// The tables of the spatial index at `path`, newest first, with the bounding boxes of their
+    /// points: exact in spatially partitioned layouts, otherwise from a sample of about a
+    /// thousandth of the points.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) if there is no such index, or it has no tree; also any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) if there is no such index, or it has no tree;
+    /// also any read error.
     pub fn table_boxes(&self, path: impl IntoPath) -> Result<Vec<TableBox>> {
         self.view.table_boxes(&path.into_path()?)
     }
 }
 
-/// Which records [`Query::latest_per`] considers, and how it orders them in time.
+/// The records that [`Query::latest_per`] considers, and their order in time.
 #[derive(Debug, Clone, Default)]
 pub struct Latest(AsOf);
 
@@ -128,8 +132,8 @@ impl Latest {
         Latest::default()
     }
 
-    /// Ordered by the time at a path (seconds since 1970, or RFC 3339; equal times by order of writes). Records without a time are
-    /// left out.
+    /// Ordered by the time at a path (seconds since 1970, or RFC 3339; equal times by order of
+    /// writes). Skips records without a time.
     pub fn by_time(path: impl Into<Path>) -> Latest {
         Latest(AsOf {
             time: Some(path.into()),

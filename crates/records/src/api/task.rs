@@ -1,4 +1,4 @@
-//! Work on a dataset that takes a while, and reports its progress.
+//! Long-running work on a dataset, with progress reports.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,8 @@ use crate::error::Result;
 type OnProgress<'a, P> = dyn FnMut(P) -> ControlFlow<()> + 'a;
 type Work<'a, P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + 'a;
 
-/// Long-running work: an index change, a change of strategy, a repair. It does nothing until [`Task::run`] is called.
+/// Long-running work: an index change, a change of strategy, a repair. It does nothing until
+/// [`Task::run`] is called.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,8 +45,9 @@ impl<'a, P, R> Task<'a, P, R> {
         }
     }
 
-    /// Calls `progress` from time to time, on the thread that runs the task. If `progress` breaks, the task ends soon, and its report says
-    /// that it is not complete. `progress` may use the dataset, but not change its indexes or its strategy.
+    /// Calls `progress` from time to time, on the thread that runs the task. If `progress` breaks,
+    /// the task ends soon, and its report says that it is not complete. `progress` may use the
+    /// dataset, but not change its indexes or its strategy.
     pub fn on_progress(self, progress: impl FnMut(P) -> ControlFlow<()> + 'a) -> Task<'a, P, R> {
         Task {
             progress: Box::new(progress),
@@ -53,7 +55,7 @@ impl<'a, P, R> Task<'a, P, R> {
         }
     }
 
-    /// Does the work and returns a report.
+    /// Does the work and returns its report.
     ///
     /// # Errors
     /// The errors of the call that created the task.

@@ -1,4 +1,4 @@
-//! Versions of records: what is wanted, said in a chain.
+//! Queries for versions of records.
 
 use std::marker::PhantomData;
 
@@ -11,10 +11,11 @@ use crate::query::{Page, ValuePage, ValueToken};
 use crate::record::Record;
 use crate::store::View;
 
-/// Records of a page of versions where nothing else is said.
+/// The default number of records per page.
 const PAGE: usize = 100;
 
-/// A query for the versions of a key ([`DatasetSnapshot::versions`](crate::DatasetSnapshot::versions)).
+/// A query for the versions of a key
+/// ([`DatasetSnapshot::versions`](crate::DatasetSnapshot::versions)).
 #[must_use = "nothing is read before `read`"]
 pub struct KeyVersions<K = Key> {
     view: View,
@@ -58,7 +59,8 @@ impl<K: PrimaryKey> KeyVersions<K> {
     }
 }
 
-/// A query for the versions that have given values ([`DatasetSnapshot::versions_with`](crate::DatasetSnapshot::versions_with)).
+/// A query for the versions that have given values
+/// ([`DatasetSnapshot::versions_with`](crate::DatasetSnapshot::versions_with)).
 #[must_use = "nothing is read before `read`"]
 pub struct ValueVersions<K = Key> {
     view: View,
@@ -117,8 +119,9 @@ impl<K: PrimaryKey> ValueVersions<K> {
     /// The versions, newest first, and a token to continue with if there are more.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] if a value is not of its attribute's type, if the number of versions or records is 0, or if the page
-    /// before was read as of another write; also any read error.
+    /// [`crate::Error::BadInput`] if a value is not of its attribute's type, if the number of
+    /// versions or records is 0, or if the page before was read as of another write; also any read
+    /// error.
     pub fn read(self) -> Result<ValuePage<K>> {
         let tokens = self.tokens?;
         let tokens = tokens.iter().map(|(path, token)| (path, token.as_str()));

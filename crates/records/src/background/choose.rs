@@ -1,34 +1,36 @@
-//! Which maintenance strategy fits what is measured: a pure function.
+//! The choice of the maintenance strategy from measurements: a pure function.
 //!
-//! The cost model, in microseconds of one core per write, queries being divided among the writes that were counted
-//! with them. All three strategies write the primary-key index; what differs is
+//! The cost model counts microseconds of one core per write; the cost of queries is divided among
+//! the writes counted in the same period. All three strategies write the primary-key index. They
+//! differ in:
 //!
 //! | | per write | per index entry of index-only queries | per record fetched | per record of filtered scans |
 //! | --- | --- | --- | --- | --- |
-//! | eager | the key is looked up; what it replaces is fetched, and taken out of each index | | | the share that updates widen filters by |
-//! | mutable-bitmap | the key is looked up, a bit is set | entries that are obsolete are passed by their bits | likewise | |
-//! | validation | its share of repairs | as mutable-bitmap, and the primary-key index is probed | fetches of what is obsolete | newer components are read as well |
+//! | eager | looks up the key; fetches the replaced record and cancels its entry in each index | | | the share by which updates widen filters |
+//! | mutable-bitmap | looks up the key, sets a bit | skips obsolete entries by their bits | likewise | |
+//! | validation | its share of repairs | as mutable-bitmap, and probes the primary-key index | fetches obsolete records | reads newer components, too |
 //!
-//! A lookup of a key that is not in the cache reads a block where the key is known, and only key filters where it is new.
+//! A lookup of an uncached key reads a block if the key exists, and only key filters if it is new.
 
 use crate::maintenance::cost::{CANDIDATES, FIRST, Workload, cost};
 use esker_model::definition::Maintenance;
 
-/// The present strategy is kept unless another costs less by this factor: they must not alternate.
+/// The present strategy is kept unless another one is cheaper by this factor, so that they do not
+/// alternate.
 const WORTH: f64 = 1.5;
 
-/// A choice and why.
+/// A choice and its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) strategy: Maintenance,
     /// Microseconds per write of each candidate.
     pub(crate) costs: Vec<(Maintenance, f64)>,
     pub(crate) reason: String,
-    /// The change that is nearest.
+    /// The smallest change of the workload that would change the choice.
     pub(crate) change: String,
 }
 
-/// Chooses among the candidates; `present` is kept where it is not much worse.
+/// Chooses among the candidates; keeps `present` unless it is much more expensive.
 pub(crate) fn choose(work: &Workload, present: Maintenance) -> Choice {
     let strategy = best(work, present);
     let costs: Vec<_> = CANDIDATES.map(|s| (s, cost(s, work))).to_vec();
@@ -73,7 +75,7 @@ fn best(work: &Workload, present: Maintenance) -> Maintenance {
     }
 }
 
-/// The smallest change of one measured figure by which another strategy would be chosen.
+/// The smallest change of one measured figure that makes another strategy the choice.
 fn nearest_change(work: &Workload, present: Maintenance) -> String {
     type Scaled = fn(&Workload, f64) -> Workload;
     let figures: [(&str, Scaled); 3] = [

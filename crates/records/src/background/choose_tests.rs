@@ -1,4 +1,4 @@
-//! What is chosen for some workloads.
+//! The strategies chosen for some workloads.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -15,21 +15,21 @@ const WRITES: Workload = Workload {
 };
 
 fn chosen(work: Workload) -> Maintenance {
-    // Whatever was there before.
+    // The present strategy makes no difference.
     let all = CANDIDATES.map(|present| choose(&work, present).strategy);
     assert!(all.iter().all(|strategy| *strategy == all[0]), "{all:?}");
     all[0]
 }
 
 #[test]
-fn writes_that_nobody_asks_about_are_validated_by_repairs() {
+fn without_queries_repairs_validate() {
     assert_eq!(chosen(WRITES), Maintenance::Validation);
     let new = Workload {
         update_ratio: 0.0,
         keys_cached: 0.0,
         ..WRITES
     };
-    // New keys cost nobody a lookup.
+    // New keys cost no lookup.
     assert_eq!(
         choose(&new, Maintenance::Validation).strategy,
         Maintenance::Validation
@@ -37,7 +37,7 @@ fn writes_that_nobody_asks_about_are_validated_by_repairs() {
 }
 
 #[test]
-fn index_only_queries_want_bits_where_keys_are_cached() {
+fn index_only_queries_favour_bits_if_keys_are_cached() {
     let work = Workload {
         entries: 20.0,
         ..WRITES
@@ -52,7 +52,7 @@ fn index_only_queries_want_bits_where_keys_are_cached() {
 }
 
 #[test]
-fn many_queries_a_write_want_indexes_without_old_entries() {
+fn many_queries_per_write_favour_exact_indexes() {
     let work = Workload {
         entries: 5000.0,
         ..WRITES
@@ -61,7 +61,7 @@ fn many_queries_a_write_want_indexes_without_old_entries() {
 }
 
 #[test]
-fn fetches_of_what_is_over_want_bits() {
+fn fetches_of_obsolete_records_favour_bits() {
     let work = Workload {
         fetched: 10.0,
         wasted: 0.4,
@@ -76,7 +76,7 @@ fn fetches_of_what_is_over_want_bits() {
 }
 
 #[test]
-fn filters_want_bits() {
+fn filters_favour_bits() {
     let work = Workload {
         scanned: 100.0,
         ..WRITES
@@ -85,7 +85,7 @@ fn filters_want_bits() {
 }
 
 #[test]
-fn what_is_nearly_as_good_is_kept() {
+fn a_strategy_that_costs_little_more_is_kept() {
     let work = Workload {
         entries: 2.0,
         ..WRITES
@@ -94,12 +94,12 @@ fn what_is_nearly_as_good_is_kept() {
         let choice = choose(&work, present);
         assert_eq!(choice.strategy, present, "{choice:?}");
     }
-    // Another strategy than the candidates is not kept.
+    // A strategy that is not a candidate is not kept.
     assert!(CANDIDATES.contains(&choose(&work, Maintenance::Deferred).strategy));
 }
 
 #[test]
-fn the_nearest_change_is_told() {
+fn the_nearest_change_is_reported() {
     let work = Workload {
         entries: 2.0,
         ..WRITES

@@ -1,5 +1,5 @@
-//! Background maintenance of a dataset's indexes: which maintenance strategy (`choose.rs`), and when to repair
-//! (`pacing.rs`), from what is measured. `step.rs` does what is due, `thread.rs` has it done.
+//! Background maintenance of a dataset: choosing the strategy (`choose.rs`) and timing repairs
+//! (`pacing.rs`), both from measurements. `step.rs` runs due work, `thread.rs` schedules it.
 
 mod choose;
 mod pacing;

@@ -1,42 +1,44 @@
-//! When a repair is due: a pure function.
+//! The decision when a repair is due: a pure function.
 //!
-//! The rule of ski rental: a repair is due when queries have wasted as much work as the repair is expected to cost, so the
-//! total is at most twice the optimum. By key it is also due when many keys are new since the last repair, so that it stays small
-//! beside the writes, and compactions know what they can drop.
+//! By the rule of ski rental, a repair is due when queries have wasted as much work as the repair
+//! is expected to cost: the total is at most twice the optimum. A repair by key is also due when
+//! many keys are new since the last repair, so that it stays cheap compared to the writes, and
+//! compactions know what they can drop.
 
 use crate::maintenance::cost::{ASK, FETCH};
 
-/// By key: due when this part of all keys was written since the last.
+/// A repair by key is due when one in this many of all keys was written since the last repair.
 const PART: u64 = 4;
 
-/// By key: fewer writes than this are not worth a repair of their own.
+/// Fewer writes than this do not justify a repair by key.
 const LEAST: u64 = 4096;
 
-/// Microseconds per entry that a repair goes through, where none was measured.
+/// The assumed microseconds per entry of a repair, before any was measured.
 const ENTRY: f64 = 0.3;
 
-/// What a repair would do, and what was done since the last.
+/// The work of the next repair, and the writes and waste since the last one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Backlog {
     /// Records written.
     pub(crate) written: u64,
-    /// Entries of the primary-key index (or the data, or the indexes) in all, and those that the repair begins with.
+    /// All entries of the primary-key index (or of the data or the indexes), and the entries that
+    /// are new.
     pub(crate) entries: u64,
     pub(crate) new: u64,
-    /// Keys that were probed, and records that were fetched of what was obsolete.
+    /// Keys probed, and obsolete records fetched.
     pub(crate) asked: u64,
     pub(crate) wasted: u64,
-    /// The repair is by key.
+    /// The repair works by key.
     pub(crate) by_key: bool,
-    /// Microseconds per entry of the last repair, where time may matter.
+    /// Microseconds per entry of the last repair, if decisions may depend on time.
     pub(crate) per_entry: Option<f64>,
 }
 
 impl Backlog {
-    /// Microseconds that a repair is expected to take.
+    /// The expected duration of the repair in microseconds.
     pub(crate) fn cost(&self) -> f64 {
         let entries = match self.by_key {
-            // Older keys are looked up, or gone through when that is less.
+            // Older keys are looked up, or scanned if that is less.
             true => {
                 self.new
                     + (self.new.saturating_mul(PART)).min(self.entries - self.new.min(self.entries))
@@ -46,13 +48,13 @@ impl Backlog {
         entries as f64 * self.per_entry.unwrap_or(ENTRY).clamp(0.05, 20.0)
     }
 
-    /// Microseconds that were wasted.
+    /// The wasted time in microseconds.
     pub(crate) fn waste(&self) -> f64 {
         self.asked as f64 * ASK + self.wasted as f64 * FETCH
     }
 }
 
-/// Why a repair is due; `None` when it is not.
+/// Why a repair is due; `None` if it is not.
 pub(crate) fn due(backlog: &Backlog) -> Option<&'static str> {
     if backlog.new == 0 || backlog.written == 0 {
         return None;
@@ -79,7 +81,7 @@ mod tests {
     };
 
     #[test]
-    fn nothing_is_due_while_nobody_asks_and_little_is_new() {
+    fn nothing_is_due_without_queries_and_with_few_new_keys() {
         assert_eq!(due(&QUIET), None);
         assert_eq!(
             due(&Backlog {
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_that_waste_make_it_due_and_an_expensive_repair_waits_longer() {
+    fn wasted_queries_make_a_repair_due_and_an_expensive_repair_waits_longer() {
         let asked = Backlog {
             wasted: 4000,
             ..QUIET
@@ -105,7 +107,7 @@ mod tests {
             }),
             None
         );
-        // By index everything is gone through.
+        // A repair by index reads everything.
         assert_eq!(
             due(&Backlog {
                 by_key: false,
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn many_new_keys_make_it_due() {
+    fn many_new_keys_make_a_repair_due() {
         let many = Backlog {
             written: 250_000,
             new: 250_000,
@@ -130,7 +132,7 @@ mod tests {
             }),
             None
         );
-        // A compaction that takes new and old keys together is no write.
+        // A compaction that combines new and old keys is not a write.
         assert_eq!(
             due(&Backlog {
                 new: 900_000,

@@ -1,5 +1,5 @@
-//! What is due for a dataset now, and doing it: ending a change of strategy that was cut off, choosing
-//! the strategy, repairing.
+//! The due work of a dataset: deleting expired records, completing an interrupted change of
+//! strategy, choosing the strategy, repairing.
 
 use std::ops::ControlFlow;
 
@@ -17,12 +17,12 @@ use crate::repair::RepairOptions;
 use crate::store::Handle;
 use crate::telemetry::{LastRepair, Measured, StrategyChoice};
 
-/// Bytes that repairs in the background read in a second.
+/// The most bytes that background repairs read per second.
 const RATE: u64 = 64 << 20;
 
 impl Handle {
-    /// Does what is due, as long as `go_on` says so. What goes wrong is remembered for whoever asks, and tried again
-    /// after growing pauses.
+    /// Runs due work while `go_on` returns true. An error is kept for the statistics, and the work
+    /// retried after growing pauses.
     pub(super) fn keep_up(&self, go_on: &dyn Fn() -> bool) {
         let live = self.current.usage.maintenance();
         if live.remembered.lock().pauses() {
@@ -33,7 +33,7 @@ impl Handle {
         let mut remembered = live.remembered.lock();
         match result {
             Ok(()) => remembered.succeeded(),
-            // Somebody is changing the dataset, or an index is unfinished: later.
+            // The dataset is being changed, or an index is unfinished: retry later.
             Err(error) if ended || matches!(error, Error::Busy(_)) => {}
             Err(error) => remembered.failed(&error),
         }
@@ -61,8 +61,9 @@ impl Handle {
     }
 
     fn change_to(&self, to: Maintenance, auto: bool, go_on: &dyn Fn() -> bool) -> Result<()> {
-        let report =
-            self.while_wanted(go_on, |go_on| self.switch(to, auto, &mut |_| on(go_on())))?;
+        let report = self.while_wanted(go_on, |go_on| {
+            self.switch(to, auto, &mut |_| control_flow(go_on()))
+        })?;
         if !report.complete {
             return Err(self.current.is_changing());
         }
@@ -81,7 +82,7 @@ impl Handle {
             ..RepairOptions::default()
         };
         let report = self.while_wanted(go_on, |go_on| {
-            self.repair_flushed(&options, &mut |_| on(go_on()))
+            self.repair_flushed(&options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
             return Err(self.current.is_changing());
@@ -90,14 +91,14 @@ impl Handle {
         Ok(())
     }
 
-    /// Does work that yields to everybody else who wants to change the dataset.
+    /// Runs work that yields to any other change of the dataset.
     fn while_wanted<T>(
         &self,
         go_on: &dyn Fn() -> bool,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
         let current = &self.current;
-        let _gives_way = current.give_way()?;
+        let _yielding = current.give_way()?;
         work(&|| go_on() && !current.is_wanted())
     }
 
@@ -105,28 +106,30 @@ impl Handle {
         let usage = &self.current.usage;
         let now = self.now();
         let layout = &now.layout;
-        let over = layout
+        let obsolete = layout
             .superseded
             .and_then(|tree| version(&now.snapshot, tree));
-        let over = over.map_or(0, TreeVersion::noted);
+        let obsolete = obsolete.map_or(0, TreeVersion::noted);
         let blind = !layout.stored.settings.maintenance.looks_at_writes();
         let mut repair = LastRepair {
             up_to: report.mark,
             writes: usage.writes(),
-            known_obsolete: over,
+            known_obsolete: obsolete,
             entries: report.entries + report.looked_up,
             found: report.found,
             micros: report.elapsed.as_micros() as u64,
             why: why.to_string(),
         };
         if !self.shared.group.options().background {
-            // It is kept in a file, and a run of the store is to be the same each time.
+            // The statistics are stored in a file, and a store without background threads must be
+            // deterministic.
             repair.micros = 0;
         }
         usage.maintenance().repaired(repair, blind);
     }
 
-    /// Thinks about the strategy, where enough happened since it was last done; true when it was changed.
+    /// Reconsiders the strategy if enough operations have passed since the last time; true if it
+    /// was changed.
     fn consider(
         &self,
         layout: &Layout,
@@ -160,12 +163,12 @@ impl Handle {
         Ok(true)
     }
 
-    /// Writes of which it must be known whether they replaced something, before their share counts.
+    /// The number of writes with known replacement that makes their update ratio count.
     fn known_least(&self) -> u64 {
         self.shared.choose_every / 32
     }
 
-    /// What is measured, for the choice; `None` while it is not known how many writes replace something.
+    /// The measured workload; `None` while the update ratio is unknown.
     fn workload(
         &self,
         layout: &Layout,
@@ -194,13 +197,13 @@ impl Handle {
     }
 
     fn backlog(&self, layout: &Layout, snapshot: &Snapshot) -> Backlog {
-        let mark = layout.superseded.and_then(|tree| version(snapshot, tree));
-        let mark = mark.map_or(0, TreeVersion::repair_watermark);
+        let watermark = layout.superseded.and_then(|tree| version(snapshot, tree));
+        let watermark = watermark.map_or(0, TreeVersion::repair_watermark);
         let (mut entries, mut new) = (0, 0);
         for component in snapshot.components(layout.keys.unwrap_or(layout.data)) {
             if let Component::Run(run) = &component {
                 entries += component.entries();
-                if run.component().max > mark {
+                if run.component().max > watermark {
                     new += component.entries();
                 }
             }
@@ -221,12 +224,12 @@ impl Handle {
             asked,
             wasted,
             by_key: layout.keys.is_some(),
-            // Without threads of its own a run of the store is the same each time.
+            // A store without background threads must be deterministic.
             per_entry: measured.filter(|_| self.shared.group.options().background),
         }
     }
 
-    /// What the times of repairs are chosen by, about.
+    /// The figures that decide when the next repair is due.
     pub(crate) fn pace(&self, layout: &Layout, snapshot: &Snapshot) -> Pace {
         let measured = self.current.usage.maintenance().read();
         let backlog = self.backlog(layout, snapshot);
@@ -238,7 +241,7 @@ impl Handle {
     }
 }
 
-/// What the times of repairs are chosen by: see [`crate::StrategyStats`].
+/// The figures that decide when the next repair is due: see [`crate::StrategyStats`].
 pub(crate) struct Pace {
     pub(crate) update_ratio: Option<f64>,
     pub(crate) wasted_micros: u64,
@@ -249,8 +252,8 @@ fn version(snapshot: &Snapshot, tree: TreeId) -> Option<&TreeVersion> {
     snapshot.version().trees.get(&tree).map(AsRef::as_ref)
 }
 
-fn on(goes: bool) -> ControlFlow<()> {
-    match goes {
+fn control_flow(goes_on: bool) -> ControlFlow<()> {
+    match goes_on {
         true => ControlFlow::Continue(()),
         false => ControlFlow::Break(()),
     }

@@ -1,5 +1,6 @@
-//! Who does the background maintenance of an open store: a thread, started with the first write, that ends with the last handle; or,
-//! without background threads, the writer whose commit caused a flush.
+//! The thread that runs the background maintenance of an open store. The first write starts it; it
+//! ends with the last handle. In a store without background threads, the writer whose commit caused
+//! a flush runs the maintenance.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -10,16 +11,17 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::store::{Background, Handle, Store};
 
-/// Between two looks at what is due.
+/// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Held by the handles of a store, and not by the thread: dropping the last one ends it.
+/// Owned by the handles of a store, not by the thread: dropping the last handle ends the thread.
 #[derive(Default)]
 pub(crate) struct MaintenanceThread {
     closing: Arc<Closing>,
     started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// Without threads: what was flushed when it was last looked, and whether somebody is at it.
+    /// In a store without threads: the flushed number at the last round, and a lock held during a
+    /// round.
     flushed: AtomicU64,
     busy: Mutex<()>,
 }
@@ -48,7 +50,7 @@ impl Background for MaintenanceThread {
             return;
         }
         let builder = std::thread::Builder::new().name("esker-maintenance".to_string());
-        // Without it nothing is wrong, only less is known.
+        // Maintenance is optional: without the thread the store only keeps obsolete entries longer.
         *thread = builder.spawn(move || run(shared, &closing)).ok();
     }
 }
@@ -64,7 +66,7 @@ impl MaintenanceThread {
         }
     }
 
-    /// Ends the thread, in the middle of a repair if need be.
+    /// Ends the thread, even during a repair.
     pub(crate) fn stop(&self) {
         self.closing.now.store(true, SeqCst);
         {
@@ -96,7 +98,7 @@ fn run(shared: Arc<Store>, closing: &Closing) {
     }
 }
 
-/// Does for each dataset what is due.
+/// Runs the due work of each dataset.
 fn step(shared: &Arc<Store>, go_on: &dyn Fn() -> bool) {
     for current in shared.currents() {
         if !go_on() {

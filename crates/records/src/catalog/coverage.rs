@@ -1,32 +1,34 @@
-//! What the obsolete set of a dataset is known to hold.
+//! The coverage of a dataset's obsolete set.
 //!
-//! That a write is in the set is always true of it. That a write is *not* in the set means something only as far as the
-//! set is complete, and how far that is depends on the maintenance strategy, on those before it, on the repair
-//! watermark, and on what is asked about:
+//! Every write in the set is obsolete. The converse holds only as far as the set is complete. How
+//! far that is depends on the maintenance strategy, earlier strategies, the repair watermark, and
+//! the source of the candidates:
 //!
-//! | candidates | hold | complete |
+//! | candidates | contents | complete |
 //! | --- | --- | --- |
-//! | [`Source::IndexEntries`] | what a tree of index entries still has | up to the repair watermark; always, once the dataset has converged, under a strategy that looks at what a write replaces |
-//! | [`Source::DataVersions`] | every version that the data tables still have (embedded, fingerprint, filter) | always, where such a strategy has been in force since the first write; else not at all: a repair goes by index entries |
-//! | [`Source::Mixed`] | what the indexes of several attributes give | nothing is promised: each record shows whether it is current |
-//! | [`Source::Records`] | the newest version of each record | nothing is obsolete |
+//! | [`Source::IndexEntries`] | entries that an index tree still has | up to the repair watermark; always, once the dataset has converged, under a strategy that looks at what a write replaces |
+//! | [`Source::DataVersions`] | every version that the data tables still have (embedded, fingerprint, filter) | always, if such a strategy has been in force since the first write; otherwise not at all, because a repair reads index entries |
+//! | [`Source::Mixed`] | candidates from the indexes of several attributes | not guaranteed: each record shows whether it is current |
+//! | [`Source::Records`] | the newest version of each record | none is obsolete |
 //!
-//! *Complete* means: it has each obsolete write that a tree still has anything of. Others are forgotten, and nothing reads them (`lsm/obsolete/mod.rs`).
+//! A *complete* set has each obsolete write of which a tree still has an entry. Numbers without
+//! entries are removed from it, and no reader meets them (`lsm/obsolete/mod.rs`).
 //!
-//! A dataset has *converged* when the set has all that strategies before the present one left behind. A coverage belongs to
-//! one snapshot: the definition and the set are that snapshot's, and the set hides nothing that it sees.
+//! A dataset has *converged* when the set has all obsolete writes of earlier strategies. A coverage
+//! belongs to one snapshot: its definition and its set are that snapshot's, and the set hides no
+//! write that the snapshot sees.
 
 use esker_lsm::{Seq, Superseded};
 use esker_model::definition::Repair;
 
 use super::{Attribute, Layout};
 
-/// Where candidates come from.
+/// The source of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The entries of a stand-alone index.
     IndexEntries,
-    /// All versions of records that data tables hold, found by their synopses.
+    /// All versions of records in data tables, found by their synopses.
     DataVersions,
     /// Indexes of several attributes.
     Mixed,
@@ -35,7 +37,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The source of the candidates of the indexes of these attributes; without an index it is a scan.
+    /// The source of the candidates from the indexes of these attributes; without an index it is a
+    /// scan.
     pub(crate) fn of(attributes: &[&Attribute]) -> Source {
         match attributes {
             [attribute] if attribute.kind.is_standalone() => Source::IndexEntries,
@@ -49,9 +52,11 @@ impl Source {
 /// How far the obsolete set is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Complete {
-    /// It has what was overwritten by a write up to this sequence number; 0 promises nothing.
+    /// It has every write that was overwritten by a write up to this sequence number; 0 guarantees
+    /// nothing.
     UpTo(Seq),
-    /// It has whatever was overwritten, as the snapshot sees it: a write that it lacks is current.
+    /// It has every overwritten write, as the snapshot sees it: a write that is not in it is
+    /// current.
     Always,
 }
 
@@ -60,7 +65,7 @@ impl Complete {
         self == Complete::Always
     }
 
-    /// True when a write that was overwritten by the write `by` must be in the set.
+    /// True if a write that was overwritten by the write `by` must be in the set.
     pub(crate) fn includes(self, by: Seq) -> bool {
         match self {
             Complete::UpTo(watermark) => by <= watermark,
@@ -69,32 +74,35 @@ impl Complete {
     }
 }
 
-/// What the obsolete set is known to hold, in one snapshot.
+/// The coverage of the obsolete set in one snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Coverage {
     /// The repair watermark.
     watermark: Seq,
     converged: bool,
-    /// Each write since the last change of strategy puts what it replaces into the set.
+    /// Each write since the last change of strategy adds the write that it replaces to the set.
     by_writes: bool,
     /// The strategy has never been changed.
     from_the_first: bool,
-    /// Older versions of a record are kept on purpose, and so are their index entries.
+    /// Older versions of records are kept intentionally, with their index entries.
     keeps_versions: bool,
-    /// Compactions report what they drop to the set, or keep what is not in it. While the primary-key index is being built they do not:
-    /// the data's leave that to its compactions, and it lacks what was there before.
+    /// Compactions report their drops to the set, or keep writes that are not in it. Not while the
+    /// primary-key index is being built: compactions of the data leave the report to compactions of
+    /// that index, which lacks the older records.
     reports: bool,
 }
 
 impl Coverage {
-    /// The coverage of a snapshot with this layout and this set (`None`: the store was created before there was a set).
+    /// The coverage of a snapshot with this layout and set; `None` for stores created before there
+    /// were sets.
     pub(crate) fn new(layout: &Layout, set: Option<&Superseded>) -> Coverage {
-        // Of a set that could not be read whole nothing is known.
+        // A partly readable set guarantees nothing.
         let set = set.filter(|set| set.is_whole());
         Coverage::at(layout, set.map(Superseded::repair_watermark))
     }
 
-    /// The same, for who knows the watermark and not the set; `None` where there is no set, or not all of it can be read.
+    /// As [`Coverage::new`], from the repair watermark alone; `None` if there is no set, or it is
+    /// not fully readable.
     pub(crate) fn at(layout: &Layout, watermark: Option<Seq>) -> Coverage {
         let settings = &layout.stored.settings;
         let has_set = layout.superseded.is_some() && watermark.is_some();
@@ -109,12 +117,13 @@ impl Coverage {
         }
     }
 
-    /// True when the set has all that earlier strategies left behind in indexes.
+    /// True if the set has all obsolete index entries of earlier strategies.
     pub(crate) fn has_converged(&self) -> bool {
         self.converged
     }
 
-    /// True when every obsolete write is in the set or still in the data or in the tree of keys, where a repair finds it.
+    /// True if every obsolete write is in the set, or still in the data or the key tree, where a
+    /// repair finds it.
     pub(crate) fn loses_nothing(&self) -> bool {
         self.reports && self.converged
     }

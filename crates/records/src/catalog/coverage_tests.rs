@@ -1,4 +1,4 @@
-//! Every combination of what a coverage is made of: what is promised of which candidates.
+//! The guarantees of all combinations of a coverage's fields.
 
 use super::{Complete, Coverage, Source};
 
@@ -17,15 +17,15 @@ fn all() -> impl Iterator<Item = Coverage> {
 }
 
 #[test]
-fn the_set_alone_tells_only_what_it_was_given() {
+fn the_set_alone_decides_only_with_the_writes_of_the_strategy() {
     for coverage in all() {
         let index = coverage.of(Source::IndexEntries);
         let data = coverage.of(Source::DataVersions);
-        // Whoever trusts it for all versions may trust it for those that an index has entries of.
+        // A set that is complete for all versions is complete for those with index entries.
         assert!(index.is_always() || !data.is_always(), "{coverage:?}");
         let by_each_write = coverage.by_writes && coverage.converged;
         assert_eq!(index.is_always(), by_each_write, "{coverage:?}");
-        // A repair by index says nothing of versions without index entries.
+        // A repair by index finds no versions without index entries.
         let always = by_each_write && coverage.from_the_first;
         assert_eq!(data.is_always(), always, "{coverage:?}");
         assert!(coverage.of(Source::Records).is_always());
@@ -34,7 +34,7 @@ fn the_set_alone_tells_only_what_it_was_given() {
 }
 
 #[test]
-fn a_watermark_promises_up_to_itself_and_nothing_of_versions_that_are_kept() {
+fn a_watermark_guarantees_writes_up_to_itself_but_no_kept_versions() {
     for coverage in all() {
         for source in [Source::IndexEntries, Source::DataVersions, Source::Mixed] {
             let complete = coverage.of(source);

@@ -1,5 +1,6 @@
-//! What the definition of a dataset comes to: its attributes and trees in one version of the store, the names and configurations
-//! of its trees, and what its obsolete set is known to hold. Nothing here changes.
+//! The meaning of a dataset's definition in one version of the store: its attributes and trees, the
+//! names and configurations of its trees, and the coverage of its obsolete set. All of it is
+//! immutable.
 
 mod coverage;
 mod layout;

@@ -1,16 +1,23 @@
 //! The trees of a dataset: their names and configurations.
 //!
-//! A dataset `d` has a tree `d/data` (primary key -> stored record), and one tree `d/index/N` for
-//! each attribute N with a stand-alone index: `d/index/N.1` after the first change of its kind, and
-//! so on. While an index is built, `d/staging` gathers its index entries. Beside them `d/keys` is the primary-key
-//! index (keys alone, under the sequence numbers of their records), where the maintenance strategy uses
-//! one; `d/superseded` is the bitmap tree of the obsolete set; and under deleted-key
-//! maintenance `d/deleted/N` are the keys written since index N began. Under eager maintenance
-//! `d/widened/N` are the values of attribute N that records had before they were replaced, for its range filter.
-//! `d/notes` is what programs note beside the records (name -> bytes), once one has.
-//! Where records expire, `d/expiry` is what does so, by time (`crate::expiry`).
-//! `d/old` has what changes replaced, in the log alone, where the feed is to have that: by key, the write and the stored record.
-//! Trees of extensions are `@extension/tree`.
+//! A dataset `d` has these trees:
+//!
+//! - `d/data`: primary key -> stored record.
+//! - `d/index/N`: the index of attribute N, if that is stand-alone; `d/index/N.1` after the first
+//!   change of its type, and so on.
+//! - `d/staging`: collected entries of an index under construction.
+//! - `d/keys`: the primary-key index, if the maintenance strategy uses one: keys under the sequence
+//!   numbers of their records.
+//! - `d/superseded`: the bitmap tree of the obsolete set.
+//! - `d/deleted/N`: the keys written since index N began, under deleted-key maintenance.
+//! - `d/widened/N`: the replaced values of attribute N, for its range filter under eager
+//!   maintenance.
+//! - `d/notes`: notes of programs beside the records (name -> bytes), created with the first note.
+//! - `d/expiry`: expiry times, if records expire (`store/expired.rs`).
+//! - `d/old`: replaced records, in the log only, if the feed includes them: key -> write and stored
+//!   record.
+//!
+//! Trees of extensions are called `@extension/tree`.
 
 use esker_lsm::TreeId;
 use esker_lsm::version::Version;
@@ -23,7 +30,7 @@ pub(crate) fn data_tree(dataset: &str) -> String {
     format!("{dataset}{DATA}")
 }
 
-/// The name of the tree of attribute `id` that is its `number`th, from 0.
+/// The name of the tree that is attribute `id`'s `number`th, from 0.
 pub(crate) fn index_tree(dataset: &str, id: u32, number: u32) -> String {
     match number {
         0 => format!("{dataset}/index/{id}"),
@@ -36,7 +43,7 @@ pub(crate) fn dataset_of(tree: &str) -> Option<&str> {
     tree.strip_suffix(DATA).filter(|_| !is_of_extension(tree))
 }
 
-/// The trees of a dataset with their names under another name of it.
+/// The trees of a dataset, with their names after a rename.
 pub(crate) fn renamed_trees(version: &Version, dataset: &str, to: &str) -> Vec<(TreeId, String)> {
     let trees = version.trees.values();
     let renamed = trees.filter_map(|tree| {
@@ -46,7 +53,7 @@ pub(crate) fn renamed_trees(version: &Version, dataset: &str, to: &str) -> Vec<(
     renamed.collect()
 }
 
-/// What the names of extensions' trees begin with; no dataset is called so.
+/// The prefix of extensions' trees. No dataset name begins with it.
 pub(crate) const EXTENSION: char = '@';
 
 /// True for the trees of extensions.
@@ -54,7 +61,7 @@ pub(crate) fn is_of_extension(tree: &str) -> bool {
     tree.starts_with(EXTENSION)
 }
 
-/// The name of the tree that gathers the index entries of an index that is being built.
+/// The name of the tree of collected entries of an index under construction.
 pub(crate) fn staging_tree(dataset: &str) -> String {
     format!("{dataset}/staging")
 }
@@ -64,50 +71,50 @@ pub(crate) fn keys_tree(dataset: &str) -> String {
     format!("{dataset}/keys")
 }
 
-/// The name of the tree of the obsolete writes of a dataset.
+/// The name of the tree of a dataset's obsolete set.
 pub(crate) fn superseded_tree(dataset: &str) -> String {
     format!("{dataset}/superseded")
 }
 
-/// The name of the tree of the keys that were written since the index of attribute `id` began.
+/// The name of the tree of keys written since the index of attribute `id` began.
 pub(crate) fn deleted_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/deleted/{id}")
 }
 
-/// The name of the tree of what expires, by time.
+/// The name of the tree of expiry times.
 pub(crate) fn expiry_tree(dataset: &str) -> String {
     format!("{dataset}/expiry")
 }
 
-/// The name of the tree of the values of attribute `id` that writes replaced.
+/// The name of the tree of replaced values of attribute `id`.
 pub(crate) fn widened_tree(dataset: &str, id: u32) -> String {
     format!("{dataset}/widened/{id}")
 }
 
-/// The name of the tree of what programs note beside the records of a dataset.
+/// The name of the tree of notes.
 pub(crate) fn notes_tree(dataset: &str) -> String {
     format!("{dataset}/notes")
 }
 
-/// The name of the tree of the records that changes replaced.
+/// The name of the tree of replaced records.
 pub(crate) fn old_tree(dataset: &str) -> String {
     format!("{dataset}/old")
 }
 
-/// What the configuration of a dataset's tree says, other than the data tree's: words.
+/// The configuration of a dataset's tree, except the data tree. Stored as words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeConfig {
     pub(crate) role: Role,
     pub(crate) merging: Merging,
-    /// Older entries are still to come.
+    /// Older entries will be added later.
     pub(crate) incomplete: bool,
-    /// Compactions do not report to the obsolete set what they drop.
+    /// Compactions do not report their drops to the obsolete set.
     pub(crate) silent: bool,
-    /// How many versions of a record an index keeps index entries of.
+    /// The number of versions of a record whose entries an index keeps.
     pub(crate) versions: u32,
 }
 
-/// What such a tree is for.
+/// The role of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Index(IndexKind),
@@ -139,7 +146,7 @@ impl TreeConfig {
         }
     }
 
-    /// The same for a tree whose older entries are still to come.
+    /// As given, for a tree whose older entries will be added later.
     pub(crate) fn incomplete(self) -> TreeConfig {
         TreeConfig {
             incomplete: true,
@@ -174,7 +181,8 @@ impl TreeConfig {
         text.into_bytes()
     }
 
-    /// The kind of an index's tree that another crate has to register first: why [`TreeConfig::from_bytes`] cannot decode it.
+    /// The name of an index type that is not registered, which is why [`TreeConfig::from_bytes`]
+    /// cannot decode the configuration.
     pub(crate) fn unregistered_kind(bytes: &[u8]) -> Option<String> {
         let first = std::str::from_utf8(bytes).ok()?.split(' ').next()?;
         let unregistered = ExternalKind::is_name(first) && ExternalKind::named(first).is_none();

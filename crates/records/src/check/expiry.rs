@@ -1,4 +1,4 @@
-//! What expires, against the records that say so.
+//! The check of the expiry tree against the records.
 
 use esker_lsm::{Cursor, Seq, SeqSet, Snapshot};
 use esker_model::record::RecordRef;
@@ -16,7 +16,7 @@ pub(super) struct Expiring {
 }
 
 impl Expiring {
-    /// Adds a record that is there.
+    /// Adds a current record.
     pub(super) fn add(&mut self, stored: &[u8], key: &[u8], seq: Seq) {
         if let Some(expires) = RecordRef::expiry_of(stored) {
             self.seqs.insert(seq);
@@ -24,7 +24,7 @@ impl Expiring {
         }
     }
 
-    /// What is wrong with the tree of what expires, which may have more: of records that were replaced.
+    /// The error in the expiry tree, if any. It may also have entries of replaced records.
     pub(super) fn finish(self, layout: &Layout, snapshot: &Snapshot) -> Result<Option<String>> {
         let mut found = Sum::default();
         if let Some(tree) = layout.expiry {

@@ -1,6 +1,7 @@
-//! Checking a store: the engine's files, and each thing that is derived against what it is derived from. Index entries,
-//! keys, replaced values and the obsolete set are held against the records and their versions (`obsolete.rs`), synopses of
-//! tables against their entries (the engine does), numbers in definitions against those that were given out (`numbers.rs`).
+//! The check of a store: the engine's files, and all derived data against its source. Index
+//! entries, keys, replaced values and the obsolete set are checked against the records and their
+//! versions (`obsolete.rs`); synopses of tables against their entries (by the engine); sequence
+//! numbers in definitions against the last write (`numbers.rs`).
 
 mod expiry;
 mod numbers;
@@ -39,17 +40,17 @@ pub struct CheckReport {
     pub index_entries: u64,
 }
 
-/// Bytes that passes over trees read ahead.
+/// Read-ahead of scans.
 const READAHEAD: usize = 256 << 10;
 
-/// Index entries whose keys are looked up in the data together.
+/// The most index entries whose keys are looked up together.
 const BATCH: usize = 4096;
 
-/// Fewer when they take more than so many bytes.
+/// The most bytes of these entries.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A sum over index entries that does not depend on their order: equal sets have equal sums, and different
-/// ones differ but for a chance of 1 in 2^64.
+/// A sum over index entries that does not depend on their order: equal sets have equal sums;
+/// different sets have equal sums with a chance of 1 in 2^64.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Sum {
     index_entries: u64,
@@ -101,7 +102,7 @@ pub(crate) fn check(store: &Arc<Store>, stop: Option<&Stop>) -> Result<CheckRepo
 }
 
 impl Store {
-    /// Trees that no definition of a dataset has.
+    /// Trees that belong to no dataset's definition.
     fn ownerless_trees(&self) -> Vec<String> {
         let snapshot = self.group.snapshot();
         let version = snapshot.version();
@@ -138,12 +139,12 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         written: Sum::default(),
         staged: Sum::default(),
     };
-    // Of stubs what indexes have is not known where attributes were declared later.
+    // Stubs lack the values of attributes that were declared later.
     let late = layout.has_late_attributes();
     let (mut stubs, mut ahead) = (Sum::default(), Ahead::new());
     let set = layout.superseded.and_then(|tree| snapshot.superseded(tree));
     let known = Known::new(layout, set);
-    let wrong = |what: String| format!("dataset {}: {what}", dataset.name());
+    let wrong = |error: String| format!("dataset {}: {error}", dataset.name());
     report
         .errors
         .extend(numbers::check(layout, snapshot).into_iter().map(wrong));
@@ -184,10 +185,10 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         }
         cursor.next()?;
         if ahead.is_full() {
-            expect.add_those(&mut ahead, snapshot)?;
+            expect.add_buffered(&mut ahead, snapshot)?;
         }
     }
-    expect.add_those(&mut ahead, snapshot)?;
+    expect.add_buffered(&mut ahead, snapshot)?;
     let Expect {
         expected,
         written,
@@ -196,7 +197,7 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     } = expect;
     report.errors.extend(derived.finish()?.map(wrong));
     match expiring.finish(layout, snapshot) {
-        Ok(what) => report.errors.extend(what.map(wrong)),
+        Ok(error) => report.errors.extend(error.map(wrong)),
         Err(error @ Error::Cancelled { .. }) => return Err(error),
         Err(error) => report
             .errors
@@ -224,17 +225,17 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         ))),
         None => {}
     }
-    let mut compare = |what: String, expected: Sum, (found, unknown): (Sum, u64)| {
+    let mut compare = |index: String, expected: Sum, (found, unknown): (Sum, u64)| {
         if unknown > 0 {
             report.errors.push(format!(
-                "dataset {}: {what} {unknown} obsolete entries that the obsolete set does not contain",
+                "dataset {}: {index} {unknown} obsolete entries that the obsolete set does not contain",
                 dataset.name(),
             ));
         }
         report.index_entries += found.index_entries;
         if found != expected {
             report.errors.push(format!(
-                "dataset {}: {what} {} current entries, the records {}{}",
+                "dataset {}: {index} {} current entries, the records {}{}",
                 dataset.name(),
                 found.index_entries,
                 expected.index_entries,
@@ -260,12 +261,12 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
     let mut unreadable = Vec::new();
     for (attribute, expected) in layout.attributes.iter().zip(expected) {
         if attribute.kind.is_standalone() {
-            let what = format!("the {} index of {}", attribute.kind, attribute.path);
-            // One that cannot be read keeps nobody from checking the others.
+            let name = format!("the {} index of {}", attribute.kind, attribute.path);
+            // An unreadable index does not prevent the check of the others.
             match current_entries(snapshot, layout, &known, |visit| all(attribute, visit)) {
-                Ok(found) => compare(format!("{what} has"), expected, found),
+                Ok(found) => compare(format!("{name} has"), expected, found),
                 Err(error @ Error::Cancelled { .. }) => return Err(error),
-                Err(error) => unreadable.push(wrong(format!("{what}: {error}"))),
+                Err(error) => unreadable.push(wrong(format!("{name}: {error}"))),
             }
         }
     }
@@ -273,27 +274,27 @@ fn check_dataset(dataset: &Handle, report: &mut CheckReport) -> Result<()> {
         && let Some(staging) = building.staging
     {
         let attribute = &building.attribute;
-        let what = format!("the {} index of {}", attribute.kind, attribute.path);
+        let name = format!("the {} index of {}", attribute.kind, attribute.path);
         let found = current_entries(snapshot, layout, &Known::nothing(), |visit| {
             all(attribute, visit)
         })?;
-        compare(format!("{what}, being built, has"), written, found);
+        compare(format!("{name}, being built, has"), written, found);
         let found = current_entries(snapshot, layout, &Known::nothing(), |visit| {
             each_staged(snapshot, staging, attribute, READAHEAD, visit)
         })?;
-        compare(format!("the unfinished build of {what} has"), staged, found);
+        compare(format!("the unfinished build of {name} has"), staged, found);
     }
     report.errors.extend(unreadable);
     Ok(())
 }
 
-/// What indexes must have, as far as the records went by.
+/// The expected contents of the indexes, for the records visited so far.
 struct Expect<'a> {
     layout: &'a Layout,
     gathered: &'a Gathered,
-    /// Of each attribute.
+    /// By attribute.
     expected: Vec<Sum>,
-    /// Of an index that is being built: what writes have brought, and what was gathered.
+    /// For an index under construction: entries of new writes, and collected entries.
     written: Sum,
     staged: Sum,
 }
@@ -319,8 +320,8 @@ impl Expect<'_> {
         }
     }
 
-    /// Adds records of which there are stubs.
-    fn add_those(&mut self, ahead: &mut Ahead, snapshot: &Snapshot) -> Result<()> {
+    /// Adds the records of buffered stubs.
+    fn add_buffered(&mut self, ahead: &mut Ahead, snapshot: &Snapshot) -> Result<()> {
         ahead.fill(self.layout, snapshot, &snapshot.cost())?;
         while let Some(item) = ahead.pop() {
             if let Some(record) = RecordRef::parse(&item.stored) {
@@ -331,8 +332,8 @@ impl Expect<'_> {
     }
 }
 
-/// The sum of those index entries that `each` gives that the data confirms, and the number of those that are obsolete and
-/// should be known to be.
+/// The sum of the index entries from `each` that the data confirms, and the number of obsolete
+/// entries that the obsolete set should contain but does not.
 fn current_entries(
     snapshot: &Snapshot,
     layout: &Layout,

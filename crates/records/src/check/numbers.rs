@@ -1,11 +1,11 @@
-//! The sequence numbers in a dataset's definition and its set, against those that were given out: a number that is ahead of
-//! them would be given out again, to a write that is taken for an older one then.
+//! The check of the sequence numbers in a dataset's definition and obsolete set. A number above the
+//! store's last write would be reused later, by a write that then passes for an older one.
 
 use esker_lsm::{Seq, Snapshot};
 
 use crate::catalog::Layout;
 
-/// What is wrong, in words.
+/// The errors found, as texts.
 pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
     let settings = &layout.stored.settings;
     let mut numbers: Vec<(String, Seq)> = vec![
@@ -16,12 +16,12 @@ pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
         ),
     ];
     for (_, attribute) in layout.written() {
-        let what = format!("the beginning of the index of {}", attribute.path);
-        numbers.push((what, attribute.since));
+        let name = format!("the beginning of the index of {}", attribute.path);
+        numbers.push((name, attribute.since));
     }
     if let Some(building) = &layout.building {
-        let what = format!("the change of the index of {}", building.attribute.path);
-        numbers.push((what, building.since));
+        let name = format!("the change of the index of {}", building.attribute.path);
+        numbers.push((name, building.since));
     }
     if let Some(tree) = layout.superseded
         && let Some(tree) = snapshot.version().trees.get(&tree)
@@ -33,8 +33,8 @@ pub(super) fn check(layout: &Layout, snapshot: &Snapshot) -> Vec<String> {
     let last = snapshot.seq();
     let ahead = numbers.into_iter().filter(|(_, number)| *number > last);
     ahead
-        .map(|(what, number)| {
-            format!("{what} has the number {number}, but the store's last write is {last}")
+        .map(|(name, number)| {
+            format!("{name} has the number {number}, but the store's last write is {last}")
         })
         .collect()
 }

@@ -1,4 +1,5 @@
-//! The obsolete set, and the trees that tell what writes replaced, against all versions of the records, as these go by.
+//! The check of the obsolete set, and of trees of written keys and replaced values, against all
+//! versions of the records, which a scan visits in order.
 
 use esker_lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
 use esker_model::record::RecordRef;
@@ -9,12 +10,12 @@ use crate::maintenance;
 
 const READAHEAD: usize = 256 << 10;
 
-/// The obsolete set of a dataset, and what it must hold.
+/// The obsolete set of a dataset, and how far it must be complete.
 pub(super) struct Known {
     set: Option<Superseded>,
-    /// Of entries of stand-alone indexes.
+    /// For entries of stand-alone indexes.
     entries: Complete,
-    /// Of versions of records.
+    /// For versions of records.
     versions: Complete,
 }
 
@@ -28,7 +29,7 @@ impl Known {
         }
     }
 
-    /// Of an index that is being built nothing is promised.
+    /// For an index under construction, which guarantees nothing.
     pub(super) fn nothing() -> Known {
         Known {
             set: None,
@@ -41,8 +42,8 @@ impl Known {
         self.set.as_ref().is_some_and(|set| set.contains(seq))
     }
 
-    /// True when the write `seq` of an index entry that is not current must be in the set and is not, given the newest entry of
-    /// its key.
+    /// True if the write `seq` of an obsolete index entry must be in the set and is not; `newest`
+    /// is the newest entry of its key.
     pub(super) fn misses(&self, seq: Seq, newest: Option<Seq>) -> bool {
         let must = match newest {
             Some(newest) => self.entries.includes(newest),
@@ -52,18 +53,19 @@ impl Known {
     }
 }
 
-/// What is derived from the records beside their index entries: held against them as they go by.
+/// Data derived from the records besides index entries, checked during a scan of the records.
 pub(super) struct Derived<'a> {
     known: &'a Known,
     snapshot: &'a Snapshot,
     keys: Option<TreeCursor>,
     deleted: Vec<Deleted>,
     replaced: Vec<Replaced<'a>>,
-    /// Values of the record that went by last, for each of `replaced`, and its number.
+    /// The number of the last visited version, and its values for each of `replaced`.
     newer: (Seq, Vec<Vec<Vec<u8>>>),
     wrong: Wrong,
 }
 
+/// The number of errors of each type.
 #[derive(Default)]
 struct Wrong {
     keys: u64,
@@ -73,14 +75,14 @@ struct Wrong {
     replaced: u64,
 }
 
-/// The keys that were written since an index began: deleted-key maintenance.
+/// The tree of keys written since an index began: deleted-key maintenance.
 struct Deleted {
     tree: TreeId,
-    /// Later writes are in it.
+    /// The tree has all later writes.
     since: Seq,
 }
 
-/// The values that writes replaced: range filters under eager maintenance.
+/// The tree of values that writes replaced: range filters under eager maintenance.
 struct Replaced<'a> {
     tree: TreeId,
     attribute: &'a Attribute,
@@ -127,7 +129,7 @@ impl<'a> Derived<'a> {
         })
     }
 
-    /// The newest entry of a key: a record, or the tombstone of one.
+    /// Visits the newest entry of a key: a record or a tombstone.
     pub(super) fn newest(
         &mut self,
         key: &[u8],
@@ -161,7 +163,7 @@ impl<'a> Derived<'a> {
         Ok(())
     }
 
-    /// An older version of the same key, newest first.
+    /// Visits an older version of the same key; newest first.
     pub(super) fn older(
         &mut self,
         seq: Seq,
@@ -202,7 +204,7 @@ impl<'a> Derived<'a> {
         self.replaced.iter().map(of).collect()
     }
 
-    /// What is wrong, in words.
+    /// The errors found, as texts.
     pub(super) fn finish(mut self) -> Result<impl Iterator<Item = String>> {
         while let Some(keys) = &mut self.keys
             && keys.valid()

@@ -1,4 +1,4 @@
-//! Datasets that are stored by place: the stubs of the data against the records of the tree by place.
+//! The check of datasets stored by location: the stubs against the records in the location tree.
 
 use esker_lsm::{Cursor, Kind, Snapshot};
 use esker_model::record::RecordRef;
@@ -9,8 +9,8 @@ use crate::catalog::Attribute;
 use crate::error::{Error, Result};
 use crate::index::{VisitFact, stands_for_record};
 
-/// Gives of each record in the tree by place what its stub must be, key and sequence number; of those that compactions have not
-/// dropped yet, too.
+/// Visits the stub, key and sequence number that each record in the location tree requires,
+/// including records that compactions have not dropped yet.
 pub(super) fn each_stub(
     snapshot: &Snapshot,
     attribute: &Attribute,
@@ -29,7 +29,7 @@ pub(super) fn each_stub(
         let stored = cursor.value();
         if is_newest && cursor.kind() == Kind::Put {
             let body = RecordRef::parse(stored).map(|record| record.body().len());
-            let malformed = || Error::damaged("a record is malformed");
+            let malformed = || Error::damaged("a stored record is malformed");
             let stub = stored.len() - body.ok_or_else(malformed)?;
             let (value, key) = Value::split(attribute.ty, cursor.key()).ok_or_else(malformed)?;
             if stands_for_record(attribute, (value, stored), |_| true)? {

@@ -1,19 +1,23 @@
-//! The backfill: it brings the records that were there when a change began to where the change wants them. An index build gathers
-//! their index entries, a migration of the maintenance strategy brings their keys to the primary-key index; each is a
-//! [`Target`], and all else is done here.
+//! The backfill: it transfers the records older than a change. An index build collects their index
+//! entries; a migration of the maintenance strategy adds their keys to the primary-key index. Each
+//! of them is a [`Target`]; this file does the rest.
 //!
-//! A change begins with one edit of the engine, whose last write is *since*: later writes go to the old place and to the new one. Then
+//! A change begins with one edit of the engine, whose last write is *since*: later writes maintain
+//! the old and the new structure. Then
 //!
-//! 1. the records are read in rounds ([`Backfill::run`]), each with a snapshot of its own, because snapshots keep files and
-//!    memtables alive. A version that was written up to *since* is given to the target; later ones are in their new place;
-//! 2. a run is written below all that the new tree has by then, and one edit installs it together with the new definition
-//!    ([`Backfill::install`]).
+//! 1. the records are read in rounds ([`Backfill::run`]), each with its own snapshot, because
+//!    snapshots keep files and memtables alive. Versions written up to *since* go to the target;
+//!    later ones are in the new structure already;
+//! 2. a run is written below everything that the new tree has by then, and one edit installs it
+//!    together with the new definition ([`Backfill::install`]).
 //!
-//! **Invariant.** A record that was replaced or deleted since the change began is passed over, and a power cut must not bring it back
-//! where the new tree lacks it: the log is synced before anything that was read is installed. A target that installs something
-//! of its own in between does so, too.
+//! **Invariant.** The backfill skips records that were replaced or deleted since the change began.
+//! A power cut must not restore such a record, because the new tree lacks it: the log is synced
+//! before anything that was read is installed. A target that installs data between rounds does so,
+//! too.
 //!
-//! A backfill can be broken off by its progress, and continued from a [`Place`] if the target keeps it.
+//! A backfill can be stopped by its progress callback, and resumed from a [`Place`] if the target
+//! stores it.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -25,17 +29,17 @@ use crate::catalog::Layout;
 use crate::error::Error;
 use crate::store::{Ahead, Handle};
 
-/// Bytes that the passes over records and index entries read ahead.
+/// Read-ahead of the scans over records and index entries.
 pub(super) const READAHEAD: usize = 256 << 10;
 
-/// Records that are read with one snapshot, at most.
+/// The most records that are read with one snapshot.
 const ROUND: usize = 4096;
 
 /// Why a backfill stopped before its end.
 pub(super) enum Stop {
-    /// The progress said so.
+    /// The progress callback stopped it.
     Broke,
-    /// A record that is there does not fit the attribute.
+    /// An existing record does not fit the attribute.
     Refused(RecordError),
     Failed(Error),
 }
@@ -54,37 +58,37 @@ impl From<esker_lsm::Error> for Stop {
 
 pub(super) type Result<T> = std::result::Result<T, Stop>;
 
-/// What a backfill is doing.
+/// The phase of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// Reading the records that were there before.
+    /// Reading the existing records.
     Reading,
-    /// Writing what was made of them.
+    /// Writing the new structure.
     Writing,
 }
 
-/// Called with what is being done, how much of it is done, and how much there is, about.
+/// Called with the phase, the amount done, and the approximate total.
 pub(super) type OnPass<'p> = dyn FnMut(Pass, u64, u64) -> ControlFlow<()> + 'p;
 
-/// How far the records were read.
+/// The position of a backfill in the records.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     pub(super) records: u64,
-    /// The key of the last record that was read, unless all were.
+    /// The key of the last record read; `None` at the beginning and at the end.
     pub(super) last: Option<Vec<u8>>,
     pub(super) complete: bool,
 }
 
-/// A version of a record that was there when the change began.
+/// A version of a record older than the change.
 pub(super) struct Version<'v> {
     pub(super) key: &'v [u8],
     pub(super) seq: Seq,
     pub(super) stored: &'v [u8],
-    /// False of a version that another one has replaced.
+    /// False if another version has replaced it.
     pub(super) is_newest: bool,
 }
 
-/// Gives what was read ahead to the target, whole.
+/// Passes buffered records to the target, with stubs replaced by their records.
 fn give(
     ahead: &mut Ahead,
     layout: &Layout,
@@ -103,12 +107,12 @@ fn give(
     Ok(())
 }
 
-/// What the records are brought to. A closure is one that has nothing to do between rounds.
+/// The receiver of the records. A closure is a target without work between rounds.
 pub(super) trait Target {
-    /// The next version: by key, and of a key the newest first.
+    /// Receives the next version, ordered by key, then newest first.
     fn take(&mut self, version: &Version<'_>) -> Result<()>;
 
-    /// A round has come to this place.
+    /// Called after each round, with its position.
     fn end_round(&mut self, _place: &Place) -> Result<()> {
         Ok(())
     }
@@ -122,16 +126,16 @@ impl<F: FnMut(&Version<'_>) -> Result<()>> Target for F {
 
 pub(super) struct Backfill<'b, 'p> {
     pub(super) dataset: &'b Handle,
-    /// The tree of records.
+    /// The data tree.
     data: TreeId,
     /// The last write before the change.
     since: Seq,
-    /// The older versions of a record are wanted, too.
+    /// Whether the target needs older versions, too.
     versions: bool,
-    /// The target wants the JSON: of a dataset that is stored by place, stubs will not do.
+    /// Whether the target needs the JSON, and not stubs, of a dataset stored by location.
     pub(super) whole: bool,
     progress: &'b mut OnPass<'p>,
-    /// About how many records there are.
+    /// The approximate number of records.
     total: u64,
     /// The last write that a round has seen.
     seen: Seq,
@@ -156,7 +160,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         }
     }
 
-    /// Reports the progress; an error when that says to break off.
+    /// Reports the progress; an error if the callback stops the backfill.
     pub(super) fn tell(&mut self, pass: Pass, done: u64, total: u64) -> Result<()> {
         match (self.progress)(pass, done, total.max(done)) {
             ControlFlow::Continue(()) => Ok(()),
@@ -164,12 +168,12 @@ impl<'b, 'p> Backfill<'b, 'p> {
         }
     }
 
-    /// The same, of something of which there is one for each record.
+    /// As [`Backfill::tell`], for work with one unit per record.
     pub(super) fn tell_records(&mut self, pass: Pass, done: u64) -> Result<()> {
         self.tell(pass, done, self.total)
     }
 
-    /// Gives the records behind `place` to the target. Returns how far it has come: to the end.
+    /// Passes the records behind `place` to the target. Returns the position at the end.
     pub(super) fn run(&mut self, mut place: Place, target: &mut dyn Target) -> Result<Place> {
         while !place.complete {
             self.round(&mut place, target)?;
@@ -179,7 +183,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
         Ok(place)
     }
 
-    /// Reads the next records, all with one snapshot.
+    /// Reads the next records, with one snapshot.
     fn round(&mut self, place: &mut Place, target: &mut dyn Target) -> Result<()> {
         let group = &self.dataset.shared.group;
         let limit = (group.options().memory_budget >> 14).clamp(1, ROUND) as u64;
@@ -217,7 +221,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
             if let Some(layout) = &layout
                 && is_given
             {
-                // One version is kept of these.
+                // Such datasets keep one version of each record.
                 ahead.push(key, seq, cursor.value_slice());
                 if ahead.is_full() {
                     give(&mut ahead, layout, &snapshot, target)?;
@@ -242,8 +246,8 @@ impl<'b, 'p> Backfill<'b, 'p> {
         Ok(())
     }
 
-    /// Installs the run that `write` writes below all that a tree has, with the change of trees that `change` returns for the last
-    /// write that a round has seen.
+    /// Installs a run, written by `write`, below everything that a tree has, together with the
+    /// change of trees that `change` returns for the last write that a round has seen.
     pub(super) fn install(
         &mut self,
         tree: TreeId,

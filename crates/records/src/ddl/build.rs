@@ -1,5 +1,5 @@
-//! Building an index beside readers and writers: its entries are gathered from the records, or the tables of the data are
-//! written again.
+//! Building an index while the dataset is read and written: collects its entries from the records,
+//! or rewrites the tables of the data.
 
 use esker_lsm::{RunSink, TreeChange, TreeId};
 use esker_model::record::RecordRef;
@@ -14,7 +14,7 @@ use crate::store::{Handle, Remarks};
 /// Index entries that are written between two checks for cancellation.
 const FACTS: u64 = 4096;
 
-/// A change under way.
+/// An index change in progress.
 pub(super) struct Build<'b, 'p> {
     pub(super) layout: &'b Layout,
     pub(super) building: &'b Building,
@@ -22,21 +22,22 @@ pub(super) struct Build<'b, 'p> {
     pub(super) records: u64,
 }
 
-/// Brings the entries of an index to the staging tree.
+/// Collects the entries of an index in the staging tree.
 struct Gather<'a> {
     dataset: &'a Handle,
     staging: TreeId,
     attribute: &'a Attribute,
-    /// Its place among the extracted attributes.
+    /// Its index among the extracted attributes.
     place: usize,
     gathered: Gathered,
     piece: Piece,
-    /// Bytes at which a piece is written.
+    /// The size in bytes at which a piece is written.
     limit: usize,
     out: Extracted,
 }
 
-/// Gives the tokens of a version to `show`. A newest version has to fit the attribute; older ones that do not have no index entries.
+/// Visits the tokens of a version. The newest version must fit the attribute; older ones that do
+/// not fit have no index entries.
 fn each_token(
     (place, attribute): (usize, &Attribute),
     remarks: &Remarks,
@@ -79,8 +80,8 @@ impl Target for Gather<'_> {
         gathered.records = place.records;
         gathered.complete = place.complete;
         gathered.last = place.last.clone().unwrap_or_default();
-        // Where nothing was found there is nothing to gather, and in an empty store no number for a piece. Where all
-        // records are deleted, older versions of them may have been found.
+        // An empty result needs no piece, and an empty store has no number for one. If all records
+        // are deleted, older versions of them may have entries.
         let found = gathered.records > 0 || gathered.index_entries > 0;
         let last = gathered.complete && found;
         if last || self.piece.size() >= self.limit {
@@ -96,15 +97,16 @@ impl Target for Gather<'_> {
 }
 
 impl Build<'_, '_> {
-    /// What the definition will be, without the old index's tree.
+    /// The final edit: the new definition, without the tree of the old index.
     fn last_step(&self) -> TreeChange {
         let attributes = self.layout.attributes.iter();
         let mut old = attributes.filter(|a| a.id == self.building.attribute.id);
         let old = old.next();
-        // The keys written since the index began serve the next one as well.
+        // The keys written since the old index began also serve the new one, if that is
+        // stand-alone.
         let keys = old.filter(|_| !self.building.attribute.kind.is_standalone());
         let keys = keys.and_then(|old| old.deleted);
-        // So do the values that were replaced.
+        // The replaced values also serve the new index, if it is a range filter.
         let widened = old.and_then(|old| old.widened);
         let widened = widened.filter(|_| self.building.attribute.widened.is_none());
         TreeChange {
@@ -152,7 +154,7 @@ impl Build<'_, '_> {
         self.backfill.install(tree, &mut write, &mut change)
     }
 
-    /// Brings the index entries of the records up to the begin of the change into the staging tree.
+    /// Collects the index entries of the records written before the change in the staging tree.
     fn gather(&mut self, staging: TreeId) -> Result<Gathered> {
         let dataset = self.backfill.dataset;
         let gathered = Gathered::read(&dataset.shared.group.snapshot(), staging)?;
@@ -161,7 +163,7 @@ impl Build<'_, '_> {
         let place = Place {
             records: gathered.records,
             last: (gathered.records > 0).then(|| gathered.last.clone()),
-            // Nothing was written before the change.
+            // Without writes before the change there are no records to read.
             complete: gathered.complete || self.building.since == 0,
         };
         let mut gather = Gather {
@@ -178,13 +180,13 @@ impl Build<'_, '_> {
         Ok(gather.gathered)
     }
 
-    /// A change to a kind without a tree.
+    /// Completes a change to an index type without a tree.
     pub(super) fn in_place(&mut self) -> Result<()> {
         let group = &self.backfill.dataset.shared.group;
         let attribute = &self.building.attribute;
         if self.building.is_new {
             let mut out = Extracted::default();
-            // Every record has to fit the type.
+            // Every record must fit the type.
             let remarks = &self.backfill.dataset.current.remarks;
             let attribute = (self.building.place, attribute);
             let mut fits = |version: &Version<'_>| {
@@ -194,7 +196,7 @@ impl Build<'_, '_> {
         }
         if attribute.kind.is_embedded() {
             let mut written = 0;
-            // What was written since has the new synopses.
+            // Tables written since the change began have the new synopses.
             let lacks = |meta: &esker_lsm::table::TableMeta| meta.number <= self.building.tables;
             while let Some(entries) = group.rewrite_table(self.layout.data, &lacks)? {
                 written += entries;

@@ -1,4 +1,5 @@
-//! Changing when records expire: one edit of the definition. Records that are there keep the time that they were written with.
+//! Changing the time to live: one edit of the definition. Existing records keep the expiry time
+//! that they were written with.
 
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 //! Changing the indexes of a dataset while it is in use.
 //!
-//! 1. One step of the engine creates the new tree and puts the change into the definition. From then on
-//!    every write goes to the old index and to the new one; queries know the old one only.
-//! 2. The index entries of the records that were there before are gathered (`backfill.rs`), sorted by the engine, and
-//!    written below what the new tree has by then (`index/build.rs`). An embedded index has no tree:
-//!    the tables of the data are written again, one by one.
-//! 3. One step of the engine makes the new index the attribute's, and drops the old one.
+//! 1. One edit of the engine creates the new tree and stores the change in the definition. From
+//!    then on every write maintains the old and the new index; queries use the old one only.
+//! 2. The index entries of the older records are collected (`backfill.rs`), sorted by the engine,
+//!    and written below everything that the new tree has by then (`index/build.rs`). An embedded
+//!    index has no tree: the tables of the data are rewritten one by one.
+//! 3. One edit of the engine makes the new index the attribute's index, and drops the old one.
 //!
-//! Everything in between is durable as it happens, so a change that is cut off continues from there.
+//! All intermediate steps are durable, so an interrupted change can be resumed.
 
 use std::ops::ControlFlow;
 
@@ -29,7 +29,7 @@ use crate::query::Scan;
 use crate::store::Handle;
 use crate::trees::widens;
 
-/// Records that a type is inferred from.
+/// The number of records from which a type is inferred.
 const SAMPLE: usize = 1000;
 
 /// The current step of an index change.
@@ -38,7 +38,8 @@ const SAMPLE: usize = 1000;
 pub enum IndexStep {
     /// Reading the existing records. The numbers count records.
     Reading,
-    /// Writing the index. The numbers count index entries for a stand-alone index, records for an embedded one.
+    /// Writing the index. The numbers count index entries for a stand-alone index, records for an
+    /// embedded one.
     Writing,
 }
 
@@ -54,8 +55,8 @@ pub struct IndexProgress {
     pub total: u64,
 }
 
-/// Called with the progress from time to time; says whether to continue. It may use the dataset, but
-/// not change its indexes. A change that is broken off stays unfinished, see
+/// Called with the progress from time to time; returns whether to continue. It may use the dataset,
+/// but not change its indexes. A change that it stops stays unfinished, see
 /// [`Dataset::resume_index`](crate::Dataset::resume_index).
 pub(crate) type OnProgress<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 
@@ -86,7 +87,7 @@ impl Handle {
         let (kind, ty, tokenizer) = (index.kind(), index.said_type(), index.tokens());
         let _claim = self.current.claim()?;
         let layout = self.layout();
-        if goes_on(&layout, path, kind, ty, Some(tokenizer))? {
+        if is_resumed(&layout, path, kind, ty, Some(tokenizer))? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -116,7 +117,7 @@ impl Handle {
         }
         let ty = match (ty, known) {
             (_, Some(known)) => known.def.ty,
-            // The unit of its numbers is that of those that are there.
+            // The unit is inferred from the existing numbers.
             (Some(Type::Time), None) => self.infer_time(path)?,
             (Some(ty), None) => ty,
             (None, None) => match kind.type_for(None) {
@@ -124,7 +125,7 @@ impl Handle {
                 None => self.infer(path)?,
             },
         };
-        // What was declared leniently has values of other types.
+        // A leniently declared attribute has values of other types.
         let lenient = index.is_lenient() || known.is_some_and(|known| known.def.lenient);
         let def = IndexDef::new(path.clone(), kind, ty).tokenizer(tokenizer);
         self.begin(&layout, def.lenient(lenient))?;
@@ -140,7 +141,7 @@ impl Handle {
     ) -> Result<IndexChange> {
         let claim = self.current.claim()?;
         let layout = self.layout();
-        if goes_on(&layout, path, kind, None, None)? {
+        if is_resumed(&layout, path, kind, None, None)? {
             return self.build(progress);
         }
         let known = layout.stored.attribute(path);
@@ -170,7 +171,7 @@ impl Handle {
         let known = layout.stored.attribute(path);
         let def = known.map(|known| known.def.clone());
         let def = def.ok_or_else(|| undeclared(&layout, path))?;
-        if goes_on(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
+        if is_resumed(&layout, path, def.kind, Some(def.ty), Some(def.tokenizer))? {
             return self.build(progress);
         }
         if !def.kind.is_indexed() {
@@ -244,7 +245,7 @@ impl Handle {
         self.build(progress).map(Some)
     }
 
-    /// Guesses the unit of an undeclared attribute of times.
+    /// Infers the unit of an undeclared attribute of times.
     fn infer_time(&self, path: &Path) -> Result<Type> {
         let records = Scan::all(self.snapshot())?.take(SAMPLE);
         let records = records.collect::<Result<Vec<_>>>()?;
@@ -252,7 +253,7 @@ impl Handle {
         Ok(infer_time(&bodies, path))
     }
 
-    /// Guesses the type of an undeclared attribute.
+    /// Infers the type of an undeclared attribute.
     fn infer(&self, path: &Path) -> Result<Type> {
         let records = Scan::all(self.snapshot())?.take(SAMPLE);
         let records = records.collect::<Result<Vec<_>>>()?;
@@ -264,7 +265,7 @@ impl Handle {
         })
     }
 
-    /// The first step of a change: from here on writes go to the new index.
+    /// The first step of a change: from here on writes maintain the new index.
     fn begin(&self, layout: &Layout, def: IndexDef) -> Result<()> {
         let (path, kind, ty) = (&def.path, def.kind, def.ty);
         refuse_clustered(layout, path, kind)?;
@@ -280,7 +281,7 @@ impl Handle {
             Some(known) => StoredAttribute {
                 id: known.id,
                 def: def.clone(),
-                // A tree of another name than the one in use.
+                // A different tree name from the present one.
                 tree: known.tree + u32::from(kind.is_standalone()),
                 since: 0,
                 exact: true,
@@ -295,7 +296,7 @@ impl Handle {
         };
         stored.next_id = stored.next_id.max(attribute.id + 1);
         let mut created = Vec::new();
-        // Of a filter that is built again the next one continues with it.
+        // A rebuilt filter keeps the tree of the filter before it.
         let has_widened =
             (layout.attributes.iter()).any(|a| a.id == attribute.id && a.widened.is_some());
         if widens(&stored.settings, kind) && !has_widened {
@@ -315,7 +316,8 @@ impl Handle {
         }
         let group = &self.shared.group;
         group.change_trees(&mut |since| {
-            // No flush is under way now, nor a compaction of the data tree: this is asked again where one was.
+            // No flush and no compaction of the data tree is running; otherwise the engine calls
+            // this again after it.
             let snapshot = group.snapshot();
             let tables = snapshot.version().tables().map(|table| table.meta().number);
             attribute.since = since;
@@ -333,7 +335,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Brings the change that was begun to its end.
+    /// Completes the change that was begun.
     fn build(&self, progress: &mut OnProgress<'_>) -> Result<IndexChange> {
         let layout = self.layout();
         let Some(building) = &layout.building else {
@@ -351,7 +353,7 @@ impl Handle {
         let place = (layout.data, building.since);
         let versions = layout.stored.settings.versions > 1;
         let mut backfill = Backfill::new(self, place, versions, &mut progress);
-        // Of an attribute that all records were stored with, stubs tell.
+        // Stubs suffice for an attribute that all records were stored with.
         backfill.whole = !layout.stored.in_all_records(building.attribute.id);
         let mut build = Build {
             layout: &layout,
@@ -388,7 +390,7 @@ impl Handle {
         }
     }
 
-    /// Takes a change back.
+    /// Cancels a change.
     fn undo(&self, layout: &Layout, building: &Building) -> Result<()> {
         let stored = StoredDef {
             change: None,
@@ -413,8 +415,8 @@ impl Handle {
     }
 }
 
-/// True when the change that is asked for was begun before.
-fn goes_on(
+/// True if the requested change is the unfinished one; an error if another one is unfinished.
+fn is_resumed(
     layout: &Layout,
     path: &Path,
     kind: IndexKind,
@@ -433,9 +435,9 @@ fn goes_on(
     layout.refuse_unfinished().map(|()| false)
 }
 
-/// Refuses what does not go with a dataset that is stored by place: to give its attribute another kind, or another attribute this
-/// one, since that would move all records; and kinds that tables of the data carry for attributes that are not in every stub, which
-/// is all that these tables have.
+/// Refuses changes that do not fit a dataset stored by location: changing its clustered index, or
+/// declaring another one, because that would move all records; and embedded indexes of attributes
+/// that stubs may lack, because the data tables have only stubs.
 fn refuse_clustered(layout: &Layout, path: &Path, kind: IndexKind) -> Result<()> {
     if kind.is_clustered() {
         return Err(Error::bad_input(format!(
@@ -477,7 +479,7 @@ fn undeclared(layout: &Layout, path: &Path) -> Error {
     ))
 }
 
-/// How the attribute was indexed before.
+/// The attribute's index type before the change.
 fn before(layout: &Layout, building: &Building) -> Option<IndexKind> {
     let known = layout.attributes.get(building.place);
     known.filter(|_| !building.is_new).map(|known| known.kind)

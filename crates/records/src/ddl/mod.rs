@@ -1,6 +1,7 @@
-//! Changing what a dataset is while it is in use: its indexes (`indexes.rs`, `build.rs`) and its maintenance strategy
-//! (`strategy.rs`), and when its records expire (`expiry.rs`). The first two begin with one edit of the engine after which writes do both the old and the new, bring the older
-//! records over (`backfill.rs`), and can be cut off anywhere and resumed.
+//! Changing a dataset while it is in use: its indexes (`indexes.rs`, `build.rs`), its maintenance
+//! strategy (`strategy.rs`), and the expiry of its records (`expiry.rs`). The first two begin with
+//! one edit of the engine, after which writes maintain the old and the new structure. Then they
+//! transfer the older records (`backfill.rs`). They can be interrupted anywhere and resumed.
 
 mod backfill;
 mod build;

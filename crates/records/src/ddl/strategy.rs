@@ -1,16 +1,17 @@
 //! Changing the maintenance strategy of a dataset while it is in use.
 //!
-//! 1. One step of the engine puts the new strategy into the definition, with the last write that was done by the
-//!    old one (*since*), and creates and drops trees. Batches made for the old one are made again. Queries trust
-//!    what the new one knows only when the obsolete set is complete up to *since* (the
-//!    dataset has *converged*); until then they fetch records.
-//! 2. A primary-key index that is new lacks the older records. Their keys come out of the data in order and go
-//!    below what writers have put there by then (`backfill.rs`). Until that is done the index is written to, and not read.
-//! 3. A repair brings the set up to *since*. Where the old strategy knew of each write what it replaced, the set
-//!    is complete without.
+//! 1. One edit of the engine stores the new strategy in the definition, with the last write under
+//!    the old strategy (*since*), and creates and drops trees. Batches encoded for the old strategy
+//!    are encoded again. Queries rely on the new strategy only when the obsolete set is complete up
+//!    to *since* (the dataset has *converged*); until then they fetch records.
+//! 2. A new primary-key index lacks the older records. Their keys are read from the data in order,
+//!    and written below the keys that writers have added by then (`backfill.rs`). Until that is
+//!    done the index is written but not read.
+//! 3. A repair completes the set up to *since*. If the old strategy recorded every replaced write,
+//!    the set is complete without it.
 //!
-//! A change that is cut off after the first step is a dataset that has not converged: whoever changes it to
-//! the same strategy again continues, and so does the background maintenance of a store that is written to.
+//! An interruption after the first step leaves a dataset that has not converged. Changing it to the
+//! same strategy again resumes the change, and so does background maintenance.
 
 use std::ops::ControlFlow;
 
@@ -50,8 +51,8 @@ pub struct SwitchProgress {
     pub total: u64,
 }
 
-/// Called with the progress from time to time; says whether to continue. It may use the dataset, but not
-/// change its strategy or its indexes.
+/// Called with the progress from time to time; returns whether to continue. It may use the dataset,
+/// but not change its strategy or its indexes.
 pub(crate) type OnSwitch<'p> = dyn FnMut(SwitchProgress) -> ControlFlow<()> + 'p;
 
 /// The result of a change of strategy.
@@ -66,8 +67,8 @@ pub struct SwitchReport {
     pub keys: u64,
     /// The repair, if one was needed.
     pub repair: Option<RepairReport>,
-    /// False if the progress callback stopped the change: the new strategy is in force, but obsolete entries of the old
-    /// one remain.
+    /// False if the progress callback stopped the change: the new strategy is in force, but
+    /// obsolete entries of the old one remain.
     pub complete: bool,
 }
 
@@ -131,12 +132,12 @@ impl Handle {
         Ok(report)
     }
 
-    /// True when the obsolete set has all that earlier strategies left behind.
+    /// True if the obsolete set has all obsolete writes of earlier strategies.
     pub(crate) fn has_converged(&self) -> bool {
         self.converged().is_some()
     }
 
-    /// What the set is known to hold, once it has all of that.
+    /// The coverage of the obsolete set, if the dataset has converged.
     fn converged(&self) -> Option<Coverage> {
         let now = self.now();
         let layout = &now.layout;
@@ -148,7 +149,7 @@ impl Handle {
         converged.then_some(coverage)
     }
 
-    /// The first step: from here on writers follow the new strategy.
+    /// The first step: from here on writes follow the new strategy.
     fn begin_switch(&self, layout: &Layout, to: Maintenance, auto: bool) -> Result<()> {
         let group = &self.shared.group;
         let mut stored = layout.stored.clone();
@@ -205,7 +206,7 @@ impl Handle {
             Ok(change)
         })?;
         match layout.superseded {
-            // The set has it all: what was replaced up to `since` is in it.
+            // The set is complete: it has everything that was replaced up to `since`.
             Some(tree) if knew_all && from != to => {
                 Ok(group.supersede(tree, &mut std::iter::empty(), Some(since))?)
             }
@@ -213,8 +214,8 @@ impl Handle {
         }
     }
 
-    /// Brings the keys of the records up to `after` to the primary-key index, whose writes are all later. Returns how
-    /// many; `None` when the progress said to break off.
+    /// Adds the keys of the records up to `after` to the primary-key index, which has later writes
+    /// only. Returns their number; `None` if the progress callback stopped it.
     fn bring_keys(
         &self,
         layout: &Layout,
@@ -233,15 +234,16 @@ impl Handle {
         let mut backfill = Backfill::new(self, (layout.data, after), false, &mut progress);
         let mut keys = 0;
         let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
-            // Later writes are there. What they replaced before it was read is missing below them.
+            // The index has all later writes. A record that these replaced before this scan read it
+            // is missing below them.
             let mut add = |version: &Version<'_>| {
                 keys += 1;
                 Ok(sink(version.key, version.seq, Kind::Put, &[])?)
             };
             backfill.run(Place::default(), &mut add).map(drop)
         };
-        // The key index covers what was replaced after the last scan of the records. What was replaced earlier must come from
-        // a repair, wherever the watermark is.
+        // The key index covers replacements after the last round of the scan. A repair must find
+        // earlier ones, wherever the watermark is.
         let mut change = |seen: Seq| {
             stored.settings.since = seen.max(since);
             TreeChange {

@@ -1,4 +1,4 @@
-//! The K best candidates so far, and what the search for them may skip.
+//! The K best candidates of a search, and the bounds by which the search skips the rest.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use super::Candidate;
 use super::queue::Ranked;
 
 impl Candidate {
-    /// What it takes in memory.
+    /// Its size in memory.
     pub(crate) fn bytes(&self) -> usize {
         let record = self.record.as_ref().map_or(0, |(record, _)| record.len());
         size_of::<Candidate>() + self.key.len() + record
     }
 }
 
-/// Which candidates a search wants.
+/// The candidates that a search needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     pub(crate) order: Order,
     /// Only candidates after the one with this sequence number.
     pub(crate) after: Option<Seq>,
-    /// How many.
+    /// The number of candidates.
     pub(crate) want: usize,
-    /// Fewer when their keys take more than so many bytes.
+    /// Returns fewer candidates if their keys take more than this many bytes.
     pub(crate) bytes: usize,
 }
 
@@ -41,33 +41,34 @@ impl Window {
     }
 }
 
-/// Keeps the best candidates that it is offered, as many as the query needs, so that memory is
-/// bounded by that number.
+/// Keeps the best of the offered candidates, as many as the query needs, so that this number bounds
+/// its memory.
 pub struct Best {
     window: Window,
-    /// The candidates while there are fewer than wanted, as they came.
+    /// The candidates in arrival order, while there are fewer than wanted.
     early: Vec<Ranked<Candidate>>,
-    /// All of them from then on, the worst on top.
+    /// All candidates from then on, the worst on top.
     heap: BinaryHeap<Ranked<Candidate>>,
     after_rank: Option<u64>,
-    /// Whether anything was turned away or pushed out.
+    /// True if a candidate was rejected or dropped.
     overflowed: bool,
-    /// Bytes of records that candidates brought along.
+    /// Bytes of the records that candidates contain.
     held: usize,
     /// Bytes of the candidates themselves.
     bytes: usize,
-    /// Writes that are known to be obsolete, whose index entries are passed over; and how many were.
-    over: Option<Arc<Superseded>>,
+    /// Obsolete writes, whose entries are skipped.
+    obsolete: Option<Arc<Superseded>>,
+    /// The number of skipped entries.
     passed_over: u64,
 }
 
-/// What a candidate takes beside its key, in bytes.
+/// The size of a candidate without its key, in bytes.
 const CANDIDATE_BYTES: usize = 96;
 
-/// Candidates for which there is room at once.
+/// Initial capacity for candidates.
 const EXPECTED: usize = 32;
 
-/// Bytes of records that candidates may bring along; beyond it only their keys are kept.
+/// The most bytes of records that candidates may contain; beyond it only their keys are kept.
 const HELD_LIMIT: usize = 4 << 20;
 
 impl Best {
@@ -75,24 +76,24 @@ impl Best {
         let after_rank = window.after.map(|seq| window.order.rank(seq));
         Best {
             window,
-            // A vector that grows is the one thing for which the allocator's lock is always taken.
+            // Allocated once, because growing a vector always takes the allocator's lock.
             early: Vec::with_capacity(window.want.min(EXPECTED)),
             heap: BinaryHeap::new(),
             after_rank,
             overflowed: false,
             held: 0,
             bytes: 0,
-            over: None,
+            obsolete: None,
             passed_over: 0,
         }
     }
 
-    /// The same, for index entries of which those of the writes in `over` are obsolete.
-    pub(crate) fn without(self, over: Option<Arc<Superseded>>) -> Best {
-        Best { over, ..self }
+    /// Skips the index entries of the writes in `obsolete`.
+    pub(crate) fn without(self, obsolete: Option<Arc<Superseded>>) -> Best {
+        Best { obsolete, ..self }
     }
 
-    /// How many candidates were known to be obsolete.
+    /// The number of entries that were skipped as obsolete.
     pub(crate) fn passed_over(&self) -> u64 {
         self.passed_over
     }
@@ -102,39 +103,39 @@ impl Best {
         self.window.order
     }
 
-    /// True when it holds as many candidates as the query needs.
+    /// True if it holds as many candidates as the query needs.
     pub fn is_full(&self) -> bool {
         self.early.len() + self.heap.len() >= self.window.want
     }
 
-    /// How many are wanted.
+    /// The number of candidates that the query needs.
     pub(crate) fn wanted(&self) -> usize {
         self.window.want
     }
 
-    /// How many more are wanted.
+    /// The number of candidates still missing.
     pub(crate) fn missing(&self) -> usize {
         self.window
             .want
             .saturating_sub(self.early.len() + self.heap.len())
     }
 
-    /// True when a candidate of this rank would be kept: to be asked before one is built, and with
-    /// the best rank of a file or block before it is read.
+    /// True if a candidate of this rank would be kept. To be checked before building a candidate,
+    /// and with the best rank of a file or block before reading it.
     #[inline]
     pub(crate) fn admits(&self, rank: u64) -> bool {
         self.after_rank.is_none_or(|after| rank > after)
             && (!self.is_full() || self.heap.peek().is_some_and(|worst| rank < worst.rank))
     }
 
-    /// True when neither a candidate of this rank nor any of a worse one would be kept: a search
-    /// that goes from best to worst can stop.
+    /// True if neither a candidate of this rank nor any worse one would be kept: a search from best
+    /// to worst can stop.
     #[inline]
     pub(crate) fn is_beyond(&self, rank: u64) -> bool {
         self.is_full() && self.heap.peek().is_some_and(|worst| rank >= worst.rank)
     }
 
-    /// The least and the greatest sequence number that a candidate can have to be kept.
+    /// The least and the greatest sequence number of a candidate that would be kept.
     #[inline]
     pub(crate) fn span(&self) -> (Seq, Seq) {
         let worst = self.heap.peek().filter(|_| self.is_full());
@@ -163,7 +164,7 @@ impl Best {
         self.offer_with(seq, key, || None);
     }
 
-    /// Offers a candidate that may bring its record.
+    /// Offers a candidate, with its record if `record` returns one.
     #[inline]
     pub(crate) fn offer_with(
         &mut self,
@@ -176,7 +177,7 @@ impl Best {
             self.overflowed |= self.is_beyond(rank);
             return;
         }
-        if self.over.as_ref().is_some_and(|over| over.contains(seq)) {
+        if self.obsolete.as_ref().is_some_and(|set| set.contains(seq)) {
             self.passed_over += 1;
             return;
         }
@@ -208,7 +209,7 @@ impl Best {
             self.heap.push(ranked);
         }
         while self.bytes > self.window.bytes && self.heap.len() > 1 {
-            // Long keys: fewer candidates than were wanted have to do.
+            // The keys are long: continue with fewer candidates than wanted.
             self.drop_worst();
             self.window.want = self.heap.len();
         }
@@ -225,19 +226,20 @@ impl Best {
         }
     }
 
-    /// Notes that a candidate was skipped because it could not be among the best.
+    /// Records that a candidate was skipped because it could not be among the best.
     pub fn note_skipped(&mut self) {
         self.overflowed |= self.is_full();
     }
 
-    /// The candidates, best first, each record once; and whether there may be more behind them.
+    /// The candidates, best first, each record once; and whether more may follow.
     pub(crate) fn finish(self) -> (Vec<Candidate>, bool) {
         let mut ranked = if self.heap.is_empty() {
             self.early
         } else {
             self.heap.into_vec()
         };
-        // They often come in order, or in the opposite one, or in a few such runs.
+        // A stable sort is fast here: candidates often arrive sorted, reversed, or as a few sorted
+        // runs.
         ranked.sort_by_key(|ranked| ranked.rank);
         let mut candidates = Vec::with_capacity(ranked.len());
         candidates.extend(ranked.into_iter().map(|ranked| ranked.item));

@@ -1,16 +1,17 @@
-//! Building the index of records that are there already. Their index entries are gathered in a tree of the
-//! engine (the *staging tree*), piece by piece and each piece sorted; merging it sorts them all. Then one
-//! pass over it writes the oldest entries of the index.
+//! Building an index of existing records. Their index entries are collected in a tree of the engine
+//! (the *staging tree*), in sorted pieces, which the tree merges. Then one pass over it writes the
+//! oldest tables of the index.
 //!
 //! ```text
 //! staging tree, key       value
-//! 00                      how far the gathering is: see `Gathered`
-//! 01 head key             sequence numbers (8 bytes each, big-endian),    kinds ordered by key
-//!                         newest first: as many as versions have the value
-//! 01 head inverted key    empty; `inverted` is the number complemented   kinds ordered by age
+//! 00                      progress of the collection: see `Gathered`
+//! 01 head key             sequence numbers (8 bytes each, big-endian),    types built by key
+//!                         newest first: one per version with the value
+//! 01 head inverted key    empty; `inverted` is the number complemented   types built by age
 //! ```
 //!
-//! `head` is what keys of the index begin with for a value: the value, for all kinds that are built in (`Index::head`).
+//! `head` is the beginning of the index's keys for a value; for all built-in types it is the value
+//! (`Index::head`).
 
 use std::cmp::Reverse;
 
@@ -26,22 +27,22 @@ use crate::error::{Error, Result};
 const GATHERED: u8 = 0;
 const FACT: u8 = 1;
 
-/// How far the gathering of index entries is.
+/// The progress of collecting index entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Gathered {
-    /// Pieces in the staging tree; their entries have the numbers from 1 on for sequence numbers.
+    /// Pieces in the staging tree. They use the sequence numbers from 1 on.
     pub(crate) pieces: Seq,
-    /// Records that were read, and index entries that were found in them.
+    /// Records read, and index entries found in them.
     pub(crate) records: u64,
     pub(crate) index_entries: u64,
-    /// True when all records were read.
+    /// True if all records were read.
     pub(crate) complete: bool,
-    /// The key of the last record that was read.
+    /// The key of the last record read.
     pub(crate) last: Vec<u8>,
 }
 
 impl Gathered {
-    /// Reads it from the staging tree.
+    /// Reads the progress from the staging tree.
     pub(crate) fn read(snapshot: &Snapshot, staging: TreeId) -> Result<Gathered> {
         let found = snapshot.get(staging, &[GATHERED], &Cost::default())?;
         let Some(found) = found else {
@@ -82,7 +83,7 @@ pub(crate) struct Piece {
     index: Option<&'static dyn Index>,
     by_key: bool,
     bytes: Vec<u8>,
-    /// Where each entry's key begins and ends, and the index entry's number.
+    /// Start and end of each entry's key in `bytes`, and the entry's number.
     entries: Vec<(usize, usize, Seq)>,
 }
 
@@ -111,12 +112,12 @@ impl Piece {
         self.entries.push((start, self.bytes.len(), seq));
     }
 
-    /// Bytes of memory.
+    /// Its size in memory.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.entries.len() * size_of::<(usize, usize, Seq)>()
     }
 
-    /// Gives the piece to a sink, in order, behind what it says of the progress.
+    /// Writes the progress and then the piece, sorted.
     pub(crate) fn write(
         &mut self,
         gathered: &Gathered,
@@ -148,8 +149,8 @@ impl Piece {
     }
 }
 
-/// Gives each gathered index entry to `visit`: value, key, sequence number. By value, and then by key or from
-/// the newest to the oldest, as the kind wants it.
+/// Visits each collected index entry: value, key, sequence number. The order is by value, then by
+/// key or from the newest to the oldest, as the index type requires.
 pub(crate) fn each_staged(
     snapshot: &Snapshot,
     staging: TreeId,
@@ -183,8 +184,8 @@ pub(crate) fn each_staged(
     Ok(())
 }
 
-/// Writes the first tables of an index from existing records. It receives the index entries ordered by
-/// [`Index::head`](super::Index::head) of the value, and then by key
+/// Writes the first tables of an index from existing records. It receives the index entries ordered
+/// by [`Index::head`](super::Index::head) of the value, and then by key
 /// ([`Index::is_built_by_key`](super::Index::is_built_by_key)) or from the newest to the oldest.
 pub trait Build {
     /// Receives the next index entry.
@@ -202,15 +203,15 @@ pub trait Build {
     }
 }
 
-/// Who writes the oldest entries of an index of this kind.
+/// Creates the builder for the oldest tables of an index of this type.
 pub(crate) fn builder(kind: IndexKind) -> Result<Box<dyn Build>> {
     let builder = super::of(kind).and_then(|index| index.builder());
     builder.ok_or_else(|| Error::damaged(format!("an index of kind {kind} has no tree")))
 }
 
-/// Gathers index entries in posting lists, and has each piece written that is full.
+/// Collects index entries in posting lists, and writes each full piece.
 pub(super) struct Lists<W> {
-    /// Bytes at which a piece is full.
+    /// The size of a full piece, in bytes.
     full: usize,
     /// The value whose list is being written.
     value: Vec<u8>,
@@ -220,7 +221,8 @@ pub(super) struct Lists<W> {
     write: W,
 }
 
-/// Writes a piece of a list whose newest posting is the write `newest`. The pieces of a value come one after the other.
+/// Writes a piece of a list. Its newest posting is the write `newest`. The pieces of a value arrive
+/// in sequence.
 pub(super) trait WritePiece {
     fn write(
         &mut self,
@@ -271,7 +273,7 @@ impl<W: WritePiece> Build for Lists<W> {
         ))
     }
 
-    /// Ends the piece that was begun.
+    /// Writes the unfinished piece.
     fn finish(&mut self, sink: &mut RunSink<'_>) -> esker_lsm::Result<()> {
         if self.list.is_empty() {
             return Ok(());

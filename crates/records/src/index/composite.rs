@@ -1,6 +1,6 @@
 //! The composite index (LevelDB++ section 4.2): a tree whose keys are value and primary key
-//! together, without values. The type's encoding delimits the value, so no separator can be mistaken
-//! and no value is found under another that it begins with.
+//! together, without values. The type's encoding delimits the value, so a key is never found under
+//! another value that it begins with.
 
 use esker_lsm::{Kind, RunSink, Seq, TreeOptions};
 use esker_model::schema::Value;
@@ -25,7 +25,7 @@ impl Index for Composite {
     }
 
     /// A superseded entry is as good a candidate as any other, because the pipeline probes the data
-    /// anyway. What is older than the K best is skipped by sequence bounds.
+    /// anyway. Entries older than the K best are skipped by sequence bounds.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,
@@ -57,7 +57,8 @@ impl Index for Composite {
         lookup.estimate(attribute, range, Values::BeforeKeys, &estimate::ENTRIES)
     }
 
-    /// Keys are only ever searched by prefix. An entry's key is an index entry: its versions are those of the record.
+    /// Keys are only searched by prefix, so there is no key filter. A key is an index entry, and
+    /// has as many versions as the record.
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         Some(TreeOptions {
             filter_bits_per_key: 0,
@@ -101,7 +102,7 @@ impl Index for Composite {
     }
 }
 
-/// Writes an entry for each index entry, as it comes.
+/// Writes each index entry as it arrives.
 #[derive(Default)]
 pub(super) struct Builder {
     key: Vec<u8>,

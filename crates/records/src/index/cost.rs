@@ -1,24 +1,24 @@
-//! What an operation costs with each kind of index: a small model, in microseconds of CPU time.
+//! The cost of operations under each index type: a small model, in microseconds of CPU time.
 //!
 //! The figures were measured with the tweet workload (`bench/`): one million records of 540 bytes,
-//! everything in the cache, two cores, 25 records a value. Other machines and records have other figures,
-//! but nearly the same order, and the order is what a choice needs. A kind that is better by less than a tenth is
-//! not called better (`advise`).
+//! everything in the cache, two cores, 25 records per value. Other machines and records have other
+//! figures, but nearly the same ranking, and the ranking decides. The advisor ignores differences
+//! below a tenth (`advise`).
 
 use super::of;
 use esker_model::definition::IndexKind;
 use serde::Serialize;
 
-/// Records of a lookup whose cost is in [`Figures::lookup`].
+/// The number of records in a lookup whose cost is [`Figures::lookup`].
 const FIRST_ROWS: f64 = 10.0;
 
-/// Each record that is read in passing, with its neighbours.
+/// Reading a record together with its neighbours.
 const PASSING: f64 = 0.9;
 
-/// The first records of a range, by the zone maps of blocks.
+/// Finding the first records of a range by the zone maps of blocks.
 const BLOCKS_OF_A_RANGE: f64 = 40.0;
 
-/// Asking the filters of the blocks of a million records.
+/// Probing the filters of the blocks of a million records.
 const FILTERS: f64 = 2000.0;
 
 /// The use of an attribute, as shares of all operations of the dataset.
@@ -47,8 +47,8 @@ pub struct Workload {
 pub struct AttributeProfile {
     /// About how many records have the attribute.
     pub records: f64,
-    /// The share of blocks that a zone map (the least and the greatest value of a block) rules out for a value of another block;
-    /// `None` for fewer than two blocks.
+    /// The share of blocks that a zone map (the least and the greatest value of a block) rules out
+    /// for a value of another block; `None` for fewer than two blocks.
     pub pruned: Option<f64>,
     /// The number of different values, a lower estimate: a sample may miss rare ones.
     pub distinct: f64,
@@ -76,18 +76,20 @@ pub struct Figures {
     write: f64,
     /// Lookup of the newest ten of a value.
     lookup: f64,
-    /// Each further record, fetched and brought into order. The kinds differ by little: a list has to be
-    /// decoded and merged, entries by recency are ordered already but for the keys, entries by key lie as the records do.
+    /// Each further record, fetched and sorted. The types differ little: lists must be decoded and
+    /// merged, entries by recency are almost sorted, entries by key lie in the order of the
+    /// records.
     row: f64,
-    /// Each further entry of a value that has to be looked at when there is a limit.
+    /// Each further entry of a value that a query with a limit must read.
     entry: f64,
     /// Bytes on disk, in per cent of the data's.
     bytes: f64,
 }
 
 impl Figures {
-    /// In microseconds of CPU time: a put of one value (beyond a put without indexes), a lookup of the newest ten of a value, each
-    /// further record, each further entry of the value where there is a limit; and bytes on disk in per cent of the data's.
+    /// In microseconds of CPU time: a put of one value (beyond a put without indexes), a lookup of
+    /// the newest ten of a value, each further record, each further entry of the value where there
+    /// is a limit; and bytes on disk in per cent of the data's.
     pub const fn new(
         access: Access,
         write: f64,
@@ -107,33 +109,33 @@ impl Figures {
     }
 }
 
-/// The figures of a kind; an attribute that is not indexed costs nothing but scans.
+/// The figures of an index type; without an index, queries scan.
 fn figures(kind: IndexKind) -> Figures {
     let none = || Figures::new(Access::Everything, 0.0, 0.0, 0.0, 0.0, 0.0);
     of(kind).map_or_else(none, |index| index.figures())
 }
 
-/// The kinds that may be advised, none aside.
+/// All index types that may be recommended, besides none.
 pub(crate) fn advised() -> impl Iterator<Item = IndexKind> {
     IndexKind::ALL.into_iter().filter(|kind| is_advised(*kind))
 }
 
-/// True for kinds that may be advised.
+/// True for index types that may be recommended.
 pub(crate) fn is_advised(kind: IndexKind) -> bool {
     of(kind).is_some_and(|index| index.is_advised())
 }
 
-/// Why a kind fits a workload best.
-pub(crate) fn why(kind: IndexKind, work: &Workload, index_entries: &AttributeProfile) -> String {
-    of(kind).map_or_else(String::new, |index| index.why(work, index_entries))
+/// Why an index type fits a workload best.
+pub(crate) fn why(kind: IndexKind, work: &Workload, profile: &AttributeProfile) -> String {
+    of(kind).map_or_else(String::new, |index| index.why(work, profile))
 }
 
-/// A share, for people.
+/// A share as text.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Bytes on disk of an index, in per cent of the data's.
+/// The bytes on disk of an index, in per cent of the data's.
 pub(crate) fn bytes(kind: IndexKind) -> f64 {
     figures(kind).bytes
 }
@@ -143,10 +145,11 @@ pub(crate) fn write(kind: IndexKind) -> f64 {
     figures(kind).write
 }
 
-/// A query: the mean of lookups and ranges, with and without limit, as the workload has them. 0 when there are none.
-pub(crate) fn query(kind: IndexKind, work: &Workload, index_entries: &AttributeProfile) -> f64 {
-    let asked = work.lookups + work.ranges;
-    if asked <= 0.0 {
+/// The mean cost of a query: lookups and ranges, with and without limit, in the workload's
+/// proportions. 0 without queries.
+pub(crate) fn query(kind: IndexKind, work: &Workload, profile: &AttributeProfile) -> f64 {
+    let queries = work.lookups + work.ranges;
+    if queries <= 0.0 {
         return 0.0;
     }
     let both = |cost: &dyn Fn(Option<f64>) -> f64| {
@@ -160,43 +163,38 @@ pub(crate) fn query(kind: IndexKind, work: &Workload, index_entries: &AttributeP
         }
         sum
     };
-    let lookups = both(&|limit| lookup(kind, limit, index_entries));
-    let ranges = both(&|limit| range(kind, limit, work.range_rows, index_entries));
-    (work.lookups * lookups + work.ranges * ranges) / asked
+    let lookups = both(&|limit| lookup(kind, limit, profile));
+    let ranges = both(&|limit| range(kind, limit, work.range_rows, profile));
+    (work.lookups * lookups + work.ranges * ranges) / queries
 }
 
-fn lookup(kind: IndexKind, limit: Option<f64>, index_entries: &AttributeProfile) -> f64 {
+fn lookup(kind: IndexKind, limit: Option<f64>, profile: &AttributeProfile) -> f64 {
     let figures = figures(kind);
-    let matches = index_entries.matches();
+    let matches = profile.matches();
     let rows = limit.map_or(matches, |limit| limit.min(matches));
     let searched = match figures.access {
-        Access::Everything => return PASSING * index_entries.records,
-        Access::FilteredBlocks => FILTERS * index_entries.records / 1e6 * index_entries.kept(),
+        Access::Everything => return PASSING * profile.records,
+        Access::FilteredBlocks => FILTERS * profile.records / 1e6 * profile.kept(),
         Access::MappedBlocks | Access::Entries => 0.0,
     };
     let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
     figures.lookup + searched + figures.row * (rows - FIRST_ROWS).max(0.0) + entries
 }
 
-fn range(
-    kind: IndexKind,
-    limit: Option<f64>,
-    range_rows: f64,
-    index_entries: &AttributeProfile,
-) -> f64 {
+fn range(kind: IndexKind, limit: Option<f64>, range_rows: f64, profile: &AttributeProfile) -> f64 {
     let figures = figures(kind);
-    let matches = range_rows.min(index_entries.records);
+    let matches = range_rows.min(profile.records);
     let rows = limit.map_or(matches, |limit| limit.min(matches));
     match figures.access {
-        Access::Everything => PASSING * index_entries.records,
+        Access::Everything => PASSING * profile.records,
         Access::FilteredBlocks | Access::MappedBlocks => {
-            // A range has no fingerprint: zone maps serve both.
-            let read = (index_entries.records * index_entries.kept()).max(rows);
+            // Fingerprints do not help with ranges: both types use zone maps.
+            let read = (profile.records * profile.kept()).max(rows);
             BLOCKS_OF_A_RANGE + PASSING * (read - FIRST_ROWS).max(0.0)
         }
         Access::Entries => {
-            // Records of near values that lie side by side are read in passing.
-            let row = PASSING + (figures.row - PASSING) * index_entries.kept();
+            // Records of near values that lie side by side are read together.
+            let row = PASSING + (figures.row - PASSING) * profile.kept();
             let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
             figures.lookup + row * (rows - FIRST_ROWS).max(0.0) + entries
         }
@@ -204,19 +202,19 @@ fn range(
 }
 
 impl Workload {
-    /// The share of queries that ask for the attribute.
+    /// The share of queries of the attribute.
     pub(super) fn queries(&self) -> f64 {
         self.lookups + self.ranges
     }
 }
 
 impl AttributeProfile {
-    /// Records of a value.
+    /// The mean number of records per value.
     pub(crate) fn matches(&self) -> f64 {
         self.records / self.distinct.max(1.0)
     }
 
-    /// The share of blocks that zone maps do not rule out.
+    /// The share of blocks that zone maps admit.
     pub(super) fn kept(&self) -> f64 {
         1.0 - self.pruned.unwrap_or(0.0)
     }

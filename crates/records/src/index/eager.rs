@@ -1,10 +1,9 @@
-//! The eager index (LevelDB++ section 4.1.1): at each write the posting list of the value is read,
-//! changed and written back. Lists are cut into chunks of a few KiB, so that memory stays bounded and
-//! a write reads and writes one chunk at most; it is still the index that slows writes down most,
-//! as the papers show.
+//! The eager index (LevelDB++ section 4.1.1): each write reads, changes and rewrites the posting
+//! list of the value. Lists are split into chunks of a few KiB, so that memory is bounded and a
+//! write reads and writes at most one chunk. It still slows writes most, as the papers show.
 //!
-//! A chunk's key is the value followed by the chunk's number, counted down from the largest, so that
-//! the newest chunk comes first.
+//! The key of a chunk is the value and the chunk's number, complemented so that the newest chunk
+//! comes first.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,24 +24,24 @@ use super::{Best, Entry, Index, IndexEntry, Lookup, Order, Range, VisitPosting, 
 use crate::catalog::Attribute;
 use crate::error::Result;
 
-/// Bytes at which a chunk is full.
+/// The size of a full chunk.
 const CHUNK_BYTES: usize = 8 << 10;
 
-/// The first chunk of lists that are written to while the index is built: the chunks that the build
-/// makes of older postings have the numbers below.
+/// The first chunk number of lists written while the index is built: the build gives chunks of
+/// older postings the numbers below.
 const FIRST_WHILE_BUILT: u32 = 1 << 31;
 
-/// A posting to be added to the list of a value (or one to be taken out of it).
+/// A posting to be added to the list of a value, or removed from it.
 pub(crate) struct Change {
     tree: TreeId,
-    /// The number of the list's first chunk, if it has none yet.
+    /// The number of the first chunk of a new list.
     first: u32,
     value: Vec<u8>,
     key: Vec<u8>,
     cancel: bool,
-    /// How many versions of a record the list keeps postings of.
+    /// The number of versions per record whose postings the list keeps.
     versions: u32,
-    /// Which of the batch's sequence numbers it has.
+    /// The index of its sequence number within the batch.
     ordinal: u32,
 }
 
@@ -70,7 +69,7 @@ impl Index for Eager {
         cursor.within(&lo, hi.as_deref());
         cursor.seek_first()?;
         while cursor.valid() {
-            // Chunks of one value lie newest first.
+            // The chunks of a value are ordered newest first.
             if is_point
                 && best.order() == Order::Newest
                 && best.is_beyond(Order::Newest.rank(cursor.seq()))
@@ -117,16 +116,17 @@ impl Index for Eager {
         Figures::new(Access::Entries, 15.0, 20.0, 5.2, 0.0, 6.0)
     }
 
-    /// Its writes grow with its lists.
+    /// Its write cost grows with its lists.
     fn is_advised(&self) -> bool {
         false
     }
 }
 
-/// Pieces of a built list are its oldest chunks. Newer chunks have higher numbers, and come first.
+/// Writes the pieces of a built list as its oldest chunks. Newer chunks have higher numbers, and
+/// come first.
 #[derive(Default)]
 struct Chunks {
-    /// The list that is being written, and the number of its last chunk.
+    /// The value of the current list, and the number of its last chunk.
     value: Option<Vec<u8>>,
     chunk: u32,
     key: Vec<u8>,
@@ -172,11 +172,12 @@ fn note(writes: &mut Writes, index_entry: IndexEntry<'_>, cancel: bool) -> Resul
     Ok(())
 }
 
-/// The heads (newest chunks) of the lists that a batch changes. They are read before the batch has its place, so that
-/// nobody waits for that; what was written to a list since is in the memtables, and found there without I/O.
+/// The heads (newest chunks) of the lists that a batch changes. They are read before the append, so
+/// that no writer waits for the reads. Later changes to a list are in the memtables, and are found
+/// without I/O.
 pub(crate) struct Heads {
     found: HashMap<(TreeId, Vec<u8>), Option<Head>>,
-    /// Where they were looked up.
+    /// The snapshot of the lookup.
     snapshot: Snapshot,
 }
 
@@ -188,7 +189,7 @@ struct Head {
 }
 
 impl Heads {
-    /// Reads the heads of all lists that `changes` are about.
+    /// Reads the heads of all changed lists.
     pub(crate) fn look_up(changes: &[Change], snapshot: &Snapshot) -> esker_lsm::Result<Heads> {
         let mut found = HashMap::new();
         for change in changes {
@@ -204,10 +205,11 @@ impl Heads {
         })
     }
 
-    /// The head of a list now, when nobody else writes. Each write to a list writes its head, so of a list that was written
-    /// to since the head is the first in memory; or that was taken away, and then the list must be read again. So it must where
-    /// its tree was flushed or compacted: that may have left postings out of the head, and what nothing has any more is forgotten
-    /// by the obsolete set.
+    /// The current head of a list, under the writer lock. Every write to a list writes its head. So
+    /// if a list changed since the lookup, its new head is in a memtable, unless the head was
+    /// deleted: then the lookup must be repeated. The same holds if the tree was flushed or
+    /// compacted: a compaction may have dropped postings from the head, and the obsolete set may
+    /// have forgotten them since.
     fn now(&self, change: &Change, snapshot: &Snapshot) -> esker_lsm::Result<Option<Head>> {
         let overtaken = || esker_lsm::Error::Conflict("the batch was overtaken".to_string());
         let seq = self.snapshot.seq();
@@ -243,11 +245,12 @@ fn head(mut cursor: TreeCursor, value: &[u8]) -> esker_lsm::Result<Option<Head>>
     }))
 }
 
-/// Works the changes into the lists as they are in `snapshot`, and adds the changed chunks to
-/// `batch`, whose first sequence number is `first`. Each touched list is written once. Reads nothing but memory.
+/// Applies the changes to the lists as `snapshot` has them, and adds the changed chunks to `batch`,
+/// whose first sequence number is `first`. Writes each changed list once. Reads only memory.
 ///
 /// # Errors
-/// [`esker_lsm::Error::Conflict`]: the heads are to be looked up again, and the batch to be cut back.
+/// [`esker_lsm::Error::Conflict`] if the heads must be looked up again; the batch must then be
+/// truncated.
 pub(crate) fn complete(
     batch: &mut Batch,
     changes: &[Change],
@@ -255,7 +258,7 @@ pub(crate) fn complete(
     (first, offset): (Seq, u32),
     snapshot: &Snapshot,
 ) -> esker_lsm::Result<()> {
-    // The order in which they were noted is kept: the batch may be cut back to an earlier place.
+    // `changes` itself keeps its order, because the batch may be truncated to a savepoint.
     let mut changes: Vec<&Change> = changes.iter().collect();
     changes.sort_by(|a, b| {
         (a.tree, &a.value, Reverse(a.ordinal)).cmp(&(b.tree, &b.value, Reverse(b.ordinal)))
@@ -291,8 +294,8 @@ pub(crate) fn complete(
     Ok(())
 }
 
-/// Writes `pieces` (newest first) in front of the list of `change`'s value; the oldest of them is
-/// joined with the newest chunk that is there, when that has room.
+/// Writes `pieces` (newest first) in front of the list of `change`'s value. The oldest piece is
+/// joined with the newest existing chunk if that has room.
 fn write_list(
     batch: &mut Batch,
     change: &Change,
@@ -309,7 +312,7 @@ fn write_list(
     {
         number = u32::MAX - u32::from_be_bytes(*suffix);
         let joined = pieces.last_mut().is_some_and(|oldest| {
-            // A full chunk stays as it is; the new piece is small, so joining is judged by the old one.
+            // Only the size of the old chunk decides, because the new piece is small.
             head.chunk.len() < CHUNK_BYTES && operator.combine(oldest, last, &head.chunk, head.seq)
         });
         if !joined {
@@ -318,7 +321,7 @@ fn write_list(
     }
     for (number, mut piece) in (number..).zip(pieces.into_iter().rev()) {
         let key = [change.value.as_slice(), &(u32::MAX - number).to_be_bytes()].concat();
-        // A cancel has done its work where no older chunk is left that it could be about.
+        // A cancellation is done when no older chunk is left that it could apply to.
         let oldest = number == 0;
         if operator.finish(last, &mut piece, oldest) {
             batch.also(Kind::Put, change.tree, &key, &piece)?;

@@ -1,13 +1,13 @@
-//! The embedded index (LevelDB++ section 3): nothing is written beside the data; tables carry a zone
-//! map and a value filter per block, partitions and files a zone map, memtables an ordered map. The
-//! fingerprint index is the same but for the value filters: a table of it has one map from
-//! fingerprints of values to blocks, and is probed for a value once, not once per block.
+//! The embedded index (LevelDB++ section 3): it writes nothing besides the data. Tables have a zone
+//! map and a value filter per block, partitions and files have a zone map, memtables an ordered
+//! map. The fingerprint index differs in the value filters: its tables have one map from
+//! fingerprints of values to blocks, which is probed once per value, not once per block.
 //!
-//! A lookup goes best first: files, then partitions (not where a map tells the blocks), then blocks wait in a queue ordered by the best
-//! sequence number that each can hold; the best is opened, and what passes its synopsis is queued in
-//! turn. Once the K best are found and the head of the queue can hold nothing better, the search is
-//! over. (The papers stop at the end of a level, which gives wrong answers: levels are ordered by
-//! time for each key, not between keys.)
+//! A lookup searches best first. Files, then partitions (unless a map gives the blocks), then
+//! blocks wait in a queue, ordered by the best sequence number that each can contain. The best unit
+//! is opened, and its parts that pass the synopsis are queued. The search ends when the K best are
+//! found and the head of the queue cannot contain a better one. (The papers stop at the end of a
+//! level, which gives wrong answers: levels are ordered by time for each key, not between keys.)
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ use crate::error::Result;
 
 pub(super) struct Embedded;
 
-/// A share of blocks ruled out above which an attribute is said to grow with time.
+/// The share of excluded blocks above which an attribute counts as growing with time.
 const CORRELATED: f64 = 0.9;
 
-/// Blocks that are taken from the queue and read together, at most.
+/// The most blocks that are taken from the queue and read together.
 const TOGETHER: usize = 64;
-/// Records of a range that a block has, about. Of a single value it has one, as a rule.
+/// The assumed number of matches per block, for a range. For a single value it is 1.
 const RANGE_RECORDS: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -47,18 +47,18 @@ enum Unit {
 /// A table of a component, or a part of it.
 #[derive(Clone, Copy)]
 struct Part {
-    /// Which component, and which of the tables.
+    /// The index of the component, and of the table in `Walk::tables`.
     component: usize,
     table: usize,
     unit: Unit,
 }
 
 impl Index for Embedded {
-    fn add(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
+    fn add(&self, _writes: &mut Writes, _entry: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn cancel(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
+    fn cancel(&self, _writes: &mut Writes, _entry: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -95,8 +95,8 @@ impl Index for Embedded {
         Figures::new(Access::FilteredBlocks, 0.3, 40.0, 5.2, 0.0, 4.0)
     }
 
-    fn why(&self, work: &Workload, index_entries: &AttributeProfile) -> String {
-        let pruned = index_entries.pruned.unwrap_or(0.0);
+    fn why(&self, work: &Workload, profile: &AttributeProfile) -> String {
+        let pruned = profile.pruned.unwrap_or(0.0);
         match pruned >= CORRELATED {
             true => format!(
                 "grows with time: zone maps (the least and greatest value of a block) rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",
@@ -111,7 +111,8 @@ impl Index for Embedded {
     }
 }
 
-/// Offers the candidates of the tables whose summaries let the range in, which is `values` for them, the best units first.
+/// Offers the candidates in `range` of all tables whose summaries admit `values`, the same range in
+/// their form; best units first.
 pub(super) fn candidates(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -146,7 +147,7 @@ pub(super) fn candidates(
     walk.run(best)
 }
 
-/// About how many records such a kind reads for a range.
+/// Estimates how many records such an index reads for a range.
 pub(super) fn read_for(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -165,7 +166,7 @@ pub(super) fn read_for(
                     if let Some(slot) = table.slot_of(attribute.id) {
                         let (mut hints, cost) = (Vec::new(), lookup.data_cost);
                         if table.mapped_blocks(slot, values, cost, &mut hints)? {
-                            // A record or two of a block: the others are only read in passing.
+                            // A match or two per block; the other records of the block cost little.
                             records += 2 * hints.len() as u64;
                             continue;
                         }
@@ -185,13 +186,14 @@ pub(super) fn read_for(
     Ok(records)
 }
 
-/// True when a run has one version of a record.
+/// True if a run has one version per record.
 fn keeps_one(layout: &Layout) -> bool {
     let settings = &layout.stored.settings;
     settings.versions == 1 && settings.repair != Repair::Staged
 }
 
-/// How many values a memtable has in the range; counts no further than 1,000.
+/// The number of a memtable's values in the range. Counts to 1,000; then returns the size of the
+/// memtable.
 fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) -> Result<u64> {
     let Some(slot) = memtable.slot_of(attribute.id) else {
         return Ok(memtable.len() as u64);
@@ -203,7 +205,6 @@ fn count_in_memtable(attribute: &Attribute, range: &Range, memtable: &Memtable) 
     while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
         count += 1;
         if count == 1000 {
-            // A longer range: as good as all of it.
             return Ok(memtable.len() as u64);
         }
         cursor.next()?;
@@ -222,10 +223,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Offers what a memtable's ordered map has in the range.
+    /// Offers the entries of a memtable's ordered map in the range.
     fn memtable(&mut self, memtable: &Memtable, best: &mut Best) -> Result<()> {
         let limit = self.lookup.snapshot.seq();
-        // A memtable from before the index was there has no map of it.
+        // A memtable older than the index has no map of it.
         if let Some(slot) = memtable.slot_of(self.attribute.id) {
             let (lo, hi) = self.range.key_bounds();
             let mut cursor = memtable.attribute_cursor(slot);
@@ -251,7 +252,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// True for a value between the bounds of the range, if it is of the range: of points, if they lie in the area.
+    /// True if a value between the range's bounds is in the range: a point must also lie in the
+    /// area.
     fn holds(&self, value: &[u8]) -> bool {
         self.range.regions.is_empty() || self.range.contains(value)
     }
@@ -263,7 +265,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Queues a file that may have something.
+    /// Queues a file that may contain a match.
     fn file(&mut self, component: usize, file: &Arc<TableFile>, best: &mut Best) {
         let (meta, cost) = (file.meta(), self.lookup.data_cost);
         if !best.admits_span(meta.min_seq, meta.max_seq) {
@@ -323,7 +325,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Queues the blocks that a table's map names, or else the partitions that may have something.
+    /// Queues the blocks that the table's map gives, or else the partitions that may match.
     fn table(&mut self, part: Part, best: &mut Best) -> Result<()> {
         let Some(table) = self.opened(part)? else {
             return Ok(());
@@ -379,11 +381,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads blocks, and offers what they have, best first, as long as a block can hold something
-    /// better than what is known.
+    /// Reads blocks, and offers their matches, best first, as long as a block can contain a better
+    /// candidate.
     fn blocks(&mut self, blocks: &mut Vec<Ranked<Part>>, best: &mut Best) -> Result<()> {
         if best.missing() > TOGETHER {
-            // All will be wanted: neighbours are read in one piece.
+            // All blocks are needed: in storage order, neighbours are read together.
             blocks.sort_by_key(|queued| match queued.item.unit {
                 Unit::Block(hint) => (queued.item.table, hint.partition, hint.block),
                 _ => (queued.item.table, 0, 0),
@@ -410,8 +412,9 @@ impl Walk<'_> {
     fn block(&self, component: usize, mut entries: BlockEntries, best: &mut Best) -> Result<()> {
         while entries.advance()? {
             if entries.kind() == Kind::Put && self.matches(entries.value()) {
-                // A copy: the record must not keep the other records of its block in memory. Where a run may have
-                // several versions of a record, its component does not tell whether this is the newest.
+                // A copy, so that the record does not keep its whole block in memory. If a run may
+                // have several versions of a record, its component does not show which is the
+                // newest.
                 let bring = || match keeps_one(self.lookup.layout) {
                     true => Some((entries.value().into(), component)),
                     false => None,

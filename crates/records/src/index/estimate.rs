@@ -1,4 +1,5 @@
-//! About how many candidates a kind with a tree of its own has for a range: what entries stand for.
+//! Estimates how many candidates an index with its own tree has for a range: how many records its
+//! entries represent.
 
 use esker_lsm::attributes::{Extractor, Summary};
 use esker_lsm::read::Scattered;
@@ -14,10 +15,10 @@ use crate::error::Result;
 use esker_model::range::Range;
 use esker_model::schema::Value;
 
-/// The number of the attribute that is the key, in tables of a tree of points.
+/// The attribute number of the key, in tables of a tree of points.
 const KEY: u32 = 0;
 
-/// The keys of a tree of points: a sample of them tells how many lie in an area.
+/// Extracts the keys of a tree of points: a sample of them shows how many lie in an area.
 pub(super) struct Keys;
 
 impl Extractor for Keys {
@@ -34,21 +35,21 @@ impl Extractor for Keys {
     }
 }
 
-/// Where values stand in the keys of a tree.
+/// The position of values in the keys of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Values {
-    /// Values.
+    /// The key is the value.
     Alone,
-    /// Values before the keys of records.
+    /// The value, then the key of a record.
     BeforeKeys,
-    /// Values before numbers.
+    /// The value, then a number.
     BeforeNumbers,
 }
 
-/// Entries of which each is about one record.
+/// Entries that each represent one record.
 pub(super) const ENTRIES: Entries = Entries;
 
-/// Entries that are a record's key each, or take one back.
+/// Entries that each hold one record's key, or cancel one.
 pub(super) struct Operands;
 
 impl Count for Operands {
@@ -64,7 +65,7 @@ impl Count for Operands {
 
 /// Entries that are posting lists.
 pub(super) struct Postings {
-    /// True where a list is written anew with each posting that it gets.
+    /// True if each new posting rewrites a list.
     pub(super) are_rewritten: bool,
 }
 
@@ -74,7 +75,7 @@ impl Count for Postings {
         if kind == Kind::Delete {
             return units;
         }
-        // Damage is an error of those who read the list.
+        // A query that reads the list reports the damage.
         let Ok(list) = PostingList::parse(value, seq) else {
             return units;
         };
@@ -98,7 +99,7 @@ impl Count for Postings {
 }
 
 impl Lookup<'_> {
-    /// About how many candidates the tree of an attribute has for a range of values.
+    /// Estimates how many candidates the tree of an attribute has for a range of values.
     pub(super) fn estimate(
         &self,
         attribute: &Attribute,
@@ -108,7 +109,7 @@ impl Lookup<'_> {
     ) -> Result<u64> {
         let (lo, hi) = range.key_bounds();
         let point = range.point();
-        // The keys of records tell how a value's entries lie.
+        // The records' keys show how the entries of a value are distributed.
         let part = |key: &[u8]| match point.and_then(|value| key.strip_prefix(value)) {
             Some(key) => self.snapshot.rank(self.layout.data, key, self.data_cost),
             None => Ok(if key < lo.as_slice() { 0.0 } else { 1.0 }),
@@ -124,7 +125,7 @@ impl Lookup<'_> {
         self.estimate_where(attribute, sought, count, &|_| true)
     }
 
-    /// The same in the tables for which `meets` is true.
+    /// As `estimate`, in the tables for which `meets` is true.
     pub(super) fn estimate_where(
         &self,
         attribute: &Attribute,
@@ -135,7 +136,7 @@ impl Lookup<'_> {
         let (tree, looks) = (attribute.index_tree()?, (&self.looks, self.index_cost));
         Ok(self.snapshot.estimate(tree, sought, count, meets, looks)?)
     }
-    /// About how many points of a tree lie in a range, which lies between these bounds.
+    /// Estimates how many points of a tree lie in `range`, whose keys lie in `bounds`.
     pub(super) fn estimate_area(
         &self,
         attribute: &Attribute,

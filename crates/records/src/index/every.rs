@@ -1,5 +1,5 @@
-//! Every index entry that an index holds, older ones of the same value and key included: compactions may drop what
-//! hides them now.
+//! All index entries of an index, including older ones of the same value and key: a compaction may
+//! drop the newer entries that hide them.
 
 use esker_lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};
 
@@ -7,7 +7,7 @@ use super::{index_entries, tree_of};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
-/// Goes through the entries of an index, in the order of its tree.
+/// A cursor over the entries of an index, in the order of its tree.
 pub(crate) struct EveryFact<'a> {
     attribute: &'a Attribute,
     cursor: EntryCursor,
@@ -27,7 +27,7 @@ impl<'a> EveryFact<'a> {
         })
     }
 
-    /// Goes to the next entry; false when there is none.
+    /// Advances to the next entry; false at the end.
     pub(crate) fn next_entry(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.begun, true) {
             false => self.cursor.seek_first()?,
@@ -36,7 +36,8 @@ impl<'a> EveryFact<'a> {
         Ok(self.cursor.valid())
     }
 
-    /// Gives the index entries of the entry, but for those that take others back, to `visit`: key and sequence number.
+    /// Visits the index entries of the current entry, except for cancellations: key and sequence
+    /// number.
     pub(crate) fn each(&self, visit: &mut dyn FnMut(&[u8], Seq) -> Result<()>) -> Result<()> {
         let cursor = &self.cursor;
         if cursor.kind() == Kind::Delete {
@@ -52,7 +53,7 @@ impl<'a> EveryFact<'a> {
         )
     }
 
-    /// What it has cost so far.
+    /// The cost so far.
     pub(crate) fn cost(&self) -> Cost {
         self.cursor.cost()
     }

@@ -1,16 +1,19 @@
-//! The range filter (Luo & Carey sections 3 and 6.4.2): of each component the least and the greatest value,
-//! nothing else. A query scans the components whose filter lets it in; which others it has to read along,
-//! lest it takes an old version of a record for the newest, depends on the maintenance strategy:
+//! The range filter (Luo & Carey sections 3 and 6.4.2): each component has its least and its
+//! greatest value, nothing else. A query scans the components that this filter admits. To find out
+//! which versions are the newest, it may need other components, depending on the maintenance
+//! strategy:
 //!
-//! - *mutable-bitmap*: none. Every entry that is obsolete has its bit set, so each component, and each table of
-//!   one, is read by itself (section 5.2).
-//! - *validation*, and strategies that know as little of old values: all that are newer (section 4.2).
-//! - *eager*: newer ones that have replaced a value of the range (section 3.1). The paper widens a
-//!   component's filter by the old values. Here they are keys of a tree of their own, `d/widened/N`,
-//!   written in the same batch, so that a component of the data has those of the components there whose
-//!   spans of sequence numbers overlap its own.
+//! - *mutable-bitmap*: none. Every obsolete entry has its bit set, so each component, and each
+//!   table, is read by itself (section 5.2).
+//! - *validation*, and other strategies that do not know the old values: all newer components
+//!   (section 4.2).
+//! - *eager*: newer components that replaced a value of the range (section 3.1). The paper widens
+//!   the filter of a component by the old values. Here the old values are keys of a separate tree,
+//!   `d/widened/N`, written in the same batch: a component of the data has the values of those
+//!   components there whose spans of sequence numbers overlap its own.
 //!
-//! "Newer" is looked at table by table: only those matter that share keys with an older table that is let in.
+//! Newer components are selected table by table: only tables matter that share keys with an older
+//! admitted table.
 
 use std::sync::Arc;
 
@@ -31,20 +34,20 @@ use crate::maintenance::{self, FilterRule};
 
 pub(super) struct Filter;
 
-/// Bytes that a scan reads ahead; what is smaller is read through the cache.
+/// Read-ahead of a scan; less than this is read through the cache.
 const READAHEAD: usize = 256 << 10;
 
-/// Takes records that match.
+/// Receives matching records.
 pub(crate) trait Take {
-    /// False when nothing between these sequence numbers is wanted.
+    /// False if no record between these sequence numbers is needed.
     fn wants(&mut self, min: Seq, max: Seq) -> bool;
-    /// A record with a value in the range: sequence number, key, stored record. Each comes once; unless
-    /// it is `current`, a newer version may be where nobody looked.
+    /// Takes a record with a value in the range: sequence number, key, stored record. Each record
+    /// comes once. Unless it is `current`, a component that was not read may have a newer version.
     fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()>;
 }
 
 impl Index for Filter {
-    fn add(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
+    fn add(&self, _writes: &mut Writes, _entry: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -71,7 +74,7 @@ impl Index for Filter {
         passing::estimate(lookup, attribute, range, &super::value_range(range))
     }
 
-    /// All that is let in is read.
+    /// All admitted parts are read.
     fn work(
         &self,
         lookup: &Lookup<'_>,
@@ -102,7 +105,7 @@ impl Index for Filter {
         Figures::new(Access::Everything, 0.2, 0.0, 0.0, 0.0, 0.0)
     }
 
-    /// How much it skips depends on how components are compacted, which no sample tells.
+    /// Its selectivity depends on how components are compacted, which a sample does not show.
     fn is_advised(&self) -> bool {
         false
     }
@@ -110,7 +113,7 @@ impl Index for Filter {
 
 struct Offer<'b> {
     best: &'b mut Best,
-    /// Stands for a component behind all: then all are asked for newer versions.
+    /// The index of a component behind all others: validation then probes all components.
     behind: usize,
 }
 
@@ -132,11 +135,11 @@ impl Take for Offer<'_> {
     }
 }
 
-/// What is read for a range, and how.
+/// The plan of a scan.
 enum Reading {
-    /// Each part by itself: what is not in the set is current.
+    /// Each part by itself: entries that are not in the set are current.
     Alone(Vec<Part>, Superseded),
-    /// All together: of each key the newest entry, which is the record if its number is above this one.
+    /// All components merged: the newest entry of a key is current if its number is above this one.
     Together(Vec<Component>, Seq),
 }
 
@@ -153,7 +156,7 @@ impl Reading {
         let coverage = Coverage::new(layout, superseded.as_ref());
         let complete = coverage.of(Source::of(&[attribute])).is_always();
         let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
-        let asked = tables(&all);
+        let probed = tables(&all);
         let rule = maintenance::of(settings.maintenance).filter_rule();
         let (reading, read) = match (rule, superseded, attribute.widened) {
             (FilterRule::ObsoleteSet, Some(superseded), _) if complete => {
@@ -168,7 +171,7 @@ impl Reading {
             (rule, _, widened) => {
                 let widened = widened.filter(|_| rule == FilterRule::ReplacedValues);
                 let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
-                // What replaced an earlier write need not have recorded that.
+                // Replacements of writes up to this one were not necessarily recorded.
                 let sure_after = match &widened {
                     Some(_) => settings.since.max(attribute.since),
                     None => 0,
@@ -178,20 +181,21 @@ impl Reading {
                 (Reading::Together(chosen, sure_after), read)
             }
         };
-        Cost::add(&lookup.data_cost.synopses_probed, asked);
-        Cost::add(&lookup.data_cost.synopses_negative, asked - read);
+        Cost::add(&lookup.data_cost.synopses_probed, probed);
+        Cost::add(&lookup.data_cost.synopses_negative, probed - read);
         reading
     }
 }
 
-/// The range filters of the components, probed for one range.
+/// The range filters of the components, for one range.
 struct Zones {
     id: u32,
     values: ValueRange,
 }
 
 impl Zones {
-    /// False when a table certainly has no value of the range. One from before the index was there is not known.
+    /// False if a table certainly has no value of the range. A table older than the index has no
+    /// filter.
     fn admit(&self, meta: &TableMeta) -> bool {
         let zone = meta.zones.iter().find(|(id, _)| *id == self.id);
         zone.is_none_or(|(_, zone)| {
@@ -201,7 +205,7 @@ impl Zones {
         })
     }
 
-    /// The spans of the components of replaced values that may have one of the range.
+    /// The spans of the components of replaced values that may have a value of the range.
     fn spans(&self, replaced: &[Component]) -> Vec<ComponentId> {
         let runs = replaced.iter().filter_map(run_of).filter(|run| {
             let ends = run.tables.first().zip(run.tables.last());
@@ -213,8 +217,8 @@ impl Zones {
         runs.map(Run::component).collect()
     }
 
-    /// The memtables; the tables that are admitted; and those that may have replaced, or deleted, what
-    /// these hold: where spans are given, by a write of these.
+    /// The memtables, the admitted tables, and the tables that may have replaced or deleted records
+    /// in these; if spans are given, only tables that overlap one.
     fn together(
         &self,
         components: &[Component],
@@ -264,7 +268,7 @@ fn tables(parts: &[Part]) -> u64 {
     tables.count() as u64
 }
 
-/// Bytes to read ahead in tables of so many.
+/// Read options for this many bytes.
 fn options(bytes: u64) -> ReadOptions {
     let readahead = if bytes > READAHEAD as u64 {
         READAHEAD
@@ -277,8 +281,8 @@ fn options(bytes: u64) -> ReadOptions {
     }
 }
 
-/// Gives every record with a value in the range to `take`, or at least what it wants: best parts first
-/// where the maintenance strategy lets them be read by themselves.
+/// Passes all records with a value in the range that `take` wants. Reads the best parts first if
+/// the maintenance strategy allows reading parts by themselves.
 pub(crate) fn each_match(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -316,7 +320,8 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// True when a stored record has a value in the range; with `only` when that is the first of them.
+    /// True if a stored record has a value in the range; with `only`, if this is the first such
+    /// value.
     fn matches(&self, record: &[u8], only: Option<&[u8]>) -> bool {
         let mut right = true;
         RecordRef::parse(record).is_some_and(|record| {
@@ -356,7 +361,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// A memtable that has an ordered map of the attribute.
+    /// Scans a memtable that has an ordered map of the attribute.
     fn mapped(
         &self,
         memtable: &Memtable,
@@ -374,7 +379,7 @@ impl Scan<'_> {
                 && take.wants(seq, seq)
                 && !superseded.contains(seq)
                 && let Some(entry) = memtable.get(key, seq)
-                // Of several values in the range by the first.
+                // A record with several values in the range is taken at its first one.
                 && self.matches(entry.value, Some(cursor.key()))
             {
                 take.take(seq, key, entry.value, true)?;

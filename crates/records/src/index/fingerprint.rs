@@ -1,5 +1,6 @@
-//! The fingerprint index: as the embedded one (`embedded.rs`), but each table carries one map from fingerprints of values to
-//! blocks in place of a filter per block, so that a lookup probes once a table.
+//! The fingerprint index: like the embedded index (`embedded.rs`), but instead of a filter per
+//! block a table has one map from fingerprints of values to blocks. So a lookup makes one probe per
+//! table.
 
 use esker_lsm::attributes::Summary;
 
@@ -11,15 +12,14 @@ use crate::error::Result;
 pub(super) struct Fingerprint;
 
 impl Index for Fingerprint {
-    fn add(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
+    fn add(&self, _writes: &mut Writes, _entry: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn cancel(&self, _writes: &mut Writes, _fact: IndexEntry<'_>) -> Result<()> {
+    fn cancel(&self, _writes: &mut Writes, _entry: IndexEntry<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// What a table carries, it knows itself.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,

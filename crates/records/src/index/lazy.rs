@@ -1,7 +1,8 @@
-//! The lazy index (LevelDB++ section 4.1.2): a posting list per value, appended to blindly. Each
-//! write adds an operand with one posting; flushes and compactions combine operands into pieces of a few
-//! KiB, so that a list of any length is read and merged in bounded memory. Pieces of one value lie
-//! newest first, within a component and from component to component, so a top-K lookup stops early.
+//! The lazy index (LevelDB++ section 4.1.2): a posting list per value, appended to without reading.
+//! A write adds an operand with one posting; flushes and compactions combine operands into pieces
+//! of a few KiB, so that a list of any length is read and merged in bounded memory. The pieces of a
+//! value are ordered newest first, within a component and between components, so a top-K lookup
+//! stops early.
 
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ impl Index for Lazy {
         if let Some(value) = range.point() {
             let mut walk = lookup.snapshot.walk(tree, value);
             while let Some(entry) = walk.next_entry()? {
-                // Newest first: once the K best are here and this piece is older, so is the rest.
+                // Newest first: if the K best are found and this piece is older, so are all later
+                // ones.
                 if best.order() == Order::Newest && best.is_beyond(Order::Newest.rank(entry.seq)) {
                     best.note_skipped();
                     break;
@@ -76,7 +78,7 @@ impl Index for Lazy {
         lookup.estimate(attribute, range, Values::Alone, &lists)
     }
 
-    /// Lists are asked for by their exact key.
+    /// Lists are looked up by their exact key.
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         Some(TreeOptions {
             operator: Some(Arc::new(PostingOperator(PostingMerge {
@@ -105,12 +107,12 @@ impl Index for Lazy {
         Figures::new(Access::Entries, 1.4, 40.0, 5.2, 0.0, 5.0)
     }
 
-    fn why(&self, work: &Workload, index_entries: &AttributeProfile) -> String {
+    fn why(&self, work: &Workload, profile: &AttributeProfile) -> String {
         let queries = percent(work.queries());
         match work.limited < 0.5 {
             true => format!(
                 "{queries} of the operations query it, mostly for all of the {:.0} records of a value: a short list is read in one go",
-                index_entries.matches().ceil()
+                profile.matches().ceil()
             ),
             false => format!(
                 "{queries} of the operations query it, for the newest {:.0}: the newest of a value's list lie together",
@@ -120,7 +122,7 @@ impl Index for Lazy {
     }
 }
 
-/// Pieces of a built list are operands of its value.
+/// Writes the pieces of a built list as operands of its value.
 struct Pieces;
 
 impl WritePiece for Pieces {
@@ -135,7 +137,7 @@ impl WritePiece for Pieces {
     }
 }
 
-/// The index entries of an entry that holds a piece of a posting list.
+/// Visits the index entries of an entry that holds a piece of a posting list.
 pub(super) fn facts_of_piece(
     attribute: &Attribute,
     entry: Entry<'_>,
@@ -162,7 +164,7 @@ fn append(writes: &mut Writes, index_entry: IndexEntry<'_>, cancel: bool) -> Res
     result
 }
 
-/// Offers the postings of one piece of a list; `seq` is the number of the entry that holds it.
+/// Offers the postings of a piece; `seq` is the number of the entry that holds it.
 pub(super) fn offer_piece(
     piece: &[u8],
     seq: Seq,
@@ -170,7 +172,7 @@ pub(super) fn offer_piece(
     best: &mut Best,
 ) -> Result<()> {
     let list = parse(piece, seq, attribute)?;
-    // Of a long list a page reads the heads of the pieces outside of it, and no more.
+    // A page of a long list skips the other pieces after reading their headers.
     if !best.admits_span(list.oldest(), list.newest()) {
         best.note_skipped();
         return Ok(());
@@ -188,7 +190,7 @@ pub(super) fn offer_piece(
     })
 }
 
-/// Visits the postings of one piece, newest first, while `visit` says to continue.
+/// Visits the postings of a piece, newest first, until `visit` returns false.
 fn each_posting(
     piece: &[u8],
     seq: Seq,

@@ -1,7 +1,8 @@
-//! The kinds of index. A kind knows how index entries (value, key, sequence number) are stored and found;
-//! whether an index entry is still true is not its business: the query pipeline finds that out for all.
+//! The index types. A type defines how index entries (value, key, sequence number) are stored and
+//! found. Whether an entry is current is decided by the query pipeline, in the same way for all
+//! types.
 //!
-//! Other crates add kinds by implementing [`Index`], too (`crate::extension::index`).
+//! Other crates add types by implementing [`Index`] (`crate::extension::index`).
 
 mod best;
 pub(crate) mod build;
@@ -55,11 +56,11 @@ use esker_model::schema::{Type, Value};
 pub struct IndexEntry<'a> {
     /// The attribute that has the value.
     pub attribute: &'a Attribute,
-    /// The encoded value ([`Value::split`] says where it ends).
+    /// The encoded value ([`Value::split`] finds its end).
     pub value: &'a [u8],
     /// The encoded primary key of the record.
     pub key: &'a [u8],
-    /// The record as it is stored, in two parts, where it is stored with this entry; else nothing.
+    /// The stored record in two parts, if it is stored with this entry; else nothing.
     pub(crate) record: [&'a [u8]; 2],
 }
 
@@ -72,14 +73,15 @@ impl IndexEntry<'_> {
 #[derive(Default)]
 pub struct Writes {
     pub(crate) batch: Batch,
-    /// Changes to eager lists: they depend on what is there, and are worked out at the commit.
+    /// Changes to eager lists, which depend on the lists' current state and are computed at the
+    /// commit.
     pub(crate) eager: Vec<eager::Change>,
     pub(crate) scratch: Vec<u8>,
 }
 
 impl Writes {
-    /// Adds an entry to the tree of an index, under the sequence number of the record written just before: a put or an operand with a
-    /// value, or a delete.
+    /// Adds an entry to the tree of an index, under the sequence number of the record written just
+    /// before: a put or an operand with a value, or a delete.
     ///
     /// # Errors
     /// If the entry exceeds the maximum size of entries.
@@ -130,8 +132,9 @@ impl Lookup<'_> {
         self.index_cost
     }
 
-    /// Passes to `visit` the entries of the attribute's tree between two keys that may be relevant for `best`, the best first as far as
-    /// tables and blocks show it. They include superseded entries and deletes.
+    /// Passes to `visit` the entries of the attribute's tree between two keys that may be relevant
+    /// for `best`, the best first as far as tables and blocks show it. They include superseded
+    /// entries and deletes.
     ///
     /// # Errors
     /// Any read error, and any error of `visit`.
@@ -146,8 +149,9 @@ impl Lookup<'_> {
         walk::walk(self, attribute.index_tree()?, bounds, tells, best, visit)
     }
 
-    /// Estimates how many entries of the attribute's tree lie between two keys, without deletes. Reads metadata, and at most one data block
-    /// if the metadata is not precise enough for the plan.
+    /// Estimates how many entries of the attribute's tree lie between two keys, without deletes.
+    /// Reads metadata, and at most one data block if the metadata is not precise enough for the
+    /// plan.
     ///
     /// # Errors
     /// Any read error.
@@ -166,7 +170,8 @@ impl Lookup<'_> {
         self.estimate_where(attribute, sought, &estimate::ENTRIES, &|_| true)
     }
 
-    /// The same of several ranges in order, in the tables for which `meets` is true.
+    /// As [`Lookup::approximate`], for several ranges in order, in the tables for which `meets` is
+    /// true.
     fn approximate_where<'r>(
         &self,
         attribute: &Attribute,
@@ -194,7 +199,7 @@ pub struct TreeRange {
 }
 
 impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {
-    /// Exact bounds: [`Range::key_bounds`] of what heads lie in.
+    /// For exact bounds: [`Range::key_bounds`] of encoded heads.
     fn from((lo, hi): (Vec<u8>, Option<Vec<u8>>)) -> TreeRange {
         TreeRange {
             lo,
@@ -204,16 +209,17 @@ impl From<(Vec<u8>, Option<Vec<u8>>)> for TreeRange {
     }
 }
 
-/// A kind of index: how its entries are written, found and built. A kind from another crate has its own tree. Its writes share the sequence
-/// number of the record written just before; an entry that a compaction may drop once that write is obsolete must not stand for any other
-/// write. No method may block, or call the store except through its arguments.
+/// A kind of index: how its entries are written, found and built. A kind from another crate has its
+/// own tree. Its writes share the sequence number of the record written just before; an entry that
+/// a compaction may drop once that write is obsolete must not stand for any other write. No method
+/// may block, or call the store except through its arguments.
 pub trait Index: Send + Sync {
     /// Adds an index entry.
     fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
     /// Cancels an older index entry that is known to be obsolete.
     fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()>;
-    /// Offers to `best` the candidates whose value lies in `range`: all of them, or at least the best that it needs. May offer obsolete
-    /// index entries, and the same record more than once.
+    /// Offers to `best` the candidates whose value lies in `range`: all of them, or at least the
+    /// best that it needs. May offer obsolete index entries, and the same record more than once.
     fn candidates(
         &self,
         lookup: &Lookup<'_>,
@@ -221,10 +227,12 @@ pub trait Index: Send + Sync {
         range: &Range,
         best: &mut Best,
     ) -> Result<()>;
-    /// Estimates how many candidates `range` has, for planning. Must be cheap: metadata and at most one data block.
+    /// Estimates how many candidates `range` has, for planning. Must be cheap: metadata and at most
+    /// one data block.
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64>;
 
-    /// The estimated cost of reading `expected` candidates of `range`, in about microseconds. Called after `estimate`.
+    /// The estimated cost of reading `expected` candidates of `range`, in about microseconds.
+    /// Called after `estimate`.
     fn work(
         &self,
         _lookup: &Lookup<'_>,
@@ -235,18 +243,21 @@ pub trait Index: Send + Sync {
         Ok(expected as f64 * self.weight())
     }
 
-    /// The beginning (head) of its tree's keys for a value: by default the value itself. Index entries are built in this order. A head must
-    /// depend on the value only, differ for different values, and never be a prefix of another head.
+    /// The beginning (head) of its tree's keys for a value: by default the value itself. Index
+    /// entries are built in this order. A head must depend on the value only, differ for different
+    /// values, and never be a prefix of another head.
     fn head(&self, value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(value);
     }
 
-    /// The value that a key of its tree belongs to, and the rest of the key after its head; `None` for a malformed key.
+    /// The value that a key of its tree belongs to, and the rest of the key after its head; `None`
+    /// for a malformed key.
     fn split<'k>(&self, ty: Type, key: &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
         Value::split(ty, key)
     }
 
-    /// Ranges of keys that cover all keys of its tree with values in `range`, in order, without overlap.
+    /// Ranges of keys that cover all keys of its tree with values in `range`, in order, without
+    /// overlap.
     fn bounds(&self, range: &Range) -> Vec<TreeRange> {
         let Some(region) = range.regions.first() else {
             return vec![range.key_bounds().into()];
@@ -264,13 +275,14 @@ pub trait Index: Send + Sync {
         false
     }
 
-    /// True if the entries of its tree contain the records, so that a query reads nothing else for current entries.
+    /// True if the entries of its tree contain the records, so that a query reads nothing else for
+    /// current entries.
     fn brings_records(&self) -> bool {
         false
     }
 
-    /// The options of its tree, except the compaction policy, to keep the index entries of this many versions of a record. `None` if the
-    /// kind has no tree.
+    /// The options of its tree, except the compaction policy, to keep the index entries of this
+    /// many versions of a record. `None` if the kind has no tree.
     fn tree_options(&self, _versions: usize) -> Option<TreeOptions> {
         None
     }
@@ -285,8 +297,8 @@ pub trait Index: Send + Sync {
         None
     }
 
-    /// Passes to the visitor the index entries in an entry of its tree, a put or an operand: value, key, sequence number, and whether it
-    /// cancels an older one.
+    /// Passes to the visitor the index entries in an entry of its tree, a put or an operand: value,
+    /// key, sequence number, and whether it cancels an older one.
     fn entries_of(
         &self,
         _attribute: &Attribute,
@@ -296,7 +308,8 @@ pub trait Index: Send + Sync {
         Ok(())
     }
 
-    /// A builder that writes the first tables of its tree from existing index entries; `None` if the kind has no tree.
+    /// A builder that writes the first tables of its tree from existing index entries; `None` if
+    /// the kind has no tree.
     fn builder(&self) -> Option<Box<dyn Build>> {
         None
     }
@@ -306,13 +319,14 @@ pub trait Index: Send + Sync {
         false
     }
 
-    /// True if a query scans all records that the summaries admit, and so returns each record once, in its newest version: the records
-    /// themselves are the index entries.
+    /// True if a query scans all records that the summaries admit, and so returns each record once,
+    /// in its newest version: the records themselves are the index entries.
     fn is_filtered_scan(&self) -> bool {
         false
     }
 
-    /// The estimated cost of a candidate, in about microseconds: fetched by key one at a time, or read with the other records of its block.
+    /// The estimated cost of a candidate, in about microseconds: fetched by key one at a time, or
+    /// read with the other records of its block.
     fn weight(&self) -> f64 {
         match self.summary() {
             Some(_) => 0.5,
@@ -347,14 +361,16 @@ pub struct Entry<'a> {
     pub stored: &'a [u8],
 }
 
-/// A registered kind of another crate.
+/// A registered index type of another crate.
 type Registered = Box<dyn Index>;
 
-/// Registers a kind from another crate for the rest of the process. Stores that have indexes of this kind can be opened only after this.
+/// Registers a kind from another crate for the rest of the process. Stores that have indexes of
+/// this kind can be opened only after this.
 ///
 /// # Errors
-/// [`Error::BadInput`](crate::Error::BadInput) if the name is registered already, or is not 3 to 32 lower-case letters, digits and `-`,
-/// beginning with a letter, with a `-` inside. The name is stored on disk, so it must never change.
+/// [`Error::BadInput`](crate::Error::BadInput) if the name is registered already, or is not 3 to 32
+/// lower-case letters, digits and `-`, beginning with a letter, with a `-` inside. The name is
+/// stored on disk, so it must never change.
 pub fn register(name: &str, index: impl Index + 'static) -> Result<IndexKind> {
     let registered: Registered = Box::new(index);
     let kind = ExternalKind::register(name, Box::new(registered))?;
@@ -386,7 +402,7 @@ pub(crate) fn of(kind: IndexKind) -> Option<&'static dyn Index> {
     }
 }
 
-/// The box around the points of a table that is cut by space.
+/// The bounding box of a table of a spatially partitioned tree.
 pub(crate) fn box_of(file: &TableFile) -> Option<Bounds> {
     spatial::box_of(file).map(|(bounds, _)| bounds)
 }
@@ -406,7 +422,7 @@ fn tree_of(attribute: &Attribute) -> Result<TreeId> {
     attribute.index_tree()
 }
 
-/// A range as the engine's synopses know it.
+/// The range in the form that the engine's synopses use.
 fn value_range(range: &Range) -> ValueRange {
     ValueRange {
         lo: range.lo.clone(),
@@ -422,12 +438,12 @@ fn also(writes: &mut Writes, kind: Kind, tree: TreeId, key: &[u8], value: &[u8])
 /// Receives index entries: value, key, sequence number.
 pub(crate) type FactVisitor<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Is given value, key and sequence number of an index entry.
+/// Receives value, key and sequence number of an index entry.
 pub(crate) type VisitFact<'v> = dyn FnMut(&[u8], &[u8], Seq) -> Result<()> + 'v;
 
-/// Gives each index entry of a stand-alone index, or those whose values lie in `range`, to `visit`: value, key, sequence number.
-/// Each index entry comes once; those that are obsolete may be among them or not. They come in the order of the index, but for
-/// points in an area.
+/// Visits each index entry of a stand-alone index once, or those whose values lie in `range`.
+/// Obsolete entries may be included or not. The order is that of the index, except for points in an
+/// area.
 pub(crate) fn each_fact(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -449,8 +465,8 @@ pub(crate) fn each_fact(
     let bounds = range.and_then(|range| Some(of(attribute.kind)?.bounds(range)));
     let mut cursor = lookup.snapshot.entries(tree_of(attribute)?, readahead);
     for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
-        let sieve = range.filter(|_| !exact);
-        let mut inside = |value: &[u8], key: &[u8], seq| match sieve {
+        let filter = range.filter(|_| !exact);
+        let mut inside = |value: &[u8], key: &[u8], seq| match filter {
             Some(range) if !range.contains(value) => Ok(()),
             _ => visit(value, key, seq),
         };
@@ -464,7 +480,7 @@ pub(crate) fn each_fact(
                 last_key.clear();
                 last_key.extend_from_slice(cursor.key());
             }
-            // Of puts only the newest of a key counts; operands are pieces of one list.
+            // Only the newest put of a key counts; operands are pieces of one list.
             if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
                 let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
                 index_entries(attribute, key, seq, value, &mut inside)?;
@@ -476,7 +492,8 @@ pub(crate) fn each_fact(
     Ok(())
 }
 
-/// Gives `visit` the puts in a tree of points whose points lie in `range`, superseded ones too, in no order.
+/// Visits the puts in a tree of points whose points lie in `range`, superseded ones included, in no
+/// order.
 pub(crate) fn each_point(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -493,11 +510,11 @@ pub(crate) fn each_point(
     )
 }
 
-/// Is given key and sequence number of an entry of a clustered attribute, and the record.
+/// Receives key, sequence number and record of an entry in the tree of a clustered attribute.
 pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
 
-/// The same of the tree of a clustered attribute: key, sequence number, and the record, once where several of its times are in
-/// the range.
+/// As [`each_point`], in the tree of a clustered attribute, with the records. A record with several
+/// times in the range is visited once.
 pub(crate) fn each_placed(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -520,10 +537,10 @@ pub(crate) fn each_placed(
     )
 }
 
-/// Is given value and key of an entry, the entry, and the candidates so far.
+/// Receives value and key of an entry, the entry, and the candidates so far.
 type VisitPut<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> Result<()> + 'v;
 
-/// The same of those that `best` may want, which `visit` gets, too.
+/// As [`each_point`], only for entries that `best` may need.
 fn each_put(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -555,7 +572,7 @@ fn each_put(
 /// Receives value, key and sequence number of an index entry, and whether it cancels an older one.
 pub type VisitPosting<'v> = dyn FnMut(&[u8], &[u8], Seq, bool) -> Result<()> + 'v;
 
-/// The index entries of one entry, without those that were taken back.
+/// The index entries in an entry of the tree, without cancellations.
 fn index_entries(
     attribute: &Attribute,
     entry_key: &[u8],
@@ -570,7 +587,8 @@ fn index_entries(
     all_entries(attribute, entry_key, seq, entry_value, &mut put)
 }
 
-/// The index entries of one entry: value, key, sequence number, and whether it takes an older one back.
+/// The index entries in an entry of the tree: value, key, sequence number, and whether it cancels
+/// an older one.
 fn all_entries(
     attribute: &Attribute,
     entry_key: &[u8],

@@ -1,8 +1,8 @@
-//! About how many candidates a kind has whose index is the summaries of the data's tables.
+//! Estimates how many candidates an index has that consists of the summaries of the data's tables.
 //!
-//! Each table has a sample of the values of its records, and where enough of them are in the range that is all it takes. For
-//! rare values the kinds with summaries of blocks look at those: how many blocks may have it, and one that is read, how
-//! much of it a block has.
+//! Each table has a sample of its records' values. If enough of the sample is in the range, it
+//! gives the estimate. For rare values, index types with summaries of blocks count the blocks that
+//! may match, and read one of them to see how many matches a block has.
 
 use std::sync::Arc;
 
@@ -15,48 +15,49 @@ use super::{Lookup, Range, embedded};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
-/// Partitions whose summaries are looked at, evenly spread over all that may have something.
+/// The most partitions whose summaries are read, evenly spread over those that may match.
 const PARTITIONS: usize = 16;
 
-/// About the data blocks of a partition.
+/// The approximate number of data blocks in a partition.
 const BLOCKS: f64 = 64.0;
 
-/// Entries of a memtable that are looked at where its order does not tell which are in the range.
+/// Entries of a memtable that are tested if its order does not show which of them are in the range.
 const SHOWN: usize = 256;
 
-/// Records that a block has of a value, before any was seen.
+/// The assumed number of matches in a block, before any block was read.
 const OF_ONE: f64 = 2.0;
 
-/// The same, where the block that was read has none, and other blocks may.
+/// The assumed number of matches in a block if the one that was read has none.
 const OF_UNSEEN: f64 = 0.5;
 
-/// The most tables whose samples are looked at, and about the most entries in these.
+/// The most tables whose samples are read, and the approximate number of entries in these samples.
 const TABLES: usize = 16;
 const SAMPLED: u64 = 8192;
 
-/// About the largest sample of a table, and the share of a small table that is in it: one in so many.
+/// The approximate size of the largest sample, and the inverse share of a small table in its
+/// sample.
 const LARGEST_SAMPLE: u64 = 3000;
 const ONE_IN: u64 = 8;
 
-/// A table that may have something, and the blocks that its fingerprint map names, if it has one.
+/// A table that may have matches, with the blocks that its fingerprint map gives, if it has one.
 struct Part {
     table: Arc<Table>,
     slot: Option<usize>,
     mapped: Option<Vec<BlockHint>>,
 }
 
-/// The blocks that may have something.
+/// The blocks that may have matches.
 struct Blocks {
-    /// How many they are, and the entries in them.
+    /// The number of blocks, and of the entries in them.
     count: f64,
     entries: f64,
-    /// One in the middle of them.
+    /// A block from the middle.
     middle: Option<(Arc<Table>, BlockHint)>,
-    /// False where nothing is known of any.
+    /// False if no block has a summary.
     are_summarised: bool,
 }
 
-/// What a block that was read has.
+/// The counts of a block that was read.
 struct Seen {
     records: f64,
     matches: f64,
@@ -69,7 +70,8 @@ struct Estimate<'a> {
     values: &'a ValueRange,
 }
 
-/// About how many candidates there are of a range, which is `values` for summaries.
+/// Estimates the number of candidates for `range`; `values` is the same range in the form of the
+/// summaries.
 pub(super) fn estimate(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -148,34 +150,36 @@ impl Estimate<'_> {
     fn of_parts(&self, parts: &[Part]) -> Result<f64> {
         let all: u64 = parts.iter().map(|part| puts(&part.table)).sum();
         let sample = self.sample(parts, all)?;
-        // Of all tables, those that were left out included.
+        // Extrapolates to all tables, including those that were skipped.
         let scale = all as f64 / sample.entries().max(1) as f64;
-        let told = sample.told().map(|told| (told * scale).min(all as f64));
-        if let Some(told) = told
+        let estimated = sample.told().map(|share| (share * scale).min(all as f64));
+        if let Some(estimated) = estimated
             && sample.is_enough()
         {
-            return Ok(told);
+            return Ok(estimated);
         }
         let blocks = self.blocks(parts)?;
-        if let Some(told) = told
+        if let Some(estimated) = estimated
             && !blocks.are_summarised
         {
-            return Ok(told);
+            return Ok(estimated);
         }
         let by_block = match &blocks.middle {
             Some((table, hint)) => self.by_block(&blocks, self.look(table, hint)?),
             None => 0.0,
         };
-        Ok(match told {
-            Some(told) if !sample.leaves_open(blocks.entries / scale) => match sample.has_none() {
-                true => told.min(by_block),
-                false => told,
-            },
+        Ok(match estimated {
+            Some(estimated) if !sample.leaves_open(blocks.entries / scale) => {
+                match sample.has_none() {
+                    true => estimated.min(by_block),
+                    false => estimated,
+                }
+            }
             _ => by_block.min(all as f64),
         })
     }
 
-    /// What the samples of the tables tell.
+    /// The combined samples of some tables.
     fn sample(&self, parts: &[Part], all: u64) -> Result<SampleShare> {
         let each = all / parts.len().max(1) as u64;
         let of_one = (each / ONE_IN).clamp(1, LARGEST_SAMPLE);
@@ -197,7 +201,7 @@ impl Estimate<'_> {
             Some(seen) if !blocks.are_summarised => {
                 blocks.entries * seen.matches.max(OF_UNSEEN) / seen.records.max(1.0)
             }
-            // That one need not have it does not mean that none does.
+            // One block without matches does not mean that no block has any.
             Some(seen) if seen.matches > 0.0 || blocks.count >= 2.0 => {
                 blocks.count * seen.matches.max(OF_UNSEEN)
             }
@@ -206,7 +210,7 @@ impl Estimate<'_> {
         }
     }
 
-    /// Reads a block, if one may be read.
+    /// Reads a block, if the budget of the estimate allows it.
     fn look(&self, table: &Table, hint: &BlockHint) -> Result<Option<Seen>> {
         if !self.lookup.looks.take() {
             return Ok(None);
@@ -220,7 +224,7 @@ impl Estimate<'_> {
             if entries.kind() != Kind::Put {
                 continue;
             }
-            // Damage is an error of those who read the record.
+            // A query that reads the record reports the damage.
             let Some(record) = RecordRef::parse(entries.value()) else {
                 continue;
             };
@@ -233,7 +237,7 @@ impl Estimate<'_> {
         Ok(Some(seen))
     }
 
-    /// The blocks that may have something, as the summaries of some partitions tell.
+    /// The blocks that may match, extrapolated from the summaries of some partitions.
     fn blocks(&self, parts: &[Part]) -> Result<Blocks> {
         let (mut hints, mut partitions) = (Vec::new(), Vec::new());
         let (mut entries, mut are_summarised) = (0.0, false);
@@ -263,7 +267,7 @@ impl Estimate<'_> {
             let mut all = 0_usize;
             let mut show = |hint, zone: Option<(&[u8], Option<&[u8]>)>, may_match| {
                 all += 1;
-                // Without bounds it is anything: nothing was summarised.
+                // A zone without bounds means that nothing was summarised.
                 are_summarised |= zone.is_some_and(|(min, max)| !min.is_empty() || max.is_some());
                 if may_match {
                     hints.push((part.table.clone(), hint));
@@ -298,7 +302,7 @@ fn puts(table: &Table) -> u64 {
     table.meta().entries - table.meta().deletes.min(table.meta().entries)
 }
 
-/// So many at most, evenly spread.
+/// At most `most` items, evenly spread.
 fn spread<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
     let step = all.len().div_ceil(most).max(1);
     let first = all.len().saturating_sub(1).min(step / 2);

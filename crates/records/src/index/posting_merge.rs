@@ -1,10 +1,10 @@
-//! Posting lists as the engine's merges join them.
+//! The merge operator of posting lists.
 
 use esker_lsm::Seq;
 use esker_lsm::merge::MergeOperator;
 use esker_model::posting::PostingMerge;
 
-/// Joins the fragments of posting lists on flushes and compactions.
+/// Joins fragments of posting lists in flushes and compactions.
 pub(crate) struct PostingOperator(pub(crate) PostingMerge);
 
 impl MergeOperator for PostingOperator {

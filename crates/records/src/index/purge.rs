@@ -1,5 +1,5 @@
-//! Drops postings from lists in compactions when the writes that made them are obsolete: a list is one entry with
-//! many index entries, so the engine cannot do it by the entry's number.
+//! The compaction filter that drops the postings of obsolete writes. A list is one entry with many
+//! index entries, so the engine cannot drop them by the entry's number.
 
 use esker_lsm::Seq;
 use esker_lsm::merge::{
@@ -10,8 +10,8 @@ use esker_model::posting::{PostingList, PostingWriter};
 pub(super) struct Purge;
 
 impl CompactionFilterFactory for Purge {
-    fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
-        Box::new(Pass(over.clone()))
+    fn begin(&self, obsolete: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
+        Box::new(PostingFilter(obsolete.clone()))
     }
 
     fn may_be_skipped(&self) -> bool {
@@ -19,7 +19,7 @@ impl CompactionFilterFactory for Purge {
     }
 
     fn spans_keys(&self) -> bool {
-        // An entry is judged by itself.
+        // The decision on an entry depends on nothing else.
         false
     }
 
@@ -43,15 +43,15 @@ impl CompactionFilterFactory for Purge {
     }
 }
 
-/// One compaction.
-struct Pass(ObsoleteWrites);
+/// The filter of one compaction.
+struct PostingFilter(ObsoleteWrites);
 
-impl CompactionFilter for Pass {
+impl CompactionFilter for PostingFilter {
     fn decide(&mut self, entry: FilteredEntry<'_>, _: &mut dyn FnMut() -> bool) -> Decision {
         if self.0.is_empty() {
             return Decision::Keep;
         }
-        // What cannot be read stays as it is, for the query that will say so.
+        // A malformed list is kept: a query that reads it reports the damage.
         match without(entry.value, entry.seq, |seq| self.0.contains(seq)) {
             None => Decision::Keep,
             Some(left) if left.is_empty() => Decision::Drop,
@@ -60,16 +60,17 @@ impl CompactionFilter for Pass {
     }
 }
 
-/// The list without the postings that are obsolete; `None` when there is none of them, or the list is
-/// malformed. Cancels stay: nobody who reads a list minds them, but without them compactions would keep what they take back.
-fn without(list: &[u8], entry: Seq, is_over: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
+/// The list without obsolete postings; `None` if it has none, or is malformed. Cancellations stay:
+/// readers skip them, and without them compactions would keep the postings that they cancel.
+fn without(list: &[u8], entry: Seq, is_obsolete: impl Fn(Seq) -> bool) -> Option<Vec<u8>> {
     let list = PostingList::parse(list, entry).ok()?;
     let mut writer = PostingWriter::new();
     let mut postings = list.reader();
     let mut dropped = false;
     while let Some(posting) = postings.next().ok()? {
-        // A cancel belongs to the write that took the value away, and speaks of older ones.
-        if !posting.cancel && is_over(posting.seq) {
+        // A cancellation has the number of the write that removed the value, and applies to older
+        // postings.
+        if !posting.cancel && is_obsolete(posting.seq) {
             dropped = true;
         } else if !writer.push(posting) {
             return None;
@@ -88,7 +89,7 @@ mod tests {
     use esker_model::posting::Posting;
 
     #[test]
-    fn what_is_over_goes_and_cancels_stay() {
+    fn obsolete_postings_are_dropped_and_cancellations_stay() {
         let mut writer = PostingWriter::new();
         for (seq, key, cancel) in [(9, "a", false), (7, "b", true), (5, "c", false)] {
             let key = key.as_bytes();
@@ -96,8 +97,8 @@ mod tests {
         }
         let mut list = Vec::new();
         writer.finish(false, &mut list);
-        let left = |over: &[Seq]| {
-            let left = without(&list, 9, |seq| over.contains(&seq))?;
+        let left = |obsolete: &[Seq]| {
+            let left = without(&list, 9, |seq| obsolete.contains(&seq))?;
             let mut postings = PostingList::parse(&left, 9).unwrap().reader();
             let mut numbers = Vec::new();
             while let Some(posting) = postings.next().unwrap() {

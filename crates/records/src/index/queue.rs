@@ -1,4 +1,5 @@
-//! What is in order of recency: candidates, and the files, partitions and blocks that wait to be searched for them.
+//! Items ordered by rank: candidates, and the files, partitions and blocks that wait to be
+//! searched.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,7 +8,7 @@ use esker_lsm::Seq;
 
 use super::Best;
 
-/// Something by its rank ([`Order::rank`](super::Order::rank)): the smaller, the better.
+/// An item with its rank ([`Order::rank`](super::Order::rank)): smaller is better.
 pub(super) struct Ranked<T> {
     pub(super) rank: u64,
     pub(super) item: T,
@@ -30,8 +31,8 @@ impl<T> Ord for Ranked<T> {
     }
 }
 
-/// Units of a search, the best first: each has the best rank that anything in it can have. Once enough is found and the first can
-/// hold nothing better, the search ends.
+/// The units of a search, best first, each with the best rank that it can contain. The search ends
+/// when enough is found and the first unit cannot contain anything better.
 pub(super) struct Queue<T>(BinaryHeap<Reverse<Ranked<T>>>);
 
 impl<T> Queue<T> {
@@ -39,7 +40,8 @@ impl<T> Queue<T> {
         Queue(BinaryHeap::new())
     }
 
-    /// Queues a unit whose writes have sequence numbers between two, unless `best` would keep none of them.
+    /// Queues a unit whose sequence numbers lie between two bounds, unless `best` would keep none
+    /// of them.
     pub(super) fn push(&mut self, (min, max): (Seq, Seq), item: T, best: &mut Best) {
         if best.admits_span(min, max) {
             let rank = best.order().best_rank(min, max);
@@ -49,7 +51,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes the best unit; `None` when there is none, or when none can hold anything better than what is known.
+    /// Takes the best unit; `None` if the queue is empty, or no unit can contain a better
+    /// candidate.
     pub(super) fn pop(&mut self, best: &mut Best) -> Option<Ranked<T>> {
         let Reverse(head) = self.0.pop()?;
         if best.is_beyond(head.rank) {
@@ -59,7 +62,7 @@ impl<T> Queue<T> {
         Some(head)
     }
 
-    /// Takes the best unit where it is as wanted.
+    /// Takes the best unit if it satisfies `wanted`.
     pub(super) fn pop_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<Ranked<T>> {
         let Reverse(head) = self.0.peek()?;
         match wanted(&head.item) {
@@ -98,20 +101,20 @@ mod tests {
             for seq in [4, 6] {
                 best.offer(seq, b"key");
             }
-            assert!(queue.pop(&mut best).is_none(), "the last one is worse");
-            assert!(best.finish().1, "and is noted");
+            assert!(queue.pop(&mut best).is_none(), "the last unit is worse");
+            assert!(best.finish().1, "the skipped unit was not noted");
         }
     }
 
     #[test]
-    fn units_that_nothing_is_wanted_of_are_not_queued() {
+    fn units_without_wanted_entries_are_not_queued() {
         let mut best = best(Order::Newest, Some(5));
         let mut queue = Queue::new();
-        queue.push((5, 9), "given already", &mut best);
+        queue.push((5, 9), "returned before", &mut best);
         queue.push((3, 9), "in part", &mut best);
-        assert!(queue.pop_if(|name| *name == "given already").is_none());
+        assert!(queue.pop_if(|name| *name == "returned before").is_none());
         assert_eq!(queue.pop(&mut best).map(|head| head.item), Some("in part"));
         assert!(queue.pop(&mut best).is_none());
-        assert!(!best.finish().1, "what was given is not to come");
+        assert!(!best.finish().1, "entries returned before count as skipped");
     }
 }

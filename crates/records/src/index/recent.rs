@@ -1,14 +1,14 @@
 //! The recency composite: value, descending sequence number, primary key. The newest records of a
-//! value are the first entries of its part of the tree, so a top-K lookup reads as many as it wants
-//! and stops, and one without limit reads no more than the composite does.
+//! value are the first entries of its part of the tree, so a top-K lookup reads as many as it needs
+//! and stops. A lookup without limit reads no more than one in the composite index.
 //!
-//! The tree's key is the value alone, and an entry is an operand of a tree that combines none: the
-//! engine keeps all operands of a key, and orders them by sequence number, descending. So that number
-//! is not stored twice, the filter of the keys knows which components have the value at all, and a
-//! walk from the newest component to the oldest gives the entries of a value in order.
+//! The key in the tree is the value alone, and an entry is an operand of a tree without a merge
+//! operator: the engine keeps all operands of a key, ordered by descending sequence number. So the
+//! number is not stored twice, the key filter shows which components have the value, and a walk
+//! from the newest component to the oldest gives the entries of a value in order.
 //!
-//! That a record is there twice (updated without changing the value), or not any more (cancelled), is
-//! found out by compactions, as far as they can remember it: [`Cleaning`].
+//! Compactions drop entries of updated records (same value again) and cancelled entries, as far as
+//! their memory allows: [`Cleaning`].
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl Index for Recent {
     }
 }
 
-/// Writes an entry for each index entry, as it comes.
+/// Writes each index entry as it arrives.
 #[derive(Default)]
 struct Builder {
     out: Vec<u8>,
@@ -132,8 +132,8 @@ impl Build for Builder {
     }
 }
 
-/// Offers the newest entries of one value: those of the newest component, then the next, until
-/// there are enough.
+/// Offers the newest entries of one value, from the newest component to the oldest, until there are
+/// enough.
 fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut Best) -> Result<()> {
     let (_, from) = best.span();
     let tree = tree_of(attribute)?;
@@ -151,17 +151,17 @@ fn newest(lookup: &Lookup<'_>, attribute: &Attribute, value: &[u8], best: &mut B
     Ok(())
 }
 
-/// What the value of an entry says: the record of a key has the entry's value, or (taken back by a
-/// later write) has it no more.
+/// The value of an entry: the record of a key has the indexed value, or (cancelled by a later
+/// write) no longer has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored<'a> {
     Add(&'a [u8]),
     Cancel(&'a [u8]),
 }
 
-/// The first byte of a cancel.
+/// The first byte of a cancellation.
 const CANCEL: u8 = 0;
-/// Stands before a key that begins with a byte up to this one.
+/// Precedes a key that begins with a byte up to this one.
 const ESCAPE: u8 = 1;
 
 impl<'a> Stored<'a> {
@@ -181,7 +181,7 @@ impl<'a> Stored<'a> {
         out.extend_from_slice(key);
     }
 
-    /// Any bytes are an entry.
+    /// Any bytes are a valid entry.
     #[inline]
     pub(super) fn decode(bytes: &'a [u8]) -> Stored<'a> {
         match bytes.split_first() {
@@ -202,22 +202,22 @@ fn write(writes: &mut Writes, index_entry: IndexEntry<'_>, entry: Stored<'_>) ->
     result
 }
 
-/// Drops in compactions the entries that a newer one of the same value and key has made useless. It
-/// remembers the keys that it has seen of a value, newest first, as far as they fit into a fixed
-/// number of bytes: beyond, useless entries may stay, which costs time and space, but nothing else.
+/// The compaction filter that drops entries replaced by a newer entry of the same value and key. It
+/// remembers the keys seen for a value, newest first, in bounded memory. Beyond that, replaced
+/// entries may stay, which costs only time and space.
 pub(super) struct Cleaning {
-    /// So many entries of a value and key are kept: as many versions as the record has.
+    /// The number of entries kept per value and key: as many as versions of a record.
     pub(super) versions: usize,
 }
 
 impl CompactionFilterFactory for Cleaning {
-    fn begin(&self, over: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
-        Box::new(Pass {
+    fn begin(&self, obsolete: &ObsoleteWrites) -> Box<dyn CompactionFilter> {
+        Box::new(CleaningFilter {
             value: Vec::new(),
             seen: Seen::default(),
             versions: self.versions,
             numbered: Vec::new(),
-            over: over.clone(),
+            obsolete: obsolete.clone(),
         })
     }
 
@@ -226,7 +226,7 @@ impl CompactionFilterFactory for Cleaning {
     }
 
     fn spans_keys(&self) -> bool {
-        // What is remembered of a value is forgotten with the next.
+        // The filter remembers the keys of one value at a time.
         false
     }
 
@@ -242,17 +242,17 @@ impl CompactionFilterFactory for Cleaning {
     }
 }
 
-/// One compaction.
-struct Pass {
+/// The filter of one compaction.
+struct CleaningFilter {
     value: Vec<u8>,
     seen: Seen,
     versions: usize,
     numbered: Vec<u8>,
-    over: ObsoleteWrites,
+    obsolete: ObsoleteWrites,
 }
 
-impl Pass {
-    /// True when a key of the value was seen less often than it may be; notes that it was.
+impl CleaningFilter {
+    /// True if the key may be kept once more for this value; counts it.
     fn is_wanted(&mut self, key: &[u8]) -> bool {
         if self.versions <= 1 {
             return self.seen.insert(key);
@@ -266,7 +266,7 @@ impl Pass {
     }
 }
 
-impl CompactionFilter for Pass {
+impl CompactionFilter for CleaningFilter {
     fn decide(
         &mut self,
         entry: FilteredEntry<'_>,
@@ -281,9 +281,9 @@ impl CompactionFilter for Pass {
             Stored::Add(key) => (key, false),
             Stored::Cancel(key) => (key, true),
         };
-        // A cancel has done its work when nothing older is left that it could be about.
-        let over = !cancel && self.over.contains(entry.seq);
-        if over || !self.is_wanted(key) || (cancel && is_oldest()) {
+        // A cancellation is done when no older entry is left that it could apply to.
+        let obsolete = !cancel && self.obsolete.contains(entry.seq);
+        if obsolete || !self.is_wanted(key) || (cancel && is_oldest()) {
             return Decision::Drop;
         }
         Decision::Keep
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_back_whatever_their_keys_begin_with() {
+    fn entries_are_restored_whatever_their_keys_begin_with() {
         for key in [
             &b"\0"[..],
             b"\x01",
@@ -313,26 +313,26 @@ mod tests {
         }
     }
 
-    /// What a pass leaves of entries, each a value, an entry and whether it is the oldest.
+    /// The indices of the entries that a filter keeps.
     fn left(entries: &[(&str, Stored<'_>)], oldest: bool, versions: usize) -> Vec<usize> {
-        let mut pass = Cleaning { versions }.begin(&ObsoleteWrites::default());
+        let mut filter = Cleaning { versions }.begin(&ObsoleteWrites::default());
         let keeps = |(at, (value, entry)): (usize, &(&str, Stored<'_>))| {
             let mut bytes = Vec::new();
             entry.encode(&mut bytes);
-            let judged = FilteredEntry {
+            let filtered = FilteredEntry {
                 expires: None,
                 key: value.as_bytes(),
                 seq: (entries.len() - at) as Seq,
                 kind: Kind::Operand,
                 value: &bytes,
             };
-            (pass.decide(judged, &mut || oldest) == Decision::Keep).then_some(at)
+            (filter.decide(filtered, &mut || oldest) == Decision::Keep).then_some(at)
         };
         entries.iter().enumerate().filter_map(keeps).collect()
     }
 
     #[test]
-    fn a_merge_drops_what_a_newer_entry_of_the_same_value_and_key_replaces() {
+    fn a_compaction_drops_entries_that_a_newer_one_of_the_same_value_and_key_replaces() {
         use Stored::{Add, Cancel};
         let entries = [
             ("a", Add(b"1")),

@@ -1,31 +1,31 @@
-//! A set of byte strings of bounded size, that is emptied often and at no cost.
+//! A set of byte strings of bounded size, which is cleared often and at no cost.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The most that the strings of a set take, in bytes, and how many they may be.
+/// The most bytes of all strings in a set, and the most strings.
 const MAX_BYTES: usize = 512 << 10;
 const MAX_LEN: usize = 32 << 10;
 
-/// Slots of the first table; it doubles when it is half full.
+/// The size of the first table, which doubles when it is half full.
 const FIRST_SLOTS: usize = 64;
 
-/// Strings that were seen since the last [`Seen::clear`]. Once it is full it takes no more, and says
-/// of those that do not fit that they are new.
+/// The strings seen since the last [`Seen::clear`]. A full set adds no more strings, and reports
+/// strings that it lacks as new.
 #[derive(Default)]
 pub(super) struct Seen {
     hasher: RandomState,
-    /// The strings, one behind the other.
+    /// The strings, concatenated.
     bytes: Vec<u8>,
-    /// Where each of them ends in `bytes`.
+    /// The end of each string in `bytes`.
     ends: Vec<u32>,
-    /// Open addressing: which string, and in which round it was put there. What is there of another
-    /// round is not there.
+    /// A hash table with open addressing: the index of a string, and the round in which it was
+    /// added. Slots of other rounds are free.
     slots: Vec<(u32, u32)>,
     round: u32,
 }
 
 impl Seen {
-    /// Forgets all strings.
+    /// Removes all strings.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -36,7 +36,7 @@ impl Seen {
         }
     }
 
-    /// Notes a string; false when it was seen before.
+    /// Adds a string; false if the set has it.
     pub(super) fn insert(&mut self, string: &[u8]) -> bool {
         let full = self.ends.len() >= MAX_LEN || self.bytes.len() + string.len() > MAX_BYTES;
         if !full && self.slots.len() < 2 * (self.ends.len() + 1) {
@@ -61,7 +61,7 @@ impl Seen {
         self.bytes.get(start..end(place)).unwrap_or_default()
     }
 
-    /// The free slot for a string; `None` when it is there.
+    /// The free slot for a string; `None` if the set has it.
     fn find(&self, string: &[u8]) -> Option<usize> {
         let mask = self.slots.len().wrapping_sub(1);
         let mut slot = self.hasher.hash_one(string) as usize & mask;
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_a_set_as_long_as_there_is_room() {
+    fn agrees_with_a_set_until_it_is_full() {
         let mut rng = fastrand::Rng::with_seed(1);
         let mut seen = Seen::default();
         for _ in 0..200 {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_set_takes_no_more_and_keeps_what_it_has() {
+    fn a_full_set_adds_no_strings_and_keeps_those_it_has() {
         let mut seen = Seen::default();
         for n in 0..2 * MAX_LEN {
             assert!(seen.insert(&n.to_be_bytes()));

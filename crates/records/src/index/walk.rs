@@ -1,6 +1,7 @@
-//! The entries of an index tree in some ranges of keys, the newest (or oldest) parts first: tables,
-//! partitions and blocks wait in a queue, ordered by the best sequence number that each can hold. Once
-//! enough is found and the head of the queue can hold nothing better, the walk ends.
+//! A walk over the entries of an index tree in some key ranges, newest (or oldest) parts first.
+//! Tables, partitions and blocks wait in a queue, ordered by the best sequence number that each can
+//! contain. The walk ends when enough is found and the head of the queue cannot contain a better
+//! entry.
 
 use std::sync::Arc;
 
@@ -13,15 +14,15 @@ use super::queue::Queue;
 use super::{Best, Lookup};
 use crate::error::Result;
 
-/// Blocks that are read together, at most.
+/// The most blocks that are read together.
 const TOGETHER: usize = 64;
 
-/// Which writes the entries of a tree stand for.
+/// The writes that an entry of a tree represents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
-    /// Each for the write with its sequence number.
+    /// An entry represents the write with its sequence number.
     One,
-    /// Each for that write and for older ones: a list.
+    /// An entry represents that write and older ones: a list.
     Older,
 }
 
@@ -37,7 +38,7 @@ pub struct TreeEntry<'a> {
     pub value: &'a [u8],
 }
 
-/// Gives `visit` the entries of a range of keys that may have something for `best`.
+/// Visits the entries of a key range that may have a candidate for `best`.
 pub(super) fn walk(
     lookup: &Lookup<'_>,
     tree: TreeId,
@@ -49,8 +50,8 @@ pub(super) fn walk(
     walk_where(lookup, tree, &[range], &|_| true, tells, best, visit)
 }
 
-/// The same of several ranges, which ascend and do not overlap, so that a block is read once; and of those tables alone that `keep`
-/// admits.
+/// As [`walk`], for several ranges, ascending and disjoint, so that a block is read once; and only
+/// in tables that `keep` admits.
 pub(super) fn walk_where(
     lookup: &Lookup<'_>,
     tree: TreeId,
@@ -78,7 +79,8 @@ pub(super) fn walk_where(
             }
             Component::Run(run) => {
                 let (meta, after) = (TableFile::meta, run.tables.iter());
-                // Tables that are cut by more than the key are in the order of their smallest keys, too.
+                // Tables of a spatially partitioned run are in the order of their smallest keys,
+                // too.
                 let inside = after
                     .take_while(|file| hi.is_none_or(|hi| meta(file).smallest.as_slice() < hi))
                     .filter(|file| meta(file).largest.as_slice() >= *lo)
@@ -93,7 +95,7 @@ pub(super) fn walk_where(
     walk.run(best)
 }
 
-/// True when a table has keys in one of the ranges: it may lie between them.
+/// True if a table overlaps one of the ranges. It may also lie between them.
 fn meets_some(ranges: &[KeyRange<'_>], table: &TableMeta) -> bool {
     let ended = |(_, hi): &KeyRange<'_>| hi.is_some_and(|hi| hi <= table.smallest.as_slice());
     let next = ranges.get(ranges.partition_point(ended));
@@ -116,7 +118,7 @@ struct Walk<'a, 'v> {
 }
 
 impl Walk<'_, '_> {
-    /// The least and greatest sequence number of what entries between two tell of.
+    /// The span of the writes that entries with numbers from `min` to `max` represent.
     fn span(&self, (min, max): (Seq, Seq)) -> (Seq, Seq) {
         match self.tells {
             Tells::One => (min, max),
@@ -172,8 +174,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Queues the blocks of a partition. Where so many are wanted that their order does not matter,
-    /// they are read at once: neighbours together, and none has to be remembered.
+    /// Queues the blocks of a partition. If so many entries are wanted that the order of blocks
+    /// does not matter, reads the blocks at once: neighbours together, without queueing them.
     fn partition(&mut self, table: &Arc<Table>, partition: usize, best: &mut Best) -> Result<()> {
         let mut hints = Vec::new();
         let (ranges, cost) = (self.ranges, self.lookup.index_cost);

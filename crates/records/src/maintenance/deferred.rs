@@ -1,5 +1,6 @@
-//! Deferred maintenance (DELI): a write writes, and no more, not even a key; a query fetches the record and looks, and what it finds
-//! to be obsolete is noted. Compactions of the data report what they drop, and repairs go by the records.
+//! Deferred maintenance (DELI): a write adds its entries and nothing else, not even a key. A query
+//! fetches the record to validate a candidate, and notes obsolete writes. Compactions of the data
+//! report their drops, and repairs read the records.
 
 use super::Strategy;
 

@@ -1,5 +1,5 @@
-//! The deleted-key strategy, AsterixDB's before validation: each index has a tree of the keys that were written since it began, which
-//! queries probe. The baseline that the papers measure.
+//! The deleted-key strategy, AsterixDB's before validation, as a baseline of the papers: each index
+//! has a tree of the keys written since its creation, which queries probe.
 
 use esker_lsm::TreeId;
 
@@ -17,7 +17,7 @@ impl Strategy for DeletedKey {
         attribute.deleted
     }
 
-    /// Records from before the index began have no entry in its tree.
+    /// The tree of an index has no entries for records older than the index.
     fn dropped_silently(&self) -> Dropped {
         Dropped::Unknown
     }

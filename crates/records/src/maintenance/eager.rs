@@ -1,5 +1,6 @@
-//! Eager maintenance (Luo & Carey section 3.1): a write reads the record that it replaces, takes its index entries back, and puts
-//! its write into the obsolete set. So indexes are always exact, and a range filter knows which values were replaced.
+//! Eager maintenance (Luo & Carey section 3.1): a write reads the record that it replaces, cancels
+//! its index entries, and puts its write into the obsolete set. So indexes are always exact, and a
+//! range filter knows the replaced values.
 
 use super::cost::{CANCEL, RECORD, SCAN, Workload};
 use super::{AtCommit, FilterRule, Strategy};

@@ -1,6 +1,6 @@
-//! The maintenance strategies: when it is found out that an index entry is obsolete. One file a strategy, which says everything
-//! about it: its trees, what it does at a write, what it knows of candidates (`validity.rs`), how a range filter reads under it,
-//! what its compactions report, and what it costs (`cost.rs`).
+//! The maintenance strategies: they differ in when index entries are found to be obsolete. Each has
+//! a file with its trees, its work at a write, the rule of range filters, the reports of its
+//! compactions, and its cost (`cost.rs`). `validity.rs` validates candidates for all of them.
 
 pub(crate) mod cost;
 mod deferred;
@@ -22,53 +22,54 @@ use crate::telemetry::Measured;
 use cost::{ASK, FETCH, REPAIR, SCAN, Workload};
 use esker_model::definition::Maintenance;
 
-/// A maintenance strategy. What a method says by default is what most of them do.
+/// A maintenance strategy. The defaults are those of most strategies.
 ///
-/// Whether a strategy [knows of each write what it replaces](Maintenance::looks_at_writes), and whether it [has the primary-key
-/// index](Maintenance::uses_keys), is part of its definition.
+/// Whether a strategy [looks up what a write replaces](Maintenance::looks_at_writes), and whether
+/// it [has the primary-key index](Maintenance::uses_keys), is part of its definition.
 pub(crate) trait Strategy: Sync {
-    /// Each stand-alone index has a tree of the keys that were written since it began.
+    /// Each stand-alone index has a tree of the keys written since its creation.
     fn keeps_written_keys(&self) -> bool {
         false
     }
 
-    /// A range filter has a tree of the values that writes replaced.
+    /// A range filter has a tree of the replaced values.
     fn keeps_replaced_values(&self) -> bool {
         false
     }
 
-    /// What a batch does about the records that it replaces, when it is committed.
+    /// How a commit treats the records that it replaces.
     fn at_commit(&self) -> AtCommit {
         AtCommit::Nothing
     }
 
-    /// The tree of keys that is probed for newer entries than the candidates of an index.
+    /// The key tree that is probed for newer entries than the candidates of an index.
     fn key_tree(&self, layout: &Layout, _attribute: &Attribute) -> Option<TreeId> {
         let uses_keys = layout.stored.settings.maintenance.uses_keys();
         layout.keys.filter(|_| uses_keys)
     }
 
-    /// What is known of a write whose entry that tree has no more, where its compactions do not report what they drop.
+    /// The meaning of a missing entry in that tree, if its compactions do not report drops.
     fn dropped_silently(&self) -> Dropped {
         Dropped::Obsolete
     }
 
-    /// Queries note what they find to be obsolete (`store/read_repair.rs`).
+    /// Queries note the obsolete writes that they find (`store/read_repair.rs`).
     fn notes_what_queries_find(&self) -> bool {
         false
     }
 
-    /// How a range filter knows which versions of records are current.
+    /// How a range filter determines the current versions.
     fn filter_rule(&self) -> FilterRule {
         FilterRule::NewerComponents
     }
 
-    /// Compactions of the data report what they drop, having no smaller tree that does. So a repair can go by the records.
+    /// Compactions of the data report their drops, because no smaller tree does. So a repair can
+    /// read the records.
     fn data_reports(&self) -> bool {
         false
     }
 
-    /// What it costs, in microseconds per write.
+    /// The cost in microseconds per write.
     fn cost(&self, work: &Workload) -> f64 {
         let wasted = work.fetched * work.wasted * (FETCH + Workload::miss(work.data_cached));
         REPAIR + work.passed() + work.entries * ASK + wasted + work.scanned * SCAN
@@ -76,34 +77,36 @@ pub(crate) trait Strategy: Sync {
 
     /// The share of fetched records that would be obsolete under validation.
     fn wasted(&self, _measured: &Measured, update_ratio: f64) -> f64 {
-        // Half of what a repair finds is there on average, and repairs come at a part of the writes.
+        // On average half of the obsolete entries that a repair removes exist, and repairs run
+        // after a part of the writes.
         update_ratio / 4.0
     }
 }
 
-/// What a batch does about the records that it replaces.
+/// How a commit treats the records that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtCommit {
-    /// It does not look.
+    /// It does not look them up.
     Nothing,
-    /// Their writes are put into the obsolete set.
+    /// It puts their writes into the obsolete set.
     SetsBits,
-    /// They are read, and their index entries taken back; their writes are put into the obsolete set.
+    /// It reads them, cancels their index entries, and puts their writes into the obsolete set.
     CancelsEntries,
 }
 
-/// How a range filter knows which of the versions that it finds are current.
+/// How a range filter determines which of the versions that it finds are current.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilterRule {
-    /// Those that are not in the obsolete set, once that is complete: each table is read by itself.
+    /// Those that are not in the obsolete set, which is complete: each table is read by itself.
     ObsoleteSet,
-    /// Those of which no newer component has the key; of these only those are read that replaced a value of the range.
+    /// Those whose key no newer component has; only newer components that replaced a value of the
+    /// range are read.
     ReplacedValues,
-    /// Those of which no newer component has the key: all of these are read along.
+    /// Those whose key no newer component has; all newer components are read.
     NewerComponents,
 }
 
-/// The strategy of a name.
+/// The implementation of a strategy.
 pub(crate) fn of(strategy: Maintenance) -> &'static dyn Strategy {
     match strategy {
         Maintenance::Eager => &eager::Eager,

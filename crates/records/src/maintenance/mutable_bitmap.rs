@@ -1,5 +1,6 @@
-//! A mutable bitmap (Luo & Carey section 5): a write looks its key up in the primary-key index and puts the write that it replaces
-//! into the obsolete set. So the set alone tells queries what is current, and a range filter reads each table by itself.
+//! A mutable bitmap (Luo & Carey section 5): a write looks up its key in the primary-key index and
+//! puts the replaced write into the obsolete set. So the set alone shows queries which entries are
+//! current, and a range filter reads each table by itself.
 
 use super::cost::{BIT, Workload};
 use super::{AtCommit, FilterRule, Strategy};

@@ -1,4 +1,4 @@
-//! What each strategy says of itself, and that its datasets have the trees that go with it.
+//! The properties of each strategy, and the trees of its datasets.
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn layout(maintenance: Maintenance) -> Arc<Layout> {
 }
 
 #[test]
-fn each_has_the_trees_that_it_works_with() {
+fn each_strategy_has_its_trees() {
     for maintenance in Maintenance::ALL {
         let (layout, strategy) = (layout(maintenance), of(maintenance));
         let [lazy, filter] = layout.attributes.as_slice() else {
@@ -36,10 +36,13 @@ fn each_has_the_trees_that_it_works_with() {
         let keys = maintenance.uses_keys();
         assert_eq!(layout.keys_written.is_some(), keys, "{maintenance}");
         assert_eq!(lazy.deleted.is_some(), strategy.keeps_written_keys());
-        assert!(filter.deleted.is_none(), "it has no entries of its own");
+        assert!(
+            filter.deleted.is_none(),
+            "a filter has no entries of its own"
+        );
         assert_eq!(filter.widened.is_some(), strategy.keeps_replaced_values());
-        assert!(lazy.widened.is_none(), "it is no range filter");
-        // What queries probe for newer writes is one of these trees.
+        assert!(lazy.widened.is_none(), "lazy is not a range filter");
+        // The key tree that queries probe is one of these trees.
         let probed = strategy.key_tree(&layout, lazy);
         let expected = match maintenance {
             Maintenance::DeletedKey => lazy.deleted,
@@ -51,12 +54,12 @@ fn each_has_the_trees_that_it_works_with() {
 }
 
 #[test]
-fn who_looks_at_writes_does_so_at_the_commit_and_no_one_else() {
+fn strategies_that_look_at_writes_do_so_at_the_commit() {
     for maintenance in Maintenance::ALL {
         let at_commit = of(maintenance).at_commit();
         let looks = at_commit != AtCommit::Nothing;
         assert_eq!(looks, maintenance.looks_at_writes(), "{maintenance}");
-        // Taking entries back needs the values that were replaced, which a range filter then has as well.
+        // Cancelling entries needs the replaced values, and then a range filter has them, too.
         let cancels = at_commit == AtCommit::CancelsEntries;
         assert_eq!(cancels, of(maintenance).keeps_replaced_values());
     }
@@ -77,12 +80,12 @@ fn range_filters_read_less_under_strategies_that_know_more() {
 }
 
 #[test]
-fn only_deferred_goes_by_the_records() {
+fn only_deferred_repairs_from_the_records() {
     for maintenance in Maintenance::ALL {
         let (strategy, is_deferred) = (of(maintenance), maintenance == Maintenance::Deferred);
         assert_eq!(strategy.data_reports(), is_deferred, "{maintenance}");
         assert_eq!(strategy.notes_what_queries_find(), is_deferred);
-        // A tree that began with its index says nothing of what is missing in it.
+        // Under deleted-key, a missing entry in an index's tree has no meaning.
         let unknown = strategy.dropped_silently() == Dropped::Unknown;
         assert_eq!(unknown, maintenance == Maintenance::DeletedKey);
     }
@@ -100,7 +103,7 @@ const WORK: Workload = Workload {
 };
 
 #[test]
-fn more_of_what_a_strategy_pays_for_costs_more() {
+fn cost_grows_with_what_a_strategy_pays_for() {
     let dearer: [(&str, Workload, &[Maintenance]); 5] = [
         (
             "updates",
@@ -154,7 +157,7 @@ fn more_of_what_a_strategy_pays_for_costs_more() {
 }
 
 #[test]
-fn without_queries_looking_at_nothing_is_cheapest() {
+fn without_queries_the_blind_strategy_is_cheapest() {
     let writes = Workload {
         entries: 0.0,
         fetched: 0.0,
@@ -168,7 +171,7 @@ fn without_queries_looking_at_nothing_is_cheapest() {
 }
 
 #[test]
-fn validation_goes_by_what_queries_found_and_others_by_the_updates() {
+fn validation_uses_measured_waste_and_others_the_update_ratio() {
     let measured = Measured {
         fetched: 10,
         wasted: 4,

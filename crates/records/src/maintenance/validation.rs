@@ -1,5 +1,6 @@
-//! Validation (Luo & Carey section 4): a write writes, and no more; a query probes the primary-key index for a newer write of a
-//! candidate's key, or fetches the record and looks. Repairs bring the obsolete set up to date.
+//! Validation (Luo & Carey section 4): a write adds its entries and nothing else. A query probes
+//! the primary-key index for a newer write of a candidate's key, or fetches the record. Repairs
+//! bring the obsolete set up to date.
 
 use super::Strategy;
 use crate::telemetry::Measured;

@@ -1,12 +1,13 @@
-//! Is a candidate current? What the maintenance strategy knows of it before the record is fetched.
+//! Whether a candidate is current, as far as the maintenance strategy knows it without the record.
 //!
-//! Candidates of a stand-alone index are index entries (value, key, number): over once the record has a newer
-//! write. In the order of what it costs to find that out:
-//! - the obsolete set ([`esker_lsm::Superseded`]): one bit. With a mutable bitmap it has all of them;
-//! - a tree of keys (the primary-key index, or an index's own under deleted-key maintenance): is there
-//!   an entry of the key with a larger number? Luo & Carey's timestamp validation (section 4.3). Only
-//!   components are probed that can have one which the set lacks;
-//! - the record itself, whose number is the index entry's or not: direct validation.
+//! Candidates of a stand-alone index are index entries (value, key, number). An entry is obsolete
+//! if its record has a newer write. The checks, cheapest first:
+//!
+//! - the obsolete set ([`esker_lsm::Superseded`]): one bit. A mutable bitmap has all of them;
+//! - a key tree (the primary-key index, or an index's own under deleted-key maintenance): does it
+//!   have an entry of the key with a larger number? This is Luo & Carey's timestamp validation
+//!   (section 4.3). Only components that may have such an entry, unknown to the set, are probed;
+//! - the record itself: does it have the number of the index entry? This is direct validation.
 
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
@@ -19,34 +20,34 @@ use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
 use crate::error::{Error, Result};
 use crate::store::{Kept, KeptFilter, Name};
 
-/// A record that may match: what an index gives.
+/// A record that may match, as an index returns it.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) seq: Seq,
     pub(crate) key: Vec<u8>,
-    /// The stored record, where the index came by it, and which component it was found in: no newer one
-    /// may have the key. [`CURRENT`] when that is known already, [`APART`] when it is found out as of candidates without it.
+    /// The stored record, if the index read it, and the component it was found in: a newer
+    /// component may replace it. Two values replace the component: [`CURRENT`] and [`APART`].
     pub(crate) record: Option<(Slice, usize)>,
 }
 
-/// In the place of a component: the record is known to be current.
+/// Instead of a component: the record is known to be current.
 pub(crate) const CURRENT: usize = usize::MAX;
 
-/// In the place of a component: the record came with its index entry, and which of a key is current is found out as of other
-/// entries.
+/// Instead of a component: the record came with its index entry, and is validated like a candidate
+/// without a record.
 pub(crate) const APART: usize = usize::MAX - 1;
 
 /// How candidates of an index are validated (Luo & Carey section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Validation {
-    /// As it is expected to cost least: timestamps where many candidates have turned out to be obsolete, and for
+    /// Chooses by expected cost: timestamps if many candidates were obsolete before, and for
     /// answers without records.
     #[default]
     Auto,
-    /// The records are fetched, and decide. Answers without records need them too.
+    /// Fetches the records, which decide; answers without records fetch them, too.
     Direct,
-    /// The primary-key index is probed first, where the strategy has one.
+    /// Probes the primary-key index first, if the strategy has one.
     Timestamp,
 }
 
@@ -64,43 +65,43 @@ impl FromStr for Validation {
     }
 }
 
-/// Fewer entries than this many times the candidates are worth a filter of their keys: to gather a key takes
-/// some 70 ns, to look one up over 1 us.
+/// A key filter pays off if it has fewer than this many keys per candidate: adding a key takes
+/// about 70 ns, looking one up over 1 us.
 const WORTH: u64 = 16;
 
-/// The most keys of such a filter: 1.5 MiB, and 8 MiB while it is made.
+/// The most keys in such a filter: 1.5 MiB, and 8 MiB while it is built.
 const MOST_KEYS: u64 = 1 << 20;
 
-/// Bits of that filter per key.
+/// Bits per key of that filter.
 const FILTER_BITS: usize = 12;
 
-/// What a snapshot knows of the index entries of one index.
+/// Knowledge of one snapshot about the entries of one index.
 pub(crate) struct Validity {
-    over: Option<Arc<Superseded>>,
-    /// How far the set is complete for the candidates of this query.
+    obsolete: Option<Arc<Superseded>>,
+    /// How far the obsolete set is complete for the candidates of this query.
     complete: Complete,
-    newer: Option<Newer>,
+    probe: Option<KeyProbe>,
 }
 
 impl Validity {
-    /// What is known of candidates of the indexes of `attributes`, of which there is one each; of a scan without.
+    /// For candidates of the indexes of `attributes`, one each; empty for a scan.
     pub(crate) fn new(
         snapshot: &Snapshot,
         layout: &Layout,
         attributes: &[&Attribute],
         kept: &Arc<KeptFilter>,
     ) -> Validity {
-        let over = layout
+        let obsolete = layout
             .superseded
             .and_then(|tree| snapshot.superseded(tree))
             .map(Arc::new);
         let settings = &layout.stored.settings;
         let strategy = super::of(settings.maintenance);
-        let coverage = Coverage::new(layout, over.as_deref());
+        let coverage = Coverage::new(layout, obsolete.as_deref());
         let source = Source::of(attributes);
         let complete = coverage.of(source);
         let probed = match complete {
-            // A tree of keys says nothing of what was written by another strategy: that must be in the set.
+            // A key tree knows nothing of writes under another strategy: the set must have these.
             Complete::UpTo(watermark)
                 if source == Source::IndexEntries && coverage.has_converged() =>
             {
@@ -111,48 +112,48 @@ impl Validity {
             }
             _ => None,
         };
-        let newer = probed.map(|(tree, watermark)| {
+        let probe = probed.map(|(tree, watermark)| {
             let dropped = match settings.repair {
                 Repair::Merge => Dropped::InTheSet,
                 _ => strategy.dropped_silently(),
             };
-            Newer::new(snapshot, tree, watermark, dropped, kept.clone())
+            KeyProbe::new(snapshot, tree, watermark, dropped, kept.clone())
         });
         Validity {
-            over,
+            obsolete,
             complete,
-            newer,
+            probe,
         }
     }
 
-    /// True when it can be decided without records which candidates are current.
+    /// True if candidates can be validated without records.
     pub(crate) fn can_tell(&self) -> bool {
-        self.is_exact() || self.newer.is_some()
+        self.is_exact() || self.probe.is_some()
     }
 
-    /// True when there is a tree of keys to be probed.
+    /// True if a key tree is probed.
     pub(crate) fn probes_keys(&self) -> bool {
-        self.newer.is_some()
+        self.probe.is_some()
     }
 
-    /// True when the write is known to be obsolete.
+    /// True if the write is in the obsolete set.
     #[inline]
     pub(crate) fn is_over(&self, seq: Seq) -> bool {
-        self.over.as_ref().is_some_and(|over| over.contains(seq))
+        self.obsolete.as_ref().is_some_and(|set| set.contains(seq))
     }
 
-    /// True when the set alone decides: a candidate that it lacks is current.
+    /// True if the set alone decides: a candidate that is not in it is current.
     pub(crate) fn is_exact(&self) -> bool {
         self.complete.is_always()
     }
 
-    /// The set, to be probed by whoever gathers candidates.
+    /// The obsolete set, for the code that collects candidates.
     pub(crate) fn over(&self) -> Option<Arc<Superseded>> {
-        self.over.clone()
+        self.obsolete.clone()
     }
 
-    /// Asks the tree of keys, if there is one, about `index_entries`, and drops those that
-    /// are obsolete. `total` is about how many index entries there will be in all.
+    /// Drops the entries for which the key tree, if there is one, has a newer write. `total` is the
+    /// estimated number of entries that the whole query validates.
     pub(crate) fn retain(
         &self,
         index_entries: &mut Vec<Candidate>,
@@ -173,59 +174,61 @@ impl Validity {
         failed.map_or(Ok(()), Err)
     }
 
-    /// True when the tree of keys, if there is one, has a newer write of the key of an index entry.
+    /// True if the key tree, if there is one, has a newer write of the entry's key.
     pub(crate) fn is_superseded(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
-        match &self.newer {
-            Some(newer) => newer.has(seq, key, cost),
+        match &self.probe {
+            Some(probe) => probe.has(seq, key, cost),
             None => Ok(false),
         }
     }
 
-    /// The same as far as it is known without reading anything.
+    /// As [`Validity::is_superseded`]; `None` if the answer needs a read.
     #[inline]
     pub(crate) fn knows_superseded(&self, seq: Seq, key: &[u8]) -> Option<bool> {
-        match &self.newer {
-            Some(newer) => newer.knows(seq, key),
+        match &self.probe {
+            Some(probe) => probe.knows(seq, key),
             None => Some(false),
         }
     }
 
-    /// Call with the expected number of candidates before validating them.
+    /// To be called before validation, with the expected number of candidates.
     pub(crate) fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
-        match &self.newer {
-            Some(newer) => newer.prepare(total, cost),
+        match &self.probe {
+            Some(probe) => probe.prepare(total, cost),
             None => Ok(()),
         }
     }
 }
 
-/// The components of a tree of keys, as far as they may have a newer entry than an index entry.
-struct Newer {
+/// A probe of a key tree for newer entries than an index entry.
+struct KeyProbe {
     tree: TreeId,
+    /// The components that may have a newer entry unknown to the set, newest first.
     components: Vec<Span>,
     /// The last number that the snapshot sees.
     seq: Seq,
-    /// The set knows all that was superseded up to this number.
-    mark: Seq,
+    /// The repair watermark: the set has all writes that were superseded up to this number.
+    watermark: Seq,
     dropped: Dropped,
-    /// Where what is gone is obsolete: the numbers that each component spans, those that need not be probed included.
+    /// If a missing entry means obsolete: the numbers that each component spans, including the
+    /// components that are not probed.
     spans: Vec<(Seq, Seq)>,
-    /// The keys of the newest components, and how many these are: almost every current index entry is known to be
-    /// so by one question (the superseded keys filter).
+    /// The keys of the newest components, and the number of these components: one filter probe
+    /// shows that almost any current index entry is current (the superseded keys filter).
     filter: OnceLock<(usize, Arc<KeyFilter>)>,
-    /// Where the filter is kept for other queries.
+    /// Keeps the filter for other queries.
     kept: Arc<KeptFilter>,
 }
 
-/// What is known of a write whose entry a tree of keys has no more.
+/// The meaning of a write's missing entry in a key tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// It is in the set: compactions report what they drop.
+    /// The write is in the set: compactions report the entries that they drop.
     InTheSet,
-    /// It is obsolete: every record has its entry here, so this one's was overwritten or deleted, and compactions
-    /// dropped it without a report, with the tombstone maybe.
+    /// The write is obsolete. Every record has an entry here, so this one was overwritten or
+    /// deleted, and a compaction dropped the entry without a report, possibly with the tombstone.
     Obsolete,
-    /// Nothing: records from before the tree began have no entry.
+    /// Unknown: records older than the tree have no entry.
     Unknown,
 }
 
@@ -234,18 +237,18 @@ struct Span {
     component: Component,
     min: Seq,
     max: Seq,
-    /// An entry of it that was overwritten by another of it is in the set.
+    /// If another entry of this component overwrote an entry, the set has the latter.
     reported: bool,
 }
 
-impl Newer {
+impl KeyProbe {
     fn new(
         snapshot: &Snapshot,
         tree: TreeId,
-        mark: Seq,
+        watermark: Seq,
         dropped: Dropped,
         kept: Arc<KeptFilter>,
-    ) -> Newer {
+    ) -> KeyProbe {
         let components = snapshot.components(tree).into_iter().map(|component| {
             let (min, max, is_run) = match &component {
                 Component::Memtable(memtable) => {
@@ -269,21 +272,21 @@ impl Newer {
             Dropped::Obsolete => components.iter().map(|span| (span.min, span.max)).collect(),
             Dropped::InTheSet | Dropped::Unknown => Vec::new(),
         };
-        components.retain(|span| span.max > mark);
-        Newer {
+        components.retain(|span| span.max > watermark);
+        KeyProbe {
             tree,
             spans,
             components,
             seq: snapshot.seq(),
-            mark,
+            watermark,
             dropped,
             filter: OnceLock::new(),
             kept,
         }
     }
 
-    /// Where many index entries are to be asked about, gathers the keys of the newest components in a filter: as
-    /// many as that pays for.
+    /// Builds a filter of the keys of the newest components, for as many components as the expected
+    /// number of probes justifies.
     fn prepare(&self, total: u64, cost: &Cost) -> Result<()> {
         if self.filter.get().is_some() {
             return Ok(());
@@ -330,7 +333,7 @@ impl Newer {
         Ok(())
     }
 
-    /// How many of the newest components are known not to have the key.
+    /// The number of the newest components that are known to lack the key.
     #[inline]
     fn without(&self, key: &[u8]) -> usize {
         match self.filter.get() {
@@ -339,7 +342,7 @@ impl Newer {
         }
     }
 
-    /// What [`Newer::has`] says, where nothing need be read for it.
+    /// As [`KeyProbe::has`]; `None` if the answer needs a read.
     #[inline]
     fn knows(&self, seq: Seq, key: &[u8]) -> Option<bool> {
         let mut without = None;
@@ -357,21 +360,21 @@ impl Newer {
         Some(self.has_vanished(seq))
     }
 
-    /// True when the entry of the write `seq` is gone with its whole component: all that a compaction read was overwritten or
-    /// deleted, and it wrote nothing.
+    /// True if no component spans the write `seq`: a compaction dropped all entries that it read,
+    /// as overwritten or deleted, and wrote no component.
     #[inline]
     fn has_vanished(&self, seq: Seq) -> bool {
         let spans = |(min, max): &(Seq, Seq)| (*min..=*max).contains(&seq);
         self.dropped == Dropped::Obsolete && !self.spans.iter().any(spans)
     }
 
-    /// True when neither a component nor an older one can have a newer entry that the set lacks.
+    /// True if neither this component nor an older one can have a newer entry unknown to the set.
     #[inline]
     fn ends_before(&self, span: &Span, seq: Seq) -> bool {
-        span.max <= seq.max(self.mark) || (span.reported && span.min <= seq)
+        span.max <= seq.max(self.watermark) || (span.reported && span.min <= seq)
     }
 
-    /// True when there is an entry of `key` with a larger number than `seq`, which the set lacks.
+    /// True if the tree shows that the write `seq` of `key` is superseded.
     fn has(&self, seq: Seq, key: &[u8], cost: &Cost) -> Result<bool> {
         let without = self.without(key);
         // Newest first.

@@ -1,6 +1,6 @@
-//! What index entries are validated against: the primary-key index, the keys written since an index began, or the data.
-//! Of trees whose components span disjoint numbers only those with writes since the watermark are probed: what was
-//! superseded before is known.
+//! The trees against which index entries are validated: the primary-key index, the keys written
+//! since an index began, or the data. If the components of a tree span disjoint numbers, only those
+//! with writes since the watermark are probed, because everything superseded before is known.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,25 +16,27 @@ use crate::error::Result;
 
 pub(super) struct Against<'w> {
     work: &'w Work<'w>,
-    /// Components that may say something new, newest first, and the numbers that they span.
+    /// The components that may show new obsolete entries, newest first, and the numbers that they
+    /// span.
     probed: Vec<Component>,
     spans: Vec<ComponentId>,
-    /// Those that cannot.
+    /// The spans of the other components.
     pruned: Vec<ComponentId>,
-    /// Spans do not overlap, and one version of a key counts: key filters may decide.
+    /// Key filters may decide: the spans are disjoint, and one version per key counts.
     filters: bool,
-    /// What compactions of the tree dropped is known.
+    /// The writes that compactions of the tree dropped are known.
     drops_recorded: bool,
-    /// The tree has an entry of each write of a record; else only of those that came after the index.
+    /// The tree has an entry for each write of a record; otherwise only for writes since the index
+    /// began.
     own: bool,
     versions: usize,
 }
 
-/// What key filters say of an index entry.
+/// The conclusion from key filters about an index entry.
 pub(super) enum Shortcut {
     Valid,
     Obsolete,
-    /// Nothing.
+    /// The filters do not decide.
     None,
 }
 
@@ -46,8 +48,8 @@ impl<'w> Against<'w> {
         attribute: &Attribute,
     ) -> Against<'w> {
         let settings = &layout.stored.settings;
-        // A change of strategy leaves behind what the trees of keys do not show: deletions, and what was
-        // replaced before the index's own tree began.
+        // After a change of strategy the key trees do not show everything: they lack deletions, and
+        // replacements from before the index's own tree began.
         let converged = Coverage::at(layout, Some(work.watermark())).has_converged();
         let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| converged)) {
             (Some(keys), _) => (keys, true),
@@ -76,18 +78,19 @@ impl<'w> Against<'w> {
         }
     }
 
-    /// How many entries may be probed.
+    /// The number of entries that may be probed.
     pub(super) fn entries(&self) -> u64 {
         super::entries(&self.probed)
     }
 
-    /// True when the newest entry of a key decides.
+    /// True if the newest entry of a key decides.
     pub(super) fn by_points(&self) -> bool {
         self.versions == 1
     }
 
-    /// What the key filters of the components say alone (the paper's Bloom filter optimization): an index entry that
-    /// none but its own component can know of is valid, provided that its compaction reported what it dropped.
+    /// The conclusion from the components' key filters alone (the paper's Bloom filter
+    /// optimization). An index entry is valid if no component but its own may have the key,
+    /// provided that the compaction of its component reported its drops.
     pub(super) fn shortcut(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Shortcut> {
         if !self.filters {
             return Ok(Shortcut::None);
@@ -110,8 +113,8 @@ impl<'w> Against<'w> {
         })
     }
 
-    /// True when an index entry is obsolete, given the newest entries of its key that were found.
-    fn is_over(&self, seq: Seq, newest: &[Seq]) -> bool {
+    /// True if an index entry is obsolete, given the newest entries found for its key.
+    fn is_obsolete(&self, seq: Seq, newest: &[Seq]) -> bool {
         match (newest, self.own) {
             ([], true) => !includes(&self.pruned, seq),
             (_, true) => !newest.contains(&seq),
@@ -119,11 +122,11 @@ impl<'w> Against<'w> {
         }
     }
 
-    /// Validates index entries by going through all entries.
+    /// Validates sorted index entries by a scan of all probed entries.
     pub(super) fn scan(
         &self,
         mut sorted: Sorted,
-        mut tally: ObsoleteCollector<'_>,
+        mut collector: ObsoleteCollector<'_>,
         cost: Cost,
     ) -> Result<()> {
         let mut cursor = self.work.snapshot.entries_in(&self.probed, READAHEAD);
@@ -150,27 +153,27 @@ impl<'w> Against<'w> {
                 last.clear();
                 last.extend_from_slice(key);
             }
-            if self.is_over(seq, &newest) {
-                tally.over(seq)?;
+            if self.is_obsolete(seq, &newest) {
+                collector.over(seq)?;
             }
             since += 1;
             if since >= 1024 {
                 since = 0;
-                tally.pause(&total(&cursor.cost()))?;
+                collector.pause(&total(&cursor.cost()))?;
             }
         }
-        tally.finish(&total(&cursor.cost()))
+        collector.finish(&total(&cursor.cost()))
     }
 
-    /// Validates index entries by looking their keys up, in batches.
+    /// Validates sorted index entries by batched lookups of their keys.
     pub(super) fn points(
         &self,
         mut sorted: Sorted,
-        mut tally: ObsoleteCollector<'_>,
+        mut collector: ObsoleteCollector<'_>,
         cost: Cost,
     ) -> Result<()> {
         let mut keys: Vec<u8> = Vec::new();
-        // Where each key ends; and the index entries, each with the place of its key.
+        // The end of each key; and the index entries, each with the index of its key.
         let (mut ends, mut index_entries) = (Vec::new(), Vec::new());
         loop {
             let mut start = ends.last().copied().unwrap_or(0);
@@ -197,12 +200,12 @@ impl<'w> Against<'w> {
             if more && size < self.work.share() {
                 continue;
             }
-            self.look_up(&keys, &ends, &index_entries, &mut tally)?;
+            self.look_up(&keys, &ends, &index_entries, &mut collector)?;
             let so_far = cost.clone();
             if !more {
-                return tally.finish(&so_far);
+                return collector.finish(&so_far);
             }
-            tally.pause(&so_far)?;
+            collector.pause(&so_far)?;
             keys.clear();
             ends.clear();
             index_entries.clear();
@@ -214,7 +217,7 @@ impl<'w> Against<'w> {
         keys: &[u8],
         ends: &[usize],
         index_entries: &[(usize, Seq)],
-        tally: &mut ObsoleteCollector<'_>,
+        collector: &mut ObsoleteCollector<'_>,
     ) -> Result<()> {
         let mut start = 0;
         let slices = ends.iter().map(|end| {
@@ -227,7 +230,7 @@ impl<'w> Against<'w> {
         let (expected, options) = (Expected::Unknown, LookupOptions::default());
         self.work
             .snapshot
-            .lookup(&self.probed, &slices, expected, options, &tally.cost)
+            .lookup(&self.probed, &slices, expected, options, &collector.cost)
             .with_deletes()
             .visit_all(&mut |at, entry| {
                 if let Some(slot) = newest.get_mut(at) {
@@ -238,8 +241,8 @@ impl<'w> Against<'w> {
         looked_up.fetch_add(slices.len() as u64, Relaxed);
         for (at, seq) in index_entries {
             let newest = newest.get(*at).copied().flatten();
-            if self.is_over(*seq, newest.as_slice()) {
-                tally.over(*seq)?;
+            if self.is_obsolete(*seq, newest.as_slice()) {
+                collector.over(*seq)?;
             }
         }
         Ok(())

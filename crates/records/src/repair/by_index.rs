@@ -1,6 +1,6 @@
-//! Repair by index (Luo & Carey section 4.4, figure 7): the index entries of each index that are not known to be obsolete,
-//! sorted by primary key, are validated. It needs nothing from compactions, so it also finds what they dropped
-//! without a report.
+//! Repair by index (Luo & Carey section 4.4, figure 7): validates the entries of each index that
+//! are not known to be obsolete, sorted by primary key. It needs no reports from compactions, so it
+//! also finds what they dropped silently.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +29,7 @@ pub(super) fn run(
     })
 }
 
-/// One index, by one thread.
+/// Repairs one index, on one thread.
 fn one(
     work: &Work<'_>,
     reporter: &Reporter<'_>,
@@ -38,7 +38,7 @@ fn one(
     attribute: &Attribute,
 ) -> Result<()> {
     let against = Against::new(work, layout, reported, attribute);
-    let mut tally = ObsoleteCollector::new(work, reporter);
+    let mut collector = ObsoleteCollector::new(work, reporter);
     let mut sorter = Sorter::new(
         work.group.options().fs.clone(),
         work.group.dir(),
@@ -46,22 +46,22 @@ fn one(
     );
     let mut cursor = index::every::EveryFact::new(&work.snapshot, attribute, READAHEAD)?;
     while cursor.next_entry()? {
-        let (tally, sorter) = (&mut tally, &mut sorter);
+        let (collector, sorter) = (&mut collector, &mut sorter);
         cursor.each(&mut |key, seq| {
-            // What is newer may be in memory only.
+            // Newer writes may be in memory only.
             if seq > work.target || work.known.contains(seq) {
                 return Ok(());
             }
             if work.options.bloom {
-                match against.shortcut(key, seq, &tally.cost)? {
+                match against.shortcut(key, seq, &collector.cost)? {
                     Shortcut::Valid => return Ok(()),
-                    Shortcut::Obsolete => return tally.over(seq),
+                    Shortcut::Obsolete => return collector.over(seq),
                     Shortcut::None => {}
                 }
             }
             Ok(sorter.add(key, seq)?)
         })?;
-        tally.entry(|| cursor.cost())?;
+        collector.entry(|| cursor.cost())?;
     }
     let scanned = cursor.cost();
     drop(cursor);
@@ -70,7 +70,7 @@ fn one(
     let spilled = spilled + u64::from(spilled > 0);
     work.counts().spilled.fetch_add(spilled, Relaxed);
     if candidates == 0 {
-        return tally.finish(&scanned);
+        return collector.finish(&scanned);
     }
     let sorted = sorter.finish()?;
     let scans = match work.options.lookups {
@@ -78,10 +78,10 @@ fn one(
         Lookups::Points => false,
         Lookups::MergeScan => true,
     };
-    tally.pause(&scanned)?;
+    collector.pause(&scanned)?;
     if scans || !against.by_points() {
-        against.scan(sorted, tally, scanned)
+        against.scan(sorted, collector, scanned)
     } else {
-        against.points(sorted, tally, scanned)
+        against.points(sorted, collector, scanned)
     }
 }

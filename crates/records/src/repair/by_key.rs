@@ -1,10 +1,11 @@
-//! Repair by key: what is new in the primary-key index since the watermark, in the order of the keys, and what it
-//! replaced. Serves all indexes at once, since a record and its index entries share one number.
+//! Repair by key: finds the writes replaced since the watermark, from the primary-key index alone.
+//! Serves all indexes at once, because a record and its index entries share one number.
 //!
-//! Its components newer than the watermark are read whole. A key that occurs twice there was replaced there. For
-//! the version before those, the older components are probed: by sorted, batched lookups, which cost a new key
-//! a probe of a key filter, or by reading them beside the new ones, when those are many. Only the newest older
-//! version matters, the others were superseded before the watermark.
+//! Components newer than the watermark are read in full. A key that occurs twice in them was
+//! replaced there. To find the version before those, the older components are probed by sorted,
+//! batched lookups (for a new key this costs a probe of a key filter), or read together with the
+//! new components if many keys are probed. Only the newest older version matters: the others were
+//! superseded before the watermark.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,7 +23,7 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
         Component::Run(run) => run.component().max <= work.watermark(),
         Component::Memtable(_) => false,
     };
-    // Their spans of numbers do not overlap, so the old ones are at the end.
+    // The spans of the components are disjoint, so the older components come last.
     let mut recent = runs(work, keys);
     let mut older = recent.split_off(recent.partition_point(|run| !is_old(run)));
     let (new, old) = (entries(&recent), entries(&older));
@@ -42,27 +43,31 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
     let ranges = work.ranges(&recent)?;
     work.run(ranges, total, progress, |range, reporter| {
         let cursor = work.snapshot.entries_in(&recent, READAHEAD);
-        Pass::new(work, reporter, &older).run(cursor, range)
+        KeyRepair::new(work, reporter, &older).run(cursor, range)
     })
 }
 
-/// One thread's part.
-struct Pass<'w> {
+/// The work of one thread.
+struct KeyRepair<'w> {
     work: &'w Work<'w>,
-    /// Where the lookups go.
+    /// The components that lookups probe.
     older: &'w [Component],
-    tally: ObsoleteCollector<'w>,
-    /// Keys to look up, one behind the other, and where each ends.
+    collector: ObsoleteCollector<'w>,
+    /// Concatenated keys to look up, and the end of each.
     wanted: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl<'w> Pass<'w> {
-    fn new(work: &'w Work<'w>, reporter: &'w Reporter<'w>, older: &'w [Component]) -> Pass<'w> {
-        Pass {
+impl<'w> KeyRepair<'w> {
+    fn new(
+        work: &'w Work<'w>,
+        reporter: &'w Reporter<'w>,
+        older: &'w [Component],
+    ) -> KeyRepair<'w> {
+        KeyRepair {
             work,
             older,
-            tally: ObsoleteCollector::new(work, reporter),
+            collector: ObsoleteCollector::new(work, reporter),
             wanted: Vec::new(),
             ends: Vec::new(),
         }
@@ -71,7 +76,7 @@ impl<'w> Pass<'w> {
     fn run(mut self, mut cursor: EntryCursor, (from, to): KeyRange) -> Result<()> {
         let watermark = self.work.watermark();
         let mut key: Option<Vec<u8>> = None;
-        // The entry before, of the same key: newer than what comes.
+        // The number of the previous entry of this key, which is newer.
         let mut newer: Seq = 0;
         cursor.within(&from, to.as_deref());
         cursor.seek_first()?;
@@ -79,7 +84,7 @@ impl<'w> Pass<'w> {
             let seq = cursor.seq();
             if key.as_deref() == Some(cursor.key()) {
                 if newer > watermark && cursor.kind() == Kind::Put {
-                    self.tally.over(seq)?;
+                    self.collector.over(seq)?;
                 }
             } else {
                 self.end_key(key.as_deref(), newer, &cursor)?;
@@ -88,15 +93,15 @@ impl<'w> Pass<'w> {
                 key.extend_from_slice(cursor.key());
             }
             newer = seq;
-            self.tally.entry(|| cursor.cost())?;
+            self.collector.entry(|| cursor.cost())?;
             cursor.next()?;
         }
         self.end_key(key.as_deref(), newer, &cursor)?;
         self.look_up()?;
-        self.tally.finish(&cursor.cost())
+        self.collector.finish(&cursor.cost())
     }
 
-    /// The oldest new entry of a key was `oldest`: it may have replaced something.
+    /// Ends a key whose oldest new entry is `oldest`: it may have replaced an older version.
     fn end_key(&mut self, key: Option<&[u8]>, oldest: Seq, cursor: &EntryCursor) -> Result<()> {
         let Some(key) = key else { return Ok(()) };
         if self.older.is_empty() || oldest <= self.work.watermark() {
@@ -109,7 +114,7 @@ impl<'w> Pass<'w> {
             return Ok(());
         }
         self.look_up()?;
-        self.tally.pause(&cursor.cost())
+        self.collector.pause(&cursor.cost())
     }
 
     fn look_up(&mut self) -> Result<()> {
@@ -127,12 +132,12 @@ impl<'w> Pass<'w> {
         let (expected, options) = (Expected::Unknown, LookupOptions::default());
         self.work
             .snapshot
-            .lookup(self.older, &keys, expected, options, &self.tally.cost)
+            .lookup(self.older, &keys, expected, options, &self.collector.cost)
             .visit_all(&mut |_, entry| found.push(entry.seq))?;
         let looked_up = &self.work.counts().looked_up;
         looked_up.fetch_add(keys.len() as u64, Relaxed);
         for seq in found {
-            self.tally.over(seq)?;
+            self.collector.over(seq)?;
         }
         self.wanted.clear();
         self.ends.clear();

@@ -1,9 +1,10 @@
-//! Repair: finding the obsolete writes, so that queries skip what they left in the indexes and
-//! compactions drop it (Luo & Carey section 4.4; DELI section V).
+//! Repair: finds obsolete writes, so that queries skip their index entries and compactions drop
+//! them (Luo & Carey section 4.4; DELI section V).
 //!
-//! What is found goes to the dataset's obsolete set, with a repair watermark: every write that was
-//! superseded up to it is in the set. Nothing else is written, so a repair can be repeated, cancelled
-//! and overtaken by another; what it has found by then stays found, only the watermark has not moved.
+//! The findings go to the dataset's obsolete set, with a repair watermark: every write that was
+//! superseded up to the watermark is in the set. Nothing else is written, so a repair can be
+//! repeated, cancelled, and overtaken by another one. The findings of a cancelled repair are kept;
+//! only the watermark does not move.
 //!
 //! | method | reads | in order of | probes |
 //! | --- | --- | --- | --- |
@@ -31,25 +32,27 @@ use crate::index;
 use crate::maintenance;
 use crate::store::Handle;
 
-/// Bytes that passes over entries read ahead.
+/// Read-ahead of scans.
 const READAHEAD: usize = 256 << 10;
 
-/// A batched lookup of a key that is there takes as long as passing about so many entries by, measured on a
-/// million keys of twelve bytes: lookups of a tenth of them were quicker than a pass, of a third slower.
+/// A batched lookup of an existing key takes as long as scanning this many entries. Measured with a
+/// million keys of twelve bytes: looking up a tenth of them was faster than a scan, looking up a
+/// third slower.
 const ENTRIES_PER_LOOKUP: u64 = 8;
 
 /// How the repair finds obsolete writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum RepairMethod {
-    /// By key if compactions of the primary-key index report what they drop, otherwise from the records if their compactions do, otherwise
-    /// by index.
+    /// By key if compactions of the primary-key index report what they drop, otherwise from the
+    /// records if their compactions do, otherwise by index.
     #[default]
     Auto,
-    /// Reads the writes since the last repair, and the older writes that they replaced, from the primary-key index only, for all indexes at
-    /// once.
+    /// Reads the writes since the last repair, and the older writes that they replaced, from the
+    /// primary-key index only, for all indexes at once.
     Key,
-    /// Handles each index separately: sorts its entries by key and validates them (Luo & Carey, figure 7).
+    /// Handles each index separately: sorts its entries by key and validates them (Luo & Carey,
+    /// figure 7).
     Index,
     /// A pass over all versions of all records (DELI, algorithm 3).
     Primary {
@@ -65,7 +68,8 @@ pub enum Compaction {
     /// Not at all.
     #[default]
     Without,
-    /// The repair comes before the compaction, and reads many runs: the baseline that DELI measures.
+    /// The repair comes before the compaction, and reads many runs: the baseline that DELI
+    /// measures.
     Before,
     /// The repair comes after the compaction, and reads one run: DELI's staged repair.
     After,
@@ -89,15 +93,17 @@ pub enum Lookups {
 pub struct RepairOptions {
     /// How the repair finds obsolete writes.
     pub method: RepairMethod,
-    /// The largest memory of sorters and buffers together, in bytes, borrowed from the store's memory budget. Default 16 MiB.
+    /// The largest memory of sorters and buffers together, in bytes, borrowed from the store's
+    /// memory budget. Default 16 MiB.
     pub memory: usize,
-    /// The number of reading threads, including the caller's. Default 0: one per core, or one if the store has no background threads
-    /// ([`crate::Options::background`]). At most 64.
+    /// The number of reading threads, including the caller's. Default 0: one per core, or one if
+    /// the store has no background threads ([`crate::Options::background`]). At most 64.
     pub threads: usize,
     /// The largest number of bytes to read per second, not 0. Default: no limit.
     pub bytes_per_second: Option<u64>,
-    /// For a repair by index: do not sort keys that no newer key filter of the primary-key index contains. Default true; false is for
-    /// experiments. Helps most if the trees are compacted together ([`crate::Merging::Correlated`]).
+    /// For a repair by index: do not sort keys that no newer key filter of the primary-key index
+    /// contains. Default true; false is for experiments. Helps most if the trees are compacted
+    /// together ([`crate::Merging::Correlated`]).
     pub bloom: bool,
     /// How the repair finds the entries of known keys.
     pub lookups: Lookups,
@@ -126,7 +132,7 @@ pub struct RepairProgress {
     pub total: u64,
 }
 
-/// Called with the progress from time to time; says whether to continue. It may use the dataset.
+/// Called with the progress from time to time; returns whether to continue. It may use the dataset.
 pub(crate) type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p;
 
 /// The result of a repair.
@@ -137,7 +143,8 @@ pub struct RepairReport {
     pub method: RepairMethod,
     /// Entries read: of the primary-key index, the indexes, or the records.
     pub entries: u64,
-    /// For a repair by index: how many of them were sorted; the others were known to be obsolete or valid.
+    /// For a repair by index: how many of them were sorted; the others were known to be obsolete or
+    /// valid.
     pub sorted: u64,
     /// Sorted pieces written to disk.
     pub spilled: u64,
@@ -174,7 +181,7 @@ impl Handle {
         self.repair_flushed(options, progress)
     }
 
-    /// The same for what was flushed.
+    /// As [`Handle::repair`], for the writes that are flushed.
     pub(crate) fn repair_flushed(
         &self,
         options: &RepairOptions,
@@ -188,7 +195,7 @@ impl Handle {
         let before = watermark(&now.snapshot, superseded);
         let complete = Coverage::at(layout, Some(before)).loses_nothing();
         let method = choose(options.method, layout, complete)?;
-        // An index that is being built gets index entries that this would not see.
+        // An index under construction gets entries that the repair would not see.
         let _claim = match method {
             RepairMethod::Index => {
                 let claim = self.current.claim()?;
@@ -203,13 +210,14 @@ impl Handle {
             } => {
                 group.compact(Some(layout.data))?;
                 let now = self.now();
-                // The strategy may have changed meanwhile, and then compactions have dropped writes without a report.
+                // If the strategy changed concurrently, compactions may have dropped writes without
+                // a report.
                 let before = watermark(&now.snapshot, superseded);
                 let complete = Coverage::at(&now.layout, Some(before)).loses_nothing();
                 choose(method, &now.layout, complete)?;
                 now
             }
-            // Before it was claimed, an index may have been added.
+            // An index may have been added before the claim.
             RepairMethod::Index => self.now(),
             _ => now,
         };
@@ -217,7 +225,7 @@ impl Handle {
         let known = now.snapshot.superseded(superseded);
         let known = known.ok_or_else(|| Error::damaged("the obsolete set is missing"))?;
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
-        // Where each write says what it replaces there is nothing to be found.
+        // If every write records what it replaces, a repair finds nothing.
         let coverage = Coverage::at(layout, Some(before));
         let says = coverage.of(Source::IndexEntries).is_always();
         let result = match method {
@@ -233,7 +241,8 @@ impl Handle {
                     .iter()
                     .any(|a| index::is_filtered_scan(a.kind));
                 if filters && !complete {
-                    // A range filter's index entries are the records themselves, all versions that are there.
+                    // The index entries of a range filter are the records themselves, in all stored
+                    // versions.
                     result = result.and_then(|()| primary::run(&work, layout, progress));
                 }
                 result
@@ -256,8 +265,9 @@ impl Handle {
         })
     }
 
-    /// The tree of the obsolete set. It is made where a store that was created before there was one lacks it, and recreated
-    /// where its files cannot be read: what was in it is searched again then, as after a change of strategy.
+    /// The tree of the obsolete set. Creates it if the store is older than obsolete sets, and
+    /// recreates it if its files cannot be read: then its numbers must be found again, as after a
+    /// change of strategy.
     fn superseded(&self, wanted: Readable) -> Result<TreeId> {
         let readable = |layout: &Layout| {
             let snapshot = self.shared.group.snapshot();
@@ -272,7 +282,7 @@ impl Handle {
         }
         let _claim = self.current.claim()?;
         let layout = self.layout();
-        // Somebody else may have made it meanwhile.
+        // Another thread may have created it by now.
         if let Some(tree) = readable(&layout) {
             return Ok(tree);
         }
@@ -295,12 +305,12 @@ impl Handle {
     }
 }
 
-/// When the files of the obsolete set pass for readable.
+/// How thoroughly the files of the obsolete set are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Readable {
-    /// Their entries could be read when the store was opened.
+    /// Their entries were readable when the store was opened.
     AsOpened,
-    /// Besides, every byte of them is right now: after a repair `check` must find nothing.
+    /// Also, every byte of them is correct now: after a repair `check` must find nothing.
     Verified,
 }
 
@@ -315,13 +325,13 @@ fn is_undamaged(tree: &TreeVersion) -> bool {
     })
 }
 
-/// Every write that was superseded up to here is in the set.
+/// The repair watermark: every write that was superseded up to it is in the set.
 fn watermark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
     let tree = snapshot.version().trees.get(&superseded);
     tree.map_or(0, |tree| tree.repair_watermark())
 }
 
-/// The method that is meant, if it fits.
+/// The method to use; an error if the requested one does not fit.
 fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<RepairMethod> {
     let settings = &layout.stored.settings;
     let by_key = complete && layout.keys.is_some();

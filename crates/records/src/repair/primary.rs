@@ -1,6 +1,7 @@
-//! Repair from the records (DELI section V, algorithm 3): a pass over all versions of all records in the
-//! order of their keys. Compactions have kept every replaced version that is not in the set
-//! ([`crate::Repair::Staged`]), or have reported it ([`crate::Repair::Merge`]), so the pass meets all others.
+//! Repair from the records (DELI section V, algorithm 3): a scan of all versions of all records, by
+//! key. Compactions have kept every replaced version that is not in the set
+//! ([`crate::Repair::Staged`]), or reported it ([`crate::Repair::Merge`]), so the scan finds all
+//! others.
 
 use esker_lsm::{Cursor, Kind, TreeId};
 
@@ -18,7 +19,8 @@ pub(super) fn run(work: &Work<'_>, layout: &Layout, progress: &mut OnRepair<'_>)
     })
 }
 
-/// All but the newest `versions` of a record, deletions counted as compactions count them, are obsolete.
+/// All but the newest `versions` of a record are obsolete. Deletions count as versions, as in
+/// compactions.
 fn scan(
     work: &Work<'_>,
     reporter: &Reporter<'_>,
@@ -26,7 +28,7 @@ fn scan(
     versions: u32,
     (from, to): KeyRange,
 ) -> Result<()> {
-    let mut tally = ObsoleteCollector::new(work, reporter);
+    let mut collector = ObsoleteCollector::new(work, reporter);
     let mut cursor = work.snapshot.entries_in(&runs(work, data), READAHEAD);
     let mut key: Option<Vec<u8>> = None;
     let mut newer = 0;
@@ -40,11 +42,11 @@ fn scan(
             newer = 0;
         }
         if newer >= versions && cursor.kind() == Kind::Put {
-            tally.over(cursor.seq())?;
+            collector.over(cursor.seq())?;
         }
         newer = newer.saturating_add(1);
-        tally.entry(|| cursor.cost())?;
+        collector.entry(|| cursor.cost())?;
         cursor.next()?;
     }
-    tally.finish(&cursor.cost())
+    collector.finish(&cursor.cost())
 }

@@ -1,4 +1,5 @@
-//! What the methods of repair share: threads, progress, the rate limit, and writing what is found to the set.
+//! The common parts of the repair methods: threads, progress, the rate limit, and writing the
+//! findings to the set.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -15,31 +16,31 @@ use crate::error::{Error, Result};
 /// Entries between two checks of the rate and of cancellation.
 const STEP: u64 = 1024;
 
-/// Between two reports of progress, and the longest sleep at a time.
+/// The interval of progress reports, and the longest sleep.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The least that each thread and the buffer of what was found get of the memory.
+/// The least memory of each thread, and of the buffer of findings.
 const LEAST_SHARE: usize = 16 << 10;
 
 /// A repair under way.
 pub(super) struct Work<'a> {
     pub(super) group: &'a Group,
     pub(super) snapshot: Snapshot,
-    /// What was known to be obsolete when it began.
+    /// The obsolete set at the beginning.
     pub(super) known: Superseded,
     pub(super) options: &'a RepairOptions,
     /// The memory of sorters and buffers.
     loan: Loan,
     threads: usize,
-    /// Up to here everything that was written is in tables: the next watermark.
+    /// Every write up to this number is in tables: the next watermark.
     pub(super) target: Seq,
     superseded: TreeId,
     start: Instant,
-    /// Numbers that were found and are not in the tree yet.
+    /// Findings that are not in the tree yet.
     buffer: Mutex<SeqSet>,
     /// The threads must stop.
     broken: AtomicBool,
-    /// Because one of them failed, not because the progress said so.
+    /// They stop because of an error, not because the progress callback stopped the repair.
     failed: AtomicBool,
     total: AtomicU64,
     counts: Counts,
@@ -55,11 +56,11 @@ pub(super) struct Counts {
     bytes: AtomicU64,
 }
 
-/// More do not help, whatever is requested.
+/// The most threads, even if more are requested.
 const MOST_THREADS: usize = 64;
 
-/// How many threads are to read. Without background threads a run of the store is to be the same each time, so no
-/// others are started unless they are requested.
+/// The number of reading threads. A store without background threads must run deterministically, so
+/// no threads are started for it unless they are requested.
 fn threads(options: &RepairOptions, group: &Group) -> usize {
     match options.threads {
         0 if group.options().background => {
@@ -69,8 +70,8 @@ fn threads(options: &RepairOptions, group: &Group) -> usize {
     }
 }
 
-/// Reports the progress of a repair that is done on the thread of its caller. Other threads are given one that
-/// reports nothing.
+/// Reports the progress of a repair on the thread of its caller. Other threads have a reporter that
+/// does nothing.
 #[derive(Default)]
 pub(super) struct Reporter<'p> {
     report: Option<&'p dyn Fn()>,
@@ -84,7 +85,7 @@ impl Reporter<'_> {
     }
 }
 
-/// A part of the keys: from one, up to another one.
+/// A range of keys: from the first (inclusive) to the second (exclusive).
 pub(super) type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
 impl<'a> Work<'a> {
@@ -115,7 +116,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Everything that was superseded up to here is known.
+    /// Everything that was superseded up to this number is known.
     pub(super) fn watermark(&self) -> Seq {
         self.known.repair_watermark()
     }
@@ -124,16 +125,16 @@ impl<'a> Work<'a> {
         &self.counts
     }
 
-    /// Bytes of memory for each thread.
+    /// The memory of each thread, in bytes.
     pub(super) fn share(&self) -> usize {
         (self.loan.bytes() / (self.threads + 1)).max(LEAST_SHARE)
     }
 
-    /// Cuts the keys of some components into parts of like size, for the threads.
+    /// Splits the keys of some components into ranges of similar size, for the threads.
     pub(super) fn ranges(&self, components: &[Component]) -> Result<Vec<KeyRange>> {
         let pieces = match self.threads {
             1 => 1,
-            // More than threads: one that is done early helps the others.
+            // More ranges than threads, so that a thread that finishes early can help the others.
             threads => threads * 4,
         };
         let mut cuts = Vec::new();
@@ -157,8 +158,8 @@ impl<'a> Work<'a> {
         Ok(ranges)
     }
 
-    /// Does `each` of the tasks, which go through `total` entries together, and reports the progress: on the thread
-    /// of the caller where one is enough, else on as many as the options say.
+    /// Runs `each` on the tasks, which together visit `total` entries, and reports the progress.
+    /// Uses the caller's thread if one is enough, else starts as many as the options say.
     pub(super) fn run<T: Send>(
         &self,
         tasks: Vec<T>,
@@ -167,19 +168,19 @@ impl<'a> Work<'a> {
         each: impl Fn(T, &Reporter<'_>) -> Result<()> + Sync,
     ) -> Result<()> {
         self.total.store(total, Relaxed);
-        let mut tell = || {
-            if self.tell(progress).is_break() {
+        let mut notify = || {
+            if self.report_progress(progress).is_break() {
                 self.broken.store(true, Relaxed);
             }
         };
-        tell();
+        notify();
         let threads = self.threads.min(tasks.len());
         let result = match threads {
             0 | 1 => {
-                let tell = RefCell::new(&mut tell);
+                let notify = RefCell::new(&mut notify);
                 let report = || {
-                    if let Ok(mut tell) = tell.try_borrow_mut() {
-                        tell();
+                    if let Ok(mut notify) = notify.try_borrow_mut() {
+                        notify();
                     }
                 };
                 let reporter = Reporter {
@@ -192,14 +193,14 @@ impl<'a> Work<'a> {
                 });
                 self.fail(result)
             }
-            threads => self.run_on(threads, tasks, &mut tell, &each),
+            threads => self.run_on(threads, tasks, &mut notify, &each),
         };
         // Too late to cancel.
-        let _ = self.tell(progress);
+        let _ = self.report_progress(progress);
         result
     }
 
-    /// Notes whether it was an error that ended a task, or the progress.
+    /// Records that an error ended a task, unless the repair was cancelled before.
     fn fail(&self, result: Result<()>) -> Result<()> {
         if result.is_err() && !self.broken.swap(true, Relaxed) {
             self.failed.store(true, Relaxed);
@@ -211,7 +212,7 @@ impl<'a> Work<'a> {
         &self,
         threads: usize,
         tasks: Vec<T>,
-        tell: &mut dyn FnMut(),
+        notify: &mut dyn FnMut(),
         each: &(impl Fn(T, &Reporter<'_>) -> Result<()> + Sync),
     ) -> Result<()> {
         let tasks = Mutex::new(tasks.into_iter());
@@ -228,17 +229,17 @@ impl<'a> Work<'a> {
                     {
                         result = self.go_on().and_then(|()| each(task, &Reporter::default()));
                     }
-                    // The receiver is gone when the caller has returned.
+                    // The receiver is dropped when the caller has returned.
                     let _ = done.send(result);
                 });
             }
             drop(done);
             loop {
                 match ended.recv_timeout(TICK) {
-                    // The others need not continue.
+                    // The other tasks can stop.
                     Ok(Err(error)) if result.is_ok() => result = self.fail(Err(error)),
                     Ok(_) => {}
-                    Err(RecvTimeoutError::Timeout) => tell(),
+                    Err(RecvTimeoutError::Timeout) => notify(),
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
@@ -246,7 +247,7 @@ impl<'a> Work<'a> {
         result
     }
 
-    fn tell(&self, progress: &mut OnRepair<'_>) -> ControlFlow<()> {
+    fn report_progress(&self, progress: &mut OnRepair<'_>) -> ControlFlow<()> {
         let done = self.counts.entries.load(Relaxed);
         let total = self.total.load(Relaxed).max(done);
         progress(RepairProgress { done, total })
@@ -259,7 +260,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Notes what was read, and waits where that was too fast.
+    /// Counts entries and bytes read, and sleeps to keep the rate limit.
     fn step(&self, entries: u64, bytes: u64, reporter: &Reporter<'_>) -> Result<()> {
         self.counts.entries.fetch_add(entries, Relaxed);
         let bytes = self.counts.bytes.fetch_add(bytes, Relaxed) + bytes;
@@ -278,8 +279,8 @@ impl<'a> Work<'a> {
         self.go_on()
     }
 
-    /// Takes numbers of obsolete writes. A full buffer goes to the tree, for all indexes together (DELI
-    /// section V-B's combined deletes).
+    /// Takes numbers of obsolete writes. A full buffer is written to the tree, for all indexes
+    /// together (DELI section V-B's combined deletes).
     fn take(&self, numbers: &mut Vec<Seq>) -> Result<()> {
         let mut buffer = self.buffer.lock();
         let before = buffer.len();
@@ -289,7 +290,7 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         let full = std::mem::take(&mut *buffer);
-        // The lock is kept: others wait until there is room again.
+        // The lock is kept: other threads wait until the buffer has room.
         self.write(&full, None)
     }
 
@@ -300,7 +301,7 @@ impl<'a> Work<'a> {
             .supersede(self.superseded, &mut numbers, watermark)?)
     }
 
-    /// Writes what is left of what was found, and moves the watermark if everything was found.
+    /// Writes the remaining findings, and moves the watermark if the repair is complete.
     pub(super) fn finish(&self, result: Result<()>) -> Result<RepairReport> {
         let broke = result.is_err() && !self.failed.load(Relaxed);
         if !broke {
@@ -328,14 +329,14 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What one thread counts and finds.
+/// The counts and findings of one thread.
 pub(super) struct ObsoleteCollector<'w> {
     work: &'w Work<'w>,
     reporter: &'w Reporter<'w>,
-    /// What lookups cost.
+    /// The cost of lookups.
     pub(super) cost: Cost,
     entries: u64,
-    /// Bytes that were reported.
+    /// Bytes reported so far.
     reported: u64,
     found: Vec<Seq>,
 }
@@ -352,7 +353,7 @@ impl<'w> ObsoleteCollector<'w> {
         }
     }
 
-    /// Counts an entry of a pass whose cursors have cost so much so far.
+    /// Counts an entry of a scan whose cursors have cost `scanned` so far.
     #[inline]
     pub(super) fn entry(&mut self, scanned: impl FnOnce() -> Cost) -> Result<()> {
         self.entries += 1;
@@ -369,12 +370,12 @@ impl<'w> ObsoleteCollector<'w> {
         self.work.step(entries, new, self.reporter)
     }
 
-    /// Reports what was read since.
+    /// Reports the bytes read since the last report.
     pub(super) fn pause(&mut self, scanned: &Cost) -> Result<()> {
         self.step(0, scanned)
     }
 
-    /// Notes that a write is obsolete.
+    /// Adds an obsolete write.
     #[inline]
     pub(super) fn over(&mut self, seq: Seq) -> Result<()> {
         if self.work.known.contains(seq) {
@@ -387,7 +388,7 @@ impl<'w> ObsoleteCollector<'w> {
         }
     }
 
-    /// The end of a pass.
+    /// Ends a scan.
     pub(super) fn finish(mut self, scanned: &Cost) -> Result<()> {
         self.work.take(&mut self.found)?;
         let rest = self.entries % STEP;

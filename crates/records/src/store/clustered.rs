@@ -1,16 +1,18 @@
-//! Datasets that are stored by place. The tree of the data has *stubs*: stored records with their attributes and without their
-//! JSON; the tree of the clustered attribute has the records, under point and key (`index/spatial/clustered.rs`). Both are one write
-//! and have its number. A record without a point is whole in the data, as all are in other datasets.
+//! Datasets stored by location. The data tree has *stubs*: stored records with their attributes but
+//! without their JSON. The tree of the clustered attribute has the full records, under point and
+//! key (`index/spatial/clustered.rs`). Stub and record belong to one write and share its number. A
+//! record without a point is stored in full in the data tree, as in other datasets.
 //!
-//! Here a stub becomes the record: one at a time, or many together in the order of place, so that neighbours come from the same
-//! blocks. What a stub says is enough for: is the record there, of which write, has it expired, and the attributes that were declared
-//! when the dataset was created. Whoever needs more, or gives the record out, has it read here.
+//! A stub suffices for the record's existence, write number and expiry, and for the attributes
+//! declared at the dataset's creation. For anything else this module reads the full record: one by
+//! one, or many in location order, so that neighbours come from the same blocks.
 //!
-//! A record of one place and several times is under each of them, whole. Who goes through the tree by place counts it once
-//! (`index::stands_for_record`); a stub leads to the first.
+//! A record with one point and several times is stored in full under each of them. A walk of the
+//! location tree counts it once (`index::stands_for_record`); a stub leads to the first copy.
 //!
-//! **Invariant.** The record of a stub that is the newest entry of its key, in the same snapshot, is there under its number: where it
-//! is not, the store is damaged. That of an older stub may be gone.
+//! **Invariant.** If a stub is the newest entry of its key in a snapshot, the same snapshot has its
+//! record under its number; otherwise the store is damaged. The record of an older stub may have
+//! been dropped.
 
 use std::collections::VecDeque;
 
@@ -20,7 +22,7 @@ use esker_model::record::RecordRef;
 use crate::catalog::{Attribute, Layout};
 use crate::error::{Error, Result};
 
-/// The key of a stub's record in the tree by place.
+/// The key of a stub's record in the location tree.
 fn place_of(attribute: &Attribute, key: &[u8], stub: &[u8]) -> Result<Vec<u8>> {
     let record = RecordRef::parse(stub);
     let point = record.and_then(|record| {
@@ -44,7 +46,7 @@ fn missing(attribute: &Attribute, seq: Seq) -> Error {
     ))
 }
 
-/// The record of the newest entry of a key: itself, unless it is a stub.
+/// The full record of a key's newest entry: the entry itself, or the record of the stub.
 #[inline]
 pub(crate) fn whole(
     layout: &Layout,
@@ -64,7 +66,7 @@ pub(crate) fn whole(
     }
 }
 
-/// The same of an entry that was found in a memtable: its record is in one, too.
+/// As [`whole`], for an entry found in a memtable: its record is in a memtable, too.
 pub(crate) fn whole_in_memory(
     layout: &Layout,
     snapshot: &Snapshot,
@@ -81,17 +83,17 @@ pub(crate) fn whole_in_memory(
     }
 }
 
-/// A stub whose record is wanted.
+/// A stub whose record is to be read.
 struct Wanted {
     place: Vec<u8>,
     seq: Seq,
     at: usize,
 }
 
-/// Is given the records of stubs, each with the number that it was added with.
+/// Receives the records of stubs, each with the index under which its stub was added.
 pub(crate) type TakeWhole<'t> = dyn FnMut(usize, Slice) -> Result<()> + 't;
 
-/// Stubs whose records are read together, in the order of place.
+/// Stubs whose records are read together, in location order.
 pub(crate) struct Stubs<'a> {
     attribute: &'a Attribute,
     snapshot: &'a Snapshot,
@@ -100,7 +102,7 @@ pub(crate) struct Stubs<'a> {
 }
 
 impl<'a> Stubs<'a> {
-    /// None yet; `None` where the dataset has no stubs.
+    /// An empty set; `None` if the dataset has no stubs.
     pub(crate) fn new(layout: &'a Layout, snapshot: &'a Snapshot) -> Result<Option<Stubs<'a>>> {
         let Some(attribute) = layout.clustered() else {
             return Ok(None);
@@ -113,36 +115,37 @@ impl<'a> Stubs<'a> {
         }))
     }
 
-    /// The attribute by whose place records are stored.
+    /// The attribute by which records are stored.
     pub(crate) fn attribute(&self) -> &'a Attribute {
         self.attribute
     }
 
-    /// Adds what is stored of a key, and is the newest of it, under a number of the caller's.
+    /// Adds the newest entry of a key, under an index that the caller chooses.
     pub(crate) fn add(&mut self, at: usize, (key, seq): (&[u8], Seq), stub: &[u8]) -> Result<()> {
         let place = place_of(self.attribute, key, stub)?;
         self.wanted.push(Wanted { place, seq, at });
         Ok(())
     }
 
-    /// Of so many bytes for records how many are for their stubs, in `data`, where both are to fit: by what all of them take.
+    /// The share of stubs in a budget of `bytes` for stubs and records, in proportion to their
+    /// total sizes. `data` are the components of the data tree.
     pub(crate) fn share_of_stubs(&self, data: &[Component], bytes: usize) -> usize {
         let (stubs, records) = (size(data), size(&self.components));
         let share = stubs as f64 / (stubs + records).max(1) as f64;
         ((bytes as f64 * share) as usize).max(1)
     }
 
-    /// Bytes of all records that are stored by place, about.
+    /// The approximate size of all records in the location tree.
     pub(crate) fn bytes_of_records(&self) -> u64 {
         size(&self.components)
     }
 
-    /// How many wait to be read.
+    /// The number of stubs that wait to be read.
     pub(crate) fn len(&self) -> usize {
         self.wanted.len()
     }
 
-    /// Gives the records of all that were added, in the order of place, and forgets them.
+    /// Reads the records of all added stubs, in location order, and clears the set.
     pub(crate) fn read(
         &mut self,
         options: LookupOptions,
@@ -157,8 +160,8 @@ impl<'a> Stubs<'a> {
         }
     }
 
-    /// The same, of stubs that may be obsolete: without the records that are gone. Returns how many were there, and the number of
-    /// one that was not.
+    /// As [`Stubs::read`], for stubs that may be obsolete: skips records that were dropped. Returns
+    /// the number of records found, and the number of a write whose record was not found.
     pub(crate) fn read_there(
         &mut self,
         options: LookupOptions,
@@ -202,7 +205,7 @@ fn size(components: &[Component]) -> u64 {
     each.sum()
 }
 
-/// A record by its key.
+/// A key and its stored record.
 pub(crate) struct Item {
     pub(crate) key: Vec<u8>,
     pub(crate) seq: Seq,
@@ -216,17 +219,17 @@ impl Item {
     }
 }
 
-/// What a scan by key gives, some of it at a time, so that stubs become records together: as many as fit a mebibyte, about, by the
-/// size of those before.
+/// A buffer of a scan by key, whose stubs are replaced by their records together. Its capacity
+/// adapts to the size of the records read before: about a mebibyte.
 pub(crate) struct Ahead {
     items: VecDeque<Item>,
     most: usize,
 }
 
-/// Bytes of records that are read ahead, about.
+/// The approximate size of the records that are read ahead.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// How many at first, and at most.
+/// The first and the largest capacity.
 const FIRST_AHEAD: usize = 64;
 const MOST_AHEAD: usize = 4096;
 
@@ -246,12 +249,12 @@ impl Ahead {
         self.items.push_back(Item::new(key, seq, stored.compact()));
     }
 
-    /// The next one, in the order in which they were added.
+    /// The next item, in insertion order.
     pub(crate) fn pop(&mut self) -> Option<Item> {
         self.items.pop_front()
     }
 
-    /// Makes all that are there whole.
+    /// Replaces all stubs in the buffer by their records.
     pub(crate) fn fill(&mut self, layout: &Layout, snapshot: &Snapshot, cost: &Cost) -> Result<()> {
         let Some(mut stubs) = Stubs::new(layout, snapshot)? else {
             return Ok(());

@@ -1,13 +1,16 @@
-//! What has expired, as a snapshot sees it.
+//! Expired records, as a snapshot sees them.
 //!
-//! A record tells from when on it is as if it had been deleted ([`RecordRef::expiry_of`]); whoever has the record asks [`hides`]. For answers that
-//! read no records the dataset has a tree `d/expiry`: its keys are the time and the key of the record, its sequence numbers those of the records.
-//! So all that has expired at a moment stands in front, and is a set of numbers ([`View::expired`]) that is probed beside the obsolete set: a record and
-//! its index entries share one number, whatever the kind of the index.
+//! A stored record carries its expiry time ([`RecordRef::expiry_of`]), and reads of the record
+//! check it with [`hides`]. For answers that read no records the dataset has a tree `d/expiry`: its
+//! keys are expiry time and record key, its sequence numbers those of the records. So the entries
+//! that have expired come first. Their numbers form a set ([`View::expired`]) that queries probe
+//! beside the obsolete set: a record and its index entries share one number, under every index
+//! type.
 //!
-//! Expiry is *acted on* later, by a deletion like any other (`write/expire.rs`). So nothing but reads knows of time: for compactions, repairs, builds of
-//! indexes, strategies and `check`, a record that has expired is there until then. Entries of `d/expiry` are timed, though they never expire by themselves:
-//! by that the engine knows that snapshots of this store, named ones too, need a time.
+//! Expiry is *acted on* later, by an ordinary deletion (`write/expire.rs`). Until then compactions,
+//! repairs, index builds, strategies and `check` treat an expired record as present: only reads
+//! know of time. Entries of `d/expiry` never expire by themselves, but are written as timed
+//! entries: so the engine knows that snapshots of this store, named ones included, need a time.
 
 use std::sync::Arc;
 
@@ -21,20 +24,20 @@ use crate::error::{Error, Result};
 /// Bytes that are read ahead.
 const READAHEAD: usize = 64 << 10;
 
-/// True when a stored record has expired for the snapshot.
+/// True if a stored record has expired for the snapshot.
 #[inline]
 pub(crate) fn hides(snapshot: &Snapshot, stored: &[u8]) -> bool {
-    // No time: nothing in the store expires.
+    // Time 0: no record of the store expires.
     snapshot.time() > 0
         && RecordRef::expiry_of(stored).is_some_and(|expires| snapshot.has_expired(expires))
 }
 
-/// The key of what expires.
+/// The key of a record in `d/expiry`.
 pub(crate) fn expiry_key(expires: Time, key: &[u8]) -> Vec<u8> {
     [&expires.to_be_bytes(), key].concat()
 }
 
-/// What expires, and the write that gave it its time.
+/// An entry of `d/expiry`: the record, its expiry time, and the write that set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) expires: Time,
@@ -43,13 +46,14 @@ pub(crate) struct Due {
 }
 
 impl View {
-    /// True when a stored record has expired.
+    /// True if a stored record has expired.
     #[inline]
     pub(crate) fn hides(&self, stored: &[u8]) -> bool {
         hides(&self.snapshot, stored)
     }
 
-    /// The writes of all records that have expired and were not deleted yet, and of some that were replaced since; `None` where there is none.
+    /// The writes of all records that have expired and are not deleted yet, and of some that were
+    /// replaced since; `None` if there are none.
     pub(crate) fn expired(&self) -> Result<Option<Arc<SeqSet>>> {
         let mut expired = SeqSet::new();
         self.each_due(self.snapshot.time(), &mut |due| {
@@ -59,7 +63,7 @@ impl View {
         Ok((!expired.is_empty()).then(|| Arc::new(expired)))
     }
 
-    /// Gives what has expired at a time, the earliest first, as long as `visit` wants more.
+    /// Visits the entries that have expired at `time`, earliest first, until `visit` returns false.
     pub(crate) fn each_due(&self, time: Time, visit: &mut dyn FnMut(Due) -> bool) -> Result<()> {
         let Some(tree) = self.layout.expiry.filter(|_| time > 0) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! One dataset of an open store, as everybody below the public interface knows it.
+//! A dataset of an open store ([`Handle`]) and a dataset in one snapshot ([`View`]).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::catalog::Layout;
 use crate::error::Result;
 use crate::record::Record;
 
-/// Whoever does maintenance in the background.
+/// Background maintenance, as handles see it.
 pub(crate) trait Background: Send + Sync {
     /// To be called after each write.
     fn wrote(&self, store: &Arc<Store>);
@@ -21,11 +21,12 @@ pub(crate) trait Background: Send + Sync {
 /// A dataset of an open store.
 #[derive(Clone)]
 pub(crate) struct Handle {
-    /// Before the store, so that background maintenance ends first. `None` where it is maintenance's own.
+    /// Declared before the store, so that background maintenance ends first. `None` in the handles
+    /// of background maintenance itself.
     pub(crate) background: Option<Arc<dyn Background>>,
     pub(crate) shared: Arc<Store>,
     pub(crate) current: Arc<Current>,
-    /// What stops the reads that users ask for.
+    /// Stops reads that users request.
     pub(crate) stop: Option<Stop>,
 }
 
@@ -92,7 +93,7 @@ impl Handle {
         }
     }
 
-    /// The same, with reads that nothing stops.
+    /// As [`Handle::snapshot`], but its reads cannot be stopped.
     pub(crate) fn now(&self) -> View {
         let snapshot = self.shared.group.snapshot();
         View {
@@ -103,7 +104,7 @@ impl Handle {
     }
 }
 
-/// A dataset at one moment.
+/// A dataset in one snapshot.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) dataset: Handle,
@@ -112,18 +113,18 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The sequence number of the last write that it sees.
+    /// The sequence number of the last write that the snapshot sees.
     pub(crate) fn seq(&self) -> Seq {
         self.snapshot.seq()
     }
 
-    /// True when the dataset was dropped before the snapshot was taken.
+    /// True if the dataset was dropped before the snapshot was taken.
     pub(crate) fn is_dropped(&self) -> bool {
         let trees = &self.snapshot.version().trees;
         !trees.contains_key(&self.layout.data)
     }
 
-    /// The record of the newest entry of a key, where that is a stub ([`super::clustered`]).
+    /// The full record of a key's newest entry, which may be a stub ([`super::clustered`]).
     pub(crate) fn whole(
         &self,
         at: (&[u8], Seq),
@@ -159,7 +160,7 @@ impl View {
         record.transpose()
     }
 
-    /// About how many records there are.
+    /// The estimated number of records.
     pub(crate) fn record_count(&self) -> u64 {
         let components = self.snapshot.components(self.layout.data);
         let count = components.iter().map(|component| match component {

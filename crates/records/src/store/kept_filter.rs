@@ -1,4 +1,4 @@
-//! The key filter that one query gathers and the next ones use.
+//! The key filter that a query builds and later queries reuse.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use arc_swap::ArcSwapOption;
 use esker_lsm::table::KeyFilter;
 use esker_lsm::{Seq, TreeId};
 
-/// What tells a component of a tree from others, and from itself before more was written to it: sequence
-/// numbers are given out once.
+/// Identifies a component of a tree in its present state: sequence numbers are never reused, and
+/// writes to a memtable change `max` and `entries`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) min: Seq,
@@ -15,11 +15,11 @@ pub(crate) struct Name {
     pub(crate) entries: u64,
 }
 
-/// The filter of the last query that gathered one, for the next: of which components of which tree.
+/// The last key filter that a query of the dataset built.
 #[derive(Default)]
 pub(crate) struct KeptFilter(ArcSwapOption<Kept>);
 
-/// Such a filter.
+/// A key filter, with the tree and components that it covers.
 pub(crate) struct Kept {
     pub(crate) tree: TreeId,
     pub(crate) names: Vec<Name>,
@@ -27,7 +27,8 @@ pub(crate) struct Kept {
 }
 
 impl KeptFilter {
-    /// A filter of at least so many of the newest components, and of how many.
+    /// The kept filter and the number of the newest components that it covers, if these are at
+    /// least `wanted`.
     pub(crate) fn get(
         &self,
         tree: TreeId,

@@ -1,5 +1,6 @@
-//! The store: the engine, the datasets, and what their handles share. Everything below the public interface gets it as a
-//! [`Handle`] of one dataset, or as a [`View`] of one at a moment.
+//! The open store: the engine, its datasets, and the state that their handles share. Modules below
+//! the public interface get it as a [`Handle`] (one dataset) or a [`View`] (one dataset in one
+//! snapshot).
 
 mod clustered;
 mod expired;
@@ -30,21 +31,23 @@ use crate::telemetry::{self, Usage, UsageCounts};
 pub(crate) struct Store {
     pub(crate) group: Group,
     pub(crate) durability: Durability,
-    /// Whether changes and repairs are done in the background.
+    /// Whether background maintenance finishes interrupted changes and runs repairs.
     pub(crate) background_maintenance: bool,
     pub(crate) choose_every: u64,
-    /// Held for no I/O and no waiting: whoever wants a handle takes it.
-    /// By name, so that whatever is done for all of them is done in the same order each time.
+    /// By name, so that operations on all datasets run in the same order each time. Never held
+    /// across I/O or a wait, because each new handle takes the lock.
     pub(crate) datasets: Mutex<BTreeMap<String, Arc<Current>>>,
     pub(crate) names: Names,
-    /// Held while `USAGE` is replaced.
+    /// Serialises the replacements of `USAGE`.
     pub(crate) usage_file: Mutex<()>,
-    /// Shared by the commits that look up what they replace; alone it has one that was overtaken too often.
+    /// Commits that look up the records they replace hold it shared. A commit that was overtaken
+    /// too often holds it alone.
     pub(crate) turns: RwLock<()>,
 }
 
 impl Store {
-    /// Borrows memory for a query or a build: a sixteenth of the budget for each of two steps that are held at a time.
+    /// Borrows memory: an eighth of the budget for a query, a sixteenth for each of the two steps
+    /// that it holds; a sixteenth for other work.
     pub(crate) fn borrow(&self, account: Account) -> Loan {
         let budget = self.group.options().memory_budget;
         let want = match account {
@@ -56,24 +59,27 @@ impl Store {
     }
 }
 
-/// Queries and builds continue with such a part of the budget where no more is free.
+/// The divisor of the smallest loan: a query or build proceeds with this part of the budget if no
+/// more is free.
 const LEAST_LOAN: usize = 128;
 
-/// The names of datasets that are created, renamed or dropped now: one at a time for each name.
+/// The names of datasets that are being created, renamed or dropped: one operation at a time per
+/// name.
 #[derive(Default)]
 pub(crate) struct Names {
     taken: Mutex<BTreeSet<String>>,
     given_back: Condvar,
 }
 
-/// A name that nobody else creates, renames or drops a dataset of, until this is dropped.
+/// A reserved name: no other thread creates, renames or drops a dataset of this name until this is
+/// dropped.
 pub(crate) struct Reserved<'a> {
     pub(crate) names: &'a Names,
     name: &'a str,
 }
 
 impl Names {
-    /// Waits for whoever has the name.
+    /// Waits until no other thread has reserved the name.
     pub(crate) fn reserve<'a>(&'a self, name: &'a str) -> Reserved<'a> {
         let mut taken = self.taken.lock();
         while !taken.insert(name.to_string()) {
@@ -96,17 +102,17 @@ impl Store {
         self.datasets.lock().values().cloned().collect()
     }
 
-    /// Keeps what was counted, when something was written. A failure loses statistics only.
+    /// Saves the usage counts if they changed. A failure loses statistics only.
     pub(crate) fn keep_usage(&self) {
         let datasets = self.currents();
-        // All are called: each notes that it is kept now.
+        // Not `any`: `take_written` must reset the flag of every dataset.
         let written = datasets.iter().filter(|d| d.usage.take_written());
         if written.count() > 0 {
             self.replace_usage();
         }
     }
 
-    /// Makes durable what queries found to be obsolete, where this handle writes.
+    /// Makes the obsolete writes that queries found durable, if this handle writes.
     pub(crate) fn keep_obsolete(&self) {
         for current in self.currents() {
             current.try_keep_obsolete(&self.group);
@@ -134,13 +140,14 @@ impl Drop for Store {
     }
 }
 
-/// The datasets of a snapshot, by name; those that are known already are taken over, with the names that they have in it.
+/// The datasets of a snapshot, by name. Known datasets keep their state and get the name that the
+/// snapshot has for them.
 pub(crate) fn found_datasets(
     snapshot: &esker_lsm::Snapshot,
     known: &BTreeMap<String, Arc<Current>>,
     usage: impl Fn(&str) -> Usage,
 ) -> Result<BTreeMap<String, Arc<Current>>> {
-    // By their trees: names change.
+    // By data tree, because names change.
     let known: HashMap<TreeId, &Arc<Current>> =
         known.values().map(|known| (known.data, known)).collect();
     let mut datasets = BTreeMap::new();

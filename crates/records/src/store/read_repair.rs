@@ -1,8 +1,8 @@
-//! Online repair (DELI section IV-B): what queries find to be obsolete is remembered, passed over by later
-//! queries of this process at once, and put into the obsolete set at the next flush or close
-//! of a handle that writes. A handle that only reads changes nothing on disk, and forgets it.
+//! Online repair (DELI section IV-B): queries record the obsolete writes that they find. Later
+//! queries of this process skip these at once. A flush or close of a handle that writes puts them
+//! into the obsolete set; a handle that only reads forgets them.
 //!
-//! Nothing depends on it: what is forgotten is found again.
+//! Nothing depends on these notes: queries find again what was forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -14,47 +14,48 @@ use crate::catalog::Layout;
 use crate::error::Result;
 use crate::store::Current;
 
-/// Numbers that are remembered, at most.
+/// The most numbers that are kept.
 const MOST: usize = 64 << 10;
 
-/// Bytes that the pass over the records reads ahead.
+/// Read-ahead of the scan over the records.
 const READAHEAD: usize = 256 << 10;
 
-/// What queries of a dataset found, since it was last made durable.
+/// Obsolete writes that queries of a dataset found since the notes were last made durable.
 #[derive(Default)]
 pub(crate) struct Online {
     noted: RwLock<Noted>,
-    /// How many numbers are in it: under most strategies none ever is, and queries need no lock to see that.
+    /// The number of notes. Under most strategies it stays 0, and queries take no lock.
     count: AtomicUsize,
-    /// Something was written through this handle.
+    /// Whether this handle has written.
     writes: AtomicBool,
-    /// Held by the writer that makes a full buffer durable: others continue.
+    /// Held by the writer that makes a full buffer durable; other writers continue without waiting.
     keeping: Mutex<()>,
 }
 
 #[derive(Default)]
 pub(crate) struct Noted {
-    /// Obsolete writes, and a write as of which they are.
-    over: BTreeMap<Seq, Seq>,
-    /// Numbers that index entries have and the record of their key has not: half-done writes, in DELI. Here a
-    /// batch is whole, so they stem from damage or a mistake, which may have hit the key rather than
-    /// the number: before a write is taken to be obsolete it is looked for in all records.
+    /// Each obsolete write, and a later write that proves it.
+    obsolete: BTreeMap<Seq, Seq>,
+    /// Numbers of index entries without a record of this number. DELI finds half-done writes by
+    /// them. Here batches are atomic, so they come from damage or a defect, which may have hit the
+    /// key instead of the number: all records are searched for such a number before it counts as
+    /// obsolete.
     dangling: BTreeSet<Seq>,
 }
 
 impl Noted {
-    /// True when the write `seq` is obsolete for a snapshot that sees writes up to `at`.
+    /// True if the write `seq` is obsolete in a snapshot that sees writes up to `at`.
     pub(crate) fn is_over(&self, seq: Seq, at: Seq) -> bool {
-        self.over.get(&seq).is_some_and(|by| *by <= at)
+        self.obsolete.get(&seq).is_some_and(|by| *by <= at)
     }
 
     fn len(&self) -> usize {
-        self.over.len() + self.dangling.len()
+        self.obsolete.len() + self.dangling.len()
     }
 }
 
 impl Online {
-    /// What was noted so far, `None` if nothing. To be held for some questions, not for I/O.
+    /// The notes so far, `None` if there are none. The lock must not be held across I/O.
     pub(crate) fn noted(&self) -> Option<RwLockReadGuard<'_, Noted>> {
         (self.count.load(Relaxed) > 0).then(|| self.noted.read())
     }
@@ -65,17 +66,17 @@ impl Online {
         self.count.store(noted.len(), Relaxed);
     }
 
-    /// Notes that the write `seq` is obsolete, as of the write `by`, which a snapshot has seen: no snapshot that sees
-    /// `by` shows anything of `seq`, and compactions may drop it.
+    /// Notes that the write `seq` is obsolete since the write `by`, which a snapshot has seen:
+    /// `seq` is hidden from every snapshot that sees `by`, and compactions may drop it.
     pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
         self.change(|noted| {
             if self.has_room(noted) {
-                noted.over.insert(seq, by);
+                noted.obsolete.insert(seq, by);
             }
         });
     }
 
-    /// Notes that an index has an entry of the write `seq`, of which the data has nothing.
+    /// Notes that an index has an entry of the write `seq`, and the data has none.
     pub(crate) fn note_dangling(&self, seq: Seq) {
         self.change(|noted| {
             if self.has_room(noted) {
@@ -84,7 +85,7 @@ impl Online {
         });
     }
 
-    /// A full buffer waits for the next write; where none comes, it starts over.
+    /// A full buffer waits for the next write. A handle that does not write empties it instead.
     fn has_room(&self, noted: &mut Noted) -> bool {
         if noted.len() < MOST {
             return true;
@@ -98,7 +99,7 @@ impl Online {
 }
 
 impl Current {
-    /// To be called after each write: what was noted is made durable when the buffer is full.
+    /// To be called after each write: makes the notes durable when the buffer is full.
     pub(crate) fn wrote(&self, group: &Group) {
         if !self.online.writes.load(Relaxed) {
             self.online.writes.store(true, Relaxed);
@@ -106,23 +107,23 @@ impl Current {
         if self.online.count.load(Relaxed) >= MOST
             && let Some(_alone) = self.online.keeping.try_lock()
         {
-            // The write is done, whatever becomes of this.
+            // The write has succeeded, even if this fails.
             self.try_keep_obsolete(group);
         }
     }
 
-    /// As [`Current::keep_obsolete`]; what goes wrong is for `stat` to tell, and costs nobody else anything.
+    /// As [`Current::keep_obsolete`], but a failure only shows in the statistics.
     pub(crate) fn try_keep_obsolete(&self, group: &Group) {
         if let Err(error) = self.keep_obsolete(group) {
             self.usage.maintenance().remembered.lock().not_kept = Some(error.to_string());
         }
     }
 
-    /// Makes durable what queries noted to be obsolete, where this handle writes. What could not be written is forgotten:
-    /// queries find it again, and a failure that stays must not be met again by each write.
+    /// Makes the notes durable, if this handle writes. Notes that cannot be written are forgotten:
+    /// queries find them again, and a permanent failure must not slow every write.
     ///
-    /// The log is synced first: a number must not be obsolete on disk while the write that made it so can still be
-    /// lost, since compactions drop what is obsolete.
+    /// The log is synced first: a number must not be obsolete on disk while the write that replaced
+    /// it can still be lost, because compactions drop obsolete writes.
     pub(crate) fn keep_obsolete(&self, group: &Group) -> Result<()> {
         if !self.online.writes.load(Relaxed) {
             return Ok(());
@@ -130,14 +131,14 @@ impl Current {
         let Some(noted) = self.online.noted() else {
             return Ok(());
         };
-        let mut numbers: BTreeSet<Seq> = noted.over.keys().copied().collect();
+        let mut numbers: BTreeSet<Seq> = noted.obsolete.keys().copied().collect();
         let mut dangling = noted.dangling.clone();
         drop(noted);
         let taken: Vec<Seq> = numbers.union(&dangling).copied().collect();
-        let result = self.write_over(group, &mut numbers, &mut dangling);
+        let result = self.write_obsolete(group, &mut numbers, &mut dangling);
         self.online.change(|noted| {
             for seq in taken {
-                noted.over.remove(&seq);
+                noted.obsolete.remove(&seq);
                 noted.dangling.remove(&seq);
             }
         });
@@ -147,7 +148,7 @@ impl Current {
         result
     }
 
-    fn write_over(
+    fn write_obsolete(
         &self,
         group: &Group,
         numbers: &mut BTreeSet<Seq>,
@@ -169,7 +170,7 @@ impl Current {
     }
 }
 
-/// Takes those numbers out that a record has.
+/// Removes the numbers that a record has.
 fn remove_written(group: &Group, layout: &Layout, numbers: &mut BTreeSet<Seq>) -> Result<()> {
     if numbers.is_empty() {
         return Ok(());

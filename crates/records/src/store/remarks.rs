@@ -1,20 +1,20 @@
-//! What may be said of records that were taken: each thing once.
+//! Remarks about accepted records, each made once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_model::schema::{Path, Remark, Type};
 use parking_lot::Mutex;
 
-/// Remarks that nobody has taken yet, and which were made before.
+/// Remarks that wait to be taken, and a record of the remarks made before.
 #[derive(Default)]
 pub(crate) struct Remarks {
-    /// Of each kind of remark, a bit for each attribute that it was made about.
+    /// For each kind of remark, a bit per attribute.
     made: [AtomicU64; 5],
     waiting: Mutex<Vec<String>>,
 }
 
 impl Remarks {
-    /// Makes a remark about the attribute at a place of the layout, unless it was made before.
+    /// Adds a remark about the attribute at index `place` of the layout, unless it was made before.
     pub(crate) fn add(&self, place: usize, path: &Path, ty: Type, remark: Remark) {
         let kind = match remark {
             Remark::NoOffset => 0,
@@ -32,14 +32,14 @@ impl Remarks {
         {
             let text = text(path, ty, remark);
             let mut waiting = self.waiting.lock();
-            // A field may be indexed, and be the time at which records expire.
+            // The same field may be indexed and be the expiry time, which makes one remark twice.
             if !waiting.contains(&text) {
                 waiting.push(text);
             }
         }
     }
 
-    /// Those that were made since this was last called.
+    /// The remarks since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.waiting.lock())
     }

@@ -1,4 +1,4 @@
-//! What all handles of a dataset share.
+//! The state that all handles of a dataset share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,29 +17,30 @@ use crate::catalog::{Layout, dataset_of};
 use crate::error::{Error, Result};
 use crate::telemetry::Usage;
 
-/// What all handles of a dataset share: its layout changes while they are in use.
+/// The state that all handles of a dataset share. The layout changes while handles are in use.
 ///
-/// The layout is a function of the engine's version, whose data tree has the definition for its
-/// configuration. So a snapshot and its layout always fit, whenever either was taken, and a batch
-/// that was made for an older layout is refused by the engine ([`esker_lsm::Batch::made_for`]).
+/// The layout is a function of the engine's version: the configuration of the data tree is the
+/// definition. So a snapshot always has a layout that fits it. The engine refuses a batch that was
+/// built for an older layout ([`esker_lsm::Batch::made_for`]).
 pub(crate) struct Current {
-    /// It may get another: what identifies it is its data tree.
+    /// May change: the data tree identifies the dataset.
     name: ArcSwap<String>,
     pub(crate) data: TreeId,
     pub(crate) key_type: KeyType,
     pub(crate) usage: Usage,
     pub(crate) kept_filter: Arc<KeptFilter>,
-    /// What queries found to be obsolete.
+    /// Obsolete writes that queries found.
     pub(crate) online: Online,
-    /// What may be said of the records that were written.
+    /// Remarks about written records.
     pub(crate) remarks: Remarks,
     layout: ArcSwap<Layout>,
-    /// Held by whoever changes an index or the strategy, or drops the dataset.
+    /// Held while an index or the strategy is changed, or the dataset is dropped.
     changing: Mutex<()>,
-    /// Held by whoever makes the tree of notes, before `changing`: writers whose batches have the first notes wait for each other.
+    /// Held while the tree of notes is created, and taken before `changing`: writers of first notes
+    /// wait for each other.
     pub(crate) first_note: Mutex<()>,
-    /// Up while background maintenance may hold it, which yields to those who wait.
-    gives_way: AtomicBool,
+    /// True while background maintenance works on the dataset. It yields to waiting claims.
+    yields: AtomicBool,
     waiting: AtomicUsize,
 }
 
@@ -56,7 +57,7 @@ impl Current {
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
             first_note: Mutex::new(()),
-            gives_way: AtomicBool::new(false),
+            yields: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
         }
     }
@@ -66,32 +67,34 @@ impl Current {
         self.name.load().to_string()
     }
 
-    /// The dataset has another name now.
+    /// Takes over a new name of the dataset.
     pub(crate) fn is_renamed(&self, name: &str) {
         if **self.name.load() != name {
             self.name.store(Arc::new(name.to_string()));
         }
     }
 
-    /// The right to change the dataset's trees; refused while somebody else has it.
+    /// Claims the right to change the dataset's trees. Refused while another change holds it;
+    /// background maintenance yields it.
     pub(crate) fn claim(&self) -> Result<MutexGuard<'_, ()>> {
-        if self.gives_way.load(Ordering::SeqCst) {
+        if self.yields.load(Ordering::SeqCst) {
             self.waiting.fetch_add(1, Ordering::SeqCst);
-            let claimed = self.changing.try_lock_for(GIVES_WAY);
+            let claimed = self.changing.try_lock_for(YIELD_TIMEOUT);
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             return claimed.ok_or_else(|| self.is_changing());
         }
         self.changing.try_lock().ok_or_else(|| self.is_changing())
     }
 
-    /// Background maintenance is at work, until the guard is dropped. Refused while somebody changes the dataset.
+    /// Starts work of background maintenance, which ends when the guard is dropped. Refused while
+    /// the dataset is being changed.
     pub(crate) fn give_way(&self) -> Result<impl Drop + '_> {
         drop(self.changing.try_lock().ok_or_else(|| self.is_changing())?);
-        self.gives_way.store(true, Ordering::SeqCst);
-        Ok(GivesWay(&self.gives_way))
+        self.yields.store(true, Ordering::SeqCst);
+        Ok(Yielding(&self.yields))
     }
 
-    /// True when somebody waits for the right to change the dataset's trees.
+    /// True if a claim waits for background maintenance to yield.
     pub(crate) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
@@ -100,12 +103,13 @@ impl Current {
         Error::busy(format!("dataset `{}` is being changed", self.name()))
     }
 
-    /// The layout that was right a moment ago: for writers, which learn when it is not any more.
+    /// The newest layout seen so far. Writers use it: the engine refuses their batch if it is
+    /// outdated.
     pub(crate) fn latest(&self) -> Arc<Layout> {
         self.layout.load_full()
     }
 
-    /// As [`Current::latest`], in the place of a layout that was right before.
+    /// Replaces `layout` by [`Current::latest`].
     pub(crate) fn renew(&self, layout: &mut Arc<Layout>) {
         let latest = self.layout.load();
         if !Arc::ptr_eq(&latest, layout) {
@@ -113,7 +117,7 @@ impl Current {
         }
     }
 
-    /// The layout in `version`; the latest when the dataset is not in it.
+    /// The layout in `version`; the latest one if `version` lacks the dataset.
     pub(crate) fn layout_in(&self, version: &Version) -> Arc<Layout> {
         let latest = self.layout.load();
         if latest.seen() == version.changes() {
@@ -126,10 +130,10 @@ impl Current {
             latest.is_seen_in(version);
             return Arc::clone(&latest);
         }
-        // By the name that it had then: trees are called by it.
+        // By the name that the dataset had in this version, because its trees were named by it.
         let name = dataset_of(&tree.name).unwrap_or_default();
         let Some(layout) = Layout::new(name, version) else {
-            // It was read before it was written.
+            // Not possible: the definition was checked before it was stored.
             return Arc::clone(&latest);
         };
         let layout = Arc::new(layout);
@@ -145,12 +149,12 @@ impl Current {
     }
 }
 
-/// How long background maintenance may take to yield.
-const GIVES_WAY: Duration = Duration::from_secs(60);
+/// The longest wait of a claim for background maintenance.
+const YIELD_TIMEOUT: Duration = Duration::from_secs(60);
 
-struct GivesWay<'a>(&'a AtomicBool);
+struct Yielding<'a>(&'a AtomicBool);
 
-impl Drop for GivesWay<'_> {
+impl Drop for Yielding<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }

@@ -1,7 +1,8 @@
-//! What is measured for background maintenance: counts of operations that old ones fade from, and the last repair.
+//! Measurements for background maintenance: operation counts, in which older operations count less,
+//! and the last repair.
 //!
-//! They fade by operations and not by time, so what follows from them is the same on every machine. Kept with the
-//! counters of use (`usage.rs`), as statistics.
+//! Counts fade by operations, not by time, so that decisions are the same on every machine. They
+//! are stored with the usage counters (`usage.rs`), as statistics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,35 +13,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Writes and queries after which all counts are halved.
+/// The number of writes and queries after which all counts are halved.
 const WINDOW: u64 = 1 << 16;
 
-/// Counts of the last operations: about as many as were half of the window ago count for half.
+/// Counts of recent operations: operations half a window ago count about half.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Measured {
     /// Records put, inserted and deleted.
     pub(crate) written: u64,
-    /// Those of which it is known whether they replaced a record, and those that did.
+    /// Writes known to replace a record or not, and those that do.
     pub(crate) known: u64,
     pub(crate) replaced: u64,
-    /// Queries that need no records but to know what is current; the index entries that they went through,
-    /// and those whose keys were probed in the primary-key index.
+    /// Index-only queries; the index entries that they visited, and those whose keys they probed in
+    /// the primary-key index.
     #[serde(rename = "index_only_queries")]
     pub(crate) bare: u64,
     pub(crate) entries: u64,
     pub(crate) probed: u64,
-    /// Other queries of an index, the records that they fetched, and those of them that were obsolete.
+    /// Other queries of an index, the records that they fetched, and the fetched records that were
+    /// obsolete.
     #[serde(rename = "fetching_queries")]
     pub(crate) fetching: u64,
     pub(crate) fetched: u64,
     pub(crate) wasted: u64,
-    /// Records that scans of tables with summaries went through.
+    /// Records that scans of tables with summaries visited.
     pub(crate) scanned: u64,
 }
 
 impl Measured {
-    /// How many counts there are.
+    /// The number of counts.
     pub(crate) const COUNTS: usize = 10;
 
     pub(crate) fn values(&self) -> [u64; 10] {
@@ -85,12 +87,12 @@ impl Measured {
         }
     }
 
-    /// The share of writes that replaced a record; `None` where it is known of less than so many.
+    /// The share of writes that replaced a record; `None` if fewer than `least` writes are known.
     pub(crate) fn update_ratio(&self, least: u64) -> Option<f64> {
         (self.known >= least.max(1)).then(|| (self.replaced as f64 / self.known as f64).min(1.0))
     }
 
-    /// So small that no sum of them overflows.
+    /// Limits all counts so that sums do not overflow.
     fn bounded(self) -> Measured {
         Measured::from_values(self.values().map(|n| n.min(1 << 32)))
     }
@@ -127,12 +129,12 @@ pub struct StrategyChoice {
     pub why: String,
     /// The smallest measured change that would lead to another choice.
     pub would_change: String,
-    /// The expected cost of each candidate: microseconds of one core per write, with the cost of queries divided among
-    /// the writes.
+    /// The expected cost of each candidate: microseconds of one core per write, with the cost of
+    /// queries divided among the writes.
     pub micros_per_write: BTreeMap<String, f64>,
 }
 
-/// What is kept of a dataset's maintenance when its handle is closed.
+/// The part of a dataset's maintenance state that is stored when its handle is closed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct KeptMaintenance {
@@ -145,29 +147,30 @@ pub(crate) struct KeptMaintenance {
     pub(crate) error: Option<String>,
 }
 
-/// What is remembered beside the counts.
+/// Maintenance state besides the counts.
 #[derive(Default)]
 pub(crate) struct Remembered {
     pub(crate) repair: Option<LastRepair>,
-    /// Why the present strategy was chosen, and what would change it: for people.
+    /// The reasons for the present strategy, and what would change it, as text.
     pub(crate) choice: Option<StrategyChoice>,
-    /// What went wrong last, if nothing went well since.
+    /// The last error, unless a later attempt succeeded.
     pub(crate) error: Option<String>,
-    /// Operations that were counted when the strategy was last thought about.
+    /// The operation count when the strategy was last considered.
     pub(crate) considered: u64,
-    /// What went wrong when what queries found to be obsolete was last written, if it was not written since.
+    /// The error of the last attempt to write the obsolete writes that queries found, unless a
+    /// later one succeeded.
     pub(crate) not_kept: Option<String>,
-    /// How often in a row it went wrong, and how many looks are still to be passed over.
+    /// The number of failures in a row, and of rounds still to skip.
     failures: u32,
     pause: u32,
 }
 
-/// At most so many looks are passed over after a failure: about two minutes.
+/// The most rounds that are skipped after a failure: about two minutes.
 const LONGEST_PAUSE: u32 = 255;
 
 impl Remembered {
-    /// To be called once a look: whether it is too early to try again. Counted in looks and not in time, so that without
-    /// background threads a run is the same each time.
+    /// True if this round must be skipped. To be called once per round. Counted in rounds, not
+    /// time, so that a store without background threads is deterministic.
     pub(crate) fn pauses(&mut self) -> bool {
         let pauses = self.pause > 0;
         self.pause = self.pause.saturating_sub(1);
@@ -192,9 +195,9 @@ impl Remembered {
 #[derive(Default)]
 pub(crate) struct Live {
     counts: [AtomicU64; 10],
-    /// Writes and queries ever.
+    /// All writes and queries since the dataset was opened.
     operations: AtomicU64,
-    /// Since the last repair: keys probed, and records fetched, of what was obsolete.
+    /// Since the last repair: keys probed, and obsolete records fetched.
     probed: AtomicU64,
     wasted: AtomicU64,
     pub(crate) remembered: Mutex<Remembered>,
@@ -236,12 +239,12 @@ impl Live {
         self.operations.load(Relaxed)
     }
 
-    /// Since the last repair: keys probed, and records fetched of what was obsolete.
+    /// Since the last repair: keys probed, and obsolete records fetched.
     pub(crate) fn wasted(&self) -> (u64, u64) {
         (self.probed.load(Relaxed), self.wasted.load(Relaxed))
     }
 
-    /// Notes a repair. Of strategies that write blindly it tells how many writes replaced something.
+    /// Records a repair. Under a blind strategy it also shows how many writes replaced a record.
     pub(crate) fn repaired(&self, repair: LastRepair, blind: bool) {
         self.probed.store(0, Relaxed);
         self.wasted.store(0, Relaxed);

@@ -1,4 +1,5 @@
-//! Counters of how a dataset is used and of what its maintenance costs: statistics, and no part of the store.
+//! Counters of a dataset's use and of the cost of its maintenance: statistics, not part of the
+//! store's data.
 
 mod measured;
 mod usage;

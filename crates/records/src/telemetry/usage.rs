@@ -1,7 +1,7 @@
-//! How a dataset is used: counters for the advisor (`advise/`).
+//! Usage counters of a dataset, for the advisor (`advise/`).
 //!
-//! They are statistics and no part of the store: a handle that wrote leaves them in the file `USAGE` when it is
-//! closed, without a sync. A file that is missing or cannot be read is taken for "nothing was counted".
+//! They are statistics, not part of the store's data: a handle that wrote stores them in the file
+//! `USAGE` when it is closed, without a sync. A missing or unreadable file counts as empty.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,17 +22,17 @@ use super::{KeptMaintenance, Live, Measured};
 const NAME: &str = "USAGE";
 const TEMPORARY: &str = "USAGE.new";
 
-/// A larger file is not ours.
+/// A larger file is not a usage file.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The most attributes of a dataset that are counted: queries may ask for any path, and a program that
-/// makes paths up must not fill the memory.
+/// The most attributes counted per dataset. Queries may use any path, so a program that generates
+/// paths must not fill the memory.
 const MAX_PATHS: usize = 2 * MAX_INDEXES;
 
-/// Validations over which their counters are halved.
+/// The number of validations at which their counters are halved.
 const WASTE_WINDOW: u64 = 1 << 20;
 
-/// Queries that a stripe counts before it adds them to what all share.
+/// The number of queries that a stripe counts before they are folded into the shared counters.
 const FOLDED_TOGETHER: u64 = 64;
 
 /// How queries used an attribute.
@@ -126,13 +126,13 @@ pub struct UsageCounts {
     pub gets: u64,
     /// How queries used each attribute, declared or not.
     pub attributes: BTreeMap<Path, QueryStats>,
-    /// What was measured of its maintenance.
+    /// The measurements of its maintenance.
     #[serde(alias = "upkeep")]
     pub(crate) maintenance: KeptMaintenance,
 }
 
 impl UsageCounts {
-    /// What a file has; nothing where it is malformed.
+    /// Decodes the counts of a file; zero if they are malformed.
     fn from_json(json: Json) -> UsageCounts {
         let counts: UsageCounts = serde_json::from_value(json).unwrap_or_default();
         let attributes = counts.attributes.into_iter().take(MAX_PATHS);
@@ -148,36 +148,37 @@ impl UsageCounts {
     }
 }
 
-/// Numbers are kept below 2^53, so that no sum of them overflows.
+/// Limits a count to 2^53, so that sums do not overflow.
 fn bounded(n: u64) -> u64 {
     n.min(1 << 53)
 }
 
 /// The live counters of a dataset, shared by its handles.
 ///
-/// Reads count by stripe, so that they write to nothing that other threads write to. What decides something is folded into the
-/// shared counters: some queries at a time, and all of it when it is asked for ([`Usage::maintenance`]).
+/// Reads count by stripe, so that threads do not write to shared memory. Counters that decisions
+/// use are folded into shared ones: after some queries, and completely when they are read
+/// ([`Usage::maintenance`]).
 #[derive(Default)]
 pub(crate) struct Usage {
     puts: AtomicU64,
     deletes: AtomicU64,
     reads: LazyStriped<Reads>,
     attributes: ArcSwap<BTreeMap<Path, Arc<LiveQueryStats>>>,
-    /// Candidates of indexes that turned out to be obsolete, and all that were validated. Not kept.
-    over: AtomicU64,
+    /// Obsolete candidates of indexes, and all validated candidates. Not stored.
+    obsolete: AtomicU64,
     validated: AtomicU64,
-    /// Writes that were counted when the counters were last kept.
+    /// The write count when the counters were last stored.
     kept: AtomicU64,
     live: Live,
 }
 
-/// What the threads of one stripe read.
+/// The counts of one stripe.
 #[derive(Default)]
 struct Reads {
     gets: AtomicU64,
-    // Of queries that were not folded into the shared counters yet.
+    // Queries that were not folded into the shared counters yet.
     queries: AtomicU64,
-    over: AtomicU64,
+    obsolete: AtomicU64,
     validated: AtomicU64,
     measured: [AtomicU64; Measured::COUNTS],
 }
@@ -199,7 +200,7 @@ impl Usage {
         usage
     }
 
-    /// What is measured for maintenance, with all that was counted so far.
+    /// The measurements for maintenance, including all queries so far.
     pub(crate) fn maintenance(&self) -> &Live {
         for reads in self.reads.iter() {
             self.fold(reads);
@@ -207,22 +208,23 @@ impl Usage {
         &self.live
     }
 
-    /// Writes that were counted, ever.
+    /// All writes ever counted.
     pub(crate) fn writes(&self) -> u64 {
         self.puts.load(Relaxed) + self.deletes.load(Relaxed)
     }
 
-    /// Counts a batch that was committed.
+    /// Counts a committed batch.
     pub(crate) fn wrote(&self, puts: u64, deletes: u64, measured: Measured) {
         self.puts.fetch_add(puts, Relaxed);
         self.deletes.fetch_add(deletes, Relaxed);
         self.live.add(measured);
     }
 
-    /// Counts a query: the candidates that were obsolete, all that it had to validate, and what was measured.
-    pub(crate) fn queried(&self, over: u64, validated: u64, measured: Measured) {
+    /// Counts a query: its obsolete candidates, all candidates that it validated, and its
+    /// measurements.
+    pub(crate) fn queried(&self, obsolete: u64, validated: u64, measured: Measured) {
         let reads = self.reads.mine();
-        add(&reads.over, over);
+        add(&reads.obsolete, obsolete);
         add(&reads.validated, validated);
         for (counter, n) in reads.measured.iter().zip(measured.values()) {
             add(counter, n);
@@ -232,22 +234,23 @@ impl Usage {
         }
     }
 
-    /// Moves what a stripe has counted to the shared counters.
+    /// Moves the counts of a stripe to the shared counters.
     fn fold(&self, reads: &Reads) {
         if reads.queries.swap(0, Relaxed) == 0 {
             return;
         }
-        let (over, validated) = (
-            reads.over.swap(0, Relaxed),
+        let (obsolete, validated) = (
+            reads.obsolete.swap(0, Relaxed),
             reads.validated.swap(0, Relaxed),
         );
-        // Old queries count for less and less.
+        // Older queries count less.
         if self.validated.fetch_add(validated, Relaxed) > WASTE_WINDOW {
             self.validated
                 .store(self.validated.load(Relaxed) / 2, Relaxed);
-            self.over.store(self.over.load(Relaxed) / 2, Relaxed);
+            self.obsolete
+                .store(self.obsolete.load(Relaxed) / 2, Relaxed);
         }
-        self.over.fetch_add(over, Relaxed);
+        self.obsolete.fetch_add(obsolete, Relaxed);
         self.live
             .add(Measured::from_values(std::array::from_fn(|at| {
                 let counter = reads.measured.get(at);
@@ -255,13 +258,13 @@ impl Usage {
             })));
     }
 
-    /// True when so many candidates turn out to be obsolete that it pays to probe the primary-key index before
-    /// records are fetched. Of what other threads counted, the last queries may be missing.
+    /// True if so many candidates were obsolete that probing the primary-key index before fetching
+    /// records pays off. May miss the last queries of other threads.
     pub(crate) fn is_wasteful(&self) -> bool {
         let reads = self.reads.mine();
-        let over = self.over.load(Relaxed) + reads.over.load(Relaxed);
+        let obsolete = self.obsolete.load(Relaxed) + reads.obsolete.load(Relaxed);
         let validated = self.validated.load(Relaxed) + reads.validated.load(Relaxed);
-        over.saturating_mul(8) > validated
+        obsolete.saturating_mul(8) > validated
     }
 
     /// Counts a get.
@@ -302,21 +305,21 @@ impl Usage {
         }
     }
 
-    /// True when something was written since the last call.
+    /// True if writes were counted since the last call.
     pub(crate) fn take_written(&self) -> bool {
         let writes = self.puts.load(Relaxed) + self.deletes.load(Relaxed);
         self.kept.swap(writes, Relaxed) != writes
     }
 }
 
-/// A counter that need not be written to is not.
+/// Adds without writing to the counter if `n` is 0.
 fn add(counter: &AtomicU64, n: u64) {
     if n > 0 {
         counter.fetch_add(n, Relaxed);
     }
 }
 
-/// What earlier handles counted, by dataset.
+/// The stored counts of earlier handles, by dataset.
 pub(crate) fn load(fs: &dyn Fs, dir: &FsPath) -> BTreeMap<String, UsageCounts> {
     let datasets = read(fs, &dir.join(NAME)).unwrap_or_default().into_iter();
     datasets
@@ -335,7 +338,7 @@ fn read(fs: &dyn Fs, path: &FsPath) -> Option<Map<String, Json>> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Replaces what is kept.
+/// Replaces the stored counts.
 pub(crate) fn keep(
     fs: &dyn Fs,
     dir: &FsPath,
@@ -353,7 +356,7 @@ pub(crate) fn keep(
 mod tests {
     use super::*;
 
-    /// Whoever counts, and however many at once: nothing is lost, nothing counted twice.
+    /// Concurrent reads lose no count, and count nothing twice.
     #[test]
     fn counts_of_reads_are_exact() {
         const THREADS: u64 = 40;
@@ -383,7 +386,7 @@ mod tests {
                     }
                 });
             }
-            // Whoever asks meanwhile disturbs nothing.
+            // Reads of the counters in the meantime have no effect.
             for _ in 0..100 {
                 assert!(usage.maintenance().operations() <= THREADS * QUERIES);
             }
@@ -392,7 +395,7 @@ mod tests {
         assert_eq!(usage.maintenance().operations(), all);
         assert_eq!(usage.maintenance().wasted(), (0, 3 * all));
         assert_eq!(usage.validated.load(Relaxed), 4 * all);
-        assert_eq!(usage.over.load(Relaxed), 2 * all);
+        assert_eq!(usage.obsolete.load(Relaxed), 2 * all);
         let counts = usage.read();
         assert_eq!(counts.gets, 5 + all);
         assert_eq!(counts.attributes[&path].lookups, all);

@@ -1,14 +1,16 @@
-//! Keys that are made for records that have none: UUIDs of version 7 (RFC 9562), in ascending order within a process.
+//! Generated keys for records without one: UUIDs of version 7 (RFC 9562), ascending within a
+//! process.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The number of the last key: milliseconds since 1970 in 48 bits, and 12 bits of their fraction.
+/// The timestamp of the last key: milliseconds since 1970 in 48 bits, and 12 bits of their
+/// fraction.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// What random bits are made with: the keys of a hash function that the system gave.
+/// The source of random bits: the random keys of a hash function.
 static RANDOM: OnceLock<RandomState> = OnceLock::new();
 
 /// The next key.
@@ -31,7 +33,8 @@ pub(super) fn next() -> String {
     )
 }
 
-/// Replaces `out` by a record with a key of the name `field` in front. False where there is no object.
+/// Writes the record to `out`, with a generated key of the name `field` in front. False if `json`
+/// is not an object.
 pub(super) fn add(field: &str, json: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(at) = json.iter().position(|byte| *byte == b'{') else {
         return false;

@@ -1,4 +1,5 @@
-//! The write path: record -> attributes -> index entries for each index -> one batch.
+//! The writes of a batch to one dataset: each record becomes its stored form and its index entries,
+//! in one batch of the engine.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -19,42 +20,42 @@ use crate::index::{self, IndexEntry, Writes};
 use crate::store::{Due, Handle, Store, expiry_key};
 use crate::telemetry::Measured;
 
-/// Writes to one dataset: all of a batch, or a part of it.
+/// The writes of a batch to one dataset. A batch of several datasets has a part for each.
 pub(crate) struct Part {
     pub(crate) dataset: Handle,
-    /// What the writes were made for. When it is not the dataset's any more at the commit they are made
+    /// The layout that the writes were encoded for. A commit under a newer layout encodes them
     /// again.
     pub(super) layout: Arc<Layout>,
     pub(super) writes: Writes,
     extracted: Extracted,
     value: Vec<u8>,
-    /// A record that is being serialised.
+    /// A buffer for serialising a record.
     pub(crate) json: Vec<u8>,
-    /// The records, where it matters what they replace.
+    /// The written keys, if the commit must look up what they replace.
     pub(super) touched: Vec<Touched>,
-    /// True when an insert is among them.
+    /// Whether a record was inserted.
     inserts: bool,
-    /// What must be so when it is committed.
+    /// Conditions that the commit checks.
     pub(super) expected: Vec<Expectation>,
-    /// What is noted beside the records: the tree, names, and bytes or that there is nothing any more.
+    /// Notes beside the records: tree, name and value, `None` to delete the note.
     notes: Vec<(TreeId, String, Option<Vec<u8>>)>,
-    /// What the memtables held when the batch was begun: old versions found in it have their index entries
-    /// cancelled here and now, others are found out by queries.
+    /// A snapshot from the first write of the batch. Index entries of old versions in its memtables
+    /// are cancelled at once; queries find out about others.
     before: Option<Snapshot>,
     records: usize,
-    /// How many of them are deletions.
+    /// The number of deletions among them.
     deletes: usize,
-    /// It deletes what has expired ([`super::expire`]), and is not made again for another layout.
+    /// Deletes expired records ([`super::expire`]), and is not encoded again for a newer layout.
     pub(super) is_sweep: bool,
-    /// Of how many it is known whether they replace a record, and how many do.
+    /// The number of records known to replace another or not, and of those that do.
     replaced: (u64, u64),
-    /// Where the writes stood when the commit was begun.
+    /// The state of the writes before the commit added to them.
     saved: Option<(esker_lsm::Savepoint, usize)>,
-    /// The numbers that it takes of the batch that is committed.
+    /// The number of sequence numbers that the part takes in the committed batch.
     pub(super) sequences: u32,
 }
 
-/// What a part has allocated.
+/// The allocations of a part.
 #[derive(Default)]
 struct Buffers {
     writes: Writes,
@@ -63,11 +64,11 @@ struct Buffers {
     json: Vec<u8>,
 }
 
-/// Larger ones are freed, in bytes.
+/// Larger allocations are freed instead of kept, in bytes.
 const KEPT_BUFFERS: usize = 64 << 10;
 
 thread_local! {
-    /// Those of the thread's last part, for the next: a put by itself is a part of its own.
+    /// The allocations of the thread's last part, for the next: a single put is a part of its own.
     static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
@@ -120,7 +121,7 @@ impl Part {
         }
     }
 
-    /// Adds a record; with `insert` its key must be new. After an error the part is as it was.
+    /// Adds a record; with `insert` its key must be new. An error leaves the part unchanged.
     pub(crate) fn put(&mut self, json: &[u8], insert: bool) -> Result<()> {
         let extracted = self
             .layout
@@ -133,7 +134,7 @@ impl Part {
         }
     }
 
-    /// Adds a record that was refused, with a key where that is what it lacks.
+    /// Adds a key to a record that was refused for lack of one, and adds the record.
     fn put_without_key(&mut self, json: &[u8], insert: bool, error: RecordError) -> Result<()> {
         let path = match &error.kind {
             RecordErrorKind::KeyMissing { path } => path.clone(),
@@ -153,12 +154,12 @@ impl Part {
         self.put_extracted(&with_key, insert)
     }
 
-    /// The encoded key of the record that was put last; empty where none was.
+    /// The encoded key of the last extracted record; empty if there was none.
     pub(crate) fn last_key(&self) -> &[u8] {
         self.extracted.key()
     }
 
-    /// Adds the record that was just extracted.
+    /// Adds the extracted record.
     fn put_extracted(&mut self, json: &[u8], insert: bool) -> Result<()> {
         let savepoint = self.writes.savepoint();
         let result = self.add(json);
@@ -173,7 +174,7 @@ impl Part {
         Ok(())
     }
 
-    /// Says what may be said of the record that was just extracted.
+    /// Reports the remarks of the extracted record.
     #[inline]
     fn remark(&self) {
         for (at, remark) in self.extracted.remarks() {
@@ -188,7 +189,8 @@ impl Part {
         }
     }
 
-    /// The batch is committed only where the record of `key` is then the one of the write `seq`, or there is none.
+    /// The commit fails unless the record of `key` is then that of the write `seq`; with `None`,
+    /// unless the key has no record.
     pub(crate) fn expect(&mut self, key: &Key, seq: Option<Seq>) {
         self.expected.push(Expectation {
             key: key.as_bytes().to_vec(),
@@ -197,8 +199,8 @@ impl Part {
         });
     }
 
-    /// Deletes a record that has expired, if it is still there. By the deletion of its entry in the tree of what expires, under the same number, a feed
-    /// knows why.
+    /// Deletes an expired record if it still exists. The deletion of its entry in `d/expiry`, under
+    /// the same number, marks the change as an expiry in the feed.
     pub(super) fn delete_expired(&mut self, tree: TreeId, due: &Due) -> Result<()> {
         self.delete_encoded(&due.key, false)?;
         self.deletes += 1;
@@ -208,7 +210,8 @@ impl Part {
         Ok(())
     }
 
-    /// Forgets that a record expires which is not there any more, while there is the one of the write `now`.
+    /// Deletes the expiry entry of a replaced record, on condition that the key's record is that of
+    /// the write `now`.
     pub(super) fn forget_expiry(
         &mut self,
         tree: TreeId,
@@ -229,12 +232,12 @@ impl Part {
         });
     }
 
-    /// When the record expires that was just extracted.
+    /// The expiry time of the extracted record.
     fn expires(&self) -> Option<Time> {
         let expiry = &self.layout.stored.expiry;
         let at = self.layout.expires_place;
         let at = at.and_then(|at| self.extracted.time(at));
-        // To the next millisecond: never too early.
+        // Rounded up to a millisecond, so that no record expires early.
         let at = at.map(|micros| u64::try_from(micros).map_or(0, |micros| micros.div_ceil(1000)));
         let after = expiry.ttl.map(|ttl| {
             let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
@@ -244,7 +247,7 @@ impl Part {
         earlier.map(|expires| expires.min(MAX_TIME))
     }
 
-    /// As [`Part::put`], of a record that must have this key.
+    /// As [`Part::put`], for a record whose key must be `key`.
     pub(crate) fn put_at(&mut self, key: &Key, json: &[u8]) -> Result<()> {
         self.layout
             .extraction
@@ -258,14 +261,14 @@ impl Part {
         self.put_extracted(json, false)
     }
 
-    /// Adds the deletion of a key, there or not.
+    /// Adds the deletion of a key, which need not exist.
     pub(crate) fn delete(&mut self, key: &Key) -> Result<()> {
         self.delete_encoded(key.as_bytes(), false)?;
         self.deletes += 1;
         Ok(())
     }
 
-    /// With `insert`, what is deleted was inserted by the same batch: the key must be new all the same.
+    /// With `insert`, the same batch inserted the deleted key, which must still be new.
     fn delete_encoded(&mut self, key: &[u8], insert: bool) -> Result<()> {
         let (layout, batch) = (&self.layout, &mut self.writes.batch);
         batch.delete(layout.data, key)?;
@@ -280,7 +283,7 @@ impl Part {
         Ok(())
     }
 
-    /// Notes the record that was just added, by its key or the one that was just extracted, where it matters
+    /// Notes the written key, `key` or that of the extracted record, if the commit must look up
     /// what it replaces.
     fn touch(&mut self, insert: bool, key: Option<&[u8]>) {
         let looks = self.layout.stored.settings.maintenance.looks_at_writes();
@@ -288,7 +291,7 @@ impl Part {
             let key = key.unwrap_or_else(|| self.extracted.key()).to_vec();
             self.touched.push(Touched {
                 key,
-                // Each record takes a number, its index entries share it.
+                // A record takes one number, which its index entries share.
                 ordinal: self.writes.batch.sequences() - 1,
                 insert,
             });
@@ -311,7 +314,7 @@ impl Part {
         value.clear();
         let ids = &layout.extracted;
         let attributes = extracted.iter();
-        // What is behind them is the time of the record's expiry.
+        // A value without an id is the expiry time, which is stored separately.
         let attributes = attributes.filter_map(|(at, value)| Some((*ids.get(at)?, value)));
         let time = expires.map(|(_, time)| time.to_be_bytes());
         let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
@@ -324,7 +327,7 @@ impl Part {
         let attributes = time.chain(listed).chain(attributes);
         encode(value, known, attributes, &[]);
         let batch = &mut writes.batch;
-        // In a dataset that is stored by place the record goes where its point is.
+        // In a dataset stored by location, a record with a point goes to the location tree.
         let place = (layout.clustered_place()).filter(|at| extracted.values(*at).next().is_some());
         let stub = if place.is_some() { &[][..] } else { json };
         batch.put_parts(layout.data, key, &[value, stub])?;
@@ -357,8 +360,8 @@ impl Part {
         self.cancel_old(None)
     }
 
-    /// Cancels the index entries of the version in the memtable, if one is there, of the key that is `deleted`; else of that of the record that
-    /// was just extracted, except those that this one has too.
+    /// Cancels the index entries of the key's old version, if that is in a memtable: all if the key
+    /// is `deleted`, else those that the extracted record lacks.
     fn cancel_old(&mut self, deleted: Option<&[u8]>) -> Result<()> {
         let Part {
             dataset,
@@ -369,7 +372,7 @@ impl Part {
             ..
         } = self;
         let mut written = layout.written();
-        // Who looks at what a write replaces does so for the whole batch, at the commit.
+        // Strategies that read pre-images do so once per batch, in commit().
         if layout.stored.settings.maintenance.looks_at_writes()
             || layout.stored.settings.versions > 1
             || !written.any(|(_, attribute)| attribute.kind.is_standalone())
@@ -426,7 +429,7 @@ impl Part {
         Ok(())
     }
 
-    /// Adds the notes to what is written, under the number of the last record.
+    /// Adds the notes to the writes, under the number of the last record.
     pub(super) fn add_notes(&mut self) -> Result<()> {
         let batch = &mut self.writes.batch;
         for (tree, name, value) in &self.notes {
@@ -439,22 +442,22 @@ impl Part {
         Ok(())
     }
 
-    /// Number of records put, inserted and deleted.
+    /// The number of puts, inserts and deletions.
     pub(crate) fn len(&self) -> usize {
         self.records
     }
 
-    /// True when there is nothing to commit.
+    /// True if there is nothing to commit.
     pub(crate) fn is_empty(&self) -> bool {
         self.records == 0 && self.notes.is_empty() && !self.is_sweep
     }
 
-    /// Bytes that the batch will take in the log.
+    /// The bytes that the batch takes in the log.
     pub(crate) fn bytes(&self) -> usize {
         self.writes.batch.bytes()
     }
 
-    /// Forgets all that was added.
+    /// Removes all writes.
     pub(crate) fn clear(&mut self) {
         self.writes.clear();
         self.touched.clear();
@@ -468,38 +471,39 @@ impl Part {
         self.dataset.current.renew(&mut self.layout);
     }
 
-    /// The place that [`Part::restore`] goes back to.
+    /// Saves the state that [`Part::restore`] returns to.
     pub(super) fn save(&mut self) {
         self.saved = Some(self.writes.savepoint());
     }
 
-    /// Takes back what the commit added.
+    /// Removes the additions of the commit.
     pub(super) fn restore(&mut self) {
         if let Some(saved) = self.saved {
             self.writes.rewind(saved);
         }
     }
 
-    /// True where what is there of the records' keys matters to the commit.
+    /// True if the commit must read the current records (inserts, expectations, pre-image
+    /// strategies, old records for the feed).
     pub(super) fn depends_on_records(&self) -> bool {
         let maintenance = self.layout.stored.settings.maintenance;
         let looks = maintenance.looks_at_writes() || self.layout.old.is_some();
         self.inserts || !self.expected.is_empty() || looks
     }
 
-    /// True where nothing that is there matters to the commit.
+    /// True if the commit depends on no current state.
     pub(super) fn is_blind(&self) -> bool {
         !self.depends_on_records() && self.writes.eager.is_empty()
     }
 
-    /// Notes what the batch was found to replace.
+    /// Counts the replaced records.
     pub(super) fn note_replaced(&mut self, replaced: Option<&Replaced>) {
         let maintenance = self.layout.stored.settings.maintenance;
         let replaced = replaced.filter(|_| maintenance.looks_at_writes());
         self.replaced = replaced.map_or((0, 0), Replaced::counts);
     }
 
-    /// It is in the log, visible and acknowledged.
+    /// To be called when the batch is logged, visible and acknowledged.
     pub(super) fn committed(&mut self, shared: &Arc<Store>) {
         let is_written = !self.is_empty();
         let puts = self.records - self.deletes;
@@ -520,8 +524,8 @@ impl Part {
         }
     }
 
-    /// Makes the writes again where the dataset has another layout now: from the records that are in
-    /// them. After an error (a record does not fit a new attribute) the batch is as it was.
+    /// If the dataset has a newer layout, encodes the writes again, from the records in them. An
+    /// error (a record does not fit a new attribute) leaves the part unchanged.
     pub(super) fn renew(&mut self) -> Result<()> {
         let snapshot = self.dataset.shared.group.snapshot();
         let current = &self.dataset.current;
@@ -562,8 +566,8 @@ impl Part {
         result
     }
 
-    /// Where it matters what a batch replaces, of a record that comes several times only the last version is
-    /// written: nobody can see the others.
+    /// Refuses a key that is inserted twice. If the strategy looks at writes, keeps only the last
+    /// version of each record: no reader can see the others.
     pub(super) fn keep_last_versions(&mut self) -> Result<()> {
         if self.touched.len() < 2 {
             return Ok(());
@@ -607,7 +611,7 @@ impl Part {
 
     pub(super) fn exists(&self, key: &[u8]) -> Error {
         let key = Key::display(self.dataset.key_type(), key);
-        Error::exists(format!("there is a record of key {key} already"))
+        Error::exists(format!("a record of key {key} already exists"))
     }
 
     pub(super) fn unexpected(&self, key: Vec<u8>, seq: Option<Seq>) -> Error {
@@ -620,14 +624,15 @@ impl Part {
     }
 }
 
-/// Is given a record of a batch: which it is, its key, and its JSON unless it is deleted.
+/// Receives a write of a batch: its ordinal, its key, and its JSON (`None` if it is a deletion).
 type ShowRecord<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
 
-/// Shows the records of a batch that was made for a layout, in the order in which they were added.
+/// Visits the writes of a batch that was encoded for `layout`, in the order in which they were
+/// added.
 fn each_write(writes: &Writes, layout: &Layout, show: &mut ShowRecord<'_>) {
     let by_place = layout.clustered().and_then(|attribute| attribute.tree);
     let mut ordinal = 0;
-    // The key of a stub: its record is another operation of the same write.
+    // The key of a stub, whose record is a later operation of the same write.
     let mut stub: Option<Vec<u8>> = None;
     writes.batch.each(&mut |tree, kind, key, value| {
         if tree == layout.data {
@@ -650,7 +655,7 @@ fn each_write(writes: &Writes, layout: &Layout, show: &mut ShowRecord<'_>) {
     });
 }
 
-/// Under deleted-key maintenance each index remembers the keys that are written.
+/// Under deleted-key maintenance each index has a tree of the written keys.
 fn note_deleted(layout: &Layout, batch: &mut Batch, key: &[u8]) -> Result<()> {
     for tree in &layout.deleted {
         batch.also(Kind::Put, *tree, key, &[])?;

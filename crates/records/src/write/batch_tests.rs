@@ -1,4 +1,4 @@
-//! What a batch has of the records that are added to it, before it is committed.
+//! A batch before its commit: the writes of its records.
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn key(key: u64) -> Key {
     Key::parse(KeyType::Int, &key.to_string()).unwrap()
 }
 
-/// All that a batch is made of.
+/// The sizes of all that a batch consists of.
 fn state(part: &Part) -> (usize, usize, usize, usize, u32) {
     let batch = &part.writes.batch;
     (
@@ -52,7 +52,7 @@ fn state(part: &Part) -> (usize, usize, usize, usize, u32) {
 }
 
 #[test]
-fn a_record_that_is_refused_leaves_nothing() {
+fn a_refused_record_leaves_the_batch_unchanged() {
     for maintenance in Maintenance::ALL {
         let (_db, _dataset, mut part) = part(maintenance);
         for (json, kind) in [
@@ -87,12 +87,12 @@ fn a_record_and_its_entries_share_a_number() {
     }
     part.delete(&key(1)).unwrap();
     assert_eq!(part.writes.batch.sequences(), 4);
-    // Eager lists are worked out at the commit.
+    // Eager lists are computed at the commit.
     assert_eq!(part.writes.eager.len(), 1);
 }
 
 #[test]
-fn a_batch_looks_at_what_is_there_only_where_it_matters() {
+fn a_batch_reads_current_records_only_if_it_depends_on_them() {
     for maintenance in Maintenance::ALL {
         let (_db, _dataset, mut part) = part(maintenance);
         let looks = maintenance.looks_at_writes();
@@ -102,17 +102,17 @@ fn a_batch_looks_at_what_is_there_only_where_it_matters() {
         assert_eq!(part.is_blind(), !looks);
         assert_eq!(part.touched.len(), usize::from(looks));
         part.put(br#"{"id": 2, "user": "ann"}"#, true).unwrap();
-        assert!(part.depends_on_records(), "an insert does: {maintenance}");
+        assert!(part.depends_on_records(), "after an insert: {maintenance}");
         assert_eq!(part.touched.len(), 1 + usize::from(looks));
         part.clear();
         assert_eq!(part.depends_on_records(), looks);
         part.expect(&key(1), None);
-        assert!(part.depends_on_records(), "an expectation does, too");
+        assert!(part.depends_on_records(), "after an expectation");
     }
 }
 
 #[test]
-fn entries_of_what_is_in_memory_are_taken_back_at_once() {
+fn index_entries_of_versions_in_memory_are_cancelled_at_once() {
     let (_db, dataset, mut part) = part(Maintenance::Deferred);
     dataset
         .put_json(br#"{"id": 1, "user": "ann", "team": "red"}"#)
@@ -122,18 +122,18 @@ fn entries_of_what_is_in_memory_are_taken_back_at_once() {
         part.put(json, false).unwrap();
         (part.bytes(), part.writes.eager.len())
     };
-    // Of the same length each; what differs is what is taken back.
+    // The records have the same length; only the cancellations differ.
     let new = bytes(&mut part, br#"{"id": 2, "user": "ann", "team": "red"}"#);
     let same = bytes(&mut part, br#"{"id": 1, "user": "ann", "team": "red"}"#);
     let other = bytes(&mut part, br#"{"id": 1, "user": "bob", "team": "red"}"#);
     let both = bytes(&mut part, br#"{"id": 1, "user": "bob", "team": "tan"}"#);
-    assert_eq!(new, same, "what stays is not taken back");
+    assert_eq!(new, same, "entries that stay were cancelled");
     assert!(other.0 > same.0 && other.1 == same.1);
     assert!(both.0 == other.0 && both.1 == other.1 + 1);
 }
 
 #[test]
-fn what_a_commit_adds_is_taken_back_when_it_is_tried_again() {
+fn a_retry_removes_the_additions_of_the_commit() {
     let (_db, _dataset, mut part) = part(Maintenance::Validation);
     part.put(br#"{"id": 1, "user": "ann"}"#, false).unwrap();
     part.note("place", Some(b"17")).unwrap();
@@ -146,13 +146,13 @@ fn what_a_commit_adds_is_taken_back_when_it_is_tried_again() {
 }
 
 #[test]
-fn a_note_replaces_one_of_its_name_and_needs_one() {
+fn a_note_needs_a_name_and_replaces_the_note_of_that_name() {
     let (_db, dataset, mut part) = part(Maintenance::Validation);
     assert_eq!(part.note("", None).unwrap_err().kind(), ErrorKind::BadInput);
     let long = "n".repeat(Part::MAX_NOTE_NAME + 1);
     assert!(part.note(&long, None).is_err() && part.is_empty());
     part.note("place", Some(b"1")).unwrap();
-    assert!(!part.is_empty(), "a note is something to commit");
+    assert!(!part.is_empty(), "a batch with a note counts as empty");
     part.clear();
     assert!(part.is_empty());
     let mut batch = dataset.batch();

@@ -1,5 +1,6 @@
-//! The commit of a batch: the parts of several datasets become one batch of the engine, which is written whole or not at all. What
-//! must be so when it is written is looked up before, and checked again when nobody else writes.
+//! The commit of a batch: its parts, one per dataset, become one batch of the engine, which is
+//! written atomically. Its conditions are looked up before the append, and validated again under
+//! the writer lock.
 
 use esker_lsm::{Batch, Durability, Group, Snapshot, Ticket};
 
@@ -10,8 +11,9 @@ use crate::index::{self, Heads};
 use crate::maintenance::{self, AtCommit};
 use crate::store::Store;
 
-/// Writes the parts, each of another dataset of one store, all of it or nothing; then they are empty. After an error they are as they
-/// were, and nothing of them is visible; but where a sync failed it may be in the log, and there after the store was reopened.
+/// Writes the parts, each of another dataset of one store, atomically, and empties them. An error
+/// leaves them unchanged, and none of their writes visible. After a failed sync they may still be
+/// in the log, and appear when the store is reopened.
 pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
     let Some(shared) = parts.first().map(|part| part.dataset.shared.clone()) else {
         return Ok(());
@@ -24,7 +26,7 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
         parts.iter_mut().for_each(Part::save);
         let appended = append(parts, &shared, durability);
         let result = appended.and_then(|ticket| {
-            // From here on the batch is in the log, whatever happens to its acknowledgement.
+            // The batch is in the log now, even if its acknowledgement fails.
             Ok(shared.group.acknowledge(ticket)?)
         });
         let Err(refused) = result else {
@@ -35,12 +37,13 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
         };
         parts.iter_mut().for_each(Part::restore);
         match refused {
-            // What expires is looked at again by whoever deletes it.
+            // A sweep looks up the expired records again instead.
             Refused::Stale if parts.iter().all(|part| !part.is_sweep) => {}
             Refused::Stale => return Err(Error::overtaken("the dataset has changed")),
             Refused::Error(error) => {
-                // The write that the batch conflicts with may still wait for its sync. The conflict is true when readers see
-                // that write, and the caller's next read then sees it, too. If its sync fails, that is the error.
+                // The write that the batch conflicts with may still wait for its sync. After this
+                // wait readers see it, so the caller's next read confirms the conflict. If its sync
+                // fails, that is the error.
                 if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Exists) {
                     shared.group.wait_for_appended()?;
                 }
@@ -48,12 +51,12 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
             }
         }
         parts.iter_mut().try_for_each(Part::renew)?;
-        // The strategy may be one now for which it matters.
+        // The new strategy may need the last versions only.
         parts.iter_mut().try_for_each(Part::keep_last_versions)?;
     }
 }
 
-/// Without anything to write: at one moment all must be as it is expected to be.
+/// For a batch without writes: checks all expectations against one snapshot.
 fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
     for part in parts.iter().filter(|part| !part.expected.is_empty()) {
         let layout = part.dataset.current.layout_in(snapshot.version());
@@ -69,7 +72,7 @@ fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// What was looked up for a part whose writes depend on what is there.
+/// Looked-up state that a part depends on.
 #[derive(Default)]
 struct Found {
     replaced: Option<Replaced>,
@@ -95,9 +98,9 @@ impl Found {
     }
 }
 
-/// Why a batch is not in the log.
+/// Why a batch was not appended.
 enum Refused {
-    /// The trees have changed since it was made for them: it is to be made again.
+    /// The trees have changed: the batch must be encoded again.
     Stale,
     Error(Error),
 }
@@ -117,14 +120,15 @@ impl From<Error> for Refused {
     }
 }
 
-/// After so many rounds in which others came in between, a batch has its turn: no other batch that looks up what it replaces is
-/// committed meanwhile.
+/// Attempts before a batch commits alone: no other batch that looks up what it replaces is
+/// committed in the meantime.
 const UNTIL_TURN: usize = 8;
 
-/// So often others may come in between (with a turn only a flush, or a compaction of an eager list, can) before a batch is given up.
+/// Attempts before a batch is given up. When it commits alone, only a flush or a compaction of an
+/// eager list can still interfere.
 const MOST: usize = 1000;
 
-/// Gives the batch its place in the log.
+/// Appends the batch to the log.
 fn append(
     parts: &mut [Part],
     store: &Store,
@@ -143,13 +147,13 @@ fn append(
         return Ok(store.group.append(&mut batch, durability)?);
     }
     for round in 0..MOST {
-        // What one write takes to look up, others may take to overtake it: a large batch would never be done.
+        // Others can overtake a large batch again and again while it looks up its keys.
         let _shared = (round < UNTIL_TURN).then(|| store.turns.read());
         let _alone = (round >= UNTIL_TURN).then(|| store.turns.write());
         if let Some(ticket) = append_as_found(parts, &store.group, (seen, durability))? {
             return Ok(ticket);
         }
-        // The notes are taken back, too.
+        // `restore` removed the notes, too.
         parts.iter_mut().for_each(Part::restore);
         parts.iter_mut().try_for_each(Part::add_notes)?;
     }
@@ -157,7 +161,8 @@ fn append(
     Err(Error::overtaken(text).into())
 }
 
-/// One round: looks up what the batch depends on, and appends it if that is still so then. `None` where others came in between.
+/// One attempt: looks up what the batch depends on, and appends it if that is still current. `None`
+/// if another writer changed it.
 fn append_as_found(
     parts: &mut [Part],
     group: &Group,
@@ -172,7 +177,7 @@ fn append_as_found(
     batch.made_for(seen);
     let mut conflict = None;
     let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
-        // Numbers of the batch before those of the part.
+        // Sequence numbers of the parts before this one.
         let mut offset = 0;
         for (at, (part, Found { replaced, heads })) in parts.iter().zip(&found).enumerate() {
             if let Some(replaced) = replaced {
@@ -218,11 +223,12 @@ fn append_as_found(
 fn refusal(parts: &[Part], at: usize, why: impl FnOnce(&Part) -> Error) -> Error {
     match parts.get(at) {
         Some(part) => why(part),
-        None => Error::bad_input("a batch without parts"),
+        None => Error::bad_input("the batch has no parts"),
     }
 }
 
-/// One batch of all parts, in their order; of a single part its own, which is to be given back.
+/// Joins the batches of all parts, in order. The batch of a single part is moved out, and must be
+/// given back.
 fn join(parts: &mut [Part]) -> Result<Batch> {
     if let [part] = parts {
         part.sequences = part.writes.batch.sequences();
@@ -236,7 +242,7 @@ fn join(parts: &mut [Part]) -> Result<Batch> {
     Ok(joined)
 }
 
-/// What [`join`] took of a single part.
+/// Returns the batch that [`join`] moved out of a single part.
 fn give_back(parts: &mut [Part], batch: Batch) {
     if let [part] = parts {
         part.writes.batch = batch;

@@ -1,11 +1,13 @@
-//! Acting on expiry: records that have expired are deleted, by batches like those of users.
+//! The deletion of expired records, by ordinary batches.
 //!
-//! That is when expiry is a change: of a record that is still there, the one that expired, the feed gives one ([`crate::ChangeKind::Expired`]). It comes once
-//! and in order, because it is a commit of the log, made only where under the writer lock the record is still of the write that expired. Of a record that was put
-//! again or deleted before, by whoever came first, nothing is left to act on, and its entry among what expires is forgotten.
+//! The deletion makes expiry a change: the feed gives one [`crate::ChangeKind::Expired`] for each
+//! expired record that was not replaced before. It comes once and in order, because it is a commit
+//! of the log, made only if under the writer lock the record is still the one that expired. If
+//! another write replaced or deleted the record first, only its expiry entry is removed.
 //!
-//! It is done in the background, with the rest of maintenance, and by [`crate::Dataset::expire_now`]; by the time that the engine believes, so a clock that
-//! jumped ahead deletes nothing. Cut off anywhere, it continues with what is left.
+//! Background maintenance and [`crate::Dataset::expire_now`] run it, by the engine's believed time:
+//! a clock that jumped ahead deletes nothing. After an interruption it continues with the remaining
+//! records.
 
 use std::collections::HashSet;
 
@@ -16,18 +18,19 @@ use super::commit::commit;
 use crate::error::{Error, Result};
 use crate::store::{Due, Handle};
 
-/// Records that are looked at together.
+/// Expired records that are deleted in one batch.
 const TOGETHER: usize = 256;
 
-/// How many records may be written by others while they are being deleted before the rest is left to the next call.
+/// After this many records were written by others during their deletion, the rest is left to the
+/// next call.
 const MOST_OVERTAKEN: usize = 1000;
 
-/// How often in a row the dataset may be changed meanwhile.
+/// The most changes of the dataset in a row that are tolerated.
 const MOST_CHANGES: usize = 100;
 
 impl Handle {
-    /// Deletes what has expired, as long as `go_on` says so. Returns how many records. A record that another writer replaces
-    /// meanwhile is skipped: its entry among what expires is forgotten by a later call.
+    /// Deletes expired records while `go_on` returns true; returns their number. A record that
+    /// another writer replaces concurrently is skipped: a later call removes its expiry entry.
     pub(crate) fn expire(&self, go_on: &dyn Fn() -> bool) -> Result<u64> {
         let (mut expired, mut changes) = (0, 0);
         let mut overtaken = HashSet::new();
@@ -45,7 +48,8 @@ impl Handle {
         Ok(expired)
     }
 
-    /// The same for the first of them, but for the keys in `skipped`; `None` where there is nothing.
+    /// Deletes the first expired records, except for the keys in `skipped`; `None` if there are
+    /// none.
     fn expire_some(&self, skipped: &HashSet<Vec<u8>>) -> Result<Option<u64>> {
         let now = self.now();
         now.snapshot.check_open()?;
@@ -63,7 +67,7 @@ impl Handle {
         if due.is_empty() {
             return Ok(None);
         }
-        // By key; of a key those that were replaced may be there, too.
+        // By key. A key may also have expiry entries of replaced records.
         due.sort_by(|a, b| a.key.cmp(&b.key));
         let mut keys: Vec<&[u8]> = due.iter().map(|due| due.key.as_slice()).collect();
         keys.dedup();

@@ -1,6 +1,7 @@
-//! The write path: records become one batch of the engine (`batch.rs`), and what they replace is looked up where an insert, an
-//! expectation or the maintenance strategy has to know it (`pre_images.rs`); updates read, change and write a record as one (`update.rs`); what has
-//! expired is deleted (`expire.rs`). What a program notes beside its records is written in their commit (`notes.rs`).
+//! The write path. `batch.rs`: records become one batch of the engine. `pre_images.rs`: lookup of
+//! replaced records, for inserts, expectations and some maintenance strategies. `commit.rs`: the
+//! append. `update.rs`: atomic updates of a record. `expire.rs`: deletion of expired records.
+//! `notes.rs`: notes of programs, in the same commit.
 
 mod auto_key;
 mod batch;

@@ -1,5 +1,6 @@
-//! What programs note beside the records of a dataset: the tree `d/notes`, name -> bytes. A batch writes its notes in the commit of its records, so
-//! that a program that was killed finds noted what it had written, and nothing else ([`crate::WriteBatch::note`]).
+//! Notes that programs keep beside the records of a dataset: the tree `d/notes`, name -> bytes. A
+//! batch writes its notes in the commit of its records: after a crash the notes match the records
+//! ([`crate::WriteBatch::note`]).
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::store::Handle;
 
 impl Handle {
-    /// The tree of the notes, which is made where there is none.
+    /// The tree of the notes, which is created on first use.
     pub(super) fn notes_tree(&self) -> Result<TreeId> {
         if let Some(tree) = self.layout().notes {
             return Ok(tree);
         }
         let _first = self.current.first_note.lock();
-        // Somebody else may have made it meanwhile.
+        // Another writer may have created it by now.
         if let Some(tree) = self.layout().notes {
             return Ok(tree);
         }
@@ -29,16 +30,16 @@ impl Handle {
         let made = self.shared.group.change_trees(&mut |_| {
             Ok(TreeChange {
                 created: vec![(notes_tree(&self.name()), config.to_bytes())],
-                // With the definition, so that layouts of it are computed again.
+                // With the definition, so that its layout is computed again.
                 configured: vec![(layout.data, layout.stored.to_bytes())],
                 ..TreeChange::default()
             })
         })?;
         let made = made.first().copied();
-        made.ok_or_else(|| Error::damaged("the tree of notes was not made"))
+        made.ok_or_else(|| Error::damaged("the tree of notes was not created"))
     }
 
-    /// What is noted, by name.
+    /// All notes, by name.
     pub(crate) fn notes(&self) -> Result<BTreeMap<String, Vec<u8>>> {
         let snapshot = self.shared.group.snapshot();
         let mut notes = BTreeMap::new();

@@ -1,11 +1,12 @@
-//! What a batch replaces, for the strategies that know it when they write: eager maintenance reads the old
-//! record and takes its index entries back (Luo & Carey section 3.1), a mutable bitmap has the bit of
-//! the old write set (section 5.2), and an insert must replace nothing, under any strategy. All begin with the
-//! primary-key index, which tells new keys from known ones without touching a record, or where there is none with the data.
+//! Pre-images: the records that a batch replaces. Eager maintenance reads the old record and
+//! cancels its index entries (Luo & Carey section 3.1). A mutable bitmap sets the bit of the old
+//! write (section 5.2). Under any strategy an insert must replace nothing. All of them start with
+//! the primary-key index, which distinguishes new keys from existing ones without reading records;
+//! without that index they read the data.
 //!
-//! Looked up before the batch has its place, all keys of the batch together, so that writers do not wait
-//! for each other's reads. Under the writer lock it is only checked that it is still so: what was
-//! written to a key since is in the memtables, and found there without I/O.
+//! The lookup precedes the append and takes all keys of the batch together, so that writers do not
+//! wait for each other's reads. Under the writer lock the result is only validated: newer writes of
+//! a key are in the memtables, and are found without I/O.
 
 use std::collections::HashMap;
 
@@ -18,60 +19,60 @@ use crate::index::{self, IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
 use crate::store::{Stubs, hides, whole_in_memory};
 
-/// A record that a batch puts or deletes.
+/// A key that a batch puts or deletes.
 pub(crate) struct Touched {
     pub(crate) key: Vec<u8>,
-    /// Which of the batch's records it is.
+    /// Its index among the batch's writes.
     pub(crate) ordinal: u32,
-    /// Its key must be new.
+    /// The key must be new.
     pub(crate) insert: bool,
 }
 
-/// What must be so of a key when the batch is committed.
+/// A condition on a key at the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expectation {
     pub(crate) key: Vec<u8>,
-    /// The write that its record is of; `None` where there must be none.
+    /// The write that its record must be of; `None` if it must have no record.
     pub(crate) seq: Option<Seq>,
-    /// A record that has expired counts as there, until it is deleted.
+    /// An expired record counts as existing until it is deleted.
     pub(crate) as_stored: bool,
 }
 
-/// What is there of one key.
+/// The current state of a key.
 struct Found {
     key: Vec<u8>,
-    /// The write that put its record, where there is one.
+    /// The write of its record, if it has one.
     seq: Option<Seq>,
-    /// The record as it is stored. Read where the feed is to have what is replaced.
+    /// The stored record. Read only if the feed includes replaced records.
     stored: Option<Slice>,
-    /// It is there, and has expired. Known where the batch depends on it.
+    /// The record exists and has expired. Determined only if the batch depends on it.
     expired: bool,
-    /// The batch writes it: else it is only expected to be as it is.
+    /// The batch writes the key; otherwise it only has an expectation of it.
     written: bool,
 }
 
-/// What is there of a batch's keys.
+/// The current state of a batch's keys.
 pub(crate) struct Replaced {
-    /// The batch's keys, ascending, each once.
+    /// In ascending order, each key once.
     found: Vec<Found>,
-    /// Up to this write.
+    /// The last write that the lookup saw.
     seq: Seq,
-    /// At this time.
+    /// The time of the lookup.
     time: Time,
 }
 
-/// Why a batch cannot be completed now.
+/// Why a batch cannot be completed.
 pub(crate) enum Conflict {
-    /// Somebody wrote one of the keys since: look again.
+    /// Another writer changed one of the keys: the lookup must be repeated.
     Changed,
-    /// The key of an insert is there.
+    /// The key of an insert exists.
     Exists(Vec<u8>),
-    /// The key is not as it is expected to be: the write that its record is of.
+    /// The key is not as expected; with the write of its record.
     Unexpected(Vec<u8>, Option<Seq>),
 }
 
 impl Replaced {
-    /// Looks the keys up in the primary-key index, or where there is none in the data: in one batch.
+    /// Looks up all keys in one batch: in the primary-key index, or in the data if there is none.
     pub(crate) fn look_up(
         layout: &Layout,
         snapshot: &Snapshot,
@@ -100,7 +101,8 @@ impl Replaced {
         found.dedup_by(|later, earlier| later.key == earlier.key);
         let keys: Vec<Vec<u8>> = found.iter().map(|found| found.key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        // Without a primary-key index, or while it lacks the older records, these tell the same numbers.
+        // The data gives the same numbers if there is no primary-key index, or while it lacks the
+        // older records.
         let tree = looked_up(layout);
         let cost = Cost::default();
         let mut is_there = |at: usize, entry: esker_lsm::Found| {
@@ -130,7 +132,7 @@ impl Replaced {
         })
     }
 
-    /// The first key that was not as expected, and the write that its record was of.
+    /// The first key that is not as expected, and the write of its record.
     pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Option<(Vec<u8>, Option<Seq>)> {
         expected.iter().find_map(|expected| {
             let place = self
@@ -143,16 +145,17 @@ impl Replaced {
         })
     }
 
-    /// How many keys there are, and how many of them were there.
+    /// The number of written keys, and the number of those that exist.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let written = || self.found.iter().filter(|found| found.written);
         let there = written().filter(|found| found.seq.is_some());
         (written().count() as u64, there.count() as u64)
     }
 
-    /// Adds what takes the index entries of the old records back, but for the values that the batch gives
-    /// the record again: eager maintenance. Each record that is replaced takes a number for that, by the bit
-    /// that its write is obsolete: its entries are in different lists, those of another record need not be.
+    /// Adds the cancellations of the old records' index entries, except for values that the batch
+    /// gives the record again: eager maintenance. Each replaced record takes a number of its own
+    /// for this, with the bit of its write: its cancellations are in different lists, so they do
+    /// not collide.
     pub(crate) fn cancel(
         &self,
         layout: &Layout,
@@ -182,7 +185,7 @@ impl Replaced {
             }
             None => Ok(()),
         };
-        // What indexes have of attributes that were declared later is in the JSON only.
+        // Attributes declared later are in the JSON only.
         let late = layout.has_late_attributes();
         let mut stubs = match late {
             true => Stubs::new(layout, snapshot)?,
@@ -209,7 +212,7 @@ impl Replaced {
         }
     }
 
-    /// Logs the records that are replaced, for the feed: their writes, and how they are stored.
+    /// Logs the replaced records for the feed: the number of each write, and its stored form.
     fn log_replaced(
         &self,
         old: TreeId,
@@ -228,8 +231,7 @@ impl Replaced {
                         let stored = whole_in_memory(layout, snapshot, at, entry.value);
                         let gone = || {
                             esker_lsm::Error::Invalid(
-                                "a reference to a record by location has no record there"
-                                    .to_string(),
+                                "a stub has no record at its location".to_string(),
                             )
                         };
                         log(entry.seq, &stored.ok_or_else(gone)?)?;
@@ -245,8 +247,8 @@ impl Replaced {
         Ok(())
     }
 
-    /// Under the writer lock, with everything before the batch in `snapshot`: checks that what was found is
-    /// what is there, and sets the bits of what is replaced.
+    /// Called under the writer lock; `snapshot` has everything before the batch. Checks that the
+    /// looked-up state is current, and sets the bits of the replaced writes.
     pub(crate) fn complete(
         &self,
         layout: &Layout,
@@ -254,7 +256,7 @@ impl Replaced {
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> std::result::Result<esker_lsm::Result<()>, Conflict> {
-        // Writes between the look-up and now are in the memtables, unless these were flushed.
+        // Writes since the lookup are in the memtables, unless these were flushed.
         if snapshot.flushed() > self.seq {
             return Err(Conflict::Changed);
         }
@@ -265,12 +267,13 @@ impl Replaced {
             let (key, seq, written) = (&found.key, &found.seq, &found.written);
             current.push(match snapshot.get_in_memory(tree, key) {
                 Some(entry) if entry.seq > self.seq => {
-                    // The bits of a record need its last write, its index entries need its values.
+                    // A bit needs only the number of the last write; cancelled entries need its
+                    // values.
                     if *written && at_commit == AtCommit::CancelsEntries {
                         return Err(Conflict::Changed);
                     }
                     let seq = Some(entry.seq).filter(|_| entry.kind == Kind::Put);
-                    // The record was written with its key.
+                    // A key and its record are in the same memtable.
                     let record = (layout.expiry)
                         .and_then(|_| snapshot.get_in_memory(layout.data, key))
                         .and_then(|record| RecordRef::expiry_of(&record.value));
@@ -316,16 +319,16 @@ impl Replaced {
     }
 }
 
-/// The tree that tells which write the record of a key is of.
+/// The tree that gives the write of a key's record.
 fn looked_up(layout: &Layout) -> TreeId {
     match layout.old {
-        // It has the record, too.
+        // The data has the record, too.
         Some(_) => layout.data,
         None => layout.keys.unwrap_or(layout.data),
     }
 }
 
-/// Reads the records that were found as stubs.
+/// Replaces stubs by their records.
 fn make_whole(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
     let Some(mut stubs) = Stubs::new(layout, snapshot)? else {
         return Ok(());
@@ -349,7 +352,7 @@ fn make_whole(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Resu
     )
 }
 
-/// Which of the records that are there have expired: the primary-key index does not tell.
+/// Determines which of the existing records have expired. The primary-key index lacks expiry times.
 fn look_up_expired(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
     let there: Vec<usize> = (0..found.len())
         .filter(|at| found.get(*at).is_some_and(|found| found.seq.is_some()))
@@ -368,7 +371,7 @@ fn look_up_expired(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) ->
 /// Attribute ids and values of a record.
 type AttributeProfile = Vec<(u32, Vec<u8>)>;
 
-/// What the indexes have of a record; of one that was stored before an attribute was declared, too.
+/// The index entries of a record, including those of attributes declared after it was stored.
 fn entries_of(layout: &Layout, record: &RecordRef<'_>) -> AttributeProfile {
     let mut index_entries = AttributeProfile::new();
     for (_, attribute) in layout.written() {
@@ -380,7 +383,8 @@ fn entries_of(layout: &Layout, record: &RecordRef<'_>) -> AttributeProfile {
     index_entries
 }
 
-/// Takes back the index entries of an old record, the write `seq`, but for those that the new one has.
+/// Cancels the index entries of an old record, the write `seq`, except those that the new record
+/// has.
 fn cancel_record(
     layout: &Layout,
     writes: &mut Writes,
@@ -403,7 +407,7 @@ fn cancel_record(
         let Some(index) = index::of(attribute.kind).filter(|_| target.is_some()) else {
             continue;
         };
-        // A filter and the one that is built in its place have one tree.
+        // A filter and its replacement under construction share a tree.
         if let Some(tree) = attribute.widened {
             if widened.contains(&tree) {
                 continue;

@@ -1,9 +1,11 @@
-//! The records themselves in z-order: an index as in [`super::z`] whose entries have the whole record for their value. The tree
-//! of the data has a stub of each, its attributes without its JSON (`crate::store::clustered`).
+//! The records themselves in z-order: an index as in [`super::z`], with the stored record as the
+//! value of each entry. The data tree has a stub of each record: its attributes without its JSON
+//! (`crate::store::clustered`).
 //!
-//! **Invariants.** A record has one point, and so one entry (one for each of its times, where these count), under the number of its write. A write that takes an entry back is a
-//! newer write of the same record. So where a stub is the newest entry of its key, the record is the newest entry of its own key
-//! here, whatever the maintenance strategy drops.
+//! **Invariants.** A record has one point, and so one entry (or one per time, if it has times),
+//! under the number of its write. An entry is cancelled only by a newer write of the same record.
+//! So if a stub is the newest entry of its key, the record is the newest entry of its key here,
+//! whatever the maintenance strategy drops.
 
 use esker_lsm::TreeOptions;
 use esker_model::record::RecordRef;
@@ -16,8 +18,8 @@ use crate::error::{Error, Result};
 
 pub(super) struct Clustered;
 
-/// True for the entry, of those that the tree by place has of one record, which stands for it among those that `admits` takes: the
-/// first. Only a record of several times has several.
+/// A record with several times has several entries in the location tree. True for the first of
+/// those that `admits` accepts, so that the record counts once.
 pub(crate) fn stands_for_record(
     attribute: &Attribute,
     (value, stored): (&[u8], &[u8]),
@@ -71,7 +73,7 @@ impl Index for Clustered {
         true
     }
 
-    /// Unlike other trees of entries it is searched for keys.
+    /// Unlike other trees of entries it is searched by exact key, and so has a key filter.
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         let searched = TreeOptions::default();
         Some(TreeOptions {
@@ -89,7 +91,7 @@ impl Index for Clustered {
         Z.entries_of(attribute, entry, visit)
     }
 
-    /// The records of an area are read with its entries.
+    /// An area's records are read with its entries.
     fn weight(&self) -> f64 {
         0.5
     }

@@ -1,7 +1,8 @@
-//! Points that tables of the data summarise: nothing is written beside the records. Each table, partition and block of the
-//! data carries the box around its points, with their times if they have times; a lookup reads the blocks whose box meets
-//! those around the area. It is the embedded index ([`super::super::embedded`]) but for what is summarised, and pays where
-//! records come in the order of place (or of time), or keys are.
+//! Points in the summaries of the data's tables: the index writes nothing besides the records. Each
+//! table, partition and block of the data has the bounding box of its points, including their times
+//! if they have times. A lookup reads the blocks whose box meets a box around the area. It is the
+//! embedded index ([`super::super::embedded`]) with other summaries, and pays off if records arrive
+//! in the order of location (or time), or keys do.
 
 use esker_lsm::attributes::Summary;
 use esker_lsm::synopsis::{Corners, ValueRange};
@@ -16,11 +17,11 @@ use crate::catalog::Attribute;
 use crate::error::Result;
 
 pub(super) struct InData {
-    /// Of the boxes: two, or with the time three.
+    /// The dimensions of the boxes: two, or three with time.
     pub(super) dimensions: usize,
 }
 
-/// The boxes around an area.
+/// Bounding boxes of an area.
 fn boxes(region: &Region) -> Vec<Corners> {
     let corner = |x, y, time: Option<i64>| {
         let mut corner = Vec::with_capacity(24);
@@ -43,7 +44,7 @@ fn boxes(region: &Region) -> Vec<Corners> {
 }
 
 impl InData {
-    /// A range as the summaries know it.
+    /// The range in the form of the summaries.
     fn values(&self, range: &Range) -> ValueRange {
         let all = ValueRange::in_boxes(vec![Corners::default()]);
         match (range.regions.first(), range.point()) {

@@ -1,5 +1,5 @@
-//! Indexes of points, and of points at a time: one file a layout. All of them find the points of a region; what differs is
-//! what lies beside what.
+//! Indexes of points, with or without a time: one file per spatial layout. All of them find the
+//! points of a region; they differ in storage order.
 
 mod clustered;
 mod embedded;
@@ -18,10 +18,10 @@ use super::{Index, Lookup, Range, TreeRange};
 use crate::catalog::Attribute;
 use crate::error::Result;
 
-/// So many entries more are as quick to look at as another range is to find.
+/// Reading this many more entries costs as much as finding another range.
 const ENTRIES_PER_RANGE: u64 = 400;
 
-/// The same of entries that have their records, of which a block holds a tenth of that.
+/// As above, for entries with their records, of which a block holds a tenth as many.
 const RECORDS_PER_RANGE: u64 = 40;
 
 /// The index of a layout.
@@ -41,7 +41,7 @@ pub(super) fn of(layout: Layout) -> &'static dyn Index {
     }
 }
 
-/// The index of a layout, of points at a time: the same, with keys and boxes that have the time.
+/// As [`of`], for points with a time: keys and boxes include the time.
 pub(super) fn of_timed(layout: Layout) -> &'static dyn Index {
     match layout {
         Layout::Z => &z::Z,
@@ -58,13 +58,14 @@ pub(super) fn of_timed(layout: Layout) -> &'static dyn Index {
     }
 }
 
-/// The box around the points of a table that is cut by space, and their first and last time if they have times; `None` for a
-/// table that is not.
+/// The bounding box of a table of a spatially partitioned tree, and the first and last time of its
+/// points, if they have times; `None` for other tables.
 pub(super) fn box_of(file: &TableFile) -> Option<(Bounds, Option<(i64, i64)>)> {
     partition::bounds_of(file.bounds())
 }
 
-/// True when a table may have points of a range: it is of a tree that is not cut by space, or its box meets the area.
+/// True if a table may have points of a range: its box meets the area, or its tree is not spatially
+/// partitioned.
 pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     let Some((bounds, times)) = box_of(file) else {
         return true;
@@ -79,8 +80,8 @@ pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     !range.regions.iter().any(|region| outside(region))
 }
 
-/// The keys of a tree in z-order among which are all points of a range: few ranges where there are few points in and about
-/// the area, more of them where that leaves much out.
+/// The key ranges of a tree in z-order that contain all points of a range: few ranges if there are
+/// few points in and around the area, more ranges if they exclude many points.
 pub(super) fn bounds(
     lookup: &Lookup<'_>,
     attribute: &Attribute,
@@ -104,7 +105,7 @@ pub(super) fn bounds(
     };
     let meets = |file: &TableFile| meets(file, range);
     let expected = lookup.approximate_where(attribute, few.iter(), &meets)?;
-    // One range more would have to spare that much at least.
+    // Each additional range must exclude at least this many entries.
     if expected <= each {
         return Ok(few);
     }

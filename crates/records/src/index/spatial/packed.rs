@@ -1,7 +1,8 @@
-//! Points in trees whose tables are cut by space ([`super::partition`]): of each run only the tables whose box meets an area
-//! are looked at, and in them the ranges of z-order, as in [`super::z`]. Leveled (`mbr`), compactions pack the points of a
-//! table and of those that it overlaps in the next level anew; tiered (`stacked`), each run is packed for itself: the way of
-//! AsterixDB, with which the paper compares.
+//! Points in trees with spatially partitioned tables ([`super::partition`]): in each run a lookup
+//! reads only the tables whose box meets the area, and in them the ranges of z-order, as in
+//! [`super::z`]. With leveled compaction (`mbr`), a compaction repacks the points of a table and of
+//! the tables that it overlaps in the next level. With tiered compaction (`stacked`), each run is
+//! packed separately, as in AsterixDB, with which the paper compares.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::catalog::Attribute;
 use crate::error::Result;
 
 pub(super) struct Packed {
-    /// Runs are merged in tiers, whatever the dataset says.
+    /// Compacts tiered, whatever the dataset's policy.
     pub(super) is_stacked: bool,
     /// The points have a time.
     pub(super) is_timed: bool,

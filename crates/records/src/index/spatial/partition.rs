@@ -1,13 +1,14 @@
-//! Trees of points whose tables are cut by space: within a run no two tables share a place, so that an area meets few
-//! tables of each. Points are packed by Sort-Tile-Recursive: into vertical slices of about the same number of points, and
-//! each slice into tiles (chapter 5 of the Spatial-LSM paper). Where tables of the run stay, the plane is first cut along
-//! their edges, until none is between the keys of a part; each part is then packed on its own. Keys lie in the bounds of the
-//! tables that are merged, so tables that stay elsewhere need no cuts.
+//! Trees of points with spatially partitioned tables: within a run no two tables overlap, so that
+//! an area meets few tables per run. Points are packed by Sort-Tile-Recursive: into vertical slices
+//! of about the same number of points, and each slice into tiles (chapter 5 of the Spatial-LSM
+//! paper). If the run keeps tables that are not compacted, the plane is first cut along their
+//! edges, until none of them is between the keys of a part; then each part is packed on its own.
+//! All keys lie in the bounds of the input tables, so kept tables elsewhere need no cuts.
 //!
-//! Coordinates are compared as they are encoded, as whole numbers: between two neighbours there is nothing, so that a cut
-//! leaves each point on one side. The bounds of a table are the least box around its points: least and greatest first
-//! coordinate, least and greatest second, 8 bytes each. Points at a time have a third coordinate, their time, and are packed
-//! by it like by the others.
+//! Coordinates are compared in encoded form, as integers: no value lies between two neighbours, so
+//! a cut leaves each point on one side. The bounds of a table are the bounding box of its points:
+//! least and greatest first coordinate, least and greatest second, 8 bytes each. Points with a time
+//! have it as a third coordinate, and are packed by it in the same way.
 
 use std::fmt;
 
@@ -15,14 +16,14 @@ use esker_lsm::{Cutter, Cutting, Partitioner};
 use esker_model::geometry::Bounds;
 use esker_model::schema::{POINT_LEN, POINT_TIME_LEN, coordinate, time_at};
 
-/// The numbers of the orders in which tables are disjoint, of points and of points at a time. They are on disk: never change
-/// them.
+/// The IDs of the partitioners of points without and with a time. They are stored on disk and must
+/// never change.
 const IDS: [u32; 2] = [0x5372, 0x5373];
 
-/// The most tiles: a compaction may need more tables than tiles, along the edges of tables that stay.
+/// The most tiles. A compaction may need more tables than tiles, along the edges of kept tables.
 const MOST_TILES: u64 = 64;
 
-/// Cuts by the coordinates of the points with which keys begin: two, or with the time three.
+/// Partitions by the coordinates of the points that begin the keys: two, or three with time.
 #[derive(Clone, Copy)]
 pub(super) struct Boxes<const D: usize>;
 
@@ -32,13 +33,13 @@ impl<const D: usize> fmt::Debug for Boxes<D> {
     }
 }
 
-/// A box: the least and the greatest of each coordinate.
+/// A box: the least and the greatest value of each coordinate.
 type Rect<const D: usize> = [[u64; 2]; D];
 
 /// The coordinates of a point.
 type Place<const D: usize> = [u64; D];
 
-/// Where coordinates begin in a value: they are the last that it has.
+/// The offset of the coordinates in a value, which are its last bytes.
 pub(super) const fn first_coordinate(dimensions: usize) -> usize {
     match dimensions {
         3 => POINT_TIME_LEN - 24,
@@ -46,7 +47,7 @@ pub(super) const fn first_coordinate(dimensions: usize) -> usize {
     }
 }
 
-/// The place of a key; a malformed one has a place, too.
+/// The coordinates of a key; zeros for a malformed key.
 fn place<const D: usize>(key: &[u8]) -> Place<D> {
     std::array::from_fn(|dimension| {
         let from = first_coordinate(D) + 8 * dimension;
@@ -76,7 +77,7 @@ fn meet<const D: usize>(a: Rect<D>, b: Rect<D>) -> bool {
     sides.all(|(a, b)| a[0] <= b[1] && b[0] <= a[1])
 }
 
-/// The least box around both.
+/// The bounding box of two boxes.
 fn hull<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Rect<D> {
     for (a, b) in a.iter_mut().zip(b) {
         *a = [a[0].min(b[0]), a[1].max(b[1])];
@@ -84,7 +85,7 @@ fn hull<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Rect<D> {
     a
 }
 
-/// What is in both, if anything.
+/// The intersection of two boxes, if they meet.
 fn clip<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Option<Rect<D>> {
     if !meet(a, b) {
         return None;
@@ -95,7 +96,7 @@ fn clip<const D: usize>(mut a: Rect<D>, b: Rect<D>) -> Option<Rect<D>> {
     Some(a)
 }
 
-/// The bits of the coordinates in turn, the most significant first.
+/// The interleaved bits of the coordinates, most significant first.
 fn interleaved<const D: usize>(place: Place<D>) -> Vec<u8> {
     let mut bytes = vec![0; 8 * D];
     for bit in 0..64 {
@@ -109,7 +110,8 @@ fn interleaved<const D: usize>(place: Place<D>) -> Vec<u8> {
     bytes
 }
 
-/// The box around the points of a table, and their least and greatest time, if they have one; `None` for damaged bounds.
+/// The bounding box of a table's points, and their least and greatest time, if they have times;
+/// `None` for malformed bounds.
 pub(super) fn bounds_of(bounds: &[u8]) -> Option<(Bounds, Option<(i64, i64)>)> {
     let (place, times) = match rect::<3>(bounds) {
         Some([x, y, [from, to]]) => ([x, y], Some((time_at(from), time_at(to)))),
@@ -151,7 +153,7 @@ impl<const D: usize> Partitioner for Boxes<D> {
         }
     }
 
-    /// By the z-value of the box's centre (the paper's round-robin), of coordinates as they are encoded.
+    /// By the z-value of the box's centre in encoded coordinates: the paper's round-robin.
     fn turn(&self, bounds: &[u8]) -> Option<Vec<u8>> {
         let rect = rect::<D>(bounds)?;
         let centre = rect.map(|[low, high]| low + (high - low) / 2);
@@ -177,26 +179,26 @@ impl<const D: usize> Partitioner for Boxes<D> {
     }
 }
 
-/// A cut of a region in two, or a region that is not cut further.
+/// A node of the tree of cuts.
 enum Node {
-    /// What the cut leaves below is in the first node, the rest in the second.
+    /// A cut: the lower side is the first node, the upper side the second.
     Cut(Cut, usize, usize),
-    /// The table of the region, once it has one.
+    /// An uncut region, with the number of its table once it has keys.
     Leaf(Option<usize>),
 }
 
-/// Regions that tile the space, as a tree of cuts; the root comes last.
+/// Regions that tile the space, as a tree of cuts; the root is the last node.
 struct Tiles<const D: usize> {
     nodes: Vec<Node>,
-    /// Tables that have keys.
+    /// The number of tables with keys.
     used: usize,
-    /// Tables for each point of the sample.
+    /// Tables per point of the sample.
     density: f64,
 }
 
 impl<const D: usize> Tiles<D> {
-    /// Tiles for keys of which `points` is a sample, and which all lie in the boxes `within`; none may reach into the boxes
-    /// `beside`.
+    /// Tiles for keys that all lie in the boxes `within`; `points` is a sample of them. No tile
+    /// with keys may overlap the boxes `beside`.
     fn new(
         points: Vec<Place<D>>,
         tables: usize,
@@ -217,8 +219,8 @@ impl<const D: usize> Tiles<D> {
         self.nodes.len() - 1
     }
 
-    /// Cuts the part of the space whose keys lie in `within` along the edges of boxes that stay, until none of these is
-    /// between its keys, and packs what is left.
+    /// Cuts a part of the space, whose keys lie in `within`, along the edges of kept boxes, until
+    /// no kept box is between its keys, and packs the remaining parts.
     fn part(
         &mut self,
         within: Vec<Rect<D>>,
@@ -227,7 +229,7 @@ impl<const D: usize> Tiles<D> {
         depth: u32,
     ) -> usize {
         let Some(hull) = within.iter().copied().reduce(hull) else {
-            // No keys come here.
+            // No keys lie here.
             return self.add(Node::Leaf(None));
         };
         let near = beside.iter().copied().filter(|b| meet(*b, hull));
@@ -244,13 +246,13 @@ impl<const D: usize> Tiles<D> {
         self.add(Node::Cut(cut, low, high))
     }
 
-    /// Packs points: by this coordinate into slices, and each slice by those that follow.
+    /// Packs points into slices by this coordinate, and each slice by the next coordinates.
     fn pack(&mut self, mut points: Vec<Place<D>>, tables: usize, dimension: usize) -> usize {
         let left = D.saturating_sub(dimension);
         if left == 0 || tables <= 1 {
             return self.add(Node::Leaf(None));
         }
-        // As many slices as there would be of a cube.
+        // The number of slices that makes the tiles about cubic.
         let slices = match left {
             1 => tables,
             _ => (tables as f64).powf(1.0 / left as f64).ceil() as usize,
@@ -268,7 +270,7 @@ impl<const D: usize> Tiles<D> {
         self.joined(&regions, dimension)
     }
 
-    /// One node for neighbours, each up to its number.
+    /// Joins neighbouring regions, each with its upper bound, into one node.
     fn joined(&mut self, parts: &[(u64, usize)], dimension: usize) -> usize {
         let (first, second) = parts.split_at(parts.len() / 2);
         match (first.last(), second) {
@@ -286,7 +288,7 @@ impl<const D: usize> Tiles<D> {
     }
 }
 
-/// Everything up to a coordinate is apart from everything behind it.
+/// Separates the coordinates up to `at` from those above.
 #[derive(Clone, Copy)]
 struct Cut {
     dimension: usize,
@@ -304,24 +306,26 @@ impl Cut {
         (low, high)
     }
 
-    /// True for what is up to the cut.
+    /// True if a point is at or below the cut.
     fn is_below<const D: usize>(self, place: &Place<D>) -> bool {
         place.get(self.dimension).is_none_or(|at| *at <= self.at)
     }
 }
 
-/// The most cuts compared in each direction: evenly spread over the edges.
+/// The most cuts compared in each dimension, evenly spread over the edges.
 const COMPARED: usize = 48;
 
-/// From this depth on edges are halved whatever that cuts, so that the tree stays shallow.
+/// From this depth on the median edge is cut, regardless of cost, so that the tree stays shallow.
 const DEEP: u32 = 40;
 
-/// What a cut through a box of keys weighs against a pair of boxes that are not apart yet: each is one more table, each pair
-/// at most a further cut. From 2 to 16 makes no difference that can be measured.
+/// The cost of a cut through a box of keys, relative to a pair of boxes that is not separated yet:
+/// the first costs one more table, the second at most one more cut. Values from 2 to 16 make no
+/// measurable difference.
 const CROSSED: usize = 8;
 
-/// The best cut along an edge of one of the boxes `near`: few boxes of `within` are cut, and few pairs of one of these and one
-/// of `near` are left on one side. `None` where there is no edge within the hull.
+/// The best cut along an edge of a box in `near`: it cuts few boxes of `within`, and leaves few
+/// pairs of a box of `within` and one of `near` on the same side. `None` if no edge lies inside the
+/// hull.
 fn best_cut<const D: usize>(
     hull: Rect<D>,
     within: &[Rect<D>],
@@ -353,8 +357,8 @@ fn best_cut<const D: usize>(
     })
 }
 
-/// Where boxes can be cut off, in order, each once: the greatest coordinate of the lower part, which leaves something of the
-/// hull on both sides.
+/// The positions of possible cuts along the edges of boxes, in order, each once: the greatest
+/// coordinate of the lower side. Both sides have a part of the hull.
 fn edges<const D: usize>(boxes: &[Rect<D>], hull: &Rect<D>, dimension: usize) -> Vec<u64> {
     let Some([first, last]) = hull.get(dimension).copied() else {
         return Vec::new();
@@ -368,8 +372,8 @@ fn edges<const D: usize>(boxes: &[Rect<D>], hull: &Rect<D>, dimension: usize) ->
     edges
 }
 
-/// At most `parts - 1` of some numbers in order, which cut them into parts of about the same size: each is the greatest of
-/// its part. The last part is never empty.
+/// At most `parts - 1` of the sorted numbers, which split them into parts of about the same size:
+/// each is the greatest number of its part. The last part is never empty.
 fn quantiles(sorted: impl ExactSizeIterator<Item = u64> + Clone, parts: usize) -> Vec<u64> {
     let count = sorted.len();
     let greatest = sorted.clone().last();

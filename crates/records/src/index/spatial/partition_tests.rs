@@ -24,7 +24,8 @@ fn tables_take_turns_by_the_z_value_of_their_centre() {
         bounds
     };
     let turn = |corners| POINTS.turn(&bounds(corners)).unwrap();
-    // By quarters of the world: the first coordinate weighs more. The smallest keys are in another order.
+    // By quarters of the world: the first coordinate has the higher weight. The smallest keys have
+    // another order.
     let turns = [
         turn([[-20.0, -30.0], [-10.0, 5.0]]),
         turn([[-20.0, 10.0], [-10.0, 30.0]]),
@@ -42,7 +43,7 @@ fn tables_take_turns_by_the_z_value_of_their_centre() {
 
 fn random_key(rng: &mut Rng, id: u32) -> Vec<u8> {
     match rng.usize(0..6) {
-        // Many at one point, and on lines.
+        // Many keys at one point, and on lines.
         0 => key(7.0, 7.0, id),
         1 => key(7.0, rng.f64() * 20.0, id),
         2 => key(f64::from(rng.i32(0..10)), f64::from(rng.i32(0..10)), id),
@@ -50,7 +51,7 @@ fn random_key(rng: &mut Rng, id: u32) -> Vec<u8> {
     }
 }
 
-/// The keys of each table, and their bounds.
+/// The keys of each table, and its bounds.
 type Tables = Vec<(Vec<Vec<u8>>, Vec<u8>)>;
 
 fn cut(
@@ -118,7 +119,8 @@ fn tables_never_overlap_whatever_stays_beside_them() {
         };
         let some = sample(&mut rng, &keys);
         let mut run = cut(&keys, &some, rng.u64(1..40), &[], &[]);
-        // Compactions replace a few neighbouring tables, with more points in their boxes, again and again.
+        // Compactions repeatedly replace a few neighbouring tables, with more points in their
+        // boxes.
         for round in 0..6 {
             let centre = run[rng.usize(..run.len())].1.clone();
             let [[x0, x1], [y0, y1]] = rect(&centre).unwrap();
@@ -140,7 +142,7 @@ fn tables_never_overlap_whatever_stays_beside_them() {
             let mut within: Vec<Vec<u8>> = merged.iter().map(|table| table.1.clone()).collect();
             within.push(bounds);
             let mut within: Vec<&[u8]> = within.iter().map(Vec::as_slice).collect();
-            // What a partitioner is not told, it does without.
+            // Without `within` the partitioner assumes the whole space.
             if round % 2 == 1 || above.is_empty() {
                 within.clear();
             }
@@ -206,7 +208,7 @@ fn one_point_is_one_table_and_damaged_bounds_do_no_harm() {
     }
 }
 
-/// A key at encoded coordinates, whatever they stand for.
+/// A key with these encoded coordinates.
 fn raw(x: u64, y: u64, id: u32) -> Vec<u8> {
     let mut key = vec![0; POINT_LEN - 16];
     key.extend_from_slice(&x.to_be_bytes());
@@ -238,7 +240,7 @@ fn thousands_of_tables_that_stay_are_cut_off_in_few_steps() {
     assert!(cut(&keys, &keys, 4, &[], &beside).len() < 20);
 }
 
-/// Tables that stay are between tables that are merged, as the teeth of two combs.
+/// Kept tables lie between compacted tables, like the teeth of two combs.
 #[test]
 fn few_more_tables_are_written_than_are_apart_by_those_that_stay() {
     for teeth in [10u64, 50, 100] {
@@ -273,7 +275,8 @@ fn few_more_tables_are_written_than_are_apart_by_those_that_stay() {
 
 type PlaceOf<'a> = &'a dyn Fn(&mut Rng) -> (f64, f64);
 
-/// A level under many compactions, each of a table's worth of points from above: tables stay about as full as they were cut.
+/// A level under many compactions, each of a table's worth of points from above: tables stay about
+/// as full as they were cut.
 #[test]
 fn tables_stay_full_over_many_compactions() {
     const FULL: usize = 100;
@@ -310,7 +313,8 @@ fn tables_stay_full_over_many_compactions() {
         let mut run = cut(&all, &all, 60, &[], &[]);
         let mut most = 0;
         for _ in 0..12 {
-            // The level above: ten tables of points from all over, each of which is merged.
+            // The level above: ten tables of points from the whole space, each of which is
+            // compacted.
             let above = some_keys(&mut rng, 10 * FULL);
             for (mut keys, bounds) in cut(&above, &above, 10, &[], &[]) {
                 let (merged, stay): (Tables, Tables) = std::mem::take(&mut run)
@@ -338,7 +342,7 @@ fn tables_stay_full_over_many_compactions() {
     }
 }
 
-/// A key at a time.
+/// A key of a point with a time.
 fn timed_key(rng: &mut Rng, id: u32) -> Vec<u8> {
     let (x, y) = match rng.usize(0..4) {
         0 => (7.0, 7.0),

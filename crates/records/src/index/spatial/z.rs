@@ -1,7 +1,8 @@
-//! Points in z-order: a tree whose keys are point and primary key together. The encoding of a point begins with its cell
-//! (`esker_model::schema::POINT_LEN`), so that what is near in space is mostly near in the tree, and an area is a bounded number
-//! of ranges (`esker_model::region`). The exact coordinates are in the key: what is in the ranges and not in the area is dropped
-//! without a look at its record.
+//! Points in z-order: a tree whose keys are point and primary key together. The encoding of a point
+//! begins with its cell (`esker_model::schema::POINT_LEN`), so that neighbours in space are mostly
+//! neighbours in the tree, and an area is a bounded number of key ranges (`esker_model::region`).
+//! The key has the exact coordinates, so entries in the ranges but outside of the area are dropped
+//! without reading their records.
 
 use std::sync::Arc;
 
@@ -80,13 +81,13 @@ impl Index for Z {
         Figures::new(Access::Entries, 1.1, 45.0, 5.0, 0.05, 15.0)
     }
 
-    /// The advisor looks at values that have an order.
+    /// The advisor considers only values that have an order.
     fn is_advised(&self) -> bool {
         false
     }
 }
 
-/// Offers the points of a tree in z-order that lie in `range`; where they bring their records along, with these.
+/// Offers the points in `range` of a tree in z-order; with `brings`, including their records.
 pub(super) fn candidates(
     (lookup, attribute): (&Lookup<'_>, &Attribute),
     range: &Range,
