@@ -65,7 +65,7 @@ impl MergeOperator for ValueLists {
                 *until = raw.useless.max(*until);
                 *times = both(*times, raw.times());
             }
-            if is_void || oldest && raw.is_void() {
+            if is_void || oldest && raw.is_tombstone() {
                 is_changed = true;
             } else {
                 left.extend_from_slice(bytes);

@@ -341,7 +341,7 @@ impl Inner {
                     continue;
                 }
                 let expires = publication.expires.unwrap_or(NEVER);
-                was_got |= subscription.was_told(publication.seq, publication.time, expires)
+                was_got |= subscription.has_received(publication.seq, publication.time, expires)
                     && is_for(&earlier.key, &publication.topic, &cells)
                     && self.compiled.admits(&subscription, &subject)?;
             }

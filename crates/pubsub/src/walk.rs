@@ -351,7 +351,7 @@ impl Lists {
                     None => self.voided.entry(key.to_vec()).or_default().insert(subject),
                 };
             }
-            if !raw.is_void() && visit(key, &raw)? == Next::EndList {
+            if !raw.is_tombstone() && visit(key, &raw)? == Next::EndList {
                 self.ended.insert(key.to_vec());
                 return Ok(true);
             }
