@@ -221,7 +221,7 @@ impl Inner {
         let mut got: Vec<Got> = Vec::new();
         let mut subscriptions = Vec::new();
         if ready.joins {
-            subscriptions = spans::beside(known, &ready.topics, &ready.cells);
+            subscriptions = spans::for_self_join(known, &ready.topics, &ready.cells);
         }
         let mut read = Vec::new();
         if self.is_one_tree() {
