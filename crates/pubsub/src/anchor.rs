@@ -1,11 +1,15 @@
-//! Anchors: under which values of a publication's body a subscription with a condition is filed, so that a publication
-//! meets only those subscriptions of its topic that its own values can satisfy.
+//! Anchors: a subscription is filed under a value that its condition demands, so that a publication
+//! meets only the subscriptions of its topic that its own values can satisfy.
 //!
-//! A condition that demands `symbol = "ABC"` is filed under that value; one that demands `price >= 5` under 5, in a list
-//! that is sorted by number, of which a publication reads the part up to its own price; one that demands
-//! `5 <= price < 6` under the few blocks of numbers, aligned to powers of two, that cover the range. What a condition
-//! demands beside that, and conditions that demand nothing of the kind (`or`, `not`, `contains`), are evaluated.
-//! An anchor may lead to a subscription that does not match, never the other way round.
+//! - `symbol = "ABC"` is filed under that value.
+//! - `price >= 5` is filed under 5, in a list sorted by number; a publication reads the part up to
+//!   its own price.
+//! - `5 <= price < 6` is filed under the few blocks of numbers, aligned to powers of two, that
+//!   cover the range.
+//!
+//! The rest of a condition is evaluated, and so are conditions without such a demand (`or`, `not`,
+//! `contains`). An anchor may lead to a subscription that does not match, but a publication meets
+//! every subscription that does.
 
 use std::sync::Arc;
 
@@ -16,40 +20,40 @@ use esker_model::schema::{Scalar, Value};
 /// How values are filed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Filing {
-    /// By one value.
+    /// Under an equal value.
     Equal,
-    /// Under any string: ranges of strings.
+    /// Under any string, for ranges of strings.
     AnyString,
-    /// By the least number.
+    /// Under the lower bound, a number.
     AtLeast,
-    /// By the greatest number.
+    /// Under the upper bound, a number.
     AtMost,
-    /// By the first of this many bits of an encoded number.
+    /// Under this many leading bits of an encoded number.
     Block(u8),
 }
 
-/// What the anchors of a condition have in common: where to look, and how.
+/// The path of an anchor's values, and how they are filed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct AnchorShape {
     pub(crate) path: Arc<str>,
     pub(crate) filing: Filing,
 }
 
-/// One entry in the files of a topic.
+/// A shape, and the value under which a subscription is filed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anchor {
     pub(crate) shape: AnchorShape,
     pub(crate) value: Vec<u8>,
 }
 
-/// The most anchors of one subscription: so often it is written.
+/// The maximum number of anchors of a subscription, which is written once under each.
 const MOST: usize = 4;
 
-/// The bytes of a string by which it is filed.
+/// The maximum number of a string's bytes in an anchor.
 const STRING: usize = 64;
 
 impl AnchorShape {
-    /// What the keys of its anchors begin with, behind that of the list.
+    /// The prefix of its anchors' keys, behind the key of the list.
     pub(crate) fn prefix(&self) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.path.len() + 4);
         put_bytes(&mut key, self.path.as_bytes());
@@ -63,8 +67,8 @@ impl AnchorShape {
         key
     }
 
-    /// The values under which a publication finds anchors of this shape, given one of its values at the path: from,
-    /// and to, both included.
+    /// The range of anchors (both ends included) that a publication with this value at the path
+    /// meets; `None` if it meets none.
     pub(crate) fn probe(&self, value: Scalar<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
         let number = value.as_f64().map(sortable);
         let point = |bytes: Vec<u8>| Some((bytes.clone(), bytes));
@@ -89,8 +93,8 @@ impl Anchor {
     }
 }
 
-/// The anchors of a condition, one of which every record that satisfies it meets; none where it demands nothing that
-/// it could be filed under.
+/// The anchors of a condition: a body that satisfies it meets at least one of them. Empty if the
+/// condition demands no value to file it under.
 pub(crate) fn anchors(filter: &Filter) -> Vec<Anchor> {
     let demanded: Vec<usize> = match filter.formula() {
         Formula::Test(test) => vec![*test],
@@ -108,7 +112,7 @@ pub(crate) fn anchors(filter: &Filter) -> Vec<Anchor> {
     best.map_or_else(Vec::new, |(_, anchors)| anchors)
 }
 
-/// The anchors of a test, and how much they narrow.
+/// The anchors of a test, and a rank of their selectivity.
 fn of_test(test: &Test) -> Option<(u8, Vec<Anchor>)> {
     let path: Arc<str> = test.path.to_string().into();
     let anchor = |filing, value| Anchor {
@@ -174,7 +178,7 @@ fn of_range(
         match (low, high) {
             (Some(low), Some(high)) => {
                 worth = 2;
-                // Blocks so large that few of them cover the range.
+                // The smallest blocks of which few cover the range.
                 let bits = (0..=64).rev().find(|bits| {
                     block(high, *bits).saturating_sub(block(low, *bits)) < MOST as u64 - 1
                 })?;
@@ -193,7 +197,7 @@ fn of_range(
     (!anchors.is_empty()).then_some((worth, anchors))
 }
 
-/// The values of records, as they are filed, that can be equal to an operand.
+/// The filed forms of all values that are equal to an operand.
 fn equals(operand: &Operand) -> Option<Vec<Vec<u8>>> {
     Some(match operand {
         Operand::Value(Value::String(text)) => vec![equal(Scalar::Str(text))],
@@ -212,12 +216,12 @@ fn equals(operand: &Operand) -> Option<Vec<Vec<u8>>> {
 
 fn number(text: &str) -> Option<f64> {
     let whole = text.parse::<i128>().ok().map(|v| v as f64);
-    // A number beyond all floats is compared, too; `inf` and `nan` are no numbers.
+    // `1e999` is a number, though it parses as infinite; `inf` and `nan` are not.
     let is_number = text.ends_with(|c: char| c.is_ascii_digit() || c == '.');
     whole.or_else(|| text.parse().ok().filter(|_| is_number))
 }
 
-/// The form in which values are filed: the same for equal ones.
+/// The filed form of a value, the same for equal values.
 fn equal(value: Scalar<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     match value {
@@ -236,9 +240,9 @@ fn equal(value: Scalar<'_>) -> Vec<u8> {
     out
 }
 
-/// Numbers in an encoding that sorts as they do.
+/// Encodes a number so that the encodings sort as the numbers do.
 fn sortable(number: f64) -> u64 {
-    // Not a negative zero.
+    // Turns -0.0 into 0.0.
     let bits = (number + 0.0).to_bits();
     match bits >> 63 {
         0 => bits | 1 << 63,
@@ -246,7 +250,7 @@ fn sortable(number: f64) -> u64 {
     }
 }
 
-/// The first `bits` bits.
+/// The leading `bits` bits of a number.
 fn block(number: u64, bits: u8) -> u64 {
     number
         .checked_shr(64 - u32::from(bits.min(64)))

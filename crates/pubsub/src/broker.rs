@@ -1,4 +1,9 @@
-//! The broker: what its handles share, opening, times, and the directory of subscriptions.
+//! The broker: the state that its handles share, opening, times, and the directory of
+//! subscriptions.
+//!
+//! A store has one broker in a process, since the broker keeps the shapes, the latest time and the
+//! queues of consumers in memory. The broker decides by exact times; the store drops elements by a
+//! time of its own clock, when they have ended for certain ([`Inner::useless_at`]).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -24,9 +29,9 @@ use crate::shape::{Known, Shape, Shapes};
 use crate::times::{Wanted, tick};
 use crate::topic::TopicFilter;
 
-/// The most cells under which an area is stored with variable granularity.
+/// The maximum number of cells that hold an area with variable granularity.
 const CELLS: usize = 6;
-/// The most cells under which one is stored with fixed granularity.
+/// The maximum number of cells that hold an area with fixed granularity.
 const LEAVES: usize = 64 << 10;
 
 /// Publish/subscribe in a store. Cheap to clone; all handles of a store share one broker.
@@ -39,7 +44,7 @@ pub struct Broker {
 
 type Brokers = Vec<Weak<Inner>>;
 
-/// The brokers of all stores.
+/// The open brokers of all stores.
 static OPEN: Mutex<Brokers> = Mutex::new(Vec::new());
 
 pub(crate) struct Inner {
@@ -51,22 +56,23 @@ pub(crate) struct Inner {
     pub(crate) compiled: Compiled,
     /// No publication has a later time.
     pub(crate) latest: AtomicI64,
-    /// What of it is written down.
+    /// The latest time in the directory, which is rounded up.
     pub(crate) kept_latest: AtomicI64,
-    /// Which subscriptions that are there are being changed.
+    /// The subscriptions that are being changed.
     pub(crate) changes: Changes,
     pub(crate) deliveries: Deliveries,
     reads: Reads,
 }
 
-/// The changes of subscriptions: of each one at a time until it is in the log. So all share syncs, those of one as well.
+/// Orders the changes of each subscription: one at a time until it is in the log. They can share
+/// syncs.
 #[derive(Default)]
 pub(crate) struct Changes {
     changing: Mutex<HashSet<Seq>>,
     ended: Condvar,
 }
 
-/// The turn of one who changes a subscription, or waits until nobody does.
+/// The right to change a subscription. It also serves to wait until no change is under way.
 pub(crate) struct Turn<'c> {
     changes: &'c Changes,
     subscription: Seq,
@@ -92,14 +98,15 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What is read: shapes may be forgotten while a read of an older snapshot is under way.
+/// A snapshot, and the shapes known with it: the broker may forget shapes while an older snapshot
+/// is read.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) snapshot: Snapshot,
     pub(crate) known: Arc<Known>,
 }
 
-/// The trees of a broker. Where there is one for both, both are that.
+/// The trees of a broker. One tree for both sorts of lists has both names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Trees {
     pub(crate) publications: TreeId,
@@ -121,7 +128,8 @@ struct Reads {
 pub struct ReadStats {
     /// Passes over the stored lists: one per publication or subscription, or two with two trees.
     pub walks: u64,
-    /// Data blocks that these passes needed, cached or not: the disk accesses of the paper's Table 3.
+    /// Data blocks that these passes needed, cached or not: the disk accesses of the paper's Table
+    /// 3.
     pub data_blocks: u64,
     /// Blocks read from the file system.
     pub blocks_read: u64,
@@ -130,15 +138,15 @@ pub struct ReadStats {
 }
 
 impl Broker {
-    /// Opens the store's broker, or creates it with `config` if the store has none. The store must have been opened with
-    /// the extension [`PubSub`](crate::PubSub).
+    /// Opens the store's broker, or creates it with `config` if the store has none. The store must
+    /// have been opened with the extension [`PubSub`](crate::PubSub).
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the store was opened without the extension, or the configuration is invalid; also any read
-    /// or write error.
+    /// [`Error::BadInput`] if the store was opened without the extension, or the configuration is
+    /// invalid; also any read or write error.
     pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
         let store = db.extension(NAME)?;
-        // Another thread makes none meanwhile.
+        // Under this lock no other thread creates it.
         let open = OPEN.lock();
         if store.tree(DIRECTORY).is_none() {
             config.check().map_err(Error::BadInput)?;
@@ -155,7 +163,7 @@ impl Broker {
         Broker::over(store, open)
     }
 
-    /// True if the store has a broker: something was published or subscribed to.
+    /// True if the store has a broker: [`Broker::create_or_open`] was called.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the store was opened without the extension.
@@ -166,7 +174,8 @@ impl Broker {
     /// Opens the store's broker.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the store was opened without the extension or has no broker; also any read error.
+    /// [`Error::BadInput`] if the store was opened without the extension or has no broker; also any
+    /// read error.
     pub fn open(db: &Database) -> Result<Broker> {
         let store = db.extension(NAME)?;
         match store.tree(DIRECTORY) {
@@ -177,7 +186,7 @@ impl Broker {
         }
     }
 
-    /// The broker of a store: one, whoever opens it, since what it knows of the lists is kept in memory, too.
+    /// The broker of a store. All handles share one, since it keeps state of the lists in memory.
     fn over(store: ExtensionStore, mut open: MutexGuard<'_, Brokers>) -> Result<Broker> {
         open.retain(|inner| inner.strong_count() > 0);
         let mut known = open.iter().filter_map(Weak::upgrade);
@@ -229,7 +238,8 @@ impl Inner {
         })
     }
 
-    /// Takes up what another process has written since: for a store that is only read here.
+    /// In a process beside the writer, loads the shapes and the latest time that the writer has
+    /// stored.
     pub(crate) fn catch_up(&self, snapshot: &Snapshot) -> Result<()> {
         if self.store.is_reader() {
             self.shapes
@@ -270,8 +280,8 @@ impl Inner {
         ticks.saturating_mul(i64::from(self.config.resolution))
     }
 
-    /// The time of the store's clock by which something that ends at `time` has surely ended. Times that the broker
-    /// decides by are exact; by this one the store forgets.
+    /// The time of the store's clock from which an element that ends at `time` can be dropped: it
+    /// has ended for certain. The broker itself decides by exact times.
     pub(crate) fn useless_at(&self, time: Time) -> u64 {
         if time == NEVER {
             return MAX_TIME;
@@ -281,15 +291,15 @@ impl Inner {
             .min(MAX_TIME)
     }
 
-    /// Called where something is passed over because it ended at `time`: that is written down before anybody learns of
-    /// it, so that it does not come back when the clock is set back.
+    /// Records that an element was skipped because it ended at `time`, before any result is
+    /// returned. So the element does not come back if the clock is set back.
     #[inline]
     pub(crate) fn note_ended(&self, snapshot: &Snapshot, time: Time) {
         snapshot.has_expired(tick(time, self.config.resolution));
     }
 
-    /// True when a publication that was found has expired since, which is noted. Not by a clock that may be wrong: what is
-    /// not given does not come again.
+    /// True if a publication has expired since it was found, which is recorded. False while the
+    /// clock may be wrong, since a skipped publication does not come again.
     pub(crate) fn has_expired(&self, found: &Notification) -> bool {
         let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
             return false;
@@ -301,7 +311,7 @@ impl Inner {
         true
     }
 
-    /// What a walk is for: nothing yet. Repeated queries skip no tables: they read as the paper's do.
+    /// An empty set of wanted elements. Repeated queries skip no tables, as in the paper.
     pub(crate) fn wanted(&self) -> Wanted {
         match self.config.architecture {
             Architecture::RepQueries => Wanted::everything(),
@@ -331,7 +341,8 @@ impl Inner {
         }
     }
 
-    /// Until when a subscription is of use: beyond its end, where that of a user is remembered.
+    /// The time until which a subscription is needed: its end, or later if it is remembered for its
+    /// user.
     pub(crate) fn remembered(&self, to: Time, user: &[u8]) -> Time {
         if user.is_empty() {
             return to;
@@ -342,7 +353,7 @@ impl Inner {
         }
     }
 
-    /// The cells under which something is stored.
+    /// The cells that hold an element at this place.
     pub(crate) fn cells(&self, shape: &place::Shape) -> Vec<Cell> {
         let depth = self.config.depth;
         match self.config.granularity {
@@ -364,16 +375,17 @@ impl Inner {
         add(&reads.tables_skipped, cost.synopses_negative.get());
     }
 
-    /// Writes what goes beside an element that needs these shapes until `needed`. To be confirmed when it is written.
+    /// Adds the shapes of an element that is needed until `needed` to its batch, if they must be
+    /// written. Returns them, to be confirmed after the write.
     pub(crate) fn write_shapes(
         &self,
         batch: &mut Batch,
         shapes: &[Shape],
         needed: Time,
     ) -> std::result::Result<Vec<(Shape, Time)>, EngineError> {
-        // What has ended by a clock that may be wrong can come back.
+        // While the clock may be wrong, elements that have ended can come back.
         let forgets = || self.store.unconfirmed_time().is_none();
-        // As long as the elements themselves are there: see `useless_at`.
+        // Shapes last as long as elements are stored: see `useless_at`.
         let needed = needed.saturating_add(Time::from(self.config.resolution));
         let written = self.shapes.need(shapes, self.now(), needed, &forgets);
         for (shape, until) in &written {
@@ -384,7 +396,7 @@ impl Inner {
         Ok(written)
     }
 
-    /// What there is before a write, under the writer lock.
+    /// The state before a write, under the writer lock.
     pub(crate) fn view_before(&self, snapshot: &Snapshot) -> View {
         View {
             snapshot: snapshot.clone(),
@@ -392,14 +404,14 @@ impl Inner {
         }
     }
 
-    /// What a snapshot has.
+    /// The state in a snapshot.
     pub(crate) fn view(&self, snapshot: &Snapshot) -> Result<View> {
         self.catch_up(snapshot)?;
         Ok(self.view_before(snapshot))
     }
 
-    /// A snapshot of everything up to now, what is not acknowledged yet included: it waits for that. Publishers behind it
-    /// know the queues that are there now.
+    /// Waits until everything appended so far is acknowledged, and returns a snapshot of it.
+    /// Publishers that append later know the queues that exist now.
     pub(crate) fn everything_written(&self) -> Result<Snapshot> {
         let mut written = None;
         let mut look = |_: &mut Batch, _, before: &Snapshot| {
@@ -411,14 +423,15 @@ impl Inner {
         written.ok_or_else(not_completed)
     }
 
-    /// The subscription with this number, if it is there.
+    /// The directory entry of a subscription.
     pub(crate) fn lookup(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
         let found = snapshot.get(self.trees.directory, &id_key(id), &snapshot.cost())?;
         Ok(found.map(|found| found.value.to_vec()))
     }
 }
 
-/// A store that writes a batch has completed it before. It is not closed, and a retry does not help.
+/// The error for a batch that was written without its completion, which no store does. The store is
+/// not closed, and a retry does not help.
 pub(crate) fn not_completed() -> Error {
     Error::Damaged {
         path: None,
@@ -427,17 +440,19 @@ pub(crate) fn not_completed() -> Error {
     }
 }
 
-/// Under which a subscription is in the directory.
+/// The directory key of a subscription.
 pub(crate) fn id_key(id: Seq) -> Vec<u8> {
     [b"i", id.to_be_bytes().as_slice()].concat()
 }
 
-/// Under which the directory has the time of the store's clock when a publication was written with a time long past.
+/// The directory key of a late publication: one written with a time long past. The value is the
+/// time of the store's clock at the write.
 pub(crate) fn late_key(seq: Seq) -> Vec<u8> {
     [b"l", seq.to_be_bytes().as_slice()].concat()
 }
 
-/// The publications from one number to another that were late, and the times of the store's clock then.
+/// The late publications from one number to another, with the times of the store's clock when they
+/// were written.
 pub(crate) fn read_late(
     snapshot: &Snapshot,
     directory: TreeId,
@@ -464,7 +479,7 @@ pub(crate) fn read_late(
     Ok(found)
 }
 
-/// A subscription as it is in the directory: its topics, then its forms, the newest first.
+/// The directory entry of a subscription: its topics, then its forms, newest first.
 pub(crate) fn directory_entry(
     topics: &TopicFilter,
     newest: &StoredSubscription<'_>,
@@ -493,7 +508,7 @@ pub(crate) fn read_entry(stored: &[u8]) -> Result<(TopicFilter, Vec<StoredSubscr
     read.ok_or_else(|| damaged("a subscription in the directory is malformed"))
 }
 
-/// Under which the latest time of all publications is in the directory.
+/// The directory key of the latest time of all publications.
 pub(crate) const LATEST: &[u8] = b"t";
 
 fn read_latest(snapshot: &Snapshot, directory: TreeId) -> Result<Time> {

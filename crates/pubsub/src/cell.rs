@@ -1,18 +1,18 @@
 //! Cells: the quad-tree over longitude and latitude (the paper's section 6.2.2, figure 9).
 //!
-//! The root is the whole sphere; each cell has four quarters, 1 and 2 in the north, 3 and 4 in the south, the odd
-//! ones in the west. A point lies in one cell of each level: borders belong to the cell in the east and north of
-//! them, and the outermost ones to the cells that they end.
+//! The root is the whole sphere. Each cell has four quarters: 1 and 2 in the north, 3 and 4 in the
+//! south, odd numbers in the west. A point lies in exactly one cell of each level: a border belongs
+//! to the cell in the east or north of it, the outermost borders to the cells inside.
 
 use std::fmt;
 
 use esker::{Error, Result};
 use esker_model::geometry::{Area, Bounds, Point, Relation, Space};
 
-/// The most levels below the root. A cell of that level is about a metre wide.
+/// The maximum level of a cell. Cells of this level measure 2.4 by 1.2 metres at the equator.
 pub const MAX_DEPTH: u8 = 24;
 
-/// A cell of the quad-tree: the numbers (1 to 4) of the quarters that lead to it.
+/// A cell of the quad-tree, as the quarters (1 to 4) on the path from the root.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Cell(Vec<u8>);
 
@@ -104,7 +104,8 @@ impl Cell {
         Cell(path)
     }
 
-    /// All its cells at level `depth`; itself where it is as deep. 4 to the power of the difference.
+    /// All cells of level `depth` in this cell, 4 to the power of the level difference; the cell
+    /// itself if it is that deep.
     pub(crate) fn leaves(&self, depth: u8) -> Vec<Cell> {
         let mut cells = vec![self.clone()];
         for _ in self.level()..depth {
@@ -127,8 +128,8 @@ impl fmt::Display for Cell {
     }
 }
 
-/// At most `most` cells, none deeper than `depth`, that together cover an area: as small as that allows, none within
-/// another.
+/// Covers an area with at most `most` cells, none deeper than `depth` or within another, each as
+/// small as that allows.
 pub(crate) fn cover(area: &Area, depth: u8, most: usize) -> Vec<Cell> {
     // Cells that could be divided, the largest first, and those that are final.
     let (mut open, mut done) = (std::collections::VecDeque::from([Cell::root()]), Vec::new());
@@ -143,7 +144,8 @@ pub(crate) fn cover(area: &Area, depth: u8, most: usize) -> Vec<Cell> {
             .filter(|quarter| area.relation(&quarter.bounds()) != Relation::Outside)
             .collect();
         if within.is_empty() {
-            // Nothing of it is in the area, but that of its quarters cannot be told for sure.
+            // The area's relation to a large box is conservative: quarters outside prove that the
+            // cell is outside, too.
             continue;
         }
         match open.len() + done.len() + within.len() <= most {
@@ -155,7 +157,7 @@ pub(crate) fn cover(area: &Area, depth: u8, most: usize) -> Vec<Cell> {
     done
 }
 
-/// All cells of level `depth` that an area meets; `None` when there are more than `most`.
+/// All cells of level `depth` that overlap an area; `None` if these are more than `most`.
 pub(crate) fn leaves(area: &Area, depth: u8, most: usize) -> Option<Vec<Cell>> {
     let mut cells = vec![Cell::root()];
     for _ in 0..depth {
@@ -172,11 +174,11 @@ pub(crate) fn leaves(area: &Area, depth: u8, most: usize) -> Option<Vec<Cell>> {
     Some(cells)
 }
 
-/// The space of all positions.
+/// The space of all coordinates.
 pub(crate) const SPACE: Space = Space::Sphere;
 
 impl Cell {
-    /// Its quarters, deeper than [`MAX_DEPTH`], too: for comparing areas.
+    /// Its quarters, even below [`MAX_DEPTH`], for the comparison of areas.
     pub(crate) fn divided(&self) -> [Cell; 4] {
         [1, 2, 3, 4].map(|number| self.quarter(number))
     }

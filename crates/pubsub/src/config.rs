@@ -1,4 +1,4 @@
-//! What a broker is made with.
+//! The configuration of a broker, and its stored form.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub enum Architecture {
     DualDb,
     /// A tree of publications and a tree of subscriptions (section 5.2): a baseline.
     TwoDb,
-    /// Publications only; subscriptions are repeated queries ([`crate::RepeatedQueries`], section 5.1): a baseline.
+    /// Publications only; subscriptions are repeated queries ([`crate::RepeatedQueries`], section
+    /// 5.1): a baseline.
     RepQueries,
 }
 
@@ -38,18 +39,19 @@ pub struct Config {
     pub architecture: Architecture,
     /// Default: [`Granularity::Variable`].
     pub granularity: Granularity,
-    /// Levels of the quad-tree of cells, at most [`MAX_DEPTH`]. Default 12: cells of 10 by 5 kilometres at the equator.
+    /// Levels of the quad-tree of cells, at most [`MAX_DEPTH`]. Default 12: cells of 10 by 5
+    /// kilometres at the equator.
     pub depth: u8,
-    /// How long after its end the broker remembers a subscription of a named user, so that a later self-join of the
-    /// same user ([`crate::Subscription::join`]) receives nothing twice. Self-joins look back no further than this.
-    /// `None`: forever. Default: a minute.
+    /// How long after its end the broker remembers a subscription of a named user, so that a later
+    /// self-join of the same user ([`crate::Subscription::join`]) receives nothing twice.
+    /// Self-joins look back no further than this. `None`: forever. Default: a minute.
     pub remember: Option<Duration>,
-    /// Units of the broker's times per millisecond of the store's clock, from 1 to 1,000,000 (nanoseconds, which reach
-    /// up to the year 2262). Default 1.
+    /// Units of the broker's times per millisecond of the store's clock, from 1 to 1,000,000
+    /// (nanoseconds, which reach up to the year 2262). Default 1.
     pub resolution: u32,
 }
 
-/// With more units in a millisecond the clock of today is soon beyond the last time.
+/// Nanoseconds. In finer units, times would soon exceed the range of [`crate::Time`].
 const MAX_RESOLUTION: u32 = 1_000_000;
 
 impl Default for Config {
@@ -100,7 +102,7 @@ impl Config {
         self
     }
 
-    /// Whether a broker can be made with it.
+    /// Checks the configuration of a new broker.
     pub(crate) fn check(&self) -> Result<(), String> {
         match () {
             () if self.resolution > MAX_RESOLUTION => Err(format!(
@@ -111,7 +113,7 @@ impl Config {
         }
     }
 
-    /// Whether a broker can have been made with it: older versions knew no greatest resolution.
+    /// Checks a stored configuration: older versions did not limit the resolution.
     fn check_stored(&self) -> Result<(), String> {
         match () {
             () if self.depth > MAX_DEPTH => Err(format!(

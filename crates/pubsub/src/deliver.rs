@@ -1,4 +1,10 @@
-//! From publishers to consumers: a short queue for each, filled in the order of the publications' numbers.
+//! Delivery from publishers to consumers: each consumer has a short queue, filled in the order of
+//! the publications' numbers.
+//!
+//! A publisher enters `order` under the writer lock, and leaves its outcome there when it has
+//! matched. Outcomes are delivered from the front, so that a publication waits for those before it.
+//! No publisher waits for a consumer: a consumer whose queue is full, or that may lack a
+//! publication because a match failed, is *behind* and reads the lists.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,27 +15,27 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::message::Notification;
 
-/// Publications that wait in the queue of a consumer, and that are read from the lists at a time.
+/// The maximum number of publications in a queue, and on a page of the lists.
 pub(crate) const QUEUE: usize = 1024;
 
-/// What publishers know of consumers.
+/// The queues of consumers, and the publications on their way.
 #[derive(Default)]
 pub(crate) struct Deliveries {
     consumers: AtomicUsize,
     queues: Mutex<HashMap<Seq, Vec<Weak<Queue>>>>,
-    /// Publications that are at work, by their numbers: what is matched waits for those before it.
+    /// Publications that are being matched, by number: a matched one waits for those before it.
     order: Mutex<VecDeque<Slot>>,
 }
 
 struct Slot {
     seq: Seq,
     is_retracted: bool,
-    /// Whom it is for, once that is known.
+    /// Set when the publication has been matched.
     outcome: Option<Outcome>,
 }
 
 impl Slot {
-    /// What is to be done with it, once that is known. It may be withdrawn at any time before.
+    /// The outcome, if it is known. A withdrawal before that counts.
     fn take(&mut self) -> Option<Outcome> {
         let outcome = self.outcome.take()?;
         Some(match self.is_retracted {
@@ -42,7 +48,7 @@ impl Slot {
 enum Outcome {
     For(Vec<Seq>, Arc<Notification>),
     Nobody,
-    /// It could not be found out: consumers look for themselves.
+    /// The match failed: consumers read the lists.
     Unknown,
 }
 
@@ -56,13 +62,13 @@ pub(crate) struct Queue {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) waiting: VecDeque<Arc<Notification>>,
-    /// What its consumer has read from the lists: before what waits.
+    /// The page that the consumer has read from the lists, which comes before `waiting`.
     pub(crate) page: VecDeque<Notification>,
-    /// What is withdrawn while its consumer reads a page, which may have it.
+    /// Withdrawals since the consumer began to read a page, which may contain their publications.
     pub(crate) withdrawn: Option<HashSet<Seq>>,
-    /// The subscription as it was changed last: its directory forgets it when it ends.
+    /// The directory entry of the last change: the directory drops a subscription when it ends.
     pub(crate) changed: Option<Arc<[u8]>>,
-    /// Something was left out of the queue.
+    /// The queue lacks publications.
     pub(crate) is_behind: bool,
 }
 
@@ -84,12 +90,13 @@ impl Queue {
 }
 
 impl Deliveries {
-    /// False when nobody has an inbox: who makes one meanwhile knows what was appended by then.
+    /// False if there are no consumers. A later one first reads everything appended before it.
     pub(crate) fn has_consumers(&self) -> bool {
         self.consumers.load(Ordering::SeqCst) != 0
     }
 
-    /// Called in the order of commits: this publication is going to be matched. The guard settles it.
+    /// Announces a publication that is about to be matched, in the order of commits. The guard
+    /// delivers its outcome.
     pub(crate) fn begin(&self, seq: Seq) -> Option<Matching<'_>> {
         if !self.has_consumers() {
             return None;
@@ -134,7 +141,7 @@ impl Deliveries {
         }
     }
 
-    /// A publication is withdrawn, for whoever reads from now on: nobody else gets it.
+    /// Withdraws a publication from queues and pages, and from those still to be delivered.
     pub(crate) fn retract(&self, seq: Seq) {
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
@@ -151,8 +158,8 @@ impl Deliveries {
         }
     }
 
-    /// A subscription is moved, renewed or ended: what the directory says of it then. Called in the order of its changes,
-    /// before anybody sees them there.
+    /// Passes the directory entry of a moved, renewed or ended subscription to its queues. Called
+    /// in the order of its changes, before they are visible.
     pub(crate) fn change(&self, subscription: Seq, entry: &[u8]) {
         let queues = self.queues.lock();
         let Some(of) = queues.get(&subscription) else {
@@ -193,7 +200,8 @@ pub(crate) struct Matching<'d> {
 }
 
 impl Matching<'_> {
-    /// It is for these; `notification` makes what they get.
+    /// Sets the subscriptions that the publication matches. Calls `notification` if one of them has
+    /// a consumer.
     pub(crate) fn found(
         &mut self,
         subscriptions: impl Iterator<Item = Seq>,

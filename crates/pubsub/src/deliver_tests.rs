@@ -1,4 +1,4 @@
-//! What publishers know of consumers that are gone.
+//! Queues of dropped consumers, and withdrawals before delivery.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::message::Notification;
 use crate::{Broker, Config, PubSub, Subscription};
 
 #[test]
-fn nothing_is_left_of_consumers_that_are_gone() {
+fn dropped_consumers_leave_no_queues() {
     let options = PubSub::with(Options {
         fs: Arc::new(Memory::new()),
         ..Options::default()
@@ -46,9 +46,9 @@ fn nothing_is_left_of_consumers_that_are_gone() {
     assert!(deliveries.queues.lock().is_empty());
 }
 
-/// It waits behind one that is not matched yet, and is withdrawn meanwhile.
+/// The publication waits behind one that is not matched yet.
 #[test]
-fn what_is_withdrawn_while_it_waits_for_others_is_given_to_nobody() {
+fn a_publication_withdrawn_while_it_waits_is_not_delivered() {
     let deliveries = Deliveries::default();
     let queue = Arc::<Queue>::default();
     deliveries.add(1, &queue);

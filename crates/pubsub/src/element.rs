@@ -1,8 +1,11 @@
 //! The elements of value lists, as they are stored.
 //!
-//! An operand of a list is elements one after the other, newest first. Each is its length (varint), then a head: kind
-//! (1 byte), sequence number (8 bytes) and the time of the store's clock from which it is of no use to anybody (8
-//! bytes), then what its kind has.
+//! An operand of a list is a sequence of elements, newest first. Each element is its length
+//! (varint) and a head: kind (1 byte), sequence number (8 bytes), and the time of the store's clock
+//! from which it can be dropped (8 bytes). The rest depends on the kind.
+//!
+//! A later element *voids* an older one of the same publication or form of a subscription. An
+//! element that only voids others is a *tombstone*; it lives as long as its target.
 
 use std::sync::Arc;
 
@@ -11,13 +14,15 @@ use esker_coding::{Reader, put_bytes, put_varint};
 
 use crate::place::Place;
 
-/// A time, in the unit of the broker (by default milliseconds since 1970; see [`Config::resolution`](crate::Config)).
+/// A time, in the unit of the broker (by default milliseconds since 1970; see
+/// [`Config::resolution`](crate::Config)).
 pub type Time = i64;
 
-/// The time of what never ends.
+/// The end of something that never ends.
 pub(crate) const NEVER: Time = Time::MAX;
 
-/// True when what expires then is there at a time: what never does also is at the last of all times.
+/// True if something that expires at `expires` is alive at `time`. With [`NEVER`] it is alive even
+/// at the last of all times.
 pub(crate) fn lives_at(expires: Time, time: Time) -> bool {
     expires == NEVER || expires > time
 }
@@ -27,31 +32,32 @@ const RETRACTED: u8 = 2;
 const SUBSCRIPTION: u8 = 3;
 const ENDED: u8 = 4;
 
-/// Bytes of an element's numbers, and of most places.
+/// Estimated bytes of an element's numbers and place.
 const FEW: usize = 80;
 
-/// The sequence number, the time by which it is useless, and the kind of an element, with the rest of it.
+/// An element whose head is decoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Raw<'a> {
     pub(crate) seq: Seq,
+    /// The time of the store's clock from which the element can be dropped.
     pub(crate) useless: u64,
     kind: u8,
     rest: &'a [u8],
 }
 
-/// What an element says.
+/// A decoded element.
 #[derive(Debug)]
 pub(crate) enum Element<'a> {
     Publication(StoredPublication<'a>),
-    /// The publication with this number, of this time, is withdrawn.
+    /// A tombstone of the publication with this number and time.
     Retracted(Seq, Time),
     Subscription(StoredSubscription<'a>),
-    /// The form of a subscription with this number, which asked for this interval, is void here.
+    /// A tombstone, in this list, of a subscription's form with this number and interval.
     Ended(Seq, Time, Time),
 }
 
-/// The times that an element is about: of a publication when it was published, of a subscription the interval that it asks for,
-/// and of what makes others void those of the others. Who looks for a time outside of these can do without the element.
+/// The times that an element covers: the time of a publication, the interval of a subscription. A
+/// tombstone has the times of its target. A read of other times can skip the element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Times {
     Publication(Time),
@@ -61,15 +67,15 @@ pub(crate) enum Times {
 #[derive(Debug)]
 pub(crate) struct StoredPublication<'a> {
     pub(crate) time: Time,
-    /// No publication with a smaller sequence number has a later time: where a walk from the newest to the oldest may
-    /// stop, whatever the clock did (section 5.2.1, made exact).
+    /// No publication with a smaller sequence number has a later time. So a walk from new to old
+    /// may stop by it, even if clocks stepped back (section 5.2.1, made exact).
     pub(crate) latest: Time,
     pub(crate) expires: Time,
     pub(crate) place: Place,
     pub(crate) body: &'a [u8],
 }
 
-/// Which of a topic's changes in a number are worth a notification.
+/// By how much a number in the body must change for a notification.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredChange {
     pub(crate) path: Arc<str>,
@@ -79,18 +85,18 @@ pub(crate) struct StoredChange {
 
 #[derive(Debug)]
 pub(crate) struct StoredSubscription<'a> {
-    /// Which of its forms it is: the number of the write that made it. A subscription that moves gets another, and one that is
-    /// renewed where that makes a difference for what was published before.
+    /// The number of its form: the sequence number of the write that made it. A move makes a new
+    /// form. So does a renewal that may change which stored publications match.
     pub(crate) form: Seq,
     pub(crate) id: Seq,
-    /// It is about publications from this number on, and those below `ended`; 0 where it has no such bound.
+    /// It receives publications with numbers from `begins` on and below `ended`; 0 means no bound.
     pub(crate) begins: Seq,
     pub(crate) ended: Seq,
     pub(crate) made: Time,
     pub(crate) from: Time,
     pub(crate) to: Time,
     pub(crate) joins: bool,
-    /// True when it is filed under the anchors of its condition.
+    /// True if it is filed under the anchors of its condition.
     pub(crate) filed: bool,
     pub(crate) user: &'a [u8],
     pub(crate) tag: &'a [u8],
@@ -103,7 +109,7 @@ pub(crate) fn damaged(what: &str) -> Error {
     Error::Damaged {
         path: None,
         offset: None,
-        what: format!("a value list of publish/subscribe: {what}"),
+        what: format!("publish/subscribe: {what}"),
     }
 }
 
@@ -117,7 +123,7 @@ impl<'a> Elements<'a> {
 }
 
 impl<'a> Iterator for Elements<'a> {
-    /// The element, and the bytes that hold it, its length among them.
+    /// The element, and its bytes, including the length.
     type Item = Result<(Raw<'a>, &'a [u8])>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -128,7 +134,7 @@ impl<'a> Iterator for Elements<'a> {
         let read = self.0.bytes().and_then(Raw::parse);
         let Some(raw) = read else {
             self.0 = Reader::new(&[]);
-            return Some(Err(damaged("an element is malformed")));
+            return Some(Err(damaged("an element of a value list is malformed")));
         };
         let len = before.len() - self.0.rest().len();
         Some(Ok((raw, before.get(..len).unwrap_or_default())))
@@ -146,12 +152,13 @@ impl<'a> Raw<'a> {
         })
     }
 
+    /// True for a publication or a tombstone of one.
     pub(crate) fn is_publication(&self) -> bool {
         matches!(self.kind, PUBLICATION | RETRACTED)
     }
 
-    /// What it makes void: older elements that are of the same publication or subscription. The first one of a form has
-    /// none.
+    /// The publication or form whose older elements this one voids. A publication, and the first
+    /// element of a form, void nothing.
     pub(crate) fn voids(&self) -> Option<Subject> {
         match self.kind {
             PUBLICATION => None,
@@ -160,7 +167,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// What it is about.
+    /// The publication or form that the element concerns.
     pub(crate) fn subject(&self) -> Option<Subject> {
         match self.kind {
             PUBLICATION => Some(Subject::Publication(self.seq)),
@@ -170,12 +177,12 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// What every element but a publication begins with: a publication's number, or that of a form.
+    /// The number of the publication or form, which every element except a publication begins with.
     fn number(&self) -> Option<Seq> {
         Reader::new(self.rest).u64()
     }
 
-    /// Until when a subscription asks for publications, without reading the rest of it.
+    /// The end of a subscription's interval, without decoding the rest.
     pub(crate) fn until(&self) -> Option<Time> {
         match self.kind {
             SUBSCRIPTION => self.time_at(TO),
@@ -183,7 +190,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// The times that it is about, without reading the rest of it.
+    /// The times that it covers, without decoding the rest.
     pub(crate) fn times(&self) -> Option<Times> {
         let interval = |at| {
             let end = at + size_of::<Time>();
@@ -191,9 +198,9 @@ impl<'a> Raw<'a> {
         };
         match self.kind {
             PUBLICATION => self.time_at(0).map(Times::Publication),
-            RETRACTED => self.time_at(OF_VOID).map(Times::Publication),
+            RETRACTED => self.time_at(TARGET_TIMES).map(Times::Publication),
             SUBSCRIPTION => interval(FROM),
-            ENDED => interval(OF_VOID),
+            ENDED => interval(TARGET_TIMES),
             _ => None,
         }
     }
@@ -202,14 +209,14 @@ impl<'a> Raw<'a> {
         time(&mut Reader::new(self.rest.get(at..)?))
     }
 
-    /// True when it is a subscription of this user.
+    /// True for a subscription of this user.
     pub(crate) fn is_of(&self, user: &[u8]) -> bool {
         let stored = || Reader::new(self.rest.get(USER..)?).bytes();
         self.kind == SUBSCRIPTION && stored() == Some(user)
     }
 
-    /// True when it has no use but to make others void.
-    pub(crate) fn is_void(&self) -> bool {
+    /// True if it only voids other elements.
+    pub(crate) fn is_tombstone(&self) -> bool {
         matches!(self.kind, RETRACTED | ENDED)
     }
 
@@ -222,15 +229,15 @@ impl<'a> Raw<'a> {
             ENDED => ended(&mut input),
             _ => None,
         };
-        read.ok_or_else(|| damaged("an element's content is malformed"))
+        read.ok_or_else(|| damaged("the content of a value list's element is malformed"))
     }
 }
 
-/// Whom an element is about.
+/// The publication or subscription that an element concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     Publication(Seq),
-    /// A form of one.
+    /// By the number of its form.
     Subscription(Seq),
 }
 
@@ -256,9 +263,10 @@ fn ended<'a>(input: &mut Reader<'_>) -> Option<Element<'a>> {
     Some(Element::Ended(input.u64()?, time(input)?, time(input)?))
 }
 
-/// Where the times are of what is void, among the bytes of what makes it void: behind its number.
-const OF_VOID: usize = size_of::<u64>();
-/// Where the interval of a subscription is among its bytes, and its user: behind seven numbers and the flags.
+/// Offset of the target's times within a tombstone: behind the target's number.
+const TARGET_TIMES: usize = size_of::<u64>();
+/// Offsets within a subscription: of its interval, and of its user, which follows seven numbers and
+/// the flags.
 const FROM: usize = 5 * size_of::<u64>();
 const TO: usize = 6 * size_of::<u64>();
 const USER: usize = 7 * size_of::<u64>() + 1;
@@ -303,7 +311,7 @@ pub(crate) fn subscription<'a>(input: &mut Reader<'a>) -> Option<StoredSubscript
 }
 
 impl StoredPublication<'_> {
-    /// True when it has not expired at a time of the broker's clock, nor at its own, which may be ahead of that.
+    /// True if it has not expired at `now`, nor at its own time, which may be ahead of the clock.
     pub(crate) fn is_alive(&self, now: Time) -> bool {
         lives_at(self.expires, self.time.max(now))
     }
@@ -318,25 +326,26 @@ impl<'a> StoredSubscription<'a> {
         }
     }
 
-    /// About how many bytes it takes, beside a few.
+    /// Estimated bytes of the encoding.
     pub(crate) fn about(&self) -> usize {
         FEW + self.user.len() + self.tag.len() + self.condition.len()
     }
 
-    /// True when it has met a publication with the number and time.
+    /// True if a publication with this number and time lies within its bounds and its interval.
     pub(crate) fn has_met(&self, seq: Seq, time: Time) -> bool {
         let is_after = seq >= self.begins && (self.ended == 0 || seq < self.ended);
         is_after && time >= self.from && time <= self.to
     }
 
-    /// True when it got a publication: with the number, time and expiry, provided that it asked for it.
-    pub(crate) fn was_told(&self, seq: Seq, time: Time, expires: Time) -> bool {
-        let was_there = if seq < self.form {
+    /// True if it received a matching publication with this number, time and expiry.
+    pub(crate) fn has_received(&self, seq: Seq, time: Time, expires: Time) -> bool {
+        // A form receives earlier publications when it is made, later ones when they are published.
+        let received_at = if seq < self.form {
             self.made.max(time)
         } else {
             time
         };
-        self.has_met(seq, time) && lives_at(expires, was_there)
+        self.has_met(seq, time) && lives_at(expires, received_at)
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -366,7 +375,7 @@ impl<'a> StoredSubscription<'a> {
 }
 
 impl Element<'_> {
-    /// Appends it as it is stored.
+    /// Appends the stored form.
     pub(crate) fn encode(&self, seq: Seq, useless: u64, out: &mut Vec<u8>) {
         let number = |n: u64, out: &mut Vec<u8>| out.extend_from_slice(&n.to_le_bytes());
         let begin = out.len();
@@ -393,7 +402,7 @@ impl Element<'_> {
                 number(*to as u64, out);
             }
         }
-        // The length goes first, and is known last.
+        // The length goes first, but is known last.
         let end = out.len();
         put_varint(out, (end - begin) as u64);
         let len = out.len() - end;
@@ -409,7 +418,7 @@ impl Element<'_> {
         }
     }
 
-    /// About how many bytes it takes, seldom less.
+    /// Estimated bytes of the encoding, seldom too few.
     fn about(&self) -> usize {
         match self {
             Element::Publication(publication) => FEW + publication.body.len(),

@@ -2,11 +2,19 @@
 //!
 //! | tree | keys | values |
 //! | --- | --- | --- |
-//! | `lists` (DualDB) | lists of publications and of subscriptions ([`crate::keys`]) | operands: elements ([`crate::element`]) |
-//! | `publications`, `subscriptions` (TwoDB) | the same, apart | the same |
-//! | `directory` | `s` and a shape; `i` and the number of a subscription; `l` and that of a late publication | the time until which it is needed; the subscription; when it was written |
+//! | `lists` (DualDB) | all value lists ([`crate::keys`]) | elements ([`crate::element`]) |
+//! | `publications`, `subscriptions` (TwoDB) | lists of one sort | elements |
+//! | `directory` | as follows | as follows |
 //!
-//! The configuration of `directory` is that of the broker ([`Config`]).
+//! | key in `directory` | value |
+//! | --- | --- |
+//! | `s`, a shape ([`crate::shape`]) | the time until which it is needed |
+//! | `i`, the number of a subscription | the subscription: its topics and forms |
+//! | `l`, the number of a late publication | the time of the store's clock when it was written |
+//! | `t` | the latest time of all publications |
+//!
+//! RepQueries has `publications` without `subscriptions`. Lists are operands. The configuration of
+//! the tree `directory` is that of the broker ([`Config`]).
 
 use std::sync::Arc;
 
@@ -22,12 +30,15 @@ use crate::times::ListTimes;
 /// use std::sync::Arc;
 /// use esker::Options;
 ///
-/// let options = Options { extensions: vec![Arc::new(esker_pubsub::PubSub)], ..Options::default() };
+/// let options = Options {
+///     extensions: vec![Arc::new(esker_pubsub::PubSub)],
+///     ..Options::default()
+/// };
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PubSub;
 
-/// Its name in the store.
+/// The name of the extension in the store.
 pub(crate) const NAME: &str = "pubsub";
 
 pub(crate) const DIRECTORY: &str = "directory";
@@ -53,12 +64,13 @@ impl Extension for PubSub {
     }
 }
 
-/// The options of trees of which much has ended before it is merged.
+/// Options of trees whose entries mostly end before a compaction reads them.
 fn short_lived() -> TreeOptions {
     TreeOptions {
         compresses_flushes: false,
-        // With little memory there are many flushes, and these are merged as ever. Where what is alive is a few of them, each is
-        // about a stretch of time: walks skip it when that has passed, and it is dropped unread when all of it has expired.
+        // If live entries fill only a few flushes, each run of level 0 covers a stretch of time:
+        // walks skip it once that has passed, and it is dropped unread once all of it has expired.
+        // With little memory there are more flushes, which are merged as usual.
         ..TreeOptions::with_policy(Arc::new(Leveled {
             level0_runs: 6,
             ..Leveled::default()

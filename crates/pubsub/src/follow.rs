@@ -1,8 +1,9 @@
-//! Following what is published, from a sequence number on: what is stored, then what the log gets.
+//! Followers: publications from a sequence number on, first from the lists, then from the log.
 //!
-//! A follower reads; it stores nothing, and works beside the process that publishes. Its place is the sequence number of
-//! the last publication that it got: whoever keeps that and comes back with it misses nothing and gets nothing twice. One
-//! that is so slow that the log does not go back to its place any more finds what it missed in the lists.
+//! A follower stores nothing, and works beside the process that publishes. Its place is the number
+//! of the last publication that it returned: a program that stores this number and resumes there
+//! misses nothing and receives nothing twice. If the log does not go back to its place any more,
+//! the follower reads the lists again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::matching::Subject;
 use crate::message::{Notification, Subscription, bad_input};
 use crate::subscribe::Ready;
 
-/// How often a follower beside the writer looks at the log while it has something to give.
+/// How often a follower beside the writer reads the log while it has publications to return.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Returns publications in the order of their numbers ([`Broker::follow`]).
@@ -28,24 +29,25 @@ pub struct Follow {
     ready: Ready,
     tail: Tail,
     found: VecDeque<Notification>,
-    /// So many of them, at most, are from the log.
+    /// The maximum number of them that are from the log.
     ahead: usize,
-    /// When it looked at the log.
+    /// When it last read the log.
     looked: Instant,
-    /// It has seen everything that there was when its interval had ended.
+    /// It has read everything in the log since its interval ended.
     is_through: bool,
-    /// Everything up to it was given, is in `found`, or is not asked for.
+    /// Publications up to this number were returned, are in `found`, or do not match.
     seen: Seq,
 }
 
 impl Broker {
-    /// Follows the publications for a subscription without storing the subscription: from the publication after number
-    /// `after` on, or, without `after`, from the first in the subscription's interval. It does not return publications
-    /// that are withdrawn before it reaches them, unless it is more than 1,024 matching publications behind.
+    /// Follows the publications for a subscription without storing the subscription: from the
+    /// publication after number `after` on, or, without `after`, from the first in the
+    /// subscription's interval. It does not return publications that are withdrawn before it
+    /// reaches them, unless it is more than 1,024 matching publications behind.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the subscription depends on other data: a self-join, or a subscription to changes; also any
-    /// read error.
+    /// [`Error::BadInput`] if the subscription depends on other data: a self-join, or a
+    /// subscription to changes; also any read error.
     pub fn follow(&self, subscription: &Subscription, after: Option<Seq>) -> Result<Follow> {
         let inner = &self.inner;
         if subscription.joins || subscription.change.is_some() {
@@ -94,7 +96,7 @@ impl Follow {
     /// # Errors
     /// Any read error.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
-        // None is beyond what the clock can say: for ever.
+        // `None` if the clock cannot express the time: waits forever.
         let until = Instant::now().checked_add(most);
         loop {
             if let Some(next) = self.next()? {
@@ -117,13 +119,13 @@ impl Follow {
         }
     }
 
-    /// True if its interval has ended and it has returned everything in it. It finds this out in a call of `next` or
-    /// `wait`.
+    /// True if its interval has ended and it has returned everything in it. It finds this out in a
+    /// call of `next` or `wait`.
     pub fn is_over(&self) -> bool {
         self.found.is_empty() && self.is_through
     }
 
-    /// The first of what was found and is still there.
+    /// The first publication in `found` that has not expired.
     fn first(&mut self) -> Option<Notification> {
         while let Some(next) = self.found.pop_front() {
             self.ahead = self.ahead.min(self.found.len());
@@ -134,10 +136,10 @@ impl Follow {
         None
     }
 
-    /// Reads what the log has by now, also while there is something to give: that may have been withdrawn. False when it
-    /// has left something for later.
+    /// Reads the log up to now, even if there are publications to return: these may have been
+    /// withdrawn. False if it stopped before.
     fn look_ahead(&mut self) -> Result<bool> {
-        // Beside the writer a look costs calls to the file system.
+        // Beside the writer each read costs calls to the file system.
         let is_early = self.inner.store.is_reader() && self.looked.elapsed() < LOOK;
         if is_early && !self.found.is_empty() {
             return Ok(false);
@@ -148,7 +150,7 @@ impl Follow {
         while self.ahead < QUEUE {
             let read = self.tail.next();
             let has_more = self.take_read(read.map_err(Error::from))?;
-            // What comes meanwhile it does not run after.
+            // Later commits are left to the next call.
             let now = *now.get_or_insert_with(|| self.inner.store.position().seq);
             if !has_more || self.tail.position().seq >= now {
                 self.is_through = is_late;
@@ -158,13 +160,13 @@ impl Follow {
         Ok(false)
     }
 
-    /// Takes what was read of the log. False when there was nothing.
+    /// Processes a read of the log. False if there was nothing.
     fn take_read(&mut self, read: Result<Option<Commit>>) -> Result<bool> {
         match read {
             Ok(Some(commit)) => self.take(&commit).map(|()| true),
             Ok(None) => Ok(false),
             Err(Error::PositionExpired { .. }) => {
-                // What was found may have been withdrawn in what the log has not any more.
+                // The missing part of the log may have withdrawn publications in `found`.
                 self.seen = self.seen();
                 self.found.clear();
                 self.tail = self.inner.store.tail(self.inner.store.position())?;
@@ -174,9 +176,10 @@ impl Follow {
         }
     }
 
-    /// Finds what the lists have behind its place.
+    /// Reads the publications behind its place from the lists.
     fn catch_up(&mut self) -> Result<()> {
-        // After the tail was begun: what is in neither does not exist, what is in both is known by its number.
+        // The tail began before the snapshot, so every publication is in one of them; those in both
+        // are recognised by their numbers.
         let snapshot = self.inner.store.snapshot();
         let ready = Ready {
             made: self.inner.now(),
@@ -191,7 +194,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Takes what a commit has.
+    /// Processes a commit.
     fn take(&mut self, commit: &Commit) -> Result<()> {
         let (inner, ready, found) = (&self.inner, &self.ready, &mut self.found);
         let (mut ahead, mut seen) = (self.ahead, self.seen);
@@ -219,13 +222,13 @@ impl Follow {
     }
 }
 
-/// What an operand says.
+/// An operand in the log.
 enum Written {
     Publication(Notification),
     Retraction(Seq),
 }
 
-/// What an operand says as it was written, if it is of a publication that is new and asked for, or withdraws one.
+/// Decodes an operand: a new publication that matches, or a withdrawal.
 fn written(
     inner: &Inner,
     ready: &Ready,
@@ -244,7 +247,7 @@ fn written(
         Element::Retracted(of, _) => return Ok(Some(Written::Retraction(of))),
         _ => return Ok(None),
     };
-    // One that is in several cells is written several times.
+    // A publication in several cells is written several times.
     if raw.seq <= *seen {
         return Ok(None);
     }

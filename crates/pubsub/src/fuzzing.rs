@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: each takes any bytes and feeds them to decoders. None may panic, hang or allocate without
-//! bound, whatever the bytes; what an entry point asserts is what must hold of them.
+//! Entry points for fuzzing: each feeds any bytes to decoders. None may panic, hang or allocate
+//! without bound; their assertions must hold for all bytes.
 //!
 //! Only with the feature `fuzzing`, and in tests. The targets for `cargo fuzz` are in `fuzz/`.
 
@@ -19,13 +19,14 @@ use crate::topic::{Topic, TopicFilter};
 #[path = "fuzzing_tests.rs"]
 mod tests;
 
-/// Decodes the bytes as everything that publish/subscribe stores: elements and keys of lists, subscriptions of the directory,
-/// settings, topics. Returns the number of decoders that accepted the bytes; each element counts separately.
+/// Decodes the bytes as everything that publish/subscribe stores: elements and keys of lists,
+/// subscriptions of the directory, settings, topics. Returns the number of decoders that accepted
+/// the bytes; each element counts separately.
 pub fn stored(data: &[u8]) -> usize {
     let mut decoded = 0;
     for element in Elements::of(data) {
         let Ok((raw, _)) = element else { break };
-        let _ = (raw.subject(), raw.voids(), raw.is_void(), raw.times());
+        let _ = (raw.subject(), raw.voids(), raw.is_tombstone(), raw.times());
         decoded += usize::from(raw.decode().is_ok());
     }
     decoded += usize::from(ListKey::parse(data).is_some());
@@ -34,7 +35,7 @@ pub fn stored(data: &[u8]) -> usize {
     decoded += usize::from(read_entry(data).is_ok());
     decoded += usize::from(TopicFilter::decode(data).is_some());
     if let Some(topic) = Topic::decode(data) {
-        assert_eq!(topic.encoded(), data, "a topic is stored in one way");
+        assert_eq!(topic.encoded(), data, "a topic has one encoding");
         let _ = topic.to_string();
     }
     let mut operand = data.to_vec();

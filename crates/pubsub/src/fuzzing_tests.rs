@@ -1,4 +1,4 @@
-//! Decoders take any bytes: what they accept they give back as it was, and nothing else makes them panic.
+//! Decoders accept what encoders write, and never panic on other bytes.
 
 use fastrand::Rng;
 

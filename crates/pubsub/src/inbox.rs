@@ -1,8 +1,9 @@
 //! Inboxes: the notifications of stored subscriptions, in the process that publishes.
 //!
-//! A publisher puts what it has matched into a short queue for each consumer, in the order of the publications' numbers.
-//! A queue that is full is left alone: its consumer reads what it has missed from the lists, in pages, until it has
-//! caught up. So a slow consumer holds up nobody and takes no memory, and one that was away goes on where it was.
+//! A publisher puts a match into the short queue of each consumer, in the order of the
+//! publications' numbers. A full queue takes no more: its consumer reads the missing publications
+//! from the lists, in pages, until it has caught up. So a slow consumer delays no publisher and
+//! takes no memory, and a consumer that was away resumes at its last number.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,31 +18,35 @@ use crate::element::StoredSubscription;
 use crate::message::Notification;
 use crate::past::Page;
 
-/// How often a consumer that waits looks whether its store is closed.
+/// How often a waiting consumer checks whether its store is closed.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The notifications of a stored subscription, in the order of the publications' numbers ([`Broker::inbox`]).
+/// The notifications of a stored subscription, in the order of the publications' numbers
+/// ([`Broker::inbox`]).
 pub struct Inbox {
     inner: Arc<Inner>,
     subscription: Seq,
     queue: Arc<Queue>,
-    /// The subscription as it was known last: it may have ended, and what it was to get has not.
+    /// The last known directory entry: the subscription may have ended before all its notifications
+    /// are returned.
     entry: Option<Arc<[u8]>>,
-    /// There may be more in the lists.
+    /// The lists may have more.
     has_more: bool,
-    /// Everything up to it was given.
+    /// Notifications up to this number were returned.
     seen: Seq,
-    /// The lists were read up to it.
+    /// The lists were read up to this number.
     read: Seq,
 }
 
 impl Broker {
-    /// The notifications of a subscription, from the publication after number `after` on; without `after`, from the creation
-    /// of the subscription on. A consumer that stores the number of the last notification that it has processed misses nothing
-    /// and receives nothing twice, even after a crash, with these exceptions: publications that expire meanwhile are lost, and
-    /// with them the values that a subscription to changes compares with; for a subscription that [moves](Broker::move_to),
-    /// the store knows the last sixteen places, so an inbox that is further behind misses publications for earlier places.
-    /// Publications returned by a [renewal](Broker::renew) are not repeated.
+    /// The notifications of a subscription, from the publication after number `after` on; without
+    /// `after`, from the creation of the subscription on. A consumer that stores the number of the
+    /// last notification that it has processed misses nothing and receives nothing twice, even
+    /// after a crash, with these exceptions: publications that expire before they are read are
+    /// lost, and with them the values that a subscription to changes compares with; for a
+    /// subscription that [moves](Broker::move_to), the store knows the last sixteen places, so an
+    /// inbox that is further behind misses publications for earlier places. Publications returned
+    /// by a [renewal](Broker::renew) are not repeated.
     ///
     /// The queue holds 1,024 notifications; a slower consumer reads the rest from the store.
     ///
@@ -49,7 +54,7 @@ impl Broker {
     /// Any read error. The inbox of a subscription that does not exist or has ended is empty.
     pub fn inbox(&self, subscription: Seq, after: Option<Seq>) -> Result<Inbox> {
         let queue = Arc::<Queue>::default();
-        // Before the subscription is looked up: who changes it meanwhile tells the queue.
+        // Before the lookup: later changes are passed to the queue.
         self.inner.deliveries.add(subscription, &queue);
         let mut inbox = Inbox {
             inner: self.inner.clone(),
@@ -60,15 +65,16 @@ impl Broker {
             seen: after.unwrap_or(subscription),
             read: 0,
         };
-        // Changes that are not acknowledged yet were told before the queue was there.
+        // The latest state: changes that are not acknowledged yet may be older than the queue.
         let latest = self.inner.store.latest();
         inbox.entry = self.inner.lookup(&latest, subscription)?.map(Arc::from);
         Ok(inbox)
     }
 
-    /// Calls `call` with each notification of an [inbox](Broker::inbox), on a separate thread, until the returned guard is
-    /// dropped or the store is closed. Dropping the guard waits for a running call. An error is the last call. The callback
-    /// may use the broker, and may drop the guard.
+    /// Calls `call` with each notification of an [inbox](Broker::inbox), on a separate thread,
+    /// until the returned guard is dropped or the store is closed. Dropping the guard waits for a
+    /// running call. An error is the last call. The callback may use the broker, and may drop the
+    /// guard.
     ///
     /// # Errors
     /// If the thread cannot be started; also the errors of [`Broker::inbox`].
@@ -116,7 +122,7 @@ impl Drop for Notifier {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         self.queue.filled.notify_all();
-        // A callback that drops it ends when it returns.
+        // If its callback drops the guard, the thread ends when the callback returns.
         let is_own = |thread: &std::thread::JoinHandle<()>| {
             thread.thread().id() == std::thread::current().id()
         };
@@ -139,13 +145,14 @@ impl Inbox {
         self.wait(Duration::ZERO)
     }
 
-    /// The next notification; waits for it for at most `most`. `None` if that time has passed; there can still be more if much
-    /// of what it read had expired.
+    /// The next notification; waits for it for at most `most`. `None` if that time has passed;
+    /// there can still be more if many of the publications read had expired.
     ///
     /// # Errors
-    /// Any read error; [`Error::Closed`](esker::Error::Closed) if the store was closed meanwhile.
+    /// Any read error; [`Error::Closed`](esker::Error::Closed) if the store is closed while it
+    /// waits.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
-        // None is beyond what the clock can say: for ever.
+        // `None` if the clock cannot express the time: waits forever.
         let until = Instant::now().checked_add(most);
         let is_late = || until.is_some_and(|until| Instant::now() >= until);
         let mut has_read = false;
@@ -161,7 +168,7 @@ impl Inbox {
             }
             if self.has_more {
                 drop(state);
-                // Nothing of a page may be left by now. The next call goes on behind it.
+                // The whole page may have expired. The next call continues behind it.
                 if has_read && !most.is_zero() && is_late() {
                     return Ok(None);
                 }
@@ -171,7 +178,7 @@ impl Inbox {
             }
             if let Some(next) = state.waiting.pop_front() {
                 drop(state);
-                // What was in the lists as well is not given twice.
+                // It was in the lists, too.
                 if next.seq <= self.seen {
                     continue;
                 }
@@ -190,7 +197,7 @@ impl Inbox {
                 let until = until.map_or(look, |until| until.min(look));
                 if self.queue.filled.wait_until(&mut state, until).timed_out() {
                     drop(state);
-                    // Nobody publishes to a store that is closed.
+                    // Fails if the store is closed.
                     self.inner.everything_written()?;
                     if is_late() {
                         return Ok(None);
@@ -205,10 +212,10 @@ impl Inbox {
         self.seen
     }
 
-    /// Reads what the lists have behind the last notification.
+    /// Reads the next page of the lists.
     fn read_page(&mut self) -> Result<()> {
-        // From here on publishers fill the queue again; what they have put there before is in the lists. What is
-        // withdrawn from here on is noted: the page may have it.
+        // From here on publishers fill the queue again; the notifications before are in the lists.
+        // Withdrawals from here on are collected, since the page may contain their publications.
         {
             let mut state = self.queue.state.lock();
             state.waiting.clear();
@@ -221,19 +228,21 @@ impl Inbox {
         let (mut found, too_late) = found?;
         self.has_more = found.len() == QUEUE;
         self.read = found.last().map_or(self.read, |last| last.seq);
-        // What is withdrawn from here on is taken out of the page.
+        // From here on withdrawals change the page itself.
         found.retain(|found| !withdrawn.contains(&found.seq) && !too_late.contains(&found.seq));
         state.page.extend(found);
         Ok(())
     }
 
-    /// What is next in the lists: so many or all, and which of it came too late.
+    /// The next notifications in the lists, at most [`QUEUE`], and the numbers of those that came
+    /// too late.
     fn read_lists(&mut self) -> Result<(Vec<Notification>, HashSet<Seq>)> {
         let view = self.inner.view(&self.inner.everything_written()?)?;
         match self.inner.lookup(&view.snapshot, self.subscription)? {
             Some(entry) => self.entry = Some(entry.into()),
-            // It has expired, or was ended, perhaps after other changes: whoever makes one tells the queue in his turn.
-            // What was changed since the snapshot does no harm, for the entry says for which publications it counts.
+            // The subscription has expired or was ended, perhaps after other changes, each of which
+            // passed its entry to the queue in its turn. An entry newer than the snapshot does no
+            // harm: it says which publications each form receives.
             None => {
                 let _turn = self.inner.changes.turn(self.subscription);
                 let changed = self.queue.state.lock().changed.clone();
@@ -254,7 +263,7 @@ impl Inbox {
             let mut ready = self.inner.ready_from(&topics, form)?;
             ready.made = self.inner.now();
             if form.form != form.id {
-                // What was there before was told when it was renewed.
+                // The renewal returned earlier publications.
                 ready.begins = form.form;
             }
             found.extend(self.inner.page(&view, &ready, form.form, page)?);
@@ -266,8 +275,8 @@ impl Inbox {
         Ok((found, too_late))
     }
 
-    /// Of these publications those with times long past that were written when the store had forgotten the subscription:
-    /// publishers did not find it.
+    /// The late publications among these that were written when the store had forgotten the
+    /// subscription, so that publishers did not find it.
     fn too_late(
         &self,
         view: &View,

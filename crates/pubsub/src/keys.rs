@@ -1,9 +1,10 @@
 //! The keys of value lists.
 //!
-//! A *node* is a topic and a cell: the topic's encoding, `1`, the numbers of the quarters that lead to the cell, `0`. It
-//! has a list of publications and several of subscriptions, which lie side by side behind it (DualDB, section 5.3):
-//! its key and one byte that names the list, then the anchor where the list is filed by one. A topic's descendants
-//! follow it, and so do a cell's within its topic.
+//! A *node* is a topic and a cell. Its key is the topic's encoding, `1`, the cell's quarters, `0`.
+//! A node has one list of publications and several of subscriptions, side by side (DualDB, section
+//! 5.3): the key of a list is the key of its node, a byte that identifies the list, and the anchor
+//! if its subscriptions are filed. Descendants sort directly behind their ancestor: topics behind
+//! their topic, and cells, within one topic, behind their cell.
 
 use crate::anchor::Anchor;
 use crate::cell::Cell;
@@ -11,12 +12,13 @@ use crate::topic::{Reach, Topic, split_level};
 
 /// The end of a topic.
 const END: u8 = 1;
-/// What a cell's quarters, or a topic's levels, are less than.
+/// Greater than every quarter of a cell, and than the first byte of every level of a topic.
 const BEYOND: u8 = 5;
 
-/// Which list of a node.
+/// A list of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum List {
+    /// By reach, and whether the subscriptions are filed under anchors.
     Subscriptions(Reach, bool),
     Publications,
 }
@@ -48,7 +50,7 @@ impl List {
     }
 }
 
-/// A key, taken apart.
+/// A parsed key, without the anchor.
 #[derive(Debug)]
 pub(crate) struct ListKey<'a> {
     pub(crate) topic: &'a [u8],
@@ -75,7 +77,7 @@ impl<'a> ListKey<'a> {
     }
 }
 
-/// The key of a node, without that of one of its lists.
+/// The key of a node, which the keys of its lists begin with.
 pub(crate) fn node(topic: &[u8], cell: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(topic.len() + cell.len() + 16);
     key.extend_from_slice(topic);
@@ -85,14 +87,14 @@ pub(crate) fn node(topic: &[u8], cell: &[u8]) -> Vec<u8> {
     key
 }
 
-/// The key of a list that is not filed.
+/// The key of a list, without an anchor.
 pub(crate) fn list(topic: &[u8], cell: &[u8], list: List) -> Vec<u8> {
     let mut key = node(topic, cell);
     key.push(list.byte());
     key
 }
 
-/// The key of the list in which a subscription is filed.
+/// The key of the list that holds a subscription.
 pub(crate) fn subscriptions(
     pattern: &[u8],
     cell: &Cell,
@@ -107,7 +109,7 @@ pub(crate) fn subscriptions(
     key
 }
 
-/// The keys of all nodes strictly below a cell, in one topic: from, and before.
+/// The key range of all nodes strictly below a cell, in one topic: start, and end (excluded).
 pub(crate) fn below_cell(topic: &[u8], cell: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut low = node(topic, cell);
     low.pop();
@@ -117,7 +119,8 @@ pub(crate) fn below_cell(topic: &[u8], cell: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (low, high)
 }
 
-/// The keys of all nodes strictly below a topic: from, and before. Those of wildcards among them.
+/// The key range of all nodes strictly below a topic, including wildcards: start, and end
+/// (excluded).
 pub(crate) fn below_topic(topic: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut low, mut high) = (topic.to_vec(), topic.to_vec());
     low.push(END + 1);

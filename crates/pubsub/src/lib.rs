@@ -1,9 +1,10 @@
 //! Publish/subscribe over past and future, in an Esker store.
 //!
-//! The store keeps both subscriptions and publications, possibly millions of each, and each may expire within seconds. A
-//! subscription can receive what was published in the last minute as well as what will be published in the next one. The
-//! crate implements RepQueries, TwoDB and DualDB of Qader and Hristidis ("High-throughput Publish/Subscribe on top of
-//! LSM-based Storage") with the value lists and the expiry of Esker's engine, beside the datasets of the same store.
+//! The store keeps both subscriptions and publications, possibly millions of each, and each may
+//! expire within seconds. A subscription covers an interval around now: the last minute, say, and
+//! the next one. The crate implements DualDB, TwoDB and RepQueries of Qader and Hristidis
+//! ("High-throughput Publish/Subscribe on top of LSM-based Storage") with the value lists and the
+//! expiry of Esker's engine, beside the datasets of the same store.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,7 +20,7 @@
 //! let accident = Publication::new("traffic/accident".parse()?, br#"{"lanes": 2}"#);
 //! broker.publish(&accident.at_point(9.99, 53.55).lives(Duration::from_secs(600)))?;
 //!
-//! // What happened about here in the last minute, and what will in the next.
+//! // Traffic around here, in the last minute and in the next one.
 //! let here = Region::Circle { longitude: 10.0, latitude: 53.5, metres: 10_000.0 };
 //! let subscription = Subscription::to("traffic".parse()?)
 //!     .since(Duration::from_secs(60))

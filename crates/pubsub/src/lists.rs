@@ -1,4 +1,9 @@
-//! Value lists (the paper's section 4): how operands are combined, and what a merge drops.
+//! Value lists (the paper's section 4): how flushes and compactions combine operands, and which
+//! elements they drop.
+//!
+//! An element is dropped when its time has passed, or when a newer element of the same operand
+//! voids it, lives as long and covers its times. So no walk meets an element without the one that
+//! voids it.
 
 use std::collections::HashMap;
 
@@ -8,8 +13,8 @@ use esker::{Result, Seq};
 
 use crate::element::{Elements, Raw, Subject, Times};
 
-/// The bytes from which two operands stay apart. A walk that stops early reads no more of a list than that, and a
-/// list of any length is never in memory as a whole.
+/// Operands are combined up to this many bytes. So a walk that stops early reads hardly more than
+/// it needs, and a long list is never in memory as a whole.
 const PIECE: usize = 16 << 10;
 
 /// Combines the operands of value lists.
@@ -34,15 +39,16 @@ impl MergeOperator for ValueLists {
             match element {
                 Ok((raw, bytes)) if raw.useless > now => left.extend_from_slice(bytes),
                 Ok(_) => {}
-                // Kept as it is, for a read to report.
+                // A damaged operand is kept, so that a read reports it.
                 Err(_) => return Some(operand.to_vec()),
             }
         }
         (!left.is_empty()).then_some(left)
     }
 
-    /// Drops what newer elements of the same piece have made void, unless it outlives them, or is about times that they are not
-    /// about (what they leave is skipped by its times); at the bottom, also what only makes others void.
+    /// Drops elements that newer ones of the operand void, unless they live longer or have times
+    /// that the newer ones do not cover: a walk of these times would skip the newer ones. In the
+    /// oldest operand of a list, also drops tombstones.
     fn finish(&self, _: &[u8], _: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
         let mut elements = Elements::of(operand);
         let voids =
@@ -65,7 +71,7 @@ impl MergeOperator for ValueLists {
                 *until = raw.useless.max(*until);
                 *times = both(*times, raw.times());
             }
-            if is_void || oldest && raw.is_void() {
+            if is_void || oldest && raw.is_tombstone() {
                 is_changed = true;
             } else {
                 left.extend_from_slice(bytes);
@@ -78,7 +84,7 @@ impl MergeOperator for ValueLists {
     }
 }
 
-/// True when elements of some times are skipped wherever those of other times are.
+/// True if every walk that skips the times `by` skips `these`, too.
 fn covers(by: Option<Times>, these: Option<Times>) -> bool {
     match (by, these) {
         (Some(Times::Publication(a)), Some(Times::Publication(b))) => a == b,
@@ -89,7 +95,7 @@ fn covers(by: Option<Times>, these: Option<Times>) -> bool {
     }
 }
 
-/// The times of both.
+/// The least times that cover both.
 fn both(one: Option<Times>, other: Option<Times>) -> Option<Times> {
     match (one, other) {
         (Some(Times::Subscription(from, to)), Some(Times::Subscription(of, until))) => {

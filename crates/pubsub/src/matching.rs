@@ -1,4 +1,5 @@
-//! Does a publication match a subscription? The part that looks at both.
+//! Matching: decides whether the interval, the place, the condition and the threshold of a
+//! subscription admit a publication.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::element::{StoredChange, StoredSubscription, Time, damaged};
 use crate::place::{Place, Region, Shape};
 use crate::spans::NumberAt;
 
-/// Compiled conditions, areas and paths, kept while they are in use: many subscriptions share theirs, and all are met again.
+/// Caches of compiled conditions, polygons and paths. Many subscriptions share theirs, and
+/// publications meet them again and again.
 pub(crate) struct Compiled {
     filters: Cache<Arc<str>, Arc<Filter>>,
     polygons: Cache<Arc<str>, Arc<Shape>>,
@@ -18,10 +20,10 @@ pub(crate) struct Compiled {
     depth: u8,
 }
 
-/// Compiled conditions that are kept, polygons, and paths of numbers.
-const KEPT: (usize, usize, usize) = (16 << 10, 4 << 10, 1 << 10);
+/// Capacities of the caches: conditions, polygons, paths.
+const CAPACITIES: (usize, usize, usize) = (16 << 10, 4 << 10, 1 << 10);
 
-/// What of a publication decides.
+/// The parts of a publication that decide a match.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) time: Time,
@@ -32,15 +34,15 @@ pub(crate) struct Subject<'a> {
 impl Compiled {
     pub(crate) fn new(depth: u8) -> Compiled {
         Compiled {
-            filters: Cache::new(KEPT.0),
-            polygons: Cache::new(KEPT.1),
-            numbers: Cache::new(KEPT.2),
+            filters: Cache::new(CAPACITIES.0),
+            polygons: Cache::new(CAPACITIES.1),
+            numbers: Cache::new(CAPACITIES.2),
             depth,
         }
     }
 
     /// # Errors
-    /// The text is no condition.
+    /// If the text is not a valid condition.
     pub(crate) fn filter(&self, condition: &str) -> Result<Arc<Filter>> {
         if let Some(filter) = self.filters.get(condition) {
             return Ok(filter);
@@ -52,7 +54,7 @@ impl Compiled {
     }
 
     /// # Errors
-    /// The path, valid when it was stored, is invalid.
+    /// If the path, which was checked before it was stored, is damaged.
     pub(crate) fn number(&self, path: &str) -> Result<Arc<NumberAt>> {
         if let Some(number) = self.numbers.get(path) {
             return Ok(number);
@@ -64,7 +66,7 @@ impl Compiled {
     }
 
     /// # Errors
-    /// The place is none.
+    /// If the place is invalid.
     pub(crate) fn shape(&self, place: &Place) -> Result<Arc<Shape>> {
         let Place::Region(Region::Polygon(text)) = place else {
             return Ok(Arc::new(place.shape(self.depth)?));
@@ -77,11 +79,11 @@ impl Compiled {
         Ok(shape)
     }
 
-    /// True when the interval, the place and the condition of a subscription admit a publication. Topics, expiry and
-    /// earlier publications are not looked at.
+    /// True if the interval, the place and the condition of a subscription admit a publication.
+    /// Topics, expiry and thresholds are checked elsewhere.
     ///
     /// # Errors
-    /// What is stored is damaged.
+    /// If stored data is damaged.
     pub(crate) fn admits(
         &self,
         subscription: &StoredSubscription<'_>,
@@ -103,7 +105,7 @@ impl Compiled {
 }
 
 impl StoredChange {
-    /// True when a number has changed enough. Without one before it has not.
+    /// True if the number changed by more than the threshold. False without a previous number.
     pub(crate) fn is_met(&self, now: Option<f64>, before: Option<f64>) -> bool {
         let (Some(now), Some(before)) = (now, before) else {
             return false;

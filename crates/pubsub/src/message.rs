@@ -1,4 +1,4 @@
-//! What goes in and comes out: publications, subscriptions, notifications.
+//! The messages of the interface: publications, subscriptions, notifications, results.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Publication {
     pub(crate) end: End,
 }
 
-/// When something ends.
+/// The end of a publication or subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Never,
@@ -38,8 +38,8 @@ pub(crate) enum End {
 }
 
 impl Publication {
-    /// A publication without expiry and without a place. Conditions of subscriptions test its body as JSON; a body that is
-    /// not JSON meets no condition.
+    /// A publication without expiry and without a place. Conditions of subscriptions test its body
+    /// as JSON; a body that is not JSON meets no condition.
     pub fn new(topic: Topic, body: impl Into<Vec<u8>>) -> Publication {
         Publication {
             topic,
@@ -81,16 +81,16 @@ impl Publication {
         self
     }
 
-    /// Publishes it as of this time instead of the current time of the clock, for replaying past events. A subscription
-    /// that has ended by the clock receives nothing more, not even later publications with a time in its interval: neither
-    /// among the matches nor in an open inbox.
+    /// Publishes it as of this time instead of the current time of the clock, for replaying past
+    /// events. A subscription that has ended by the clock receives nothing more, not even later
+    /// publications with a time in its interval: neither among the matches nor in an open inbox.
     pub fn at_time(mut self, time: Time) -> Publication {
         self.time = Some(time);
         self
     }
 }
 
-/// A request for publications, in an interval around now.
+/// A request for publications in an interval around now.
 ///
 /// ```
 /// use std::time::Duration;
@@ -212,23 +212,26 @@ impl Subscription {
         self
     }
 
-    /// Leaves out what an earlier subscription of the same user received (the paper's self-join, section 6.1).
-    /// [`Config::remember`](crate::Config) limits how far back it may look.
+    /// Receives no publication that an earlier subscription of the same user received (the paper's
+    /// self-join, section 6.1). [`Config::remember`](crate::Config) limits how far back it may
+    /// look.
     pub fn join(mut self) -> Subscription {
         self.joins = true;
         self
     }
 
-    /// Receives a publication only if a number in its body differs by more than `threshold` from that of the previous
-    /// publication: the newest earlier one on the same topic, in the same cell, that has the number and has not expired
-    /// when publication and subscription are matched. The first publication has no previous one, and is not received.
-    /// Later [self-joins](Subscription::join) do not count what it received.
+    /// Receives a publication only if a number in its body differs by more than `threshold` from
+    /// that of the previous publication: the newest earlier one on the same topic, in the same
+    /// cell, that has the number and has not expired when publication and subscription are matched.
+    /// The first publication has no previous one, and is not received. Later
+    /// [self-joins](Subscription::join) do not count what it received.
     pub fn on_change(mut self, path: esker::Path, threshold: Threshold) -> Subscription {
         self.change = Some(OnChange { path, threshold });
         self
     }
 
-    /// Is made as of this time instead of the current time of the clock, for replaying past events.
+    /// Makes it as of this time instead of the current time of the clock, for replaying past
+    /// events.
     pub fn at_time(mut self, time: Time) -> Subscription {
         self.made = Some(time);
         self
@@ -243,8 +246,9 @@ pub struct Published {
     pub seq: Seq,
     /// The subscriptions that it matches, ordered by number; empty if they could not be read.
     pub matches: Vec<Match>,
-    /// The error if the subscriptions could not be read: the publication is stored, and [inboxes](crate::Broker::inbox)
-    /// receive it, but its matches are unknown. Publishing it again would store it twice.
+    /// The error if the subscriptions could not be read: the publication is stored, and
+    /// [inboxes](crate::Broker::inbox) receive it, but its matches are unknown. Publishing it again
+    /// would store it twice.
     pub unread: Option<esker::Error>,
 }
 
@@ -275,9 +279,9 @@ pub struct Subscribed {
     pub id: Seq,
     /// Earlier publications that match it, oldest first; empty if they could not be read.
     pub past: Vec<Notification>,
-    /// The error if the earlier publications could not be read: the subscription is stored under its number all the same.
-    /// An [inbox](crate::Broker::inbox) from number 0 on returns them, too; subscribing again would store another
-    /// subscription.
+    /// The error if the earlier publications could not be read: the subscription is stored under
+    /// its number all the same. An [inbox](crate::Broker::inbox) from number 0 on returns them,
+    /// too; subscribing again would store another subscription.
     pub unread: Option<esker::Error>,
 }
 
@@ -306,7 +310,7 @@ pub struct Notification {
     pub body: Vec<u8>,
 }
 
-/// Checks that a number of something fits its type.
+/// [`Error::BadInput`](esker::Error::BadInput) with this text.
 pub(crate) fn bad_input<T>(text: impl Into<String>) -> Result<T> {
     Err(esker::Error::BadInput(text.into()))
 }

@@ -1,4 +1,5 @@
-//! GetData (the paper's Algorithms 1, 3, 4 and 5): what was published before, and is for a subscription.
+//! GetData (the paper's Algorithms 1, 3, 4 and 5): the stored publications that match a
+//! subscription.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -22,28 +23,29 @@ use crate::walk::{Next, Span, Visit, tidy, walk};
 /// A publication found for a subscription.
 struct Candidate {
     notification: Notification,
-    /// The number that it changes, and the one before it in its list.
+    /// The number whose changes the subscription receives, and the previous one in its list.
     number: Option<f64>,
     before: Option<f64>,
 }
 
-/// Reads the lists of publications for a subscription.
+/// Collects the publications that match a subscription.
 struct Past<'a> {
     inner: &'a Inner,
     snapshot: &'a Snapshot,
     ready: &'a Ready,
     page: Page,
     stored: StoredSubscription<'a>,
-    /// The number whose changes it asks for.
+    /// The number whose changes it receives.
     number: Option<Arc<NumberAt>>,
     found: BTreeMap<Seq, Candidate>,
-    /// By list, the candidates that wait for the publication before them.
+    /// By list, the candidates whose previous number is not known yet.
     waiting: HashMap<Vec<u8>, Vec<Seq>>,
+    /// The key of the current list, and its topic if its publications can match.
     checked: (Vec<u8>, Option<Topic>),
 }
 
-/// An earlier subscription of the same user.
-struct Got {
+/// Another subscription of the same user: its list, and its stored form.
+struct UserSubscription {
     key: Vec<u8>,
     entry: Vec<u8>,
 }
@@ -60,7 +62,7 @@ impl Past<'_> {
             return Ok(Next::On);
         };
         let is_waited_for = self.waiting.get(key).is_some_and(|seqs| !seqs.is_empty());
-        // The newest come first.
+        // The newest come first: all others are older.
         let is_behind = publication.latest < self.ready.from || raw.seq <= self.page.after;
         if is_behind && !is_waited_for {
             return Ok(Next::EndList);
@@ -73,7 +75,7 @@ impl Past<'_> {
         if is_waited_for {
             number = self.number_in(&publication);
             if let Some(before) = number {
-                self.settle(key, before);
+                self.set_previous(key, before);
             }
         }
         let is_outside = raw.seq < self.ready.begins
@@ -110,7 +112,7 @@ impl Past<'_> {
         Ok(Next::On)
     }
 
-    /// The topic of a list, if its publications can be for the subscription.
+    /// The topic of a list, if its publications can match the subscription.
     fn topic_of(&self, key: &[u8]) -> Option<Topic> {
         let parsed = ListKey::parse(key)?;
         if parsed.list != List::Publications {
@@ -137,25 +139,26 @@ impl Past<'_> {
         self.inner.compiled.admits(&self.stored, &subject)
     }
 
-    /// A number in a list, for those that wait for one.
-    fn settle(&mut self, key: &[u8], number: f64) {
+    /// Sets the previous number of the candidates in a list that wait for it.
+    fn set_previous(&mut self, key: &[u8], number: f64) {
         for seq in self.waiting.remove(key).unwrap_or_default() {
             if let Some(candidate) = self.found.get_mut(&seq) {
-                // Of several lists that have it the first decides.
+                // A candidate in several lists keeps the first number found.
                 candidate.before = candidate.before.or(Some(number));
             }
         }
     }
 }
 
-/// Which publications are asked for, beside what a subscription says.
+/// The part of a subscription's publications to read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page {
-    /// Those behind this number.
+    /// Only those with greater numbers.
     pub(crate) after: Seq,
-    /// At most so many, the first ones.
+    /// The maximum number of publications; the oldest are returned.
     pub(crate) most: usize,
-    /// As they were told when they were published: of a user's subscriptions the one with the least number counts.
+    /// True for self-joins as publishers decide them: of a user's subscriptions, the one with the
+    /// least number receives a publication.
     pub(crate) as_told: bool,
 }
 
@@ -168,12 +171,12 @@ impl Page {
 }
 
 impl Inner {
-    /// What a snapshot has for this form of a subscription, oldest first.
+    /// The publications in a snapshot that match this form of a subscription, oldest first.
     pub(crate) fn past(&self, view: &View, ready: &Ready, form: Seq) -> Result<Vec<Notification>> {
         self.past_behind(view, ready, form, 0)
     }
 
-    /// What of it has a number behind this one.
+    /// Those with a number greater than `after`.
     pub(crate) fn past_behind(
         &self,
         view: &View,
@@ -184,7 +187,7 @@ impl Inner {
         self.page(view, ready, form, Page { after, ..Page::ALL })
     }
 
-    /// The part of it on one page.
+    /// One page of them.
     pub(crate) fn page(
         &self,
         view: &View,
@@ -202,7 +205,8 @@ impl Inner {
             inner: self,
             snapshot,
             ready,
-            // What depends on others is cut when that is settled.
+            // Self-joins and changes depend on other elements: the page is cut when these are
+            // known.
             page: match ready.joins || ready.change.is_some() {
                 true => Page {
                     most: usize::MAX,
@@ -218,10 +222,10 @@ impl Inner {
             waiting: HashMap::new(),
             checked: Default::default(),
         };
-        let mut got: Vec<Got> = Vec::new();
+        let mut got: Vec<UserSubscription> = Vec::new();
         let mut subscriptions = Vec::new();
         if ready.joins {
-            subscriptions = spans::beside(known, &ready.topics, &ready.cells);
+            subscriptions = spans::for_self_join(known, &ready.topics, &ready.cells);
         }
         let mut read = Vec::new();
         if self.is_one_tree() {
@@ -229,17 +233,17 @@ impl Inner {
             publications.append(&mut subscriptions);
         } else if ready.joins {
             read = tidy(subscriptions);
-            self.earlier(snapshot, &read, ready, form, &mut got)?;
+            self.collect_of_user(snapshot, &read, ready, form, &mut got)?;
         }
         let spans = tidy(publications);
         let cost = snapshot.cost();
         let mut visit = |key: &[u8], raw: &Raw<'_>| match raw.is_publication() {
             true => past.visit(key, raw),
-            false if ready.joins => note(key, raw, ready, form, &mut got),
+            false if ready.joins => collect(key, raw, ready, form, &mut got),
             false => Ok(Next::EndList),
         };
         let mut wanted = match change {
-            // The one before the first counts as well.
+            // The publication before the first match is needed, too.
             Some(_) => self.wanted().publications(Time::MIN, Time::MAX),
             None => self.wanted().publications(ready.from, ready.to),
         };
@@ -258,25 +262,25 @@ impl Inner {
         }
         if ready.joins && !found.is_empty() {
             let as_told = page.as_told.then_some(ready.id);
-            self.drop_what_was_got(view, ready, form, &mut found, &read, got, as_told)?;
+            self.drop_received(view, ready, form, &mut found, &read, got, as_told)?;
         }
         found.truncate(page.most);
         Ok(found.into_iter().map(|found| found.notification).collect())
     }
 
-    /// Reads the user's earlier subscriptions in some lists.
-    fn earlier(
+    /// Collects the user's other subscriptions in some lists.
+    fn collect_of_user(
         &self,
         snapshot: &Snapshot,
         spans: &[Span],
         ready: &Ready,
         form: Seq,
-        got: &mut Vec<Got>,
+        got: &mut Vec<UserSubscription>,
     ) -> Result<()> {
         let cost: Cost = snapshot.cost();
         let visit: &mut Visit<'_> = &mut |key, raw| match raw.is_publication() {
             true => Ok(Next::EndList),
-            false => note(key, raw, ready, form, got),
+            false => collect(key, raw, ready, form, got),
         };
         let wanted = self.wanted().subscriptions(ready.from, Time::MAX);
         let tree = self.trees.subscriptions;
@@ -285,20 +289,21 @@ impl Inner {
         Ok(())
     }
 
-    /// Drops publications that another subscription of the user got: with `as_told`, the number of this one, only those
-    /// that it got first.
+    /// Drops publications that another subscription of the user received. With `as_told`, the
+    /// number of this subscription, only those that the other one received first.
     #[allow(clippy::too_many_arguments, reason = "the second half of `page`")]
-    fn drop_what_was_got(
+    fn drop_received(
         &self,
         View { snapshot, known }: &View,
         ready: &Ready,
         form: Seq,
         found: &mut Vec<Candidate>,
         read: &[Span],
-        mut got: Vec<Got>,
+        mut got: Vec<UserSubscription>,
         as_told: Option<Seq>,
     ) -> Result<()> {
-        // Lists that have subscriptions to what was found, and that lie elsewhere: above it, beside wildcards.
+        // Lists with subscriptions to these publications that were not read yet, such as those of
+        // ancestors and wildcards.
         let mut elsewhere = HashSet::new();
         for candidate in found.iter() {
             let publication = &candidate.notification;
@@ -311,7 +316,7 @@ impl Inner {
         }
         let elsewhere = tidy(elsewhere.into_iter().collect());
         if !elsewhere.is_empty() {
-            self.earlier(snapshot, &elsewhere, ready, form, &mut got)?;
+            self.collect_of_user(snapshot, &elsewhere, ready, form, &mut got)?;
         }
         let mut kept = Vec::with_capacity(found.len());
         for candidate in found.drain(..) {
@@ -323,7 +328,7 @@ impl Inner {
                 place: &place,
                 body: &publication.body,
             };
-            let mut was_got = false;
+            let mut was_received = false;
             for earlier in &got {
                 let mut input = esker_coding::Reader::new(&earlier.entry);
                 let Some(subscription) = crate::element::subscription(&mut input) else {
@@ -332,7 +337,7 @@ impl Inner {
                 let is_first = match as_told {
                     None => true,
                     Some(own) if publication.seq > form => {
-                        // What it was given when it was renewed others had got before.
+                        // A form newer than the publication received it by a renewal, after others.
                         subscription.id < own && subscription.form < publication.seq
                     }
                     Some(_) => subscription.form < form,
@@ -341,11 +346,12 @@ impl Inner {
                     continue;
                 }
                 let expires = publication.expires.unwrap_or(NEVER);
-                was_got |= subscription.was_told(publication.seq, publication.time, expires)
-                    && is_for(&earlier.key, &publication.topic, &cells)
-                    && self.compiled.admits(&subscription, &subject)?;
+                was_received |=
+                    subscription.has_received(publication.seq, publication.time, expires)
+                        && is_for(&earlier.key, &publication.topic, &cells)
+                        && self.compiled.admits(&subscription, &subject)?;
             }
-            if !was_got {
+            if !was_received {
                 kept.push(candidate);
             }
         }
@@ -354,18 +360,25 @@ impl Inner {
     }
 }
 
-/// Notes a subscription, if it is another one of the user that reaches the time that is asked for.
-fn note(key: &[u8], raw: &Raw<'_>, ready: &Ready, form: Seq, got: &mut Vec<Got>) -> Result<Next> {
+/// Collects a subscription if it is another one of the user and its interval reaches that of
+/// `ready`.
+fn collect(
+    key: &[u8],
+    raw: &Raw<'_>,
+    ready: &Ready,
+    form: Seq,
+    got: &mut Vec<UserSubscription>,
+) -> Result<Next> {
     if raw.is_of(&ready.user)
         && let Element::Subscription(subscription) = raw.decode()?
         && subscription.form != form
         && subscription.to >= ready.from
-        // Whether it got a change can depend on what has expired since.
+        // Which changes it received may depend on publications that have expired since.
         && subscription.change.is_none()
     {
         let mut entry = Vec::new();
         subscription.encode(&mut entry);
-        got.push(Got {
+        got.push(UserSubscription {
             key: key.to_vec(),
             entry,
         });

@@ -1,4 +1,5 @@
-//! Where a publication or subscription is: nowhere in particular, at a point, in a cell, or in an area.
+//! The place of a publication or subscription: none, a point, a cell or an area. [`Shape::is_for`]
+//! decides whether a publication's place reaches a subscription.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use crate::cell::{self, Cell, SPACE};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Region {
-    /// Longitudes from `west` to `east`, latitudes from `south` to `north`, in degrees, borders included. With `west`
-    /// greater than `east` it crosses the meridian of 180 degrees.
+    /// Longitudes from `west` to `east`, latitudes from `south` to `north`, in degrees, borders
+    /// included. With `west` greater than `east` it crosses the meridian of 180 degrees.
     Rect {
         /// The western border.
         west: f64,
@@ -62,12 +63,12 @@ impl Region {
     }
 }
 
-/// The place of a publication, or the place that a subscription asks for.
+/// The place of a publication, or the place that a subscription covers.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Place {
-    /// No place. A subscription without a place receives publications at any place; a publication without a place
-    /// reaches only such subscriptions.
+    /// No place. A subscription without a place receives publications at any place; a publication
+    /// without a place reaches only such subscriptions.
     #[default]
     Anywhere,
     /// A point, in degrees.
@@ -94,7 +95,7 @@ pub(crate) enum Shape {
 
 impl Place {
     /// # Errors
-    /// Coordinates that are none, areas that are none, cells deeper than `depth`.
+    /// If a coordinate or an area is invalid, or a cell is deeper than `depth`.
     pub(crate) fn shape(&self, depth: u8) -> Result<Shape> {
         Ok(match self {
             Place::Anywhere => Shape::Anywhere,
@@ -179,7 +180,7 @@ impl Place {
 }
 
 impl Shape {
-    /// The cells under which it is stored with variable granularity: few, and as small as they can be.
+    /// The cells that hold it with variable granularity: at most `most`, as small as possible.
     pub(crate) fn cells(&self, depth: u8, most: usize) -> Vec<Cell> {
         match self {
             Shape::Anywhere => vec![Cell::root()],
@@ -189,8 +190,8 @@ impl Shape {
         }
     }
 
-    /// The cells under which it is stored with fixed granularity: all of the deepest level; the root alone for
-    /// everything, and where there would be too many.
+    /// The cells that hold it with fixed granularity: all cells of level `depth` that it overlaps;
+    /// the root alone if it has no place, or if these are more than `most`.
     pub(crate) fn leaves(&self, depth: u8, most: usize) -> Vec<Cell> {
         let leaves = match self {
             Shape::Anywhere => None,
@@ -206,7 +207,7 @@ impl Shape {
         leaves.unwrap_or_else(|| vec![Cell::root()])
     }
 
-    /// True when a publication there is for a subscription to `wanted`.
+    /// True if a publication at this place reaches a subscription to `wanted`.
     pub(crate) fn is_for(&self, wanted: &Shape) -> bool {
         match (self, wanted) {
             (_, Shape::Anywhere) => true,
@@ -227,8 +228,8 @@ impl Shape {
     }
 }
 
-/// True when two areas have a point in common. Exact for rectangles and circles; of a polygon, what is too close to
-/// the other to be told apart counts as common.
+/// True if two areas share a point. Exact for rectangles and circles. With a polygon, [`Search`]
+/// decides, and areas that it cannot separate count as overlapping.
 fn meets(a: &Area, first: &Region, b: &Area, second: &Region) -> bool {
     match (first, second) {
         (Region::Circle { metres: r, .. }, Region::Circle { metres: s, .. }) => {
@@ -254,7 +255,7 @@ fn centre(region: &Region) -> Option<Point> {
     }
 }
 
-/// True when an area has a point in common with a box.
+/// True if an area shares a point with a box.
 fn meets_box(area: &Area, region: &Region, bounds: &Bounds) -> bool {
     let relation = area.relation(bounds);
     match region {
@@ -273,11 +274,13 @@ fn meets_box(area: &Area, region: &Region, bounds: &Bounds) -> bool {
     }
 }
 
-/// Looks for a point that two areas have in common, by dividing the sphere until a cell lies within both, a corner of
-/// one does, or no room is left between the two.
+/// Searches for a shared point of two areas: divides the sphere until a cell lies within both
+/// areas, or one of its corners or its middle does. A cell that is undecided at the finest level,
+/// or when no steps are left, counts as shared.
 struct Search<'a> {
     a: &'a Area,
     b: &'a Area,
+    /// Steps that may still be taken.
     left: u32,
 }
 
@@ -287,7 +290,7 @@ impl Search<'_> {
     }
 
     fn finds_common(&mut self, cell: &Cell) -> bool {
-        /// Cells of that level are a tenth of a millimetre wide.
+        /// Cells of this level are a tenth of a millimetre wide.
         const FINEST: usize = 38;
         let bounds = cell.bounds();
         match (self.a.relation(&bounds), self.b.relation(&bounds)) {

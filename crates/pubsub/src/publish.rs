@@ -1,7 +1,9 @@
-//! PUBLISH (the paper's Table 1, Algorithm 2): stores a publication, and finds whom it is for.
+//! PUBLISH (the paper's Table 1, Algorithm 2): stores a publication, and finds the subscriptions
+//! that it matches.
 //!
-//! The publication's place in the log decides: it is for the subscriptions before it, which it finds in a snapshot of
-//! everything before its batch; those behind it find it in theirs. So the two meet exactly once, whatever the threads.
+//! The order in the log decides which of two finds the other. A publication finds the subscriptions
+//! before it, in a snapshot of everything before its batch; a subscription behind it finds it in
+//! the same way. So they meet exactly once, with any number of threads.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -23,18 +25,18 @@ use crate::spans::{self, NumberAt};
 use crate::topic::{Topic, TopicFilter};
 use crate::walk::{Next, Span, tidy, walk, walk_with};
 
-/// How far ahead of the latest publication's time what is written down of it is, in milliseconds.
-const AHEAD: Time = 10_000;
+/// The persisted `latest` is rounded up by this many milliseconds, so that it is rarely rewritten.
+const LATEST_SLACK: Time = 10_000;
 
 impl Broker {
     /// Stores a publication, finds the matching subscriptions, and notifies their inboxes.
     ///
-    /// Costs one write, and in each component (sorted part) of the tree a lookup in the lists that can contain matching
-    /// subscriptions.
+    /// Costs one write, and in each component (sorted part) of the tree a lookup in the lists that
+    /// can contain matching subscriptions.
     ///
     /// # Errors
-    /// [`Error::BadInput`](esker::Error::BadInput) if the place is invalid; also any write error. A read error is returned in
-    /// [`Published::unread`], since the publication is stored by then.
+    /// [`Error::BadInput`](esker::Error::BadInput) if the place is invalid; also any write error. A
+    /// read error is returned in [`Published::unread`], since the publication is stored by then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;
         let shape = inner.compiled.shape(&publication.place)?;
@@ -56,15 +58,15 @@ impl Broker {
             }
             false => Ok(Vec::new()),
         };
-        // It is stored, whatever became of that.
+        // The publication is stored, even if its matches could not be read.
         let (matches, unread) = match found {
             Ok(matches) => (matches, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        // Where it is not known whom it is for, consumers look for themselves.
+        // If the matches are unknown, consumers read the lists.
         if let Some(matching) = matching.as_mut().filter(|_| unread.is_none()) {
-            let heard = matches.iter().map(|matched| matched.subscription);
-            matching.found(heard, || Notification {
+            let receivers = matches.iter().map(|matched| matched.subscription);
+            matching.found(receivers, || Notification {
                 seq,
                 topic: publication.topic.clone(),
                 time,
@@ -80,8 +82,9 @@ impl Broker {
         })
     }
 
-    /// Withdraws a publication: nobody receives it from now on, except a [follower](Broker::follow) that is far behind. Returns
-    /// false if it had expired.
+    /// Withdraws a publication: no subscription receives it from now on. Only a
+    /// [follower](Broker::follow) that is far behind may still return it. Returns false if it had
+    /// expired.
     ///
     /// # Errors
     /// Any write error.
@@ -112,7 +115,7 @@ impl Broker {
     }
 }
 
-/// The lists of a publication.
+/// The keys of a publication's lists.
 fn list_keys<'a>(topic: &'a Topic, cells: &'a [Cell]) -> impl Iterator<Item = Vec<u8>> + 'a {
     let key = |cell: &Cell| keys::list(topic.encoded(), cell.quarters(), List::Publications);
     cells.iter().map(key)
@@ -121,7 +124,7 @@ fn list_keys<'a>(topic: &'a Topic, cells: &'a [Cell]) -> impl Iterator<Item = Ve
 /// A publication that is in the log.
 struct Stored<'d> {
     seq: Seq,
-    /// What was there before it.
+    /// The state before its batch.
     before: View,
     matching: Option<Matching<'d>>,
     time: Time,
@@ -136,8 +139,9 @@ struct Found {
 }
 
 impl Inner {
-    /// Writes a publication. Unless it has a time, that is the one of the write, by which the store decides what is
-    /// there before it: what had not ended by the publication's time is found, however long the write had to wait.
+    /// Writes a publication. Without a time of its own it gets the time of the write, by which the
+    /// store decides which subscriptions are alive. So it meets every subscription that had not
+    /// ended at its time, however long the write had to wait.
     fn store_publication(
         &self,
         publication: &Publication,
@@ -176,12 +180,13 @@ impl Inner {
             let directory = self.trees.directory;
             written = self.write_shapes(batch, &shapes, expires)?;
             if latest > self.kept_latest.load(Ordering::Relaxed) {
-                let ahead = AHEAD.saturating_mul(i64::from(self.config.resolution));
+                let ahead = LATEST_SLACK.saturating_mul(i64::from(self.config.resolution));
                 let kept = latest.saturating_add(ahead);
                 batch.also(Kind::Put, directory, LATEST, &kept.to_le_bytes())?;
                 kept_latest = kept;
             }
-            // Subscriptions that ask for its time can be forgotten: it is for none of them, and their inboxes are to know.
+            // Subscriptions to its time may be forgotten already. It does not match these, and this
+            // entry keeps their inboxes from returning it.
             let clock = before.time();
             if self.useless_at(time) <= clock && self.deliveries.has_consumers() {
                 let (key, value) = (late_key(first), clock.to_le_bytes());
@@ -204,7 +209,7 @@ impl Inner {
         stored.ok_or_else(not_completed)
     }
 
-    /// GetSubscribers: the subscriptions of a snapshot that a publication is for.
+    /// GetSubscribers: the subscriptions in a snapshot that match a publication.
     pub(crate) fn subscribers(
         &self,
         View { snapshot, known }: &View,
@@ -213,8 +218,8 @@ impl Inner {
         subject: &Subject<'_>,
     ) -> Result<Vec<Match>> {
         let mut spans = spans::for_publication(known, topic, cells, subject.body);
-        // One walk for both lists, but where a component has nothing but publications: a publication that is for nobody
-        // need not know the one before it.
+        // One walk reads subscriptions and, where that costs nothing, earlier publications: a
+        // publication that matches no subscription needs no previous number.
         let reads_both = known.has_changes && self.is_one_tree() && cells.len() == 1;
         if reads_both {
             spans.extend(own.iter().cloned().map(Span::key));
@@ -226,7 +231,7 @@ impl Inner {
         let cost = snapshot.cost();
         let mut visit = |key: &[u8], raw: &Raw<'_>| {
             if raw.is_publication() {
-                // Ranges have lists of publications elsewhere, too.
+                // Ranges contain publications of other nodes, too.
                 return match own.iter().any(|own| own == key) {
                     true => earlier.visit(raw),
                     false => Ok(Next::EndList),
@@ -238,7 +243,7 @@ impl Inner {
             if !checked.1 {
                 return Ok(Next::EndList);
             }
-            // Most of what is there may have ended.
+            // Most stored subscriptions may have ended.
             if let Some(to) = raw.until().filter(|to| *to < subject.time) {
                 self.note_ended(snapshot, to.saturating_add(1));
                 return Ok(Next::On);
@@ -272,15 +277,16 @@ impl Inner {
         let is_whole = walk_with(snapshot, tree, &spans, beside, &wanted, &cost, &mut visit)?;
         self.count(&cost);
         let was_read = reads_both && is_whole;
-        self.settle(found, earlier, was_read, snapshot, topic, cells, subject)
+        self.filter_matches(found, earlier, was_read, snapshot, topic, cells, subject)
     }
 
-    /// Drops what self-joins take away: publications that changed too little, and those that a user gets already.
+    /// Drops subscriptions whose number changed too little, and self-joins of users that receive
+    /// the publication by an earlier subscription.
     #[allow(
         clippy::too_many_arguments,
         reason = "the second half of `subscribers`"
     )]
-    fn settle(
+    fn filter_matches(
         &self,
         mut found: BTreeMap<Seq, Found>,
         earlier: Earlier,
@@ -325,7 +331,7 @@ impl Inner {
         Ok(kept.map(|found| found.matched).collect())
     }
 
-    /// The number at a path in the newest publication of some lists that has one.
+    /// The number in the newest earlier publication of the same lists that has one.
     fn number_before(
         &self,
         snapshot: &Snapshot,
@@ -348,7 +354,8 @@ impl Inner {
     }
 }
 
-/// True when the list at a key has subscriptions that take publications of the topic in one of the cells.
+/// True if the list at a key holds subscriptions to the topic, in a cell that overlaps one of
+/// these.
 pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> bool {
     let Some(key) = ListKey::parse(key) else {
         return false;
@@ -366,17 +373,18 @@ pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> bool {
 #[path = "publish_tests.rs"]
 mod tests;
 
-/// The publications before one, of its own lists: the newest few.
+/// The newest earlier publications in the lists of a publication.
 struct Earlier {
     time: Time,
     bodies: BTreeMap<Seq, Vec<u8>>,
-    /// Only what has a number there.
+    /// Only publications with this number are collected.
     wanted: Option<Arc<NumberAt>>,
     is_cut: bool,
 }
 
 impl Earlier {
-    /// So many are looked at beside the subscriptions, in the same walk: mostly the newest has the number.
+    /// The number of publications to collect in the walk for subscriptions: usually the newest has
+    /// the number.
     const MOST: usize = 1;
 
     fn new(time: Time) -> Earlier {
@@ -407,7 +415,7 @@ impl Earlier {
         Ok(if self.is_cut { Next::EndList } else { Next::On })
     }
 
-    /// True when the number before is known.
+    /// True if the previous number is known, or known not to exist.
     fn decides(&self, number: &NumberAt) -> bool {
         !self.is_cut || self.number(number).is_some()
     }

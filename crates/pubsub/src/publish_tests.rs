@@ -1,4 +1,4 @@
-//! Publishers that are held up between writing and matching.
+//! A publisher that is delayed between writing and matching.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use super::list_keys;
 use crate::matching::Subject;
 use crate::{Broker, Config, PubSub, Publication, Subscription};
 
-/// Whom a publication is for is what there was when it was written, however late that is read.
+/// A publication matches the subscriptions that were alive when it was written, however late they
+/// are read.
 #[test]
-fn what_has_ended_since_a_publication_was_written_is_told() {
+fn a_subscription_that_ends_after_the_write_is_matched() {
     let clock = Arc::new(AtomicU64::new(1_000));
     let time = clock.clone();
     let options = PubSub::with(Options {
@@ -35,7 +36,7 @@ fn what_has_ended_since_a_publication_was_written_is_told() {
         .store_publication(&publication, (&cells, &lists))
         .unwrap();
     assert_eq!(stored.time, 1_000);
-    // Meanwhile another one forgets what has ended.
+    // The write of another subscription forgets shapes that have ended.
     clock.store(5_000, Ordering::SeqCst);
     let other = Subscription::to("x/y/z".parse().unwrap());
     broker.subscribe(&other).unwrap();
@@ -44,7 +45,7 @@ fn what_has_ended_since_a_publication_was_written_is_told() {
         place: &shape,
         body: &publication.body,
     };
-    let told = inner
+    let matches = inner
         .subscribers(
             &stored.before,
             &publication.topic,
@@ -52,6 +53,6 @@ fn what_has_ended_since_a_publication_was_written_is_told() {
             &subject,
         )
         .unwrap();
-    let told: Vec<_> = told.iter().map(|told| told.subscription).collect();
-    assert_eq!(told, [id]);
+    let matches: Vec<_> = matches.iter().map(|found| found.subscription).collect();
+    assert_eq!(matches, [id]);
 }

@@ -1,4 +1,4 @@
-//! RepQueries (the paper's section 5.1): subscriptions that are queries, asked again and again. The baseline.
+//! RepQueries (the paper's section 5.1): subscriptions as repeated queries, a baseline.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -9,25 +9,25 @@ use crate::broker::Broker;
 use crate::element::Time;
 use crate::message::{Notification, Start, Subscription};
 
-/// Subscriptions implemented as queries that are repeated at an interval, and once more when they end. They exist only in
-/// memory, and miss publications that expire between two repetitions. A user receives a publication from whichever of its
-/// queries runs first; from both, if that is a [self-join](Subscription::join) and an earlier query without a self-join
-/// runs later.
+/// Subscriptions implemented as queries that are repeated at an interval, and once more when they
+/// end. They exist only in memory, and miss publications that expire between two repetitions. If
+/// several queries of a user match a publication, the first one to run returns it, and so does
+/// every query that is not a [self-join](Subscription::join).
 pub struct RepeatedQueries {
     broker: Broker,
     every: Time,
     queries: HashMap<u64, Repeated>,
-    /// When each is to be asked next.
+    /// The time of each query's next run.
     due: BinaryHeap<Reverse<(Time, u64)>>,
     next: u64,
-    /// What each user got, for self-joins.
+    /// The publications that each user received, for self-joins.
     got: HashMap<Vec<u8>, HashSet<Seq>>,
 }
 
 struct Repeated {
     subscription: Subscription,
     to: Time,
-    /// Everything up to this number was seen.
+    /// The last publication that it read.
     seen: Seq,
 }
 
@@ -61,7 +61,7 @@ impl RepeatedQueries {
         let to = inner.end(subscription.end, now);
         let from = inner.start(subscription.from, now);
         let mut subscription = subscription.clone().from(from).until(to);
-        // Whoever asks remembers what users got.
+        // Self-joins are decided here, by `got`.
         let joins = std::mem::take(&mut subscription.joins);
         let mut query = Repeated {
             subscription,
@@ -70,7 +70,7 @@ impl RepeatedQueries {
         };
         let id = self.next;
         self.next += 1;
-        self.ask(id, &mut query, now, joins, on_match)?;
+        self.run(id, &mut query, now, joins, on_match)?;
         query.subscription.joins = joins;
         if to >= now {
             self.due
@@ -80,8 +80,8 @@ impl RepeatedQueries {
         Ok(id)
     }
 
-    /// Runs the queries that are due at or before `now`, in the order of time. Publications with the time of a repetition
-    /// must be stored before this call.
+    /// Runs the queries that are due at or before `now`, in the order of time. Publications with
+    /// the time of a repetition must be stored before this call.
     ///
     /// # Errors
     /// The errors of [`Broker::query`].
@@ -89,7 +89,8 @@ impl RepeatedQueries {
         self.repeat(now, true, on_match)
     }
 
-    /// As [`RepeatedQueries::advance`], if nothing more will be published: runs each query for the last time.
+    /// As [`RepeatedQueries::advance`], if nothing more will be published: runs each query for the
+    /// last time.
     ///
     /// # Errors
     /// The errors of [`Broker::query`].
@@ -105,7 +106,7 @@ impl RepeatedQueries {
                 continue;
             };
             let joins = std::mem::take(&mut query.subscription.joins);
-            self.ask(id, &mut query, time, joins, on_match)?;
+            self.run(id, &mut query, time, joins, on_match)?;
             query.subscription.joins = joins;
             if again && time < query.to {
                 let next = time.saturating_add(self.every).min(query.to);
@@ -121,7 +122,7 @@ impl RepeatedQueries {
         self.due.peek().map(|due| due.0.0)
     }
 
-    fn ask(
+    fn run(
         &mut self,
         id: u64,
         query: &mut Repeated,
@@ -129,9 +130,9 @@ impl RepeatedQueries {
         joins: bool,
         on_match: &mut OnMatch<'_>,
     ) -> Result<()> {
-        let asked = query.subscription.clone().at_time(now);
+        let current = query.subscription.clone().at_time(now);
         let mut seen = query.seen;
-        for notification in self.broker.query(&asked)? {
+        for notification in self.broker.query(&current)? {
             if notification.seq <= query.seen {
                 continue;
             }
@@ -148,7 +149,7 @@ impl RepeatedQueries {
             }
         }
         query.seen = seen;
-        // What was published before now was asked for.
+        // The next run starts where this one ends.
         let from = self.broker.inner.start(query.subscription.from, now);
         query.subscription.from = Start::At(from.max(now));
         Ok(())

@@ -1,11 +1,16 @@
-//! The shapes of what is stored: at which levels of topics and cells, and under which anchors, there are lists at all.
+//! Shapes: the combinations of topic level, cell level and anchor for which lists exist.
 //!
-//! A publication at `a/b/c` and a point could meet subscriptions to `a/b/c`, `a/b`, `a` and the root, each in as many
-//! cells as there are levels, each under any anchor. It looks only where something of that shape was stored and may be
-//! alive: a handful of keys in practice, whatever the depth. (Classifiers of packets know this as tuple space search.)
+//! A publication to `a/b/c` at a point could meet subscriptions to `a/b/c`, `a/b`, `a` and the
+//! root, each in as many cells as there are levels, each under any anchor. It reads only lists of
+//! shapes that were stored and may be alive: a handful of keys in practice, at any depth. (Packet
+//! classifiers call this tuple space search.)
 //!
-//! A shape is written to the directory, with the time until which it is needed, in the batch of the first element of
-//! that shape; the time is stretched generously, so that few elements have to write it again.
+//! The first element of a shape writes it to the directory, in the same batch, with the time until
+//! which it is needed. This time is extended generously, so that few later elements must write the
+//! shape again.
+//!
+//! A shape is *known* from before the write that brings it until its time has passed, so publishers
+//! miss no list. It counts as *written* only after that write, which can fail.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,7 +24,7 @@ use crate::anchor::{AnchorShape, Filing};
 use crate::element::{NEVER, Time};
 use crate::topic::Reach;
 
-/// A level of topics, and one of cells.
+/// The levels of topics and cells, and the anchor, of a set of lists.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Shape {
     Publications {
@@ -33,23 +38,25 @@ pub(crate) enum Shape {
         wild: u64,
         cell: u8,
         anchor: Option<AnchorShape>,
-        /// Some of them ask for changes of a number.
+        /// True for subscriptions to changes of a number.
         changes: bool,
     },
 }
 
-/// The most paths by which conditions are filed; those on further ones are evaluated one by one.
+/// The maximum number of paths under which conditions are filed; conditions on other paths are
+/// evaluated one by one.
 const MOST_PATHS: usize = 64;
 
-/// The shapes that may be alive, and what is derived from them.
+/// The shapes that may be alive, and data derived from them.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
+    /// The levels of topics and of cells.
     pub(crate) publications: Vec<(u8, u8)>,
     /// Each with the number of its anchor's path in `values`.
     pub(crate) subscriptions: Vec<(Shape, Option<usize>)>,
     pub(crate) values: Option<Values>,
     pub(crate) has_changes: bool,
-    /// All of them in their order, each with the time until which it is needed by the directory.
+    /// All shapes, sorted, each with the time that is written for it.
     until: Vec<(Shape, Time)>,
 }
 
@@ -60,24 +67,24 @@ pub(crate) struct Shapes {
     known: ArcSwap<Known>,
 }
 
-/// Until when a shape is needed.
+/// The time until which a shape is needed.
 #[derive(Debug, Clone, Copy)]
 struct Until {
-    /// By what was to be written: it is not forgotten before.
+    /// The latest time that a write was to store. The shape is known until then.
     promised: Time,
-    /// By what the directory says. A write can fail.
+    /// The time in the directory. A write can fail.
     written: Time,
 }
 
 impl Shapes {
-    /// Takes up what the directory says.
+    /// Begins with the shapes in the directory.
     pub(crate) fn load(found: impl IntoIterator<Item = (Shape, Time)>) -> Shapes {
         let shapes = Shapes::default();
         shapes.merge(found);
         shapes
     }
 
-    /// Adds what the directory says.
+    /// Adds shapes that another process has written.
     pub(crate) fn merge(&self, found: impl IntoIterator<Item = (Shape, Time)>) {
         let mut until = self.until.lock();
         let before = until.len();
@@ -94,16 +101,17 @@ impl Shapes {
         self.known.load_full()
     }
 
-    /// True when conditions on this path may be filed.
+    /// True if conditions on this path may be filed.
     pub(crate) fn takes(&self, path: &str) -> bool {
         let until = self.until.lock();
         let paths: BTreeSet<&str> = until.keys().filter_map(Shape::path).collect();
         paths.contains(path) || paths.len() < MOST_PATHS
     }
 
-    /// Called in the order of commits, before an element that is needed until `needed` is in the log: the shapes that
-    /// are to be written with it, each with the time that is promised for it, and [confirmed](Shapes::confirm) then. Those
-    /// that have ended are forgotten where `forgets` is true.
+    /// Returns the shapes to write with an element that is needed until `needed`, each with the
+    /// time to write. Called in the order of commits, before the element is in the log. After the
+    /// write the caller [confirms](Shapes::confirm) them. If `forgets` returns true, drops shapes
+    /// whose time has passed.
     pub(crate) fn need(
         &self,
         shapes: &[Shape],
@@ -123,7 +131,8 @@ impl Shapes {
         let mut until = self.until.lock();
         let before = until.len();
         if forgets() {
-            // A clock does not go below 0, and times may: at 0 none of them has passed for certain.
+            // The clock does not go below 0, but times may: at 0, a negative time may not have
+            // passed.
             let lasts = |time: Time| now == 0 || time == NEVER || time >= now;
             until.retain(|_, until| lasts(until.promised));
         }
@@ -138,7 +147,8 @@ impl Shapes {
                     written: Time::MIN,
                 }
             });
-            // Never less than another write under way: the last one counts.
+            // The last write stays in the directory: it must not promise less than another under
+            // way.
             of.promised = of.promised.max(needed.saturating_add(ahead));
             written.push((shape.clone(), of.promised));
         }
@@ -148,7 +158,7 @@ impl Shapes {
         written
     }
 
-    /// These are in the directory.
+    /// Records that these shapes are in the directory.
     pub(crate) fn confirm(&self, written: Vec<(Shape, Time)>) {
         if written.is_empty() {
             return;

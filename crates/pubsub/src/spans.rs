@@ -1,8 +1,8 @@
-//! Which lists a publication or a subscription has to read.
+//! The lists that a publication or a subscription must read.
 //!
-//! Topics overlap where one is the other's ancestor, and so do cells. What lies at or above is a few keys, given the
-//! levels that exist ([`crate::shape`]); what lies below is a range (the paper's Algorithm 5, which leaves out what lies
-//! above).
+//! Topics overlap if they are equal or one is an ancestor of the other, and so do cells. A node and
+//! its ancestors are a few keys, given the levels that exist ([`crate::shape`]); its descendants
+//! are a range of keys (the paper's Algorithm 5, which omits the ancestors).
 
 use esker_model::schema::{Path, Scalar, Values};
 
@@ -14,39 +14,41 @@ use crate::walk::Span;
 
 /// A scalar value of a publication's body.
 #[derive(Debug, Clone)]
-pub(crate) enum Held {
+pub(crate) enum BodyValue {
     Bool(bool),
     Number(f64),
     Text(String),
 }
 
-impl Held {
+impl BodyValue {
     fn scalar(&self) -> Scalar<'_> {
         match self {
-            Held::Bool(v) => Scalar::Bool(*v),
-            Held::Number(v) => Scalar::Float(*v),
-            Held::Text(v) => Scalar::Str(v),
+            BodyValue::Bool(v) => Scalar::Bool(*v),
+            BodyValue::Number(v) => Scalar::Float(*v),
+            BodyValue::Text(v) => Scalar::Str(v),
         }
     }
 }
 
 /// The values of a body at the paths of all anchors.
-pub(crate) fn values_of(known: &Known, body: &[u8]) -> Vec<(usize, Held)> {
-    let mut held = Vec::new();
+pub(crate) fn values_of(known: &Known, body: &[u8]) -> Vec<(usize, BodyValue)> {
+    let mut found = Vec::new();
     if let Some(values) = &known.values {
         values.visit(body, &mut |path, scalar| {
             let value = match scalar {
-                Scalar::Bool(v) => Held::Bool(v),
-                Scalar::Str(v) => Held::Text(v.to_owned()),
-                Scalar::Int(_) | Scalar::Float(_) => Held::Number(scalar.as_f64().unwrap_or(0.0)),
+                Scalar::Bool(v) => BodyValue::Bool(v),
+                Scalar::Str(v) => BodyValue::Text(v.to_owned()),
+                Scalar::Int(_) | Scalar::Float(_) => {
+                    BodyValue::Number(scalar.as_f64().unwrap_or(0.0))
+                }
             };
-            held.push((path, value));
+            found.push((path, value));
         });
     }
-    held
+    found
 }
 
-/// The encoding of a topic, cut after some levels.
+/// The first levels of an encoded topic.
 fn cut<'t>(encoded: &'t [u8], ends: &[usize], levels: u8) -> &'t [u8] {
     let end = match usize::from(levels) {
         0 => 0,
@@ -60,7 +62,7 @@ fn quarters(cell: &Cell, level: u8) -> &[u8] {
     all.get(..usize::from(level)).unwrap_or(all)
 }
 
-/// The lists that can have subscriptions to a publication.
+/// The lists that may hold subscriptions matching a publication.
 pub(crate) fn for_publication(
     known: &Known,
     topic: &Topic,
@@ -111,8 +113,8 @@ pub(crate) fn for_publication(
                 spans.push(Span::key(key));
                 continue;
             };
-            let held = values.iter().filter(|(at, _)| Some(*at) == *path);
-            for (low, high) in held.filter_map(|(_, value)| anchor.probe(value.scalar())) {
+            let found = values.iter().filter(|(at, _)| Some(*at) == *path);
+            for (low, high) in found.filter_map(|(_, value)| anchor.probe(value.scalar())) {
                 let with = |value: &[u8]| [key.as_slice(), &anchor.prefix(), value].concat();
                 spans.push(match low == high {
                     true => Span::key(with(&low)),
@@ -124,18 +126,18 @@ pub(crate) fn for_publication(
     spans
 }
 
-/// The lists that can have publications for a subscription.
+/// The lists that may hold publications matching a subscription.
 pub(crate) fn for_subscription(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec<Span> {
     let mut spans = Vec::new();
     for (levels, level) in &known.publications {
-        match place_of(topics, *levels) {
-            Some(Where::At(topic)) => {
+        match topics_at(topics, *levels) {
+            Some(TopicRange::One(topic)) => {
                 nodes(&mut spans, &topic, *level, cells, &mut |key, spans| {
                     let key = [key, &[1]].concat();
                     spans.push(Span::key(key));
                 })
             }
-            Some(Where::Below(topic)) => {
+            Some(TopicRange::Below(topic)) => {
                 let (low, high) = keys::below_topic(&topic);
                 spans.push(Span::Range(low, high));
             }
@@ -145,9 +147,9 @@ pub(crate) fn for_subscription(known: &Known, topics: &TopicFilter, cells: &[Cel
     spans
 }
 
-/// The lists, beside those of publications for a subscription, that can have other subscriptions to the same: a user's
-/// earlier ones.
-pub(crate) fn beside(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec<Span> {
+/// The lists that may hold other subscriptions to the same topics and cells: a self-join reads them
+/// for earlier subscriptions of its user.
+pub(crate) fn for_self_join(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec<Span> {
     let mut spans = Vec::new();
     for (shape, _) in &known.subscriptions {
         let Shape::Subscriptions {
@@ -160,8 +162,8 @@ pub(crate) fn beside(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec
         else {
             continue;
         };
-        match place_of(topics, *levels) {
-            Some(Where::At(topic)) => {
+        match topics_at(topics, *levels) {
+            Some(TopicRange::One(topic)) => {
                 nodes(&mut spans, &topic, *level, cells, &mut |key, spans| {
                     let filed = List::Subscriptions(*reach, anchor.is_some());
                     let list = [key, &[filed.byte()]].concat();
@@ -171,7 +173,7 @@ pub(crate) fn beside(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec
                     });
                 })
             }
-            Some(Where::Below(topic)) => {
+            Some(TopicRange::Below(topic)) => {
                 let (low, high) = keys::below_topic(&topic);
                 spans.push(Span::Range(low, high));
             }
@@ -181,31 +183,33 @@ pub(crate) fn beside(known: &Known, topics: &TopicFilter, cells: &[Cell]) -> Vec
     spans
 }
 
-/// Where topics of some levels lie that a filter takes.
-enum Where {
-    At(Vec<u8>),
+/// The topics of one level that a filter matches: a single one, or some below a topic.
+enum TopicRange {
+    One(Vec<u8>),
     Below(Vec<u8>),
 }
 
-fn place_of(topics: &TopicFilter, levels: u8) -> Option<Where> {
+/// `None` if the filter matches no topic with this number of levels.
+fn topics_at(topics: &TopicFilter, levels: u8) -> Option<TopicRange> {
     let pattern = topics.pattern();
     let (own, wild) = topics.shape();
     let is_wild = wild != 0;
     match topics.reach() {
         Reach::Overlap if levels <= own => {
             let ends = level_ends(pattern);
-            Some(Where::At(cut(pattern, &ends, levels).to_vec()))
+            Some(TopicRange::One(cut(pattern, &ends, levels).to_vec()))
         }
-        Reach::Overlap => Some(Where::Below(pattern.to_vec())),
+        Reach::Overlap => Some(TopicRange::Below(pattern.to_vec())),
         Reach::Exact if levels != own => None,
         Reach::Below if levels < own => None,
-        _ if is_wild => Some(Where::Below(topics.fixed().to_vec())),
-        _ if levels == own => Some(Where::At(pattern.to_vec())),
-        _ => Some(Where::Below(pattern.to_vec())),
+        _ if is_wild => Some(TopicRange::Below(topics.fixed().to_vec())),
+        _ if levels == own => Some(TopicRange::One(pattern.to_vec())),
+        _ => Some(TopicRange::Below(pattern.to_vec())),
     }
 }
 
-/// The nodes of a topic with cells of a level that meet some cells: adds the key of each, or the range below it.
+/// The nodes of a topic, with cells of `level`, that overlap some cells: passes the key of each to
+/// `add`, or adds the range below a cell.
 fn nodes(
     spans: &mut Vec<Span>,
     topic: &[u8],
@@ -223,7 +227,7 @@ fn nodes(
     }
 }
 
-/// Where a number is in bodies.
+/// Finds a number in bodies.
 pub(crate) struct NumberAt(Values);
 
 impl NumberAt {
@@ -232,7 +236,7 @@ impl NumberAt {
         NumberAt(Values::new(std::slice::from_ref(path)))
     }
 
-    /// The number in a body, the first that there is.
+    /// The first number at the path.
     pub(crate) fn find(&self, body: &[u8]) -> Option<f64> {
         let mut found = None;
         self.0

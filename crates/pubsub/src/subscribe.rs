@@ -1,4 +1,9 @@
-//! SUBSCRIBE (the paper's Table 1, Algorithms 1, 3 and 4): stores a subscription, and finds what was published before.
+//! SUBSCRIBE (the paper's Table 1, Algorithms 1, 3 and 4): stores a subscription, and finds the
+//! earlier publications that match it. Also ends, renews and moves stored subscriptions.
+//!
+//! A change replaces the newest *form* of a subscription. Changes of one subscription enter the log
+//! one after the other, each based on the latest state in the log, visible or not. Each is
+//! acknowledged after the one before it, or fails with it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -17,13 +22,13 @@ use crate::place::Place;
 use crate::shape::Shape;
 use crate::topic::TopicFilter;
 
-/// A subscription whose times are known, checked.
+/// A checked subscription with resolved times.
 #[derive(Clone)]
 pub(crate) struct Ready {
     pub(crate) topics: TopicFilter,
     pub(crate) place: Place,
     pub(crate) cells: Vec<Cell>,
-    /// As in [`StoredSubscription`]; 0 where there is none yet.
+    /// As in [`StoredSubscription`]; 0 if it has none yet.
     pub(crate) id: Seq,
     pub(crate) begins: Seq,
     pub(crate) ended: Seq,
@@ -60,15 +65,17 @@ impl Ready {
 }
 
 impl Broker {
-    /// Stores a subscription, unless it ends in the past, and returns the earlier publications that match it.
+    /// Stores a subscription, unless it ends in the past, and returns the earlier publications that
+    /// match it.
     ///
-    /// Costs one write, and in each component (sorted part) of the tree a lookup in the lists that can contain matching
-    /// publications.
+    /// Costs one write, and in each component (sorted part) of the tree a lookup in the lists that
+    /// can contain matching publications.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if a place or a path is invalid, if a self-join has no user or looks back further than users are
-    /// remembered, or if the broker's architecture is repeated queries; [`Error::Condition`] if the condition cannot be written as
-    /// text; also any write error. A read error is returned in [`Subscribed::unread`], since the subscription is stored by then.
+    /// [`Error::BadInput`] if a place or a path is invalid, if a self-join has no user or looks
+    /// back further than users are remembered, or if the broker's architecture is repeated queries;
+    /// [`Error::Condition`] if the condition cannot be written as text; also any write error. A
+    /// read error is returned in [`Subscribed::unread`], since the subscription is stored by then.
     pub fn subscribe(&self, subscription: &Subscription) -> Result<Subscribed> {
         let inner = &*self.inner;
         if inner.config.architecture == Architecture::RepQueries {
@@ -82,7 +89,7 @@ impl Broker {
         let is_stored = inner.remembered(ready.to, &ready.user) >= ready.made;
         let (past, unread) = match past {
             Ok(past) => (past, None),
-            // Nobody else knows its number.
+            // The caller needs the number of a stored subscription.
             Err(error) if is_stored => (Vec::new(), Some(error)),
             Err(error) => return Err(error),
         };
@@ -90,7 +97,8 @@ impl Broker {
         Ok(Subscribed { id, past, unread })
     }
 
-    /// The publications so far that match a subscription, oldest first; the subscription is not stored.
+    /// The publications so far that match a subscription, oldest first; the subscription is not
+    /// stored.
     ///
     /// # Errors
     /// As [`Broker::subscribe`].
@@ -101,7 +109,7 @@ impl Broker {
         inner.past(&view, &ready, Seq::MAX)
     }
 
-    /// Ends a subscription. Returns false if there is no subscription of this number, or it had ended.
+    /// Ends a subscription. Returns false if no subscription has this number, or it had ended.
     ///
     /// # Errors
     /// Any read or write error.
@@ -109,9 +117,10 @@ impl Broker {
         Ok(self.inner.change(id, Change::End)?.is_some())
     }
 
-    /// Moves the end of a subscription to `until` (included), which is now at the earliest. Returns the earlier publications that it
-    /// asks for only now: if it had ended meanwhile, those that it missed. It receives no publication twice, however often its end
-    /// is moved. Returns `None` if there is no subscription of this number any more.
+    /// Moves the end of a subscription to `until` (included), or to now if that is later. Returns
+    /// the earlier publications that match only because of the new end: if the subscription had
+    /// ended, those that it missed. It receives no publication twice, however often its end is
+    /// moved. Returns `None` if the subscription does not exist any more.
     ///
     /// # Errors
     /// Any read or write error; the end is unchanged then, and the next call returns everything.
@@ -119,8 +128,8 @@ impl Broker {
         self.inner.change(id, Change::Until(until))
     }
 
-    /// Moves a subscription to another place: it receives publications there from this call on, and no earlier ones. Returns false
-    /// if there is no subscription of this number any more.
+    /// Moves a subscription to another place: it receives publications there from this call on, and
+    /// no earlier ones. Returns false if the subscription does not exist any more.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the place is invalid; also any read or write error.
@@ -131,12 +140,14 @@ impl Broker {
     }
 }
 
-/// The forms of a subscription that the directory has for consumers that were away, the newest one among them.
+/// The number of forms of a subscription, including the newest, that the directory keeps for
+/// consumers that were away.
 const FORMS: usize = 16;
 
-/// Makes older forms of a subscription fewer, newest first. Of one place those count as one of which the later ends later: what came
-/// between their ends is taken for told. Then the oldest place is forgotten; but not forms that have met what no later one
-/// has: a renewal is not to give that a second time.
+/// Reduces the older forms of a subscription (newest first) to fewer than [`FORMS`]. First merges a
+/// form with the next later one if that has the same place and ends no earlier: publications
+/// between their ends count as received. Then drops the oldest form, except forms that met
+/// publications which no later form has met: a renewal must not return these again.
 fn forget(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscription<'_>) {
     while older.len() >= FORMS {
         let is_within = |pair: &[StoredSubscription<'_>]| match pair {
@@ -164,16 +175,16 @@ fn forget(older: &mut Vec<StoredSubscription<'_>>, newest: &StoredSubscription<'
     }
 }
 
-/// A change that is in the log, and not acknowledged yet.
+/// A change that is in the log, but not yet acknowledged.
 struct Appended {
     ticket: Ticket,
-    /// What a renewal gives.
+    /// The publications that a renewal returns.
     missed: Vec<Notification>,
-    /// To be confirmed.
+    /// Shapes to confirm.
     written: Vec<(Shape, Time)>,
 }
 
-/// What a stored subscription is to become.
+/// A change of a stored subscription.
 enum Change {
     End,
     Until(Time),
@@ -190,7 +201,7 @@ impl Inner {
         if subscription.joins {
             if subscription.user.is_empty() {
                 return bad_input(
-                    "a self-join leaves out what its user received before: give the subscription a user",
+                    "a self-join excludes publications that its user received before: give the subscription a user",
                 );
             }
             let least = self
@@ -246,7 +257,7 @@ impl Inner {
         })
     }
 
-    /// A form of a stored subscription.
+    /// From a stored form.
     pub(crate) fn ready_from(
         &self,
         topics: &TopicFilter,
@@ -279,7 +290,7 @@ impl Inner {
         }
     }
 
-    /// The lists of a subscription, and their shapes.
+    /// The keys of a subscription's lists, and their shapes.
     fn lists(
         &self,
         topics: &TopicFilter,
@@ -315,8 +326,9 @@ impl Inner {
         Ok((lists, shapes))
     }
 
-    /// Writes a subscription. Returns its number, and what was there before it. Unless it has a time, it is made at that
-    /// of the write, by which the store decides what is there before it.
+    /// Writes a subscription. Returns its number, and the state before its batch. Without a time of
+    /// its own it is made at the time of the write, by which the store decides which publications
+    /// are alive.
     fn store_subscription(
         &self,
         subscription: &Subscription,
@@ -355,7 +367,8 @@ impl Inner {
         stored.ok_or_else(not_completed)
     }
 
-    /// What a renewal gives: what is behind a number in the log and has a time that none of the forms up to now asked for.
+    /// The publications that a renewal returns: those with a number greater than `after` that none
+    /// of the forms so far has met.
     fn missed(
         &self,
         view: &View,
@@ -364,7 +377,7 @@ impl Inner {
         after: Seq,
     ) -> Result<Vec<Notification>> {
         let mut late = renewed.clone();
-        // The last form has met everything up to its end, and those before it something of what is behind that.
+        // The newest form has met everything up to its end; older forms may have met later times.
         let met = forms
             .first()
             .map_or(late.from, |last| last.to.saturating_add(1));
@@ -374,16 +387,17 @@ impl Inner {
         Ok(found)
     }
 
-    /// Changes a subscription, and returns what it has missed where it is renewed; `None` when there is none of this number.
+    /// Changes a subscription. Returns the publications that it missed if it is renewed; `None` if
+    /// no live subscription has this number.
     fn change(&self, id: Seq, change: Change) -> Result<Option<Vec<Notification>>> {
-        // Its turn ends when it is in the log: the next one goes by what is there, and both share a sync. So no change is
-        // acknowledged where one before it fails.
+        // The turn ends when the change is in the log. The next change is based on that, and both
+        // share a sync; so no change is acknowledged if one before it fails.
         let turn = self.changes.turn(id);
         let latest = self.store.latest();
         let appended = self.append_change(&latest, id, change)?;
         drop(turn);
         let Some(appended) = appended else {
-            // That it has ended is not said before it is certain.
+            // The end that `None` reports must be acknowledged first.
             if self.store.snapshot().seq() < latest.seq() {
                 self.everything_written()?;
             }
@@ -394,8 +408,9 @@ impl Inner {
         Ok(Some(appended.missed))
     }
 
-    /// The first half of a change: it has its place in the log, behind everything that a snapshot of the latest has, and of
-    /// other changes of the subscription nothing is behind that. The queues know it.
+    /// The first half of a change: appends it to the log, and passes the new state to the queues of
+    /// consumers. `snapshot` has everything in the log; the caller's turn keeps other changes of
+    /// the subscription from coming in between.
     fn append_change(
         &self,
         snapshot: &Snapshot,
@@ -421,7 +436,7 @@ impl Inner {
         let mut new = old.copy();
         match change {
             Change::End => {}
-            // What it got already is not to be missed later.
+            // Not before now: publications that it received must not be missed later.
             Change::Until(time) => new.to = now.max(time),
             Change::To(ref place) => new.place = place.clone(),
         }
@@ -433,11 +448,11 @@ impl Inner {
         let (old_lists, _) = self.lists(&topics, &cells_of(&old.place)?, old)?;
         let cells = cells_of(&new.place)?;
         let (new_lists, shapes) = self.lists(&topics, &cells, &new)?;
-        // What a user got stays known.
+        // Self-joins need the ended forms of a user.
         let is_remembered = !old.user.is_empty();
         let new_until = self.remembered(new.to, new.user);
         let (useless, new_useless) = (self.useless_at(until), self.useless_at(new_until));
-        // What is read is read before the change is written, so that it is not changed where that fails.
+        // Reads come before the write: if they fail, the subscription is unchanged.
         let mut renewed = self.ready_from(&topics, &new)?;
         renewed.made = now;
         let mut missed = match renews {
@@ -448,7 +463,7 @@ impl Inner {
         let (mut made, mut written) = (None, Vec::new());
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             if renews {
-                // The little that has come since: mostly in memory.
+                // The few publications since the snapshot, mostly in memory.
                 let view = self.view_before(before);
                 match self.missed(&view, &renewed, &forms, snapshot.seq()) {
                     Ok(new) => missed.extend(new),
@@ -461,10 +476,11 @@ impl Inner {
                 }
             }
             let (tree, directory) = (self.trees.subscriptions, self.trees.directory);
-            let mut over = old.copy();
-            over.ended = first;
+            let mut ended = old.copy();
+            ended.ended = first;
             let mut new = new.copy();
-            // A renewal makes a difference for what was published before, if any of that has a time between the two ends.
+            // A renewal may change which stored publications match, if one may have a time behind
+            // the earlier of the two ends.
             let differs = self.latest.load(Ordering::Acquire) > old.to.min(new.to);
             let is_new = moves || renews && differs;
             if is_new {
@@ -473,8 +489,8 @@ impl Inner {
             if moves {
                 new.begins = first;
             }
-            // An operand for each list, newest first: the new form, the old one as it has ended, and what makes the
-            // old one void for as long as it is there.
+            // An operand for each list, newest first: the new form, the old one with its end, and
+            // the tombstone of the old one, which lives as long as that.
             let mut operands: BTreeMap<&[u8], (Vec<u8>, u64)> = BTreeMap::new();
             let mut add = |key, element: Element<'_>, until: u64| {
                 let (operand, latest) = operands.entry(key).or_default();
@@ -486,7 +502,7 @@ impl Inner {
             }
             for key in &old_lists {
                 if is_remembered && (is_new || ends) {
-                    add(key, Element::Subscription(over.copy()), useless);
+                    add(key, Element::Subscription(ended.copy()), useless);
                 }
                 add(key, Element::Ended(old.form, old.from, old.to), useless);
             }
@@ -498,10 +514,10 @@ impl Inner {
                 .map(StoredSubscription::copy)
                 .collect::<Vec<_>>();
             if is_new {
-                kept.insert(0, over.copy());
+                kept.insert(0, ended.copy());
                 forget(&mut kept, &new);
             }
-            let newest = if ends { &over } else { &new };
+            let newest = if ends { &ended } else { &new };
             let changed = directory_entry(&topics, newest, &kept);
             match ends {
                 true if is_remembered => {
@@ -523,7 +539,8 @@ impl Inner {
             return Err(error);
         }
         let ticket = appended?;
-        // Before anybody sees it, and in the order of the changes. Where it fails, nobody reads here any more.
+        // Before the change is visible, and in the order of changes. If its sync fails, no inbox of
+        // this store reads any more.
         if let Some(made) = &made {
             self.deliveries.change(id, made);
         }

@@ -1,8 +1,8 @@
-//! The times that tables are about: walks skip those that are about others, without reading them.
+//! The times that a table covers: walks skip tables of other times without reading them.
 //!
-//! A table's zone maps have the least and the greatest time of all its publications, and of all intervals that its subscriptions
-//! ask for. They are exact for their table, whatever clocks did. What makes a publication or a subscription void counts with
-//! the times of that one, so that both are skipped together or neither is.
+//! The zone maps of a table have the least and the greatest time of its publications, and of the
+//! intervals of its subscriptions. They are exact for their table, even if clocks stepped back. A
+//! tombstone has the times of its target, so a walk of these times reads both.
 
 use esker::extension::attributes::{Extractor, Summary};
 use esker::extension::{Snapshot, TableMeta, Time as Tick};
@@ -10,15 +10,15 @@ use esker::extension::{Snapshot, TableMeta, Time as Tick};
 use crate::element::{Elements, Time, Times};
 use crate::keys::{List, ListKey};
 
-/// The numbers of the attributes on disk: times of publications, and of subscriptions.
+/// The ids of the attributes on disk: times of publications, times of subscriptions.
 const IDS: [u32; 2] = [1, 2];
 const PUBLICATIONS: usize = 0;
 const SUBSCRIPTIONS: usize = 1;
 
-/// From, and to, both included.
+/// Both ends are included.
 type Interval = (Time, Time);
 
-/// Extracts the times of an operand: of either attribute the least and the greatest.
+/// Extracts the least and the greatest time of an operand, for either attribute.
 pub(crate) struct ListTimes;
 
 impl Extractor for ListTimes {
@@ -37,7 +37,7 @@ impl Extractor for ListTimes {
             let (slots, (from, to)) = match times {
                 Some(Times::Publication(time)) => (PUBLICATIONS..=PUBLICATIONS, (time, time)),
                 Some(Times::Subscription(from, to)) => (SUBSCRIPTIONS..=SUBSCRIPTIONS, (from, to)),
-                // Damage is about every time, so that a read reports it.
+                // A damaged element covers all times, so that a read reports it.
                 None => (PUBLICATIONS..=SUBSCRIPTIONS, (Time::MIN, Time::MAX)),
             };
             for bounds in all.get_mut(slots).unwrap_or_default() {
@@ -56,7 +56,7 @@ impl Extractor for ListTimes {
     }
 }
 
-/// A time as bytes that sort as it does.
+/// Encodes a time so that the encodings sort as the times do.
 fn sortable(time: Time) -> [u8; 8] {
     (time as u64 ^ 1 << 63).to_be_bytes()
 }
@@ -66,22 +66,22 @@ fn from_sortable(bytes: &[u8]) -> Option<Time> {
     Some((u64::from_be_bytes(bytes) ^ 1 << 63) as Time)
 }
 
-/// The time of the store's clock at a time of the broker.
+/// Converts a time of the broker to the store's clock.
 pub(crate) fn tick(time: Time, resolution: u32) -> Tick {
     time.div_euclid(i64::from(resolution.max(1))).max(0) as Tick
 }
 
-/// The elements that a walk is for, by the times that they are about.
+/// The elements that a walk needs, by their times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     intervals: [Option<Interval>; 2],
     resolution: u32,
-    /// Whatever the time is.
+    /// The walk needs elements of all times.
     is_everything: bool,
 }
 
 impl Wanted {
-    /// Nothing yet, for a broker with this resolution.
+    /// No elements, for a broker with this resolution.
     pub(crate) fn nothing(resolution: u32) -> Wanted {
         Wanted {
             intervals: [None; 2],
@@ -90,7 +90,7 @@ impl Wanted {
         }
     }
 
-    /// Everything: no table is skipped.
+    /// All elements: no table is skipped.
     pub(crate) fn everything() -> Wanted {
         Wanted {
             is_everything: true,
@@ -98,20 +98,21 @@ impl Wanted {
         }
     }
 
-    /// Publications from one time to another, too.
+    /// Adds publications with times from `from` to `to`.
     pub(crate) fn publications(mut self, from: Time, to: Time) -> Wanted {
         self.intervals[PUBLICATIONS] = Some((from, to));
         self
     }
 
-    /// Subscriptions that ask for some time from one to another, too.
+    /// Adds subscriptions whose interval overlaps that from `from` to `to`.
     pub(crate) fn subscriptions(mut self, from: Time, to: Time) -> Wanted {
         self.intervals[SUBSCRIPTIONS] = Some((from, to));
         self
     }
 
-    /// False when a table has nothing that is wanted, by its metadata: of the list with this key, or of any. Where that is because
-    /// it has ended, this is written down, as if it had been read.
+    /// False if, by its metadata, a table has no needed element: of the list with this key, or of
+    /// any list. If the reason is that its elements have ended, the snapshot records the time, as a
+    /// read would.
     pub(crate) fn may_be_in(
         &self,
         table: &TableMeta,
@@ -130,11 +131,12 @@ impl Wanted {
         slots.any(|slot| self.may_have(slot, table, snapshot))
     }
 
-    /// Whose times say whether a table has something of a list.
+    /// The attributes that decide whether a table may have needed elements of a list.
     fn slots(&self, list: Option<&[u8]>) -> [Option<usize>; 2] {
         let both = [Some(PUBLICATIONS), Some(SUBSCRIPTIONS)];
         match (self.intervals, list) {
-            // A list has either, and who wants one sort has named no list of the other.
+            // A list has elements of one sort only. A walk that needs one sort names no list of the
+            // other.
             ([Some(_), Some(_)], Some(key)) => match ListKey::parse(key).map(|key| key.list) {
                 Some(List::Publications) => [Some(PUBLICATIONS), None],
                 Some(List::Subscriptions(..)) => [None, Some(SUBSCRIPTIONS)],
@@ -149,7 +151,7 @@ impl Wanted {
             return false;
         };
         let zone = match table.zones.iter().find(|(of, _)| of == id) {
-            // It was built when nobody took times down.
+            // The table was written before tables recorded times.
             None => return true,
             Some((_, None)) => return false,
             Some((_, Some(zone))) => zone,

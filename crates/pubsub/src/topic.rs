@@ -1,10 +1,15 @@
-//! Topics: paths in a hierarchy, encoded so that a topic and all below it are neighbours (the paper's Dewey numbers,
-//! section 6.2.2), and the filters of subscriptions.
+//! Topics are paths in a hierarchy; a topic filter says which topics a subscription receives.
 //!
-//! The encoding is that of one level after the other: a number is `2`, its length and its bytes, largest first, so
-//! that 10 comes after 2 and any fan-out fits; a name is `3`, its bytes and `0`; the wildcard `+` of a filter is `4`.
-//! No level's encoding begins another's, so one topic lies below another exactly when its encoding begins with the
-//! other's.
+//! A topic is stored as the concatenation of its encoded levels (the paper's Dewey numbers, section
+//! 6.2.2), so that a topic and its subtopics are neighbours:
+//!
+//! - a number: `2`, its length, its bytes, most significant first. So 10 sorts after 2, and any
+//!   fan-out fits.
+//! - a name: `3`, its bytes, `0`.
+//! - the wildcard `+` of a filter: `4`.
+//!
+//! No encoded level is a prefix of another, so one topic lies below another exactly if its encoding
+//! begins with the other's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,22 +20,23 @@ const NUMBER: u8 = 2;
 const NAME: u8 = 3;
 const ANY: u8 = 4;
 
-/// The most levels that a topic has.
+/// The maximum number of levels of a topic.
 pub const MAX_LEVELS: usize = 64;
 
-/// A topic in a hierarchy, such as `politics/us` or `1/4/2`. The root, the empty text, is above all others.
+/// A topic in a hierarchy, such as `politics/us` or `1/4/2`. The root (the empty text) is above all
+/// others.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Topic {
     encoded: Vec<u8>,
 }
 
 impl Topic {
-    /// The topic above all others.
+    /// The root, which is above all other topics.
     pub fn root() -> Topic {
         Topic::default()
     }
 
-    /// A topic named by numbers, such as the paper's `1.4.2`.
+    /// A topic whose levels are numbers, such as the paper's `1.4.2`.
     ///
     /// # Errors
     /// If it has more than [`MAX_LEVELS`] levels.
@@ -67,7 +73,7 @@ impl Topic {
         &self.encoded
     }
 
-    /// A topic from its encoding; `None` for other bytes, wildcards among them.
+    /// Decodes a topic. `None` if the bytes are malformed or contain a wildcard.
     pub(crate) fn decode(encoded: &[u8]) -> Option<Topic> {
         let mut rest = encoded;
         let mut levels = 0;
@@ -87,7 +93,7 @@ impl Topic {
 impl FromStr for Topic {
     type Err = Error;
 
-    /// Levels are separated by `/`. A level of digits alone, without leading zeros, is a number.
+    /// Parses levels separated by `/`. A level of digits only, without leading zeros, is a number.
     fn from_str(text: &str) -> Result<Topic> {
         if text.is_empty() {
             return Ok(Topic::root());
@@ -118,24 +124,25 @@ impl fmt::Debug for Topic {
     }
 }
 
-/// Which publications a filter takes, by the level at which it ends.
+/// The topics that a filter matches, relative to its pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Reach {
-    /// Those of topics that overlap: it, those above and those below.
+    /// The topic, those above it and those below it.
     Overlap,
-    /// Those of exactly this topic.
+    /// This topic only.
     Exact,
-    /// Those of this topic and below (MQTT's `#`).
+    /// This topic and those below it (MQTT's `#`).
     Below,
 }
 
 /// The topics that a subscription receives.
 ///
-/// - Without wildcards, `politics/us` receives publications to itself, its subtopics (`politics/us/senate`) and its
-///   parent topics (`politics`, and the root).
-/// - Wildcards work as in MQTT 5 (section 4.7): `+` stands for one level, `#` at the end for any number of levels. A
-///   wildcard at the first level does not match topics that begin with `$`.
-/// - [`TopicFilter::exact`] receives publications to one topic only, as a filter without wildcards does in MQTT.
+/// - Without wildcards, `politics/us` receives publications to itself, its subtopics
+///   (`politics/us/senate`) and its parent topics (`politics`, and the root).
+/// - Wildcards work as in MQTT 5 (section 4.7): `+` stands for one level, `#` at the end for any
+///   number of levels. A wildcard at the first level does not match topics that begin with `$`.
+/// - [`TopicFilter::exact`] receives publications to one topic only, as a filter without wildcards
+///   does in MQTT.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TopicFilter {
     pattern: Vec<u8>,
@@ -143,7 +150,7 @@ pub struct TopicFilter {
 }
 
 impl TopicFilter {
-    /// Everything.
+    /// All topics.
     pub fn everything() -> TopicFilter {
         TopicFilter::from(Topic::root())
     }
@@ -161,7 +168,7 @@ impl TopicFilter {
         TopicFilter::of(encoded, Reach::Overlap)
     }
 
-    /// The order of filters of one pattern.
+    /// Orders the filters of one pattern; the first byte of the stored form.
     pub(crate) fn rank(&self) -> u8 {
         match self.reach {
             Reach::Overlap => 0,
@@ -177,7 +184,7 @@ impl TopicFilter {
         }
     }
 
-    /// True if it receives publications to the topic.
+    /// True if the filter matches the topic.
     pub fn matches(&self, topic: &Topic) -> bool {
         if self.reach == Reach::Overlap {
             let (a, b) = (&self.pattern, &topic.encoded);
@@ -210,7 +217,7 @@ impl TopicFilter {
         self.reach
     }
 
-    /// The number of its levels, and which of them are `+`, as bits.
+    /// The number of levels, and a bit for each level that is `+`.
     pub(crate) fn shape(&self) -> (u8, u64) {
         let (mut rest, mut levels, mut wild) = (self.pattern.as_slice(), 0_u8, 0_u64);
         while let Some((level, tail)) = split_level(rest) {
@@ -263,7 +270,7 @@ impl TopicFilter {
 }
 
 impl From<Topic> for TopicFilter {
-    /// The topics that overlap with it.
+    /// The topic, its subtopics and its parent topics.
     fn from(topic: Topic) -> TopicFilter {
         TopicFilter {
             pattern: topic.encoded,
@@ -293,7 +300,7 @@ impl FromStr for TopicFilter {
         for level in levels {
             match level {
                 "+" => pattern.push(ANY),
-                "#" => return wrong("`#` can only be its last level"),
+                "#" => return wrong("`#` is only allowed as the last level"),
                 _ if level.contains(['+', '#']) => {
                     return wrong("a wildcard is a whole level: `+`, or `#` at the end");
                 }
@@ -321,7 +328,8 @@ impl fmt::Debug for TopicFilter {
     }
 }
 
-/// MQTT's topics of the broker itself.
+/// True for topics that begin with `$`. MQTT reserves these for the broker: a wildcard at the first
+/// level does not match them.
 fn is_reserved(encoded: &[u8]) -> bool {
     encoded.starts_with(&[NAME, b'$'])
 }
@@ -342,7 +350,9 @@ fn put_level(out: &mut Vec<u8>, level: &str) -> Result<()> {
             put_number(out, number);
         }
         _ if level.contains('\0') => {
-            return Err(Error::BadInput("a topic cannot contain a NUL".to_owned()));
+            return Err(Error::BadInput(
+                "a topic cannot contain a NUL character".to_owned(),
+            ));
         }
         _ => {
             out.push(NAME);
@@ -362,7 +372,7 @@ fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(digits);
 }
 
-/// The first level of an encoding, and the others; `None` at its end, or where it is none.
+/// Splits off the first level. `None` if the encoding is empty or malformed.
 pub(crate) fn split_level(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
     let len = match *encoded.first()? {
         NUMBER => 2 + usize::from(*encoded.get(1).filter(|len| **len <= 8)?),
@@ -373,7 +383,7 @@ pub(crate) fn split_level(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
     encoded.split_at_checked(len)
 }
 
-/// Where each level of an encoding ends.
+/// The end offset of each level.
 pub(crate) fn level_ends(encoded: &[u8]) -> Vec<usize> {
     let (mut ends, mut rest) = (Vec::new(), encoded);
     while let Some((_, tail)) = split_level(rest) {
@@ -383,7 +393,7 @@ pub(crate) fn level_ends(encoded: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// The encoding with `+` for the levels whose bits are set in `wild`, cut after `levels`.
+/// The first `levels` levels of an encoding, with `+` for those whose bit is set in `wild`.
 pub(crate) fn with_wildcards(encoded: &[u8], levels: u8, wild: u64) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(encoded.len()), encoded);
     for at in 0..levels {
@@ -399,7 +409,7 @@ pub(crate) fn with_wildcards(encoded: &[u8], levels: u8, wild: u64) -> Vec<u8> {
     out
 }
 
-/// True when the first level cannot be taken by a wildcard.
+/// True if no wildcard matches the first level.
 pub(crate) fn hides_from_wildcards(encoded: &[u8]) -> bool {
     is_reserved(encoded)
 }

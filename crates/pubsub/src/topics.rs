@@ -1,4 +1,4 @@
-//! Which topics there are.
+//! Listing topics with live publications or subscriptions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -69,7 +69,7 @@ impl Broker {
                     };
                     (topic, HashSet::new())
                 });
-                // One that is in several cells counts once.
+                // An element in several cells counts once.
                 let is_new = raw.subject().is_some_and(|subject| seen.insert(subject));
                 match element {
                     Element::Publication(publication) if is_new => {

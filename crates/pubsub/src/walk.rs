@@ -1,4 +1,9 @@
-//! Reading value lists: some keys and ranges of one tree, from the newest component to the oldest.
+//! Walks read value lists: some keys and ranges of one tree, from the newest component to the
+//! oldest.
+//!
+//! A walk visits the elements of a list newest first. It passes over elements that have expired or
+//! that newer ones void, and leaves a list when its visitor needs nothing older
+//! ([`Next::EndList`]).
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -10,12 +15,12 @@ use esker::extension::{Component, Cost, Cursor, Kind, MAX_SEQ, Snapshot, TableMe
 use crate::element::{Elements, Raw, Subject};
 use crate::times::Wanted;
 
-/// What a walk reads.
+/// A part of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Span {
-    /// Lists that lie side by side: a component is read where its key filter admits one of them. Sorted.
+    /// Neighbouring lists, sorted. A component is read if its key filter admits one of them.
     Keys(Vec<Vec<u8>>),
-    /// All lists from a key on, and before another.
+    /// All lists from one key to before another.
     Range(Vec<u8>, Vec<u8>),
 }
 
@@ -31,7 +36,7 @@ impl Span {
         }
     }
 
-    /// What comes behind the span in every case.
+    /// A key behind all keys of the span.
     fn end(&self) -> Cow<'_, [u8]> {
         match self {
             Span::Keys(keys) => {
@@ -42,7 +47,7 @@ impl Span {
         }
     }
 
-    /// True when nothing of the span comes behind this key.
+    /// True if this key is known to be the last one of the span.
     fn is_last(&self, key: &[u8]) -> bool {
         match self {
             Span::Keys(keys) => keys.last().is_some_and(|last| last == key),
@@ -66,7 +71,7 @@ impl Span {
         }
     }
 
-    /// True when everything that `other` reads is read by this one.
+    /// True if this span contains everything that `other` contains.
     pub(crate) fn holds(&self, other: &Span) -> bool {
         match (self, other) {
             (Span::Range(low, high), Span::Range(from, to)) => low <= from && high >= to,
@@ -81,25 +86,26 @@ impl Span {
 
 enum Place {
     In,
-    /// The next key that matters is this one.
+    /// Outside of the span; its next key is at or behind this one.
     Between(Vec<u8>),
     Behind,
 }
 
-/// What a walk does after an element.
+/// How a walk continues after an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Goes on.
+    /// With the next element.
     On,
-    /// Reads nothing older of this list.
+    /// Without older elements of this list.
     EndList,
 }
 
-/// Sees each element that is not void: the key of its list, and the element. Of one list the newest come first, of
-/// different lists in no order that means anything.
+/// Called with the key of a list and an element that is not voided: newest first within a list, in
+/// no particular order across lists.
 pub(crate) type Visit<'v> = dyn FnMut(&[u8], &Raw<'_>) -> Result<Next> + 'v;
 
-/// Brings spans into order, drops those that others hold, and joins keys of lists of one node: they lie side by side.
+/// Normalises spans: sorts them, drops those that ranges contain, and joins neighbouring lists of
+/// one node.
 pub(crate) fn tidy(mut spans: Vec<Span>) -> Vec<Span> {
     if spans.len() < 2 {
         return spans;
@@ -130,8 +136,8 @@ pub(crate) fn tidy(mut spans: Vec<Span>) -> Vec<Span> {
     tidied
 }
 
-/// Visits the elements of the lists in `spans` (tidy) that a snapshot has. Tables that are about other times than `wanted` are
-/// skipped.
+/// Visits the elements in a snapshot of the lists in `spans` ([`tidy`]). Skips tables of other
+/// times than `wanted`.
 pub(crate) fn walk(
     snapshot: &Snapshot,
     tree: TreeId,
@@ -143,13 +149,13 @@ pub(crate) fn walk(
     walk_with(snapshot, tree, spans, &[], wanted, cost, visit).map(|_| ())
 }
 
-/// The same, but that the lists `beside` are visited only where they cost nothing: in components that are read for another
-/// list of the same span. False when some of them were left out elsewhere.
+/// As [`walk`], but visits the lists `optional` only if they cost nothing: in components that are
+/// read for another list of the same span, and in memtables. Returns false if it skipped any.
 pub(crate) fn walk_with(
     snapshot: &Snapshot,
     tree: TreeId,
     spans: &[Span],
-    beside: &[Vec<u8>],
+    optional: &[Vec<u8>],
     wanted: &Wanted,
     cost: &Cost,
     visit: &mut Visit<'_>,
@@ -169,9 +175,9 @@ pub(crate) fn walk_with(
             let mut narrowed = None;
             match span {
                 Span::Keys(keys) => {
-                    match may_hold(&component, keys, beside, &lists, &mut may_be_in, cost)? {
+                    match may_hold(&component, keys, optional, &lists, &mut may_be_in, cost)? {
                         Holds::Wanted => {}
-                        Holds::Beside => {
+                        Holds::Optional => {
                             is_whole = false;
                             continue;
                         }
@@ -188,7 +194,8 @@ pub(crate) fn walk_with(
                 Some(cursor) => cursor,
                 None => whole.get_or_insert_with(|| cursor_of(&component)),
             };
-            // A component can have expired from here to its end.
+            // The bound keeps the cursor from passing over expired entries up to the component's
+            // end.
             cursor.within(span.first(), Some(end));
             cursor.seek_first()?;
             while cursor.valid() {
@@ -206,7 +213,7 @@ pub(crate) fn walk_with(
                 if ended
                     || is_operand && lists.visit(cursor.key(), cursor.value(), snapshot, visit)?
                 {
-                    // Whatever else this component has of the list is older.
+                    // The rest of the list in this component is older.
                     if span.is_last(cursor.key()) {
                         break;
                     }
@@ -228,21 +235,21 @@ pub(crate) fn walk_with(
     Ok(is_whole)
 }
 
-/// Whether a table may have something that is wanted: of the list with this key, or of any.
+/// True if a table may have needed elements: of the list with this key, or of any list.
 type MayBeIn<'m> = dyn FnMut(&TableMeta, Option<&[u8]>) -> bool + 'm;
 
-/// What a component may have of some lists.
+/// The lists of a span that a component may have.
 enum Holds {
     Wanted,
-    /// Nothing but lists that are visited beside others.
-    Beside,
+    /// Only optional ones.
+    Optional,
     Nothing,
 }
 
 fn may_hold(
     component: &Component,
     keys: &[Vec<u8>],
-    beside: &[Vec<u8>],
+    optional: &[Vec<u8>],
     lists: &Lists,
     may_be_in: &mut MayBeIn<'_>,
     cost: &Cost,
@@ -252,7 +259,7 @@ fn may_hold(
             return Ok(false);
         }
         match component {
-            // The cursor finds it where the filter says that it may be there.
+            // The filter is enough: the cursor looks for the key.
             Component::Memtable(memtable) => Ok(memtable.may_contain(key)),
             Component::Run(run) => match run.table_for(key) {
                 Some(table) if may_be_in(table.meta(), Some(key)) => {
@@ -262,24 +269,24 @@ fn may_hold(
             },
         }
     };
-    for key in keys.iter().filter(|key| !beside.contains(key)) {
+    for key in keys.iter().filter(|key| !optional.contains(key)) {
         if may(key)? {
             return Ok(Holds::Wanted);
         }
     }
-    for key in keys.iter().filter(|key| beside.contains(key)) {
+    for key in keys.iter().filter(|key| optional.contains(key)) {
         if may(key)? {
             return Ok(match component {
-                // No block is read for it.
+                // A memtable costs no block read.
                 Component::Memtable(_) => Holds::Wanted,
-                _ => Holds::Beside,
+                _ => Holds::Optional,
             });
         }
     }
     Ok(Holds::Nothing)
 }
 
-/// What is to be read of a component for a range.
+/// The part of a component that is read for a range.
 enum Narrowed {
     /// Nothing is skipped.
     Whole,
@@ -310,16 +317,17 @@ fn narrow(component: &Component, low: &[u8], high: &[u8], may_be_in: &mut MayBeI
     }
 }
 
-/// What a walk remembers of the lists that it has come through.
+/// The state of a walk.
 #[derive(Default)]
 struct Lists {
+    /// Lists of which nothing older is needed.
     ended: HashSet<Vec<u8>>,
-    /// By list, what newer elements have made void.
+    /// By list, the publications and forms that newer elements voided.
     voided: HashMap<Vec<u8>, HashSet<Subject>>,
 }
 
 impl Lists {
-    /// True when nothing older of the list is wanted.
+    /// Visits the elements of an operand. True if nothing older of the list is needed.
     fn visit(
         &mut self,
         key: &[u8],
@@ -329,11 +337,12 @@ impl Lists {
     ) -> Result<bool> {
         for element in Elements::of(operand) {
             let (raw, _) = element?;
-            // As if it had been alone, or merged: what it makes void is as useless.
+            // As if the operand had been pruned. The elements that this one voids have expired as
+            // well.
             if snapshot.has_expired(raw.useless) {
                 continue;
             }
-            // Mostly there are none.
+            // Usually empty; then nothing is hashed.
             let voided = match self.voided.is_empty() {
                 true => None,
                 false => self.voided.get(key),
@@ -351,7 +360,7 @@ impl Lists {
                     None => self.voided.entry(key.to_vec()).or_default().insert(subject),
                 };
             }
-            if !raw.is_void() && visit(key, &raw)? == Next::EndList {
+            if !raw.is_tombstone() && visit(key, &raw)? == Next::EndList {
                 self.ended.insert(key.to_vec());
                 return Ok(true);
             }

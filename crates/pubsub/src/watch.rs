@@ -1,4 +1,4 @@
-//! Subscribing to a dataset: of its changes, those of records that meet a condition and lie in an area.
+//! Watching a dataset: the changes of records that meet a condition and lie in an area.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use crate::place::Region;
 /// The changes of a dataset that meet a condition or lie in an area, in order.
 ///
 /// Returns a put if the new record meets the condition and lies in the area. With old records
-/// ([`Changes::with_old`]) it also returns a change if the old record did so: the record has left the area, or was
-/// deleted. Without old records it leaves out deletions.
+/// ([`Changes::with_old`]) it also returns a change if the old record did so: the record has left
+/// the area, or was deleted. Without old records it leaves out deletions.
 ///
 /// ```
 /// use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
@@ -63,7 +63,8 @@ impl<K: PrimaryKey> Watch<K> {
         Ok(self)
     }
 
-    /// Only the changes of records in the area; the two paths are those of their coordinates, in degrees.
+    /// Only the changes of records in the area; the two paths are those of their coordinates, in
+    /// degrees.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the area is invalid.
@@ -98,7 +99,7 @@ impl<K: PrimaryKey> Watch<K> {
         if most.is_zero() {
             return self.next();
         }
-        // None is beyond what the clock can say: for ever.
+        // `None` if the clock cannot express the time: waits forever.
         let until = Instant::now().checked_add(most);
         let mut left = most;
         while !left.is_zero() {

@@ -1,5 +1,5 @@
-//! A subscription is filed under what its condition demands: whom a publication finds there is whom evaluating every condition
-//! finds, whatever values its body has.
+//! Anchors against evaluation: a publication finds exactly the subscriptions that evaluating every
+//! condition finds, for bodies with any values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn body(rng: &mut Rng) -> String {
 }
 
 #[test]
-fn what_is_filed_is_found_by_every_value_that_satisfies_it() {
+fn anchors_find_exactly_the_conditions_that_a_body_satisfies() {
     for seed in 0..20 {
         let mut rng = Rng::with_seed(seed);
         let options = PubSub::with(Options {
@@ -137,7 +137,7 @@ fn what_is_filed_is_found_by_every_value_that_satisfies_it() {
             let published = broker.publish(&new).unwrap();
             for (id, text, asked) in &made {
                 let is_told = published.matches.iter().any(|m| m.subscription == *id);
-                // This reads the publications, and evaluates.
+                // A query reads the publications, and evaluates the condition.
                 let found = broker.query(asked).unwrap();
                 let is_found = found.iter().any(|found| found.seq == published.seq);
                 assert_eq!(is_told, is_found, "seed {seed}: {text} of {body}");

@@ -1,4 +1,4 @@
-//! Publish/subscribe where features meet: times before 1970, waits without an end, many moves, intervals that shrink and grow.
+//! Corner cases: times before 1970, endless waits, many moves, the last of all times, fine units.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn times_before_1970_end_as_others_do() {
     assert_eq!(past(-68), [seq]);
     assert!(past(-38).is_empty());
     let publication = Publication::new(topic(), "{}").at_time(-61);
-    // The other one had ended when it was made.
+    // The second subscription had ended before it was made.
     assert_eq!(broker.publish(&publication).unwrap().matches.len(), 1);
     let publication = Publication::new(topic(), "{}").at_time(-59);
     assert!(broker.publish(&publication).unwrap().matches.is_empty());
@@ -72,7 +72,7 @@ fn a_wait_need_not_end() {
 }
 
 #[test]
-fn a_follower_is_not_over_before_it_gave_everything() {
+fn a_follower_is_not_over_before_it_returned_everything() {
     let clock = Arc::new(AtomicU64::new(1_000));
     let (_db, broker) = store(&clock);
     let asked = Subscription::to(topic().into()).until(2_000);
@@ -87,9 +87,9 @@ fn a_follower_is_not_over_before_it_gave_everything() {
     assert!(follow.is_over());
 }
 
-/// The directory has sixteen places of a subscription.
+/// The directory keeps sixteen places of a subscription.
 #[test]
-fn a_consumer_that_was_away_gets_what_was_for_the_last_sixteen_places() {
+fn a_consumer_that_was_away_gets_publications_for_the_last_sixteen_places() {
     let (_db, broker) = store(&Arc::new(AtomicU64::new(1_000)));
     let region = |n: u32| {
         let west = f64::from(n);
@@ -116,13 +116,13 @@ fn a_consumer_that_was_away_gets_what_was_for_the_last_sixteen_places() {
     }
     let mut inbox = broker.inbox(id, None).unwrap();
     let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap().map(|next| next.seq)).collect();
-    // It is at the last one, where nothing was published.
+    // The sixteenth place is the current one, to which nothing was published.
     assert_eq!(got, expected[expected.len() - 15..]);
 }
 
-/// Neither by inboxes that had it in their queue, nor by who reads the lists.
+/// Neither inboxes with it in their queue return it, nor readers of the lists.
 #[test]
-fn a_retracted_publication_is_not_found_any_more() {
+fn a_retracted_publication_is_not_returned_any_more() {
     let (_db, broker) = store(&Arc::new(AtomicU64::new(1_000)));
     let asked = Subscription::to(topic().into()).from(0);
     let id = broker.subscribe(&asked).unwrap().id;
@@ -144,9 +144,9 @@ fn a_retracted_publication_is_not_found_any_more() {
     );
 }
 
-/// What never ends has not ended at the end of times.
+/// An endless publication or subscription is alive even at the last of all times.
 #[test]
-fn what_lives_for_ever_is_there_at_the_last_time() {
+fn endless_elements_are_alive_at_the_last_time() {
     let (_db, broker) = store(&Arc::new(AtomicU64::new(1_000)));
     let asked = Subscription::to(topic().into()).from(0);
     let id = broker.subscribe(&asked).unwrap().id;
@@ -160,7 +160,7 @@ fn what_lives_for_ever_is_there_at_the_last_time() {
     let mut inbox = broker.inbox(id, None).unwrap();
     let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap().map(|next| next.seq)).collect();
     assert_eq!(got, expected);
-    // Also for a user that got them already.
+    // A self-join recognises them, too.
     let user = Subscription::to(topic().into()).from(1_000).user("ann");
     let first = broker.subscribe(&user).unwrap();
     assert_eq!(first.past.len(), 2);
@@ -168,9 +168,9 @@ fn what_lives_for_ever_is_there_at_the_last_time() {
     assert!(again.past.is_empty(), "{:?}", again.past);
 }
 
-/// Units so small that the clock of today is beyond the last time.
+/// Units in which today's clock would exceed the last time.
 #[test]
-fn units_beyond_what_times_can_say_are_refused() {
+fn units_that_are_too_fine_are_refused() {
     let memory = Memory::new();
     let options = PubSub::with(Options {
         fs: Arc::new(memory),

@@ -1,6 +1,7 @@
-//! A power cut before every call to the file system: a broker opened on what is left knows what was acknowledged, and of what
-//! was under way all or nothing. Publishing, subscribing, ending, renewing, moving, retracting, flushes and compactions.
-//! `ESKER_SEEDS=40 cargo test -p esker-pubsub --test all cuts::` runs more seeds; `ESKER_SEED=17` repeats one.
+//! A power cut before every call to the file system: a broker opened on the remains has everything
+//! that was acknowledged, and all or nothing of the operation under way. Operations are publishing,
+//! subscribing, ending, renewing, moving, retracting, flushes and compactions. `ESKER_SEEDS=40
+//! cargo test -p esker-pubsub --test all cuts::` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ enum Op {
         least: Option<u64>,
         to: i64,
     },
-    /// Each of one of those that were made: by how many are left.
+    /// These change one of the live publications or subscriptions: the index, modulo their number.
     Unsubscribe(usize),
     Renew(usize, i64),
     Move(usize),
@@ -191,8 +192,8 @@ fn area() -> Region {
     }
 }
 
-/// What a broker says at the end: the publications that are there, what inboxes of some subscriptions have, what these have missed
-/// by then, and whom new publications are for.
+/// The final state of a broker: stored publications, the contents of some inboxes, the publications
+/// that renewals return, and the matches of new publications.
 fn seen(broker: &Broker, subscriptions: &[Seq]) -> Vec<(String, Vec<Seq>)> {
     let mut all = Vec::new();
     for filter in ["#", "a", "a/+"] {
@@ -245,7 +246,7 @@ fn time_of(op: usize) -> u64 {
     BEGIN as u64 + op as u64 * 5
 }
 
-/// The subscriptions of a script.
+/// The numbers of a script's subscriptions.
 fn subscriptions(seed: u64, ops: &[Op]) -> Vec<Seq> {
     let clock = Arc::new(AtomicU64::new(time_of(0)));
     let mut run = Run::begin(Arc::new(Memory::new()), &clock, seed);
@@ -260,7 +261,7 @@ fn subscriptions(seed: u64, ops: &[Op]) -> Vec<Seq> {
     made
 }
 
-/// What is there after each prefix of a script, without any fault.
+/// The final state after each prefix of a script, without faults.
 fn expected(seed: u64, ops: &[Op], made: &[Seq]) -> Vec<Vec<(String, Vec<Seq>)>> {
     (0..=ops.len())
         .map(|count| {
@@ -284,7 +285,7 @@ fn run(seed: u64) -> usize {
     let hooked = Hooked::new(Arc::new(memory.clone()));
     let clock = Arc::new(AtomicU64::new(time_of(0)));
     let mut run = Run::begin(Arc::new(hooked.clone()), &clock, seed);
-    // What a cut would leave before each call, and how many operations had returned.
+    // The remains of a cut before each call, and the number of operations that had returned.
     let done = Arc::new(AtomicUsize::new(0));
     let cuts: Arc<Mutex<Vec<(usize, Memory)>>> = Arc::default();
     let (acknowledged, found) = (done.clone(), cuts.clone());
@@ -325,5 +326,5 @@ fn a_power_cut_before_any_call_loses_nothing_that_was_acknowledged() {
         Some(seed) => run(seed),
         None => (0..number("ESKER_SEEDS").unwrap_or(6)).map(run).sum(),
     };
-    assert!(calls > 100, "{calls} calls: nothing was tested");
+    assert!(calls > 100, "only {calls} calls: the test covers nothing");
 }

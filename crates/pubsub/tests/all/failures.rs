@@ -1,4 +1,4 @@
-//! Publish/subscribe where calls to the file system fail and stores are closed.
+//! Publish/subscribe with failing calls to the file system, and with closed stores.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -24,15 +24,16 @@ fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
     (db, broker)
 }
 
-/// What is written beside the first publication or subscription of its shape is not taken for written where the disk was full.
+/// The first element of a shape writes it to the directory. If that write fails on a full disk, the
+/// next element writes the shape.
 #[test]
-fn what_a_full_disk_refused_is_written_with_the_next() {
+fn a_shape_that_a_full_disk_refused_is_written_by_the_next_element() {
     let memory = Memory::new();
     let fs = Hooked::new(Arc::new(memory.clone()));
     let (_db, broker) = open(Arc::new(fs.clone()));
     let publication = Publication::new("a/b/c".parse().unwrap(), "{}").at_point(10.0, 50.0);
     let subscription = Subscription::to("x/+/z".parse().unwrap());
-    // The log has its file.
+    // Creates the file of the log.
     broker
         .publish(&Publication::new("q".parse().unwrap(), "{}"))
         .unwrap();
@@ -59,7 +60,7 @@ fn what_a_full_disk_refused_is_written_with_the_next() {
 }
 
 #[test]
-fn consumers_that_wait_learn_that_the_store_is_closed() {
+fn waiting_consumers_return_when_the_store_is_closed() {
     let (db, broker) = open(Arc::new(Memory::new()));
     let asked = Subscription::to("a".parse().unwrap());
     let id = broker.subscribe(&asked).unwrap().id;
@@ -75,12 +76,12 @@ fn consumers_that_wait_learn_that_the_store_is_closed() {
     db.close().unwrap();
     assert_eq!(waits.join().unwrap(), ErrorKind::Closed);
     assert_eq!(follows.join().unwrap(), ErrorKind::Closed);
-    // Its thread ends, and with it what it calls; a store that is closed is no error for it.
+    // The thread of the notifier ends and drops the callback. A closed store is no error for it.
     assert!(end.recv().is_err());
     drop(notifier);
 }
 
-/// A callback may publish, unsubscribe, and drop what calls it.
+/// A callback may publish, unsubscribe, and drop its notifier.
 #[test]
 fn a_callback_may_end_itself() {
     let (_db, broker) = open(Arc::new(Memory::new()));
@@ -102,13 +103,13 @@ fn a_callback_may_end_itself() {
     let seq = broker.publish(&first).unwrap().seq;
     drop(held);
     assert_eq!(is_done.recv(), Ok(seq));
-    assert!(is_done.recv().is_err(), "it is called again");
+    assert!(is_done.recv().is_err(), "the callback is called again");
 }
 
-/// What is stored is said to be stored where what else was to be read cannot be: who calls again doubles nothing and
-/// misses nothing.
+/// An element that is stored is reported as stored even if the reads after its write fail. So a
+/// caller stores nothing twice and misses nothing.
 #[test]
-fn what_is_stored_has_not_failed_where_reading_does() {
+fn a_failed_read_does_not_hide_that_the_write_succeeded() {
     let memory = Memory::new();
     let fs = Hooked::new(Arc::new(memory.clone()));
     let (db, broker) = open(Arc::new(fs.clone()));
@@ -123,7 +124,7 @@ fn what_is_stored_has_not_failed_where_reading_does() {
     db.flush().unwrap();
     drop(broker);
     db.close().unwrap();
-    // All reads of tables but the first few.
+    // Fails all reads of tables after the first few.
     let fail = |fs: &Hooked, but: usize| {
         let left = AtomicUsize::new(but);
         fs.set(move |call, path| {
@@ -136,10 +137,10 @@ fn what_is_stored_has_not_failed_where_reading_does() {
             }
         });
     };
-    // Nothing is in a cache.
+    // A new handle, with empty caches.
     let (db, broker) = open(Arc::new(fs.clone()));
     fail(&fs, 0);
-    // A publication is stored once, and known by its number.
+    // A publication is stored, and its number returned.
     let new = Publication::new("a".parse().unwrap(), "{}");
     let published = broker.publish(&new).unwrap();
     assert_eq!(published.unread.unwrap().kind(), ErrorKind::Io);
@@ -149,11 +150,11 @@ fn what_is_stored_has_not_failed_where_reading_does() {
     let subscribed = broker.subscribe(&all).unwrap();
     assert_eq!(subscribed.unread.unwrap().kind(), ErrorKind::Io);
     assert!(subscribed.id > published.seq);
-    // Of one that is not stored nothing is known.
+    // A subscription that has ended already is not stored: the error is returned.
     let over = Subscription::to("a".parse().unwrap()).from(0).until(later);
     let over = over.at_time(later + 1);
     assert_eq!(broker.subscribe(&over).unwrap_err().kind(), ErrorKind::Io);
-    // A renewal returns what was missed, or nothing was renewed: wherever it fails.
+    // A renewal returns the missed publications, or fails and changes nothing, at whichever read.
     let missed = (0..100).find_map(|but| {
         fail(&fs, but);
         let renewed = broker.renew(id, later + 1);
@@ -173,7 +174,7 @@ fn what_is_stored_has_not_failed_where_reading_does() {
     let mut inbox = broker.inbox(id, None).unwrap();
     assert_eq!(inbox.next().unwrap().unwrap().seq, published.seq);
     assert!(inbox.next().unwrap().is_none());
-    // What the subscription could not be told.
+    // The inbox returns the publications that `subscribe` could not read.
     let mut inbox = broker.inbox(subscribed.id, Some(0)).unwrap();
     let got: Vec<Seq> = std::iter::from_fn(|| inbox.next().unwrap())
         .map(|next| next.seq)
@@ -183,7 +184,8 @@ fn what_is_stored_has_not_failed_where_reading_does() {
     db.close().unwrap();
 }
 
-/// What changes several subscriptions is synced together: while one change waits for its sync, others get into the log.
+/// Changes of several subscriptions are synced together: while one waits for its sync, others enter
+/// the log.
 #[test]
 fn changes_of_several_subscriptions_share_syncs() {
     let fs = Hooked::new(Arc::new(Memory::new()));
@@ -192,7 +194,7 @@ fn changes_of_several_subscriptions_share_syncs() {
     let ids: Vec<Seq> = (0..6)
         .map(|_| broker.subscribe(&asked).unwrap().id)
         .collect();
-    // A sync is not done before the changes of all are in the log.
+    // A sync completes only when all changes are in the log.
     let (appended, all) = (Arc::new(Mutex::new(0)), Arc::new(Condvar::new()));
     let (count, more) = (appended.clone(), all.clone());
     let expected = ids.len();
@@ -238,7 +240,7 @@ fn changes_of_several_subscriptions_share_syncs() {
     assert_eq!(broker.publish(&new).unwrap().matches.len(), 4);
 }
 
-/// Those of one are made one after the other, and none is lost.
+/// Changes of one subscription are made one after the other, and none is lost.
 #[test]
 fn changes_of_one_subscription_follow_each_other() {
     let (_db, broker) = open(Arc::new(Memory::new()));
@@ -264,9 +266,10 @@ fn changes_of_one_subscription_follow_each_other() {
     assert!(broker.publish(&new).unwrap().matches.is_empty());
 }
 
-/// A renewal reads what was missed before it is written: what comes in between is among it, too.
+/// A renewal reads the missed publications before it is written, and returns those published in
+/// between as well.
 #[test]
-fn a_renewal_gives_what_is_published_while_it_reads() {
+fn a_renewal_returns_publications_made_while_it_reads() {
     let memory = Memory::new();
     let fs = Hooked::new(Arc::new(memory.clone()));
     let (db, broker) = open(Arc::new(fs.clone()));

@@ -1,5 +1,5 @@
-//! Stored subscriptions are told what publications are for them: in order, once, also to those who are slow, who were
-//! away, or whose store was opened again.
+//! Inboxes return the publications that match a stored subscription: in order, once, also to
+//! consumers that are slow or were away, or after the store was opened again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn all_of(inbox: &mut Inbox) -> Vec<Seq> {
 }
 
 #[test]
-fn slow_and_quick_consumers_get_everything_in_order() {
+fn slow_and_quick_consumers_receive_everything_in_order() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -94,7 +94,7 @@ fn slow_and_quick_consumers_get_everything_in_order() {
         expected[&made[1]].len()
     );
     assert_eq!(quick.len(), 3600);
-    // Those who come late, and one who was away in between.
+    // Late consumers, which are away in between.
     for id in &made[2..4] {
         let mut inbox = broker.inbox(*id, None).unwrap();
         let mut got: Vec<Seq> = (0..100)
@@ -106,7 +106,7 @@ fn slow_and_quick_consumers_get_everything_in_order() {
         assert!(got == expected[id]);
     }
     assert!(all_of(&mut broker.inbox(made[4], None).unwrap()).is_empty());
-    // The callback has got everything before its thread ends, once it had the time.
+    // The callback receives everything, given the time, before its thread ends.
     while told.lock().unwrap().len() < 3600 {
         std::thread::yield_now();
     }
@@ -115,7 +115,7 @@ fn slow_and_quick_consumers_get_everything_in_order() {
 }
 
 #[test]
-fn consumers_of_changing_subscriptions_get_what_publishers_found() {
+fn consumers_of_changing_subscriptions_receive_all_matches() {
     for seed in 0..60 {
         let mut rng = Rng::with_seed(seed);
         let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
@@ -135,7 +135,7 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
         let mut expected = BTreeMap::<Seq, Vec<Seq>>::new();
         let mut got = BTreeMap::<Seq, Vec<Seq>>::new();
         let mut inboxes = BTreeMap::<Seq, Inbox>::new();
-        // From when on each publication is given to nobody.
+        // The time from which no inbox returns a publication.
         let mut gone = BTreeMap::<Seq, i64>::new();
         let mut moves = 0;
         for _ in 0..400 {
@@ -161,7 +161,7 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
                 (5, Some(id)) => {
                     broker.unsubscribe(id).unwrap();
                 }
-                // What a renewal gives back is not for the inbox.
+                // The inbox does not repeat publications that a renewal returns.
                 (15..17, Some(id)) if moves < 12 => {
                     let until = broker.now() + rng.i64(0..1500);
                     moves += usize::from(broker.renew(id, until).unwrap().is_some());
@@ -228,7 +228,7 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
             let rest = all_of(inbox);
             let got = got.entry(*id).or_default();
             got.extend(rest);
-            // What is gone by now was given before, or is not.
+            // An expired publication was returned before it expired, or not at all.
             let is_there = |seq: &Seq| gone[seq] > broker.now() || got.contains(seq);
             let mut all = expected[id].clone();
             all.retain(is_there);
@@ -237,10 +237,10 @@ fn consumers_of_changing_subscriptions_get_what_publishers_found() {
     }
 }
 
-/// A consumer that is behind gets what was published before its subscription was ended, and nothing that was published later; of a
-/// subscription of a user and of one of nobody alike.
+/// A consumer that is behind receives publications from before the end of its subscription, and
+/// none from after it, with and without a user.
 #[test]
-fn who_is_behind_gets_nothing_of_later_than_the_end() {
+fn a_late_consumer_receives_nothing_from_after_the_end() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -264,9 +264,9 @@ fn who_is_behind_gets_nothing_of_later_than_the_end() {
     }
 }
 
-/// What was withdrawn is given to nobody, also where it waits in a queue or was read from the lists already.
+/// A withdrawn publication is removed from queues and from pages read before.
 #[test]
-fn what_was_withdrawn_is_in_no_inbox() {
+fn a_withdrawn_publication_is_in_no_inbox() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -292,9 +292,9 @@ fn what_was_withdrawn_is_in_no_inbox() {
     assert_eq!(all_of(&mut late), [made[2]]);
 }
 
-/// A clock that is wrong by days, for a moment, makes nobody forget what there is.
+/// While the clock is wrong by days, nothing is forgotten.
 #[test]
-fn a_jump_of_the_clock_that_was_wrong_forgets_nothing() {
+fn a_wrong_jump_of_the_clock_forgets_nothing() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -318,7 +318,7 @@ fn a_jump_of_the_clock_that_was_wrong_forgets_nothing() {
     assert!(db.unconfirmed_time().is_some());
     publish("q/r/s/t");
     subscribe("x/y/z/a/b");
-    // What waits for a consumer has not expired for certain.
+    // A waiting publication has not expired for certain.
     assert!(inbox.next().unwrap().is_some());
     clock.store(right + 1, Ordering::SeqCst);
     assert_eq!(publish("a/b"), 2);
@@ -326,9 +326,9 @@ fn a_jump_of_the_clock_that_was_wrong_forgets_nothing() {
     assert_eq!(broker.query(&here).unwrap().len(), 2);
 }
 
-/// Neither from a queue, nor from a page of the lists, nor by a follower.
+/// Neither a queue, nor a page of the lists, nor a follower returns it.
 #[test]
-fn what_has_expired_before_it_is_taken_is_given_to_nobody() {
+fn a_publication_that_expired_while_waiting_is_not_returned() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -350,7 +350,7 @@ fn what_has_expired_before_it_is_taken_is_given_to_nobody() {
     assert_eq!(all_of(&mut page), [made[2]]);
     let rest: Vec<Seq> = std::iter::from_fn(|| follow.next().unwrap().map(|f| f.seq)).collect();
     assert_eq!(rest, [made[2]]);
-    // A follower that finds only such does not take it for the end of what there is.
+    // Expired publications are not the end of the log: the follower continues behind them.
     for n in 0..3_000 {
         publish(if n < 2_500 { 2_001 } else { 4_000 });
     }
@@ -361,16 +361,17 @@ fn what_has_expired_before_it_is_taken_is_given_to_nobody() {
     clock.store(2_001, Ordering::SeqCst);
     let rest = std::iter::from_fn(|| follow.next().unwrap()).count();
     assert_eq!(rest, 500);
-    // They do not come back with the time.
+    // They do not come back when the clock is set back.
     clock.store(1_500, Ordering::SeqCst);
     let again = all_of(&mut broker.inbox(id, None).unwrap());
     assert_eq!(again[..2], [made[0], made[2]]);
     assert_eq!(again.len(), 502);
 }
 
-/// A follower that lags behind gets nothing that was withdrawn meanwhile: what it found in the log, and what in the lists.
+/// A follower that lags behind returns no withdrawn publication, whether it found it in the log or
+/// in the lists.
 #[test]
-fn what_was_withdrawn_is_given_to_no_follower() {
+fn no_follower_returns_a_withdrawn_publication() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -401,10 +402,10 @@ fn what_was_withdrawn_is_given_to_no_follower() {
     }
 }
 
-/// A consumer that reads the lists after its subscription has ended, or expired, goes by what the subscription was in the end:
-/// where it was when, and until when it asked.
+/// A consumer that reads the lists after its subscription has ended or expired knows its last
+/// state: its places, and its end.
 #[test]
-fn who_is_behind_knows_how_a_subscription_was_changed_before_it_was_gone() {
+fn a_late_consumer_knows_the_last_change_of_an_ended_subscription() {
     let place = |longitude: f64| {
         Place::Region(Region::Circle {
             longitude,
@@ -449,7 +450,7 @@ fn who_is_behind_knows_how_a_subscription_was_changed_before_it_was_gone() {
                 note(publish(9.0));
                 match expires {
                     true => clock.store(20_000, Ordering::SeqCst),
-                    // Some have expired already.
+                    // Some subscriptions have expired already.
                     false => _ = broker.unsubscribe(id).unwrap(),
                 }
                 let got = all_of(&mut inbox);
@@ -459,9 +460,9 @@ fn who_is_behind_knows_how_a_subscription_was_changed_before_it_was_gone() {
     }
 }
 
-/// One that is moved and ended at once, while its consumer is behind.
+/// The subscription is moved and ended while its consumer is behind.
 #[test]
-fn who_falls_behind_gets_what_was_for_each_place() {
+fn a_consumer_that_falls_behind_receives_matches_of_each_place() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let db = PubSub::create_or_open(Path::new("/inbox"), options(&memory, &clock)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -494,13 +495,14 @@ fn who_falls_behind_gets_what_was_for_each_place() {
     assert!(all_of(&mut inbox) == expected);
 }
 
-/// Time passes while a publisher waits for its turn: what a subscription that ends meanwhile gets is the same for both.
+/// Time passes while a publisher waits for its turn: publisher and inbox agree whether a
+/// subscription that ends in between receives the publication.
 #[test]
-fn publishers_and_consumers_agree_on_what_ends_meanwhile() {
+fn publishers_and_inboxes_agree_on_subscriptions_that_end_during_a_write() {
     for step in [7, 60] {
         let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
         let time = clock.clone();
-        // It goes on with each look at it.
+        // Each read of the clock advances it.
         let options = Options {
             clock: Arc::new(move || time.fetch_add(step, Ordering::SeqCst)),
             ..options(&memory, &clock)
@@ -512,7 +514,7 @@ fn publishers_and_consumers_agree_on_what_ends_meanwhile() {
             let asked = Subscription::to("a".parse().unwrap()).until(until as i64);
             let id = broker.subscribe(&asked).unwrap().id;
             let mut inbox = broker.inbox(id, None).unwrap();
-            // So that it ends in the middle of the call.
+            // The subscription ends in the middle of the call.
             clock.store(until - step * ends_in / 4, Ordering::SeqCst);
             let new = Publication::new("a".parse().unwrap(), "{}");
             let published = broker.publish(&new).unwrap();
@@ -523,10 +525,10 @@ fn publishers_and_consumers_agree_on_what_ends_meanwhile() {
     }
 }
 
-/// Publications with times of their own, long past or to come, are for an inbox that was open before exactly when publishers
-/// found its subscription, whether that has ended, is forgotten, or is remembered for its user.
+/// An open inbox returns a publication with a time of its own, long past or to come, exactly if its
+/// publisher found the subscription: ended, forgotten, or remembered for its user.
 #[test]
-fn inboxes_and_publishers_agree_on_times_of_their_own() {
+fn publishers_and_inboxes_agree_on_publications_with_their_own_times() {
     let mut late = 0;
     for seed in 0..40 {
         let mut rng = Rng::with_seed(seed);

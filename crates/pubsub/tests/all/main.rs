@@ -1,4 +1,5 @@
-//! The tests of publish/subscribe, one module a subject. The model with faults is a program of its own beside it.
+//! The tests of publish/subscribe, a module for each subject. The comparison with a model under
+//! faults is a program of its own, `tests/model`.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod anchors;

@@ -1,4 +1,4 @@
-//! What publications and subscriptions read follows what is alive.
+//! The reads of publications and subscriptions depend on live elements, not on all stored ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use esker_pubsub::{
     Architecture, Broker, Config, PubSub, Publication, Subscription, Threshold, Topic,
 };
 
-/// The paper's Table 3: the blocks that a publication and a subscription read, before the cache, in a tree of `L + l0` runs
-/// each of which has every list: one a run, and with self-joins, which look at both lists, one a run with DualDB and two with
-/// TwoDB. (The write of each is one more, which goes to the log.)
+/// The paper's Table 3: the blocks that a publication and a subscription read, before the cache, in
+/// a tree of `L + l0` runs each of which has every list. It is one for each run; self-joins read
+/// both lists, one for each run with DualDB and two with TwoDB. (The write of each is one more,
+/// which goes to the log.)
 #[test]
 fn blocks_read_are_those_of_the_cost_analysis() {
     const RUNS: u64 = 3;
@@ -61,7 +62,7 @@ fn blocks_read_are_those_of_the_cost_analysis() {
                 let made = broker.publish(&publication(n, 100)).unwrap();
                 assert_eq!(made.matches.len() as u64, RUNS);
             });
-            // Of what was published before, too.
+            // With earlier publications.
             let subscribe = blocks(&|n| {
                 let past = subscription(n).since(Duration::from_secs(3600));
                 let made = broker.subscribe(&past).unwrap();
@@ -74,7 +75,7 @@ fn blocks_read_are_those_of_the_cost_analysis() {
                 (true, Architecture::TwoDb) => 2 * RUNS,
                 _ => RUNS,
             };
-            // The lists of a node lie in two blocks where one ends between them.
+            // The lists of a node lie in two blocks if one ends between them.
             let most = both as f64 * 1.2;
             assert!(publish >= RUNS as f64 && publish <= most, "{what}");
             assert!(subscribe >= RUNS as f64 && subscribe <= most, "{what}");
@@ -82,10 +83,10 @@ fn blocks_read_are_those_of_the_cost_analysis() {
     }
 }
 
-/// Subscriptions that expired together fill a stretch of a component; too little of it for a compaction to be worth
-/// while. A publication among them must not read through to the next one that lives.
+/// Subscriptions that expired together fill a stretch of a component, too small for a compaction to
+/// be due. A publication among them must not read through to the next live one.
 #[test]
-fn what_has_expired_beside_a_list_is_not_read() {
+fn expired_neighbours_of_a_list_are_not_read() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let time = clock.clone();
     let options = PubSub::with(Options {
@@ -119,10 +120,10 @@ fn what_has_expired_beside_a_list_is_not_read() {
     }
 }
 
-/// A publication needs the one before it when somebody asks for changes: once, however many do. Where nobody is told, it does
-/// not read components that have nothing but publications.
+/// A publication reads the previous one for subscriptions to changes: once, however many these are.
+/// If it matches none, it does not read components that have only publications.
 #[test]
-fn the_publication_before_is_looked_for_once_and_where_it_is_needed() {
+fn the_previous_publication_is_read_once_and_only_if_needed() {
     for architecture in [Architecture::DualDb, Architecture::TwoDb] {
         let options = PubSub::with(Options {
             fs: Arc::new(Memory::new()),
@@ -151,11 +152,11 @@ fn the_publication_before_is_looked_for_once_and_where_it_is_needed() {
             broker.subscribe(&new).unwrap();
         }
         db.flush().unwrap();
-        assert_eq!(publish(1, 10).0, 0, "there was none before");
-        assert_eq!(publish(2, 10).0, 0, "nobody asks");
+        assert_eq!(publish(1, 10).0, 0, "there is no previous publication");
+        assert_eq!(publish(2, 10).0, 0, "no subscription matches");
         db.flush().unwrap();
         let (told, walks, blocks) = publish(1, 20);
-        // The subscriptions are in one component, the publication before in another.
+        // The subscriptions are in one component, the previous publication in another.
         assert_eq!((told, walks, blocks), (5, 2, 2), "{architecture:?}");
         let (told, walks, blocks) = publish(2, 20);
         assert_eq!((told, walks, blocks), (0, 1, 0), "{architecture:?}");
@@ -177,7 +178,7 @@ fn open(config: Config) -> (esker::Database, Broker, Arc<AtomicU64>) {
     (db, broker, clock)
 }
 
-/// What an operation read: blocks, and tables that it skipped by the times in them.
+/// The blocks that an operation read, and the tables that it skipped by their times.
 fn read(broker: &Broker, operation: &mut dyn FnMut()) -> (u64, u64) {
     let before = broker.read_stats();
     operation();
@@ -188,8 +189,8 @@ fn read(broker: &Broker, operation: &mut dyn FnMut()) -> (u64, u64) {
     )
 }
 
-/// Every table has the list; those whose publications are of other times than a subscription asks for are not looked at, although
-/// the clocks of some publishers were behind and none of the publications ever expires.
+/// Every table has the list. A subscription skips tables whose publications have other times, even
+/// though some clocks were behind and no publication expires.
 #[test]
 fn tables_of_other_times_are_skipped() {
     for architecture in [Architecture::DualDb, Architecture::TwoDb] {
@@ -224,15 +225,16 @@ fn tables_of_other_times_are_skipped() {
             some <= all.div_ceil(3) && skipped == 3,
             "{architecture:?}: {some}"
         );
-        // A merge has the times of what it is made of.
+        // A merged table has the times of its inputs.
         db.compact(None).unwrap();
         assert_eq!(ask("a/7", 800, 2000, 1), (1, 0), "{architecture:?}");
         assert_eq!(ask("a/7", 0, 50, 0), (0, 1), "{architecture:?}");
     }
 }
 
-/// A publication does not look at tables whose subscriptions have all ended, though they are remembered, nor at those whose
-/// subscriptions are all about later times. One that was ended, renewed for less or retracted there stays so.
+/// A publication skips tables whose subscriptions have all ended, even if they are remembered, and
+/// tables whose subscriptions all begin later. Skipped tables bring back no subscription that was
+/// ended or cut short.
 #[test]
 fn tables_with_subscriptions_to_other_times_are_skipped() {
     for architecture in [Architecture::DualDb, Architecture::TwoDb] {
@@ -264,7 +266,7 @@ fn tables_with_subscriptions_to_other_times_are_skipped() {
         assert_eq!(publish(&[long, middle]), (2, 1));
         at(2_000);
         assert_eq!(publish(&[long]), (1, 2));
-        // The shorter form is read wherever the longer one is, which it makes void.
+        // Every read of the longer form also reads the shorter one, which voids it.
         assert!(broker.renew(long, 2_100).unwrap().is_some());
         db.flush().unwrap();
         at(2_050);
@@ -282,8 +284,9 @@ fn tables_with_subscriptions_to_other_times_are_skipped() {
     }
 }
 
-/// In one tree a publication that looks at both lists of its topic reads no table for the publications in it: it reads those
-/// that can have subscriptions, and, when one of these asks for changes, what it needs to know the publication before.
+/// In one tree, a publication that reads both lists of its topic reads no table for publications
+/// alone: it reads tables that may have subscriptions, and the previous publication if one of these
+/// is to changes.
 #[test]
 fn tables_with_publications_are_skipped_where_their_subscriptions_have_ended() {
     let (db, broker, clock) = open(Config::new().remember(None));
@@ -310,7 +313,7 @@ fn tables_with_publications_are_skipped_where_their_subscriptions_have_ended() {
     db.flush().unwrap();
     subscribe(5_000);
     db.flush().unwrap();
-    // Of the table with the publications it needs the newest.
+    // It reads the newest publication in the table.
     assert_eq!(publish(40).0, 1);
-    assert_eq!(publish(40).0, 0, "it has not changed");
+    assert_eq!(publish(40).0, 0, "the number has not changed");
 }

@@ -1,5 +1,5 @@
-//! Subscriptions that end at another time than they were to, with publications whose times are ahead of the clock: each publication
-//! meets a subscription once, however often it is renewed.
+//! Renewals, with publications whose times are ahead of the clock: each publication meets a
+//! subscription once, however often it is renewed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Store {
         self.open = Some((db, broker));
     }
 
-    /// Opens it again, after a crash.
+    /// Opens the store again after a crash.
     fn crash(&mut self) {
         let after = self.memory.power_cut(7, PowerCut::Reordered);
         self.open = None;
@@ -79,7 +79,7 @@ fn seqs(found: Vec<Notification>) -> Vec<Seq> {
 }
 
 #[test]
-fn what_was_got_is_not_given_by_a_renewal() {
+fn a_renewal_does_not_return_received_publications() {
     for user in ["", "ann"] {
         for crashes in [false, true] {
             let mut store = Store::new();
@@ -101,7 +101,8 @@ fn what_was_got_is_not_given_by_a_renewal() {
                 store.crash();
             }
             assert_eq!(store.renew(id, 9_000), [fourth, fifth]);
-            // An inbox has what was for the subscription when it was published, and not what a renewal gave.
+            // An inbox has the publications that matched when they were published, not those that
+            // renewals returned.
             assert_eq!(store.away(id, None), [first, third]);
             assert_eq!(store.away(id, Some(first)), [third]);
         }
@@ -109,7 +110,7 @@ fn what_was_got_is_not_given_by_a_renewal() {
 }
 
 #[test]
-fn self_joins_know_what_a_subscription_got_before_it_was_renewed() {
+fn self_joins_exclude_publications_received_before_a_renewal() {
     let mut store = Store::new();
     let id = store.subscribe("ann");
     let first = store.publish(5_000);
@@ -118,7 +119,7 @@ fn self_joins_know_what_a_subscription_got_before_it_was_renewed() {
     for _ in 0..2 {
         let again = Subscription::to("t".parse().unwrap()).user("ann").join();
         let past = store.broker().subscribe(&again.until(7_000)).unwrap().past;
-        // The first time it gets the other, and the second time nothing.
+        // The first self-join receives the second publication; the next one receives nothing.
         let expected: &[Seq] = if store.clock.load(Ordering::SeqCst) == 1_000 {
             &[second]
         } else {
@@ -131,9 +132,10 @@ fn self_joins_know_what_a_subscription_got_before_it_was_renewed() {
     }
 }
 
-/// What a subscription is given when it is renewed was another's before, and stays in its inbox.
+/// A publication that a renewal returns had been delivered to another subscription, and stays in
+/// its inbox.
 #[test]
-fn a_renewal_takes_nothing_out_of_another_inbox() {
+fn a_renewal_removes_nothing_from_another_inbox() {
     let mut store = Store::new();
     let first = store.subscribe("ann");
     store.renew(first, 2_000);
@@ -147,9 +149,9 @@ fn a_renewal_takes_nothing_out_of_another_inbox() {
     assert_eq!(store.away(second, None), [seq]);
 }
 
-/// One that had ended, and is renewed while its user is remembered.
+/// The subscription had ended, and is renewed while it is remembered for its user.
 #[test]
-fn what_a_late_renewal_gave_is_in_no_inbox() {
+fn publications_of_a_late_renewal_are_in_no_inbox() {
     let store = Store::new();
     let id = store.subscribe("ann");
     store.renew(id, 2_000);
@@ -161,9 +163,9 @@ fn what_a_late_renewal_gave_is_in_no_inbox() {
     assert_eq!(store.away(id, None), [seq]);
 }
 
-/// However many ends it had.
+/// Forty renewals, more than the directory keeps forms.
 #[test]
-fn a_subscription_of_many_ends_is_given_nothing_twice() {
+fn a_subscription_of_many_ends_receives_nothing_twice() {
     let mut store = Store::new();
     let id = store.subscribe("");
     let mut missed = Vec::new();
@@ -173,16 +175,16 @@ fn a_subscription_of_many_ends_is_given_nothing_twice() {
         missed.push(store.publish(9_000 - n * 100 + 1));
         store.renew(id, 9_000 - (n + 1) * 100);
     }
-    // The first one was behind its first end, too.
+    // The first one was behind the first end, too.
     missed.remove(0);
     store.crash();
     assert_eq!(store.renew(id, 9_000), missed);
 }
 
-/// One that is kept alive, beside publications far ahead of the clock, loses nothing for a consumer that was away; nor do its ends
-/// take the place of those where it was.
+/// A subscription that is renewed often, beside publications far ahead of the clock, loses nothing
+/// for a consumer that was away. Its ends do not displace its places in the directory.
 #[test]
-fn a_subscription_that_is_renewed_often_forgets_nothing() {
+fn frequent_renewals_lose_nothing() {
     let mut store = Store::new();
     let id = store.subscribe("ann");
     let publish_at = |store: &Store, longitude: f64| {
@@ -212,9 +214,9 @@ fn a_subscription_that_is_renewed_often_forgets_nothing() {
     assert_eq!(store.away(id, None), told);
 }
 
-/// A subscription that has moved is given nothing that was published at its new place before.
+/// A renewal after a move returns nothing that was published at the new place before the move.
 #[test]
-fn a_renewal_after_a_move_gives_what_is_of_the_new_place() {
+fn a_renewal_after_a_move_returns_publications_since_the_move() {
     let store = Store::new();
     let id = store.subscribe("ann");
     let first = store.publish(5_000);

@@ -1,4 +1,5 @@
-//! Changes of subscriptions while a sync is under way: they share syncs, and who comes second goes by what is in the log.
+//! Changes of subscriptions while a sync is under way: they share syncs, and a later change is
+//! based on the state in the log.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -27,22 +28,22 @@ fn open(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>) -> (Database, Broker) {
     (db, broker)
 }
 
-/// What the log has been asked for since the last hold, and how many syncs may end.
+/// Calls of the log since the last hold, and the condition under which syncs end.
 #[derive(Default)]
 struct State {
     appended: usize,
     synced: usize,
-    /// A sync waits until so much is appended, and fails then if it is to.
+    /// A sync waits for this many appends, and then fails if `fails` is set.
     expected: usize,
     fails: bool,
 }
 
-/// Syncs of the log that wait.
+/// Holds syncs of the log.
 #[derive(Clone, Default)]
 struct Syncs(Arc<(Mutex<State>, Condvar)>);
 
 impl Syncs {
-    /// So long that no machine is too slow.
+    /// Long enough for the slowest machine.
     const LONG: Duration = Duration::from_secs(20);
 
     fn of(fs: &Hooked) -> Syncs {
@@ -75,7 +76,7 @@ impl Syncs {
         syncs
     }
 
-    /// From here on.
+    /// Holds later syncs until `expected` appends.
     fn hold(&self, expected: usize, fails: bool) {
         *self.0.0.lock().unwrap() = State {
             expected,
@@ -91,7 +92,7 @@ impl Syncs {
         let (_state, late) = changed
             .wait_timeout_while(state, Syncs::LONG, is_less)
             .unwrap();
-        assert!(!late.timed_out(), "what is awaited does not come");
+        assert!(!late.timed_out(), "the awaited calls do not come");
     }
 
     fn wait_for_appends(&self, count: usize) {
@@ -121,7 +122,8 @@ fn matched(broker: &Broker, longitude: f64) -> (Seq, Vec<Seq>) {
     )
 }
 
-/// While one waits for its sync, the others get into the log: moves, renewals and the end of one subscription.
+/// While one change waits for its sync, others enter the log: moves, renewals and the end of one
+/// subscription.
 #[test]
 fn changes_of_one_subscription_share_syncs() {
     let (fs, clock) = (
@@ -144,14 +146,14 @@ fn changes_of_one_subscription_share_syncs() {
         let mut changes: Vec<_> = Vec::new();
         for n in 0..6 {
             changes.push(change(n));
-            // So that their order is known.
+            // This fixes their order.
             syncs.wait_for_appends(n + 1);
         }
         for change in changes {
             assert!(change.join().unwrap());
         }
     });
-    // The first may have begun before the others were there.
+    // The first sync may have begun before the other changes were appended.
     assert!(syncs.synced() <= 2, "{} syncs", syncs.synced());
     syncs.hold(0, false);
     clock.store(BEGIN + 2_000, SeqCst);
@@ -159,7 +161,7 @@ fn changes_of_one_subscription_share_syncs() {
         let expected = if longitude == 4 { vec![id] } else { Vec::new() };
         assert_eq!(matched(&broker, f64::from(longitude)).1, expected);
     }
-    // It is ended once, and who is told that it was over has waited for that.
+    // One call ends it; the others return false after that end is acknowledged.
     syncs.hold(1, false);
     let mut ended: Vec<bool> = std::thread::scope(|scope| {
         let end = || broker.unsubscribe(id).unwrap();
@@ -171,7 +173,7 @@ fn changes_of_one_subscription_share_syncs() {
     assert!(syncs.synced() <= 3);
 }
 
-/// What goes by a change that is not on disk fails with it, be it that it only says what there was.
+/// A change based on an unsynced change fails with it, and so does an answer based on one.
 #[test]
 fn a_change_fails_with_the_one_before_it() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(BEGIN)));
@@ -193,16 +195,16 @@ fn a_change_fails_with_the_one_before_it() {
     fs.clear();
     drop(broker);
     let _ = db.close();
-    // Neither is there, or the one before alone: never the second.
+    // Neither change survives, or the first alone: never the second.
     let (_db, broker) = open(Arc::new(memory.power_cut(1, PowerCut::Lost)), &clock);
     assert_eq!(matched(&broker, 1.0).1, [id]);
     assert!(matched(&broker, 2.0).1.is_empty());
     assert!(broker.unsubscribe(id).unwrap());
 }
 
-/// A consumer that comes while a subscription is being changed knows the change when the subscription is gone.
+/// A consumer created during a change knows the change even after the subscription has ended.
 #[test]
-fn a_consumer_that_comes_during_a_change_knows_it() {
+fn a_consumer_created_during_a_change_knows_it() {
     let (fs, clock) = (
         Hooked::new(Arc::new(Memory::new())),
         Arc::new(AtomicU64::new(BEGIN)),
@@ -213,7 +215,7 @@ fn a_consumer_that_comes_during_a_change_knows_it() {
         .until(BEGIN as i64 + 1_000);
     let id = broker.subscribe(&asked).unwrap().id;
     let syncs = Syncs::of(&fs);
-    // Until something else is appended.
+    // The sync of the move waits for another append.
     syncs.hold(2, false);
     let mut inbox = std::thread::scope(|scope| {
         let moved = scope.spawn(|| broker.move_to(id, near(2.0)));
@@ -233,9 +235,9 @@ fn a_consumer_that_comes_during_a_change_knows_it() {
     assert!(inbox.next().unwrap().is_none());
 }
 
-/// What is refused for a closed store is no answer about a subscription.
+/// A closed store is an error, not an answer about a subscription.
 #[test]
-fn a_closed_store_says_so_to_who_changes() {
+fn a_change_in_a_closed_store_is_an_error() {
     let clock = Arc::new(AtomicU64::new(BEGIN));
     let (db, broker) = open(Arc::new(Memory::new()), &clock);
     let asked = Subscription::to("a".parse().unwrap());

@@ -1,6 +1,6 @@
-//! Publishers and subscribers on threads of their own: each publication and each subscription that it is for meet
-//! exactly once, while memtables are flushed and merged; followers get everything in order, however slow, and after a
-//! restart go on where they were.
+//! Publishers and subscribers on separate threads: each publication meets each matching
+//! subscription exactly once, beside flushes and compactions. Followers return everything in order,
+//! however slow, and resume after a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,7 +24,7 @@ fn options(memory: &Memory) -> Options {
 }
 
 #[test]
-fn those_that_race_meet_exactly_once() {
+fn racing_publications_and_subscriptions_meet_exactly_once() {
     const EACH: usize = 400;
     let memory = Memory::new();
     let db = PubSub::create_or_open(Path::new("/race"), options(&memory)).unwrap();
@@ -66,7 +66,7 @@ fn those_that_race_meet_exactly_once() {
     let mut met = met.into_inner().unwrap();
     met.sort_unstable();
     let once: BTreeSet<(Seq, Seq)> = met.iter().copied().collect();
-    assert_eq!(once.len(), met.len(), "some met twice");
+    assert_eq!(once.len(), met.len(), "some pairs met twice");
     let mut expected = BTreeSet::new();
     let published = published.into_inner().unwrap();
     for (id, filter, wanted) in subscribed.into_inner().unwrap() {
@@ -86,9 +86,9 @@ fn those_that_race_meet_exactly_once() {
     );
 }
 
-/// Beside who moves, renews and ends subscriptions, and withdraws publications, consumers get what publishers found.
+/// Consumers receive the matches of publishers, beside moves, renewals, ends and withdrawals.
 #[test]
-fn consumers_get_once_what_publishers_found_whatever_else_goes_on() {
+fn consumers_receive_each_match_once_beside_changes() {
     for seed in 0..8 {
         let memory = Memory::new();
         let db = PubSub::create_or_open(Path::new("/all"), options(&memory)).unwrap();
@@ -144,7 +144,7 @@ fn consumers_get_once_what_publishers_found_whatever_else_goes_on() {
                     let id = ids[rng.usize(..5)];
                     n += 1;
                     match rng.u8(0..12) {
-                        // So often its places are remembered.
+                        // The directory keeps this many places.
                         0..4 if moves < 12 => {
                             broker.move_to(id, near(rng.u8(0..3))).unwrap();
                             moves += 1;
@@ -169,7 +169,7 @@ fn consumers_get_once_what_publishers_found_whatever_else_goes_on() {
                     match inbox.wait(Duration::from_millis(most)).unwrap() {
                         Some(next) => got.push(next.seq),
                         None if is_last => return (id, got),
-                        // Now and then it begins again where it was.
+                        // Now and then the inbox is opened again at its last number.
                         None => inbox = broker.inbox(id, Some(inbox.seen())).unwrap(),
                     }
                 }
@@ -199,10 +199,11 @@ fn consumers_get_once_what_publishers_found_whatever_else_goes_on() {
     }
 }
 
-/// Consumers that read nothing before their subscriptions are gone, or lag behind, get what publishers found: moves, renewals
-/// and ends among it. Nothing that was withdrawn before they asked is given.
+/// Consumers that read only after their subscriptions have ended, or that lag behind, receive the
+/// matches of publishers, beside moves, renewals and ends. Publications withdrawn before the read
+/// are not returned.
 #[test]
-fn who_reads_late_gets_what_publishers_found_and_nothing_that_was_withdrawn() {
+fn late_readers_receive_all_matches_except_withdrawn_ones() {
     for seed in 0..12 {
         let memory = Memory::new();
         let db = PubSub::create_or_open(Path::new("/late"), options(&memory)).unwrap();
@@ -254,7 +255,7 @@ fn who_reads_late_gets_what_publishers_found_and_nothing_that_was_withdrawn() {
                         let gone = withdrawn.lock().unwrap().get(&next.seq).copied();
                         assert!(
                             gone.is_none_or(|gone| gone > begun),
-                            "seed {seed}: {} is given, which was withdrawn",
+                            "seed {seed}: {} was withdrawn, but is returned",
                             next.seq
                         );
                         if rng.u8(0..6) == 0 {
@@ -273,7 +274,7 @@ fn who_reads_late_gets_what_publishers_found_and_nothing_that_was_withdrawn() {
                     let id = ids[rng.usize(..ids.len())];
                     let moved = moves.entry(id).or_default();
                     match rng.u8(0..40) {
-                        // So often its places are remembered.
+                        // The directory keeps this many places.
                         0..8 if *moved < 10 => {
                             *moved += usize::from(broker.move_to(id, near(rng.u8(0..3))).unwrap());
                         }
@@ -309,7 +310,7 @@ fn who_reads_late_gets_what_publishers_found_and_nothing_that_was_withdrawn() {
 }
 
 #[test]
-fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
+fn a_follower_returns_everything_in_order_and_resumes() {
     let memory = Memory::new();
     let keep = KeepLog {
         bytes: 16 << 10,
@@ -338,7 +339,7 @@ fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
             sent.push((made.seq, body.into_bytes()));
         }
         match rng.u32(0..400) {
-            // So far behind that the log has forgotten its place.
+            // The follower falls so far behind that the log no longer has its place.
             0 => {}
             1 | 2 => {
                 while let Some(next) = follow.next().unwrap() {
@@ -347,7 +348,7 @@ fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
             }
             3 => db.flush().unwrap(),
             4 => {
-                // What it has seen is all that it keeps.
+                // The follower resumes from its number alone.
                 let seen = follow.seen();
                 drop((follow, broker));
                 db.close().unwrap();
@@ -367,9 +368,9 @@ fn a_follower_gets_everything_in_order_and_goes_on_where_it_was() {
     assert_eq!(refused.kind(), ErrorKind::BadInput);
 }
 
-/// However much goes on that it does not ask for.
+/// However many publications do not match.
 #[test]
-fn a_follower_waits_no_longer_than_it_was_told() {
+fn a_follower_waits_no_longer_than_requested() {
     let memory = Memory::new();
     let db = PubSub::create_or_open(Path::new("/busy"), options(&memory)).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
@@ -380,8 +381,11 @@ fn a_follower_waits_no_longer_than_it_was_told() {
         scope.spawn(|| {
             let begun = Instant::now();
             while !has_waited.load(Ordering::SeqCst) {
-                // So long that no machine is too slow.
-                assert!(begun.elapsed() < Duration::from_secs(60), "it waits on");
+                // Long enough for the slowest machine.
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "the follower still waits"
+                );
                 let other = Publication::new("b".parse().unwrap(), "{}");
                 broker.publish(&other).unwrap();
             }
@@ -392,7 +396,7 @@ fn a_follower_waits_no_longer_than_it_was_told() {
 }
 
 #[test]
-fn those_who_make_a_broker_at_once_get_the_same() {
+fn threads_that_create_a_broker_at_once_share_it() {
     for _ in 0..50 {
         let memory = Memory::new();
         let db = PubSub::create_or_open(Path::new("/made"), options(&memory)).unwrap();

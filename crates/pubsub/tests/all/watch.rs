@@ -1,4 +1,4 @@
-//! A dataset's changes by condition and area, against plain reckoning.
+//! The changes of a dataset by condition and area, against direct computation.
 
 use std::collections::BTreeMap;
 use std::path::Path as FsPath;
@@ -11,7 +11,7 @@ use esker_pubsub::{Region, Watch};
 use fastrand::Rng;
 
 #[test]
-fn changes_come_when_a_record_is_or_was_asked_for() {
+fn a_change_is_returned_if_the_new_or_the_old_record_matches() {
     let memory = Memory::new();
     let options = Options {
         fs: Arc::new(memory),
@@ -77,7 +77,7 @@ fn changes_come_when_a_record_is_or_was_asked_for() {
 fn cars() -> (Database, esker::Dataset<u64>) {
     let options = Options {
         fs: Arc::new(Memory::new()),
-        // Else a flush, as that of a drop, takes from the log what was not read yet.
+        // Without this, a flush (as of a drop) removes unread changes from the log.
         keep_log: KeepLog {
             bytes: 1 << 20,
             age: None,
@@ -91,7 +91,7 @@ fn cars() -> (Database, esker::Dataset<u64>) {
 }
 
 #[test]
-fn a_wait_goes_on_beside_changes_that_are_not_asked_for() {
+fn a_wait_continues_past_changes_that_do_not_match() {
     let (_db, cars) = cars();
     let changes = cars.changes(ChangesFrom::Now).unwrap();
     let mut watch = Watch::new(changes)
@@ -100,7 +100,7 @@ fn a_wait_goes_on_beside_changes_that_are_not_asked_for() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for v in 0..4 {
-                // So that each is seen alone, mostly.
+                // The pause lets the watch see each change alone, mostly.
                 std::thread::sleep(Duration::from_millis(20));
                 cars.put_json(format!("{{\"id\":{v},\"v\":{v}}}").as_bytes())
                     .unwrap();
@@ -112,7 +112,7 @@ fn a_wait_goes_on_beside_changes_that_are_not_asked_for() {
     assert!(watch.wait(Duration::from_millis(1)).unwrap().is_none());
 }
 
-/// What came before is given first; another dataset of that name is another one.
+/// Earlier changes are returned first. A new dataset of the same name is a different one.
 #[test]
 fn a_dataset_that_is_dropped_ends_its_changes() {
     let (db, cars) = cars();

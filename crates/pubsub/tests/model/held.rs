@@ -1,4 +1,5 @@
-//! Syncs of the log, appends to it and reads of tables that take as long as the run wants.
+//! Holds calls to the file system: syncs of the log, appends to it and reads of tables take as long
+//! as the run decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +10,14 @@ use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
 struct State {
-    /// Who waits, each by a number of its own.
+    /// The waiting calls, each by a number of its own.
     waiting: Vec<u64>,
     next: u64,
-    /// Nobody is to wait any more.
+    /// No call waits any more.
     is_over: bool,
 }
 
-/// Who waits in a call to the file system.
+/// The calls to the file system that are held.
 #[derive(Clone, Default)]
 pub(crate) struct Held(Arc<(Mutex<State>, Condvar)>);
 
@@ -30,7 +31,7 @@ impl Held {
             let mut rng = Rng::with_seed(seed ^ calls.fetch_add(1, Ordering::SeqCst) << 20);
             let is_held = match call {
                 Call::Sync => is_log,
-                // Other writers wait for this one.
+                // An append blocks other writers.
                 Call::Append => is_log && rng.u8(0..6) == 0,
                 Call::Read => !is_log && rng.u8(0..3) > 0,
                 _ => false,
@@ -54,7 +55,7 @@ impl Held {
         }
     }
 
-    /// Lets one go on, if any waits: whoever, so that some wait long.
+    /// Releases a random waiting call, if there is one: so some wait for long.
     pub(crate) fn let_one_go(&self, rng: &mut Rng) {
         let (state, changed) = &*self.0;
         let mut state = state.lock();
@@ -65,7 +66,7 @@ impl Held {
         }
     }
 
-    /// From here on nobody waits.
+    /// Releases all calls, and holds no later ones.
     pub(crate) fn let_all_go(&self) {
         let (state, changed) = &*self.0;
         state.lock().is_over = true;

@@ -1,4 +1,4 @@
-//! Power cuts at any call of an operation, and backups that are gone on with.
+//! Power cuts at any call of an operation, and backups that the run continues with.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,14 +10,14 @@ use fastrand::Rng;
 use crate::run::Run;
 use crate::world::{Sub, World};
 
-/// What was done last: where a cut may have taken it, what is to be asked.
+/// The last operation, with what is needed to find out whether a power cut undid it.
 pub(crate) enum Op {
-    /// What makes no difference.
+    /// An operation that makes no difference.
     Nothing,
     Publish(Seq, &'static str, Time),
     Subscribe(Seq),
     End(Seq),
-    /// Until then, and what it gave.
+    /// The new end, and the publications that it returned.
     Renew(Seq, Time, Vec<Seq>),
     Move(Seq, Place),
     Retract(Notification),
@@ -25,7 +25,7 @@ pub(crate) enum Op {
 }
 
 impl Run {
-    /// An operation, in which the power is cut before some call to the file system.
+    /// An operation during which the power is cut before some call to the file system.
     pub(crate) fn cut_in_a_change(&mut self, rng: &mut Rng) {
         let before = self.world.clone();
         let left = Arc::new(Mutex::new((rng.u8(0..6), None::<Memory>)));
@@ -54,7 +54,8 @@ impl Run {
         }
     }
 
-    /// It is done, or nothing of it: what can be done again is, and then it is done.
+    /// Checks that the operation survived as a whole or not at all. An operation that can be
+    /// repeated is repeated.
     fn compare(&mut self, before: World) {
         let taken = match std::mem::replace(&mut self.last, Op::Nothing) {
             Op::Nothing => false,
@@ -74,14 +75,14 @@ impl Run {
                         let renewed = Sub { to, ..sub };
                         let told = self.world.past(&renewed, now);
                         let missed: Vec<Seq> = missed.iter().map(|one| one.seq).collect();
-                        assert_eq!(missed, told, "of {renewed:?}, which a cut left");
+                        assert_eq!(missed, told, "after a cut: {renewed:?}");
                         self.world.subscriptions.insert(id, renewed);
                         false
                     }
                 }
             }
             Op::End(id) => {
-                // What they give depends on whether it had ended when they were opened.
+                // Their contents depend on whether it had ended when they were opened.
                 self.mail.retain(|open| open.id != id);
                 self.broker().unsubscribe(id).unwrap();
                 assert!(!self.broker().unsubscribe(id).unwrap());
@@ -127,7 +128,7 @@ impl Run {
         }
     }
 
-    /// A copy, which is gone on with, or is not.
+    /// Makes a backup, and mostly continues with it.
     pub(crate) fn back_up(&mut self, rng: &mut Rng) {
         self.backups += 1;
         let dir = format!("/backup-{}", self.backups);
@@ -142,7 +143,7 @@ impl Run {
     }
 }
 
-/// A record of the dataset beside.
+/// A record of the dataset in the same store.
 pub(crate) fn text(id: u64, n: u64) -> String {
     format!("{{\"id\":{id},\"n\":{n}}}")
 }

@@ -1,4 +1,4 @@
-//! Inboxes: they give what publishers found, whenever they are read.
+//! Inboxes: they return the matches of publishers, whenever they are read.
 
 use esker::{ErrorKind, Seq};
 use esker_pubsub::{Inbox, Time};
@@ -7,19 +7,19 @@ use fastrand::Rng;
 use crate::run::Run;
 use crate::world::{Forgotten, Sub};
 
-/// An inbox that is open.
+/// An open inbox.
 pub(crate) struct Open {
     pub(crate) id: Seq,
     /// None while the store is closed.
     inbox: Option<Inbox>,
-    /// What it gave last.
+    /// The last number that it returned.
     seen: Seq,
-    /// Its subscription was gone when it was opened.
+    /// Its subscription did not exist any more when it was opened.
     is_empty: bool,
 }
 
 impl Open {
-    /// With its store.
+    /// Closes it with its store.
     pub(crate) fn close(self) -> Open {
         Open {
             inbox: None,
@@ -28,7 +28,7 @@ impl Open {
     }
 }
 
-/// So many places and ends are remembered.
+/// The directory keeps this many places and ends.
 const CHANGES: usize = 14;
 
 fn is_told(sub: &Sub) -> bool {
@@ -44,9 +44,9 @@ impl Run {
         sub.user.is_empty() && (sub.over || forgotten.at(sub.to))
     }
 
-    /// The same inbox, of a store that was opened again.
+    /// Opens the same inbox after the store was opened again.
     pub(crate) fn open_again(&mut self, closed: Open) {
-        // A cut can have taken it.
+        // The subscription may have been lost in a power cut.
         let Some(sub) = self.world.subscriptions.get(&closed.id) else {
             return;
         };
@@ -59,7 +59,7 @@ impl Run {
         });
     }
 
-    /// Opens one of a subscription, mostly one that was told something, or reads some that are open.
+    /// Opens the inbox of a subscription, mostly of one with matches; and reads some open inboxes.
     pub(crate) fn read_mail(&mut self, rng: &mut Rng) {
         if self.mail.len() < 40 && rng.u8(0..3) == 0 {
             let told: Vec<Seq> = self.world.mail.keys().copied().collect();
@@ -110,7 +110,7 @@ impl Run {
             match open.inbox.as_mut().unwrap().next() {
                 Ok(Some(next)) => given.push(next.seq),
                 Ok(None) => break,
-                // Nothing is lost by that.
+                // A failed read loses nothing.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Io);
                     self.fs.clear();

@@ -1,7 +1,8 @@
-//! The broker against a model that compares everything with everything: random publications and subscriptions of all
-//! kinds, their changes, inboxes, a dataset beside, a clock that steps back, flushes, merges, reopenings, power cuts at
-//! any call, backups that are gone on with, and reads that fail; and threads, with syncs that the run holds and lets go.
-//! `ESKER_SEEDS=400 cargo test -p esker-pubsub --test model` runs more seeds; `ESKER_SEED=17 ESKER_SEEDS=1` repeats one.
+//! The broker against a model that compares all publications with all subscriptions: random
+//! operations of all kinds, inboxes, a dataset in the same store, a clock that steps back, flushes,
+//! compactions, reopenings, power cuts at any call, backups that the run continues with, and
+//! failing reads; and threads, with syncs that the run holds. `ESKER_SEEDS=400 cargo test -p
+//! esker-pubsub --test model` runs more seeds; `ESKER_SEED=17 ESKER_SEEDS=1` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod held;
@@ -55,7 +56,7 @@ fn everything_meets_exactly_once() {
     assert!(done.iter().all(|count| *count > 10), "{done:?}");
 }
 
-/// Threads, slow syncs and reads, and a cut. A seed repeats a run as far as threads can.
+/// Threads, slow syncs and reads, and a power cut. A seed repeats a run as far as threads can.
 #[test]
 fn threads_meet_exactly_once() {
     let (mut given, mut cuts) = (0, 0);
@@ -69,7 +70,7 @@ fn threads_meet_exactly_once() {
     assert!(given > 100, "{given}");
 }
 
-/// The deliberate faults (`run-faults`) fit the sources, where there is git to ask.
+/// The patches of deliberate faults (`run-faults`) apply to the sources. Checked only with git.
 #[test]
 fn deliberate_faults_still_apply() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -82,7 +83,7 @@ fn deliberate_faults_still_apply() {
             .arg(&path)
             .current_dir(folder.join("../.."))
             .output();
-        // Without git nothing is known.
+        // Without git the check is skipped.
         let Ok(output) = run else { return };
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{}: {text}", path.display());

@@ -1,4 +1,4 @@
-//! What topics, conditions and places mean, on their texts and shapes: no cells, no lists.
+//! The meaning of topics, conditions and places, by their texts and shapes: no cells, no lists.
 
 use esker_model::geometry::{Area, Point, Space, distance};
 use esker_pubsub::{Cell, Place, Region};
@@ -14,7 +14,7 @@ pub(crate) const FILTERS: [&str; 10] = [
     "a/+", "a/#", "+/b", "#", "+", "a/+/c", "+/+", "b/#", "$sys/#", "a/b/#",
 ];
 
-/// As the words of the documentation have it, on the texts.
+/// Whether a filter matches a topic, by the documentation's rules on their texts.
 pub(crate) fn takes(filter: &str, exact: bool, topic: &str) -> bool {
     let levels = |text: &str| -> Vec<String> {
         match text {
@@ -157,7 +157,7 @@ pub(crate) fn place(rng: &mut Rng, is_publication: bool) -> Place {
     }
 }
 
-/// True when a publication at `given` is for a subscription to `wanted`, without cells.
+/// True if a publication at `given` reaches a subscription to `wanted`, without cells.
 pub(crate) fn is_for(given: &Place, wanted: &Place) -> bool {
     let area = |place: &Place| -> Area {
         match place {

@@ -1,4 +1,4 @@
-//! A store that is worked on step by step, and compared with the world.
+//! A store that executes random steps, and is compared with the model.
 
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::world::{Forgotten, Pub, Sub, World};
 pub(crate) struct Run {
     pub(crate) memory: Memory,
     pub(crate) fs: Hooked,
-    /// Reads that failed, and answers that said so.
+    /// Reads that failed, and results that reported it.
     pub(crate) failed: [Arc<AtomicUsize>; 2],
     pub(crate) clock: Arc<AtomicU64>,
     pub(crate) open: Option<(Database, Broker)>,
@@ -31,10 +31,11 @@ pub(crate) struct Run {
     pub(crate) dir: PathBuf,
     pub(crate) backups: usize,
     pub(crate) mail: Vec<Open>,
-    /// The power may be cut in the operation that is under way, or was made last.
+    /// The current or last operation may be cut.
     pub(crate) is_cut: bool,
     pub(crate) last: Op,
-    /// Inboxes read, cuts in an operation, those that took it, backups that were continued.
+    /// Notifications read, operations cut, operations that a cut undid, backups that the run
+    /// continued with.
     pub(crate) done: [usize; 4],
 }
 
@@ -113,7 +114,7 @@ impl Run {
         &self.open.as_ref().unwrap().1
     }
 
-    /// From here on reads of tables fail, but so many.
+    /// Fails all reads of tables after the next `but`.
     pub(crate) fn fail_reads(&self, but: usize) {
         let (but, failed) = (AtomicUsize::new(but), self.failed[0].clone());
         self.fs.set(move |call, path| {
@@ -128,8 +129,8 @@ impl Run {
         });
     }
 
-    /// A call, in which reads of tables may fail from some read on. Where it fails for that, it is made again: nothing of
-    /// it was done.
+    /// Makes a call in which reads of tables may fail. A call that fails for that has done nothing,
+    /// and is repeated.
     pub(crate) fn tried<T>(&self, rng: &mut Rng, call: impl Fn(&Broker) -> esker::Result<T>) -> T {
         if !self.is_cut && rng.u8(0..4) == 0 {
             self.fail_reads(rng.usize(0..3));
@@ -144,7 +145,7 @@ impl Run {
         })
     }
 
-    /// True when an answer is not known.
+    /// True if the result is unknown.
     pub(crate) fn is_unread(&self, error: Option<&esker::Error>) -> bool {
         if let Some(error) = error {
             assert_eq!(error.kind(), ErrorKind::Io);
@@ -177,7 +178,8 @@ impl Run {
         }
     }
 
-    /// What has expired may come back where power and clock fail together.
+    /// Keeps the clock from stepping back: expired elements may come back if power and clock fail
+    /// together.
     pub(crate) fn clock_is_kept(&self) {
         let now = self.broker().now() as u64 / u64::from(self.config.resolution);
         self.clock.fetch_max(now, Ordering::SeqCst);
@@ -200,7 +202,7 @@ impl Run {
     }
 
     pub(crate) fn publish(&mut self, rng: &mut Rng) {
-        // Often what somebody with an inbox asks for.
+        // Often a publication that matches an open inbox.
         let asked = self.any_mail(rng).filter(|_| rng.bool());
         let topic = match &asked {
             Some(sub) => {
@@ -225,14 +227,14 @@ impl Run {
             }
         };
         let now = self.broker().now();
-        // Some were made by clocks that are behind, or ahead.
+        // Some times are behind the clock, some ahead.
         let time = match &asked {
-            // About the end of who asks for it: a renewal may give it.
+            // Around the end of the subscription: a renewal may return it.
             Some(sub) if sub.to < now + 1_000 && rng.bool() => sub.to + rng.i64(-3..30),
             _ => now + [0, 0, 0, -1, -20, -80, 15, 70, 500][rng.usize(0..9)],
         };
         let expires = match rng.u8(0..4) {
-            // So that it can be asked for what a cut left.
+            // It must be alive after a cut, to be found.
             _ if self.is_cut => time.max(now) + rng.i64(1..200),
             0 => Time::MAX,
             1 => time + rng.i64(0..4),
@@ -331,7 +333,7 @@ impl Run {
             assert_eq!(found, expected, "query {sub:?}");
         }
         let made = self.tried(rng, |broker| broker.subscribe(&asked));
-        // As it will be known, if it is.
+        // Its number, if it is stored.
         sub.id = made.id;
         let told = self.world.past(&sub, now);
         let past: Vec<Seq> = made.past.iter().map(|n| n.seq).collect();
@@ -364,7 +366,7 @@ impl Run {
         }
     }
 
-    /// Prints what a difference is about.
+    /// Prints the publications and subscriptions behind a difference.
     pub(crate) fn show(&self, found: &[Seq], expected: &[Seq], user: &str) {
         if found == expected {
             return;
@@ -380,7 +382,7 @@ impl Run {
         }
     }
 
-    /// A subscription that has an inbox.
+    /// A subscription with an open inbox.
     fn any_mail(&self, rng: &mut Rng) -> Option<Sub> {
         let open = rng.choice(&self.mail)?;
         self.world.subscriptions.get(&open.id).cloned()
@@ -473,7 +475,7 @@ impl Run {
         self.world.publications[at].retracted |= is_there;
     }
 
-    /// A record of the dataset beside.
+    /// Puts a record into the dataset in the same store.
     fn put(&mut self, rng: &mut Rng) {
         let (id, n) = (rng.u64(0..20), rng.u64(0..1_000_000));
         let records = self.records();

@@ -1,5 +1,6 @@
-//! Threads that publish, withdraw, subscribe, change subscriptions and read inboxes while syncs are slow and the power is
-//! cut. What may be is told from when each call began and ended: of what is certain everything is compared.
+//! Threads that publish, withdraw, subscribe, change subscriptions and read inboxes while syncs are
+//! slow and the power is cut. The steps at which each call began and ended decide which results are
+//! possible: certain results are compared, others may go either way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use crate::held::Held;
 
 const DIR: &str = "/threads";
 const BEGIN: Time = 1_000_000;
-/// Between the ends of subscriptions that are renewed: more than the clock goes on in a run.
+/// The distance between the ends of renewed subscriptions: more than the clock advances in a run.
 const LONG: Time = 1_000_000_000;
 const FAR: Time = 100 * LONG;
-/// So many changes of a subscription are remembered.
+/// The directory keeps this many changes of a subscription.
 const CHANGES: usize = 12;
 
-/// When a call began and ended.
+/// The steps at which a call began and ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     begin: usize,
@@ -36,12 +37,12 @@ struct Published {
     span: Span,
     x: u8,
     n: u8,
-    /// Ahead of the clock; none is that of the clock, or past.
+    /// A time ahead of the clock; `None` for a time of the clock, or before it.
     time: Option<Time>,
     told: Vec<Seq>,
 }
 
-/// A subscription that is there from the beginning, and is moved, renewed and ended.
+/// A subscription made before the run, which is moved, renewed and ended.
 struct Changing {
     id: Seq,
     places: Vec<(Option<u8>, Span)>,
@@ -51,7 +52,7 @@ struct Changing {
     changes: usize,
 }
 
-/// One that is made meanwhile, and stays as it is.
+/// A subscription made during the run, which does not change.
 struct Made {
     id: Seq,
     span: Span,
@@ -60,10 +61,12 @@ struct Made {
     past: Vec<Seq>,
 }
 
-/// The subscription of an inbox, what that gave, and when it was asked.
+/// The subscription of an inbox, and the notifications that it returned, each with the step of the
+/// call.
 type Given = (Seq, Vec<(Seq, usize)>);
 
-/// What the power left, and when it was cut: after all calls that had ended, before all that had not begun.
+/// The remains of a power cut, and its span: after all calls that had ended, before all that had
+/// not begun.
 struct Cut {
     span: Span,
     left: Memory,
@@ -75,7 +78,7 @@ struct Log {
     published: Mutex<Vec<Published>>,
     retracted: Mutex<BTreeMap<Seq, Span>>,
     made: Mutex<Vec<Made>>,
-    /// What inboxes gave.
+    /// The notifications that inboxes returned.
     given: Mutex<Vec<Given>>,
     cut: Mutex<Option<Cut>>,
 }
@@ -103,7 +106,7 @@ fn possible<T: Copy>(versions: &[(T, Span)], call: Span) -> impl Iterator<Item =
 }
 
 impl Changing {
-    /// Whether a publication may be for it, and whether it may not.
+    /// Whether a publication may match it, and whether it may not.
     fn may_be(&self, x: u8, time: Option<Time>, call: Span) -> [bool; 2] {
         let mut may = [false; 2];
         for place in possible(&self.places, call) {
@@ -146,14 +149,14 @@ fn open(fs: Arc<dyn esker::fs::Fs>, clock: &Arc<AtomicU64>) -> Database {
         memory_budget: 1 << 20,
         table_size: 16 << 10,
         durability: Durability::Sync,
-        // Each look at it takes a while.
+        // Each read of the clock advances it.
         clock: Arc::new(move || clock.fetch_add(1, SeqCst)),
         ..Options::default()
     });
     PubSub::create_or_open(DIR, options).unwrap()
 }
 
-/// What a run's threads work with.
+/// The state that the threads of a run share.
 struct Life<'a> {
     seed: u64,
     broker: &'a Broker,
@@ -168,7 +171,7 @@ impl Life<'_> {
         for _ in 0..60 {
             let (x, n) = (rng.u8(0..3), rng.u8(0..4));
             let ahead = rng.bool().then(|| BEGIN + LONG * rng.i64(0..8) + LONG / 2);
-            // Some of the others have a time that is past, for which those that ended soon had asked.
+            // Some of the others have a past time, at which brief subscriptions had not ended.
             let past = rng.bool().then(|| self.broker.now() - rng.i64(0..300));
             let new = publication(x, n, ahead.or(past));
             let (made, span) = self.log.timed(|| self.broker.publish(&new).unwrap());
@@ -211,7 +214,7 @@ impl Life<'_> {
                 0 => db.flush().unwrap(),
                 1 if at == 0 => {
                     let (ended, span) = self.log.timed(|| self.broker.unsubscribe(id).unwrap());
-                    // Otherwise another one has.
+                    // Otherwise another thread has ended it.
                     if ended {
                         self.changing[at].lock().over = Some(span);
                     }
@@ -237,7 +240,7 @@ impl Life<'_> {
         self.left.fetch_sub(1, SeqCst);
     }
 
-    /// Subscribes, and reads inboxes of what ends soon.
+    /// Subscribes, and reads the inboxes of brief subscriptions.
     fn subscribe(&self, thread: u64) {
         let mut rng = Rng::with_seed(self.seed << 8 | thread);
         let mut brief = Vec::new();
@@ -262,7 +265,7 @@ impl Life<'_> {
             let made = self.broker.subscribe(&asked).unwrap();
             if made.id != 0 {
                 let inbox = self.broker.inbox(made.id, None).unwrap();
-                // An inbox of what is forgotten is empty.
+                // The inbox of a forgotten subscription is empty.
                 if self.broker.now() <= until {
                     brief.push((made.id, inbox, Vec::new()));
                 }
@@ -300,7 +303,8 @@ impl Life<'_> {
             if is_last {
                 break;
             }
-            // Now and then it begins again where it was; an ended one is gone then.
+            // Now and then the inbox is opened again at its last number; not that of the
+            // subscription that may have ended.
             if rng.u8(0..200) == 0 && thread != 100 {
                 inbox = self.broker.inbox(id, Some(inbox.seen())).unwrap();
             }
@@ -309,7 +313,7 @@ impl Life<'_> {
         self.log.given.lock().push((id, got));
     }
 
-    /// Lets go what is held, lets time pass, and cuts the power once.
+    /// Releases held calls, advances the clock, and cuts the power once.
     fn control(&self, held: &Held, memory: &Memory, clock: &AtomicU64) {
         let mut rng = Rng::with_seed(self.seed << 8 | 255);
         let at = rng.usize(0..200);
@@ -338,7 +342,7 @@ fn everything() -> Subscription {
     Subscription::to("#".parse().unwrap()).from(0)
 }
 
-/// A run of a seed; how many notifications inboxes gave, and whether there was a cut.
+/// Runs a seed. Returns how many notifications inboxes returned, and whether the power was cut.
 pub(crate) fn run(seed: u64) -> (usize, bool) {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(BEGIN as u64)));
     let fs = Hooked::new(Arc::new(memory.clone()));
@@ -373,7 +377,7 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
             })
         })
         .collect();
-    // Before any ends. The late ones read nothing before all is over.
+    // Opened before any subscription ends. The late ones are read after all other calls.
     let inbox_of = |of: &Mutex<Changing>| {
         let id = of.lock().id;
         (id, broker.inbox(id, None).unwrap())
@@ -445,7 +449,7 @@ pub(crate) fn run(seed: u64) -> (usize, bool) {
     (given.iter().map(|(_, got)| got.len()).sum(), cut.is_some())
 }
 
-/// What was done, when all of it is.
+/// All calls of a finished run.
 struct Past {
     seed: u64,
     published: Vec<Published>,
@@ -485,7 +489,7 @@ impl Past {
                     one.seq,
                     of.id
                 );
-                // A time to come is in its interval, which has no end.
+                // A future time is in its interval, which has no end.
                 let withdrawn = self.retracted.get(&one.seq);
                 let may_be_gone = withdrawn.is_some_and(|span| span.begin < of.span.end);
                 let is_past = past == (asks && !is_behind) || may_be_gone && !past;
@@ -496,7 +500,7 @@ impl Past {
         }
     }
 
-    /// Each has what has a time to come once, whenever it was renewed.
+    /// A renewed subscription receives each publication once, at its publication or by a renewal.
     fn check_renewals(&self) {
         let seed = self.seed;
         for of in self.changing.iter().skip(1).step_by(2) {
@@ -528,7 +532,7 @@ impl Past {
             assert!(is_sorted, "seed {seed}: {id} got {given:?}");
             for (seq, asked) in given {
                 let is_gone = self.withdrawn_before(*seq, *asked);
-                assert!(!is_gone, "seed {seed}: {id} got {seq}, which was withdrawn");
+                assert!(!is_gone, "seed {seed}: {id} got the withdrawn {seq}");
             }
             let told = self.told(*id);
             let strange: Vec<_> = once.difference(&told).collect();
@@ -539,7 +543,8 @@ impl Past {
         }
     }
 
-    /// A broker of the store as it was at some time has everything that had ended by then, and nothing that had not begun.
+    /// A broker of the store at some time has everything that had ended by then, and nothing that
+    /// had not begun.
     fn check_broker(&self, broker: &Broker, then: Span) {
         let seed = self.seed;
         let all = broker.query(&everything()).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that was published and subscribed to, and who meets what: everything compared with everything.
+//! The model: all publications and subscriptions, each compared with each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(crate) struct Sub {
     pub(crate) joins: bool,
     pub(crate) change: Option<Threshold>,
     pub(crate) over: bool,
-    /// It moved after this publication, and asks for later ones only.
+    /// It moved after this publication, and matches later ones only.
     pub(crate) moved: Seq,
     /// How often it was moved or renewed.
     pub(crate) changed: usize,
@@ -61,7 +61,8 @@ impl Sub {
     }
 }
 
-/// What the store has forgotten, by its own clock: for publications that were made earlier than they are published.
+/// Decides, by the store's clock, whether the store has dropped an element: for publications with
+/// times in the past.
 #[derive(Clone, Copy)]
 pub(crate) struct Forgotten {
     pub(crate) now: Time,
@@ -69,14 +70,14 @@ pub(crate) struct Forgotten {
 }
 
 impl Forgotten {
-    /// True for what is of no use from the end of this time on.
+    /// True for an element that ended at this time.
     pub(crate) fn at(self, end: Time) -> bool {
         let tick = |time: Time| time.div_euclid(self.resolution);
         end != Time::MAX && tick(end).saturating_add(2) <= tick(self.now)
     }
 }
 
-/// The number of a publication against that of the one before it, of its topic and place.
+/// Compares the number of a publication with that of the previous one of its topic and place.
 pub(crate) fn has_changed(
     all: &[Pub],
     publication: &Pub,
@@ -92,7 +93,7 @@ pub(crate) fn has_changed(
             longitude,
             latitude,
         } => Cell::of(point(*longitude, *latitude), DEPTH),
-        _ => unreachable!("changes are tested of points"),
+        _ => unreachable!("thresholds are tested with points only"),
     };
     let before = all.iter().rev().find(|earlier| {
         earlier.seq < publication.seq
@@ -117,13 +118,13 @@ pub(crate) fn has_changed(
 pub(crate) struct World {
     pub(crate) publications: Vec<Pub>,
     pub(crate) subscriptions: BTreeMap<Seq, Sub>,
-    /// What each user got.
+    /// The publications that each user received.
     pub(crate) got: BTreeSet<(String, Seq)>,
-    /// What each subscription has met: no publication a second time.
+    /// The publications that each subscription has met: none a second time.
     pub(crate) met: BTreeSet<(Seq, Seq)>,
-    /// What publishers found for each subscription: what its inbox gives.
+    /// The matches of each subscription when they were published: the contents of its inbox.
     pub(crate) mail: BTreeMap<Seq, Vec<Seq>>,
-    /// The records of the dataset beside: each has a number.
+    /// The records of the dataset in the same store, each with a number.
     pub(crate) records: BTreeMap<u64, u64>,
     pub(crate) counts: [usize; 2],
 }
@@ -157,10 +158,10 @@ impl World {
         told
     }
 
-    /// What is told of the past.
+    /// The earlier publications that match.
     pub(crate) fn past(&mut self, sub: &Sub, now: Time) -> Vec<Seq> {
         let mut told = Vec::new();
-        // What a subscription meets has not expired, so that it is not forgotten either.
+        // A matching publication has not expired, so the store has not dropped it.
         let met = (now, Forgotten { now, resolution: 1 });
         for publication in &self.publications {
             let is_new =
