@@ -1,4 +1,4 @@
-//! `repair`: finds obsolete writes, or builds a damaged index again.
+//! `repair`: finds obsolete writes, or rebuilds a damaged index.
 
 use std::ops::ControlFlow;
 
@@ -91,7 +91,7 @@ fn options(args: &RepairArgs) -> Result<RepairOptions, Failure> {
     })
 }
 
-/// What was gone through, in words.
+/// The name of the repair method.
 fn method(method: RepairMethod) -> &'static str {
     match method {
         RepairMethod::Auto => "auto",

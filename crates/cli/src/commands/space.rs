@@ -1,4 +1,4 @@
-//! `within` and `near`: points in an area, and next to a point.
+//! `within` and `near`: points in an area, and nearest to a point.
 
 use esker::{
     AreaExpr, CellCount, DatasetSnapshot, Explain, Latest, Neighbour, Path, Query, Record, Type,
@@ -77,7 +77,7 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     explained(found, &dataset, &asked)
 }
 
-/// The fields that have a point: one, or those of `LON_PATH,LAT_PATH`.
+/// The fields that hold a point: one, or the two of `LON_PATH,LAT_PATH`.
 fn fields_of(point: &Path) -> Vec<Path> {
     let text = point.to_string();
     text.split(',')
@@ -85,7 +85,7 @@ fn fields_of(point: &Path) -> Vec<Path> {
         .collect()
 }
 
-/// The area that the arguments say.
+/// The area given by the arguments.
 fn area(args: &AreaArgs) -> Result<AreaExpr, Failure> {
     match (args.rect, args.circle, &args.polygon) {
         (Some([west, south, east, north]), _, _) => Ok(AreaExpr::rect(west, south, east, north)),
@@ -135,7 +135,7 @@ fn ordered(query: Query, area: &AreaExpr, args: &WithinArgs) -> Result<Outcome, 
     answer(query, order, args.after, &args.query)
 }
 
-/// Which records `--latest-per` looks at.
+/// The records that `--latest-per` considers.
 fn latest(args: &WithinArgs) -> Result<Latest, Failure> {
     let Some(time) = &args.time else {
         return Ok(Latest::written());
@@ -159,9 +159,9 @@ fn latest(args: &WithinArgs) -> Result<Latest, Failure> {
     Ok(latest.from(from))
 }
 
-/// A cell, with the corner in the south-west that it begins at, and its size: all in degrees.
+/// A cell with its south-west corner and its size in degrees.
 fn cell_with_its_place(cell: &CellCount, degrees: f64) -> serde_json::Value {
-    // Sums of fractions that are not exact in binary.
+    // Removes errors of binary fractions.
     let rounded = |degrees: f64| match (degrees * 1e9).round() / 1e9 {
         whole if whole.fract() == 0.0 => serde_json::Value::from(whole as i64),
         other => serde_json::Value::from(other),
@@ -177,7 +177,8 @@ fn cell_with_its_place(cell: &CellCount, degrees: f64) -> serde_json::Value {
     })
 }
 
-/// Says that all records are looked at, where no index has the points; a swapped or mistaken path is the likeliest reason.
+/// Notes that the answer needs a scan, because the points have no index; the path may be swapped or
+/// mistyped.
 fn note_no_index(dataset: &DatasetSnapshot, path: &Path) {
     let def = dataset.def();
     let indexed = def.indexes.iter().filter(|index| {
@@ -200,7 +201,8 @@ fn note_no_index(dataset: &DatasetSnapshot, path: &Path) {
     ));
 }
 
-/// Prints records with their distances: as the last field, or the last column. Distances on the earth are in metres, to the millimetre.
+/// Prints records with their distances, in the last field or column. Distances on the earth are in
+/// metres, rounded to millimetres.
 fn neighbours(near: &[Neighbour], plan: Explain, args: &QueryArgs) -> Result<Outcome, Failure> {
     if args.keys_only {
         let mut output = Output::new();
@@ -219,7 +221,7 @@ fn neighbours(near: &[Neighbour], plan: Explain, args: &QueryArgs) -> Result<Out
     Ok(Outcome::found(near.len() as u64))
 }
 
-/// A record with a further field `distance`; `_distance` where it has one of this name.
+/// The record with a last field `distance`, or `_distance` if it has a field of that name.
 fn with_distance(json: &[u8], distance: f64) -> Vec<u8> {
     let distance = (distance * 1e3).round() / 1e3;
     let record: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
@@ -234,7 +236,7 @@ fn with_distance(json: &[u8], distance: f64) -> Vec<u8> {
     [body, format!("{comma}\"{name}\":{distance}}}").as_bytes()].concat()
 }
 
-/// Prints records that are there already.
+/// Prints records that are in memory.
 fn rows(records: Vec<Record>, plan: Explain, args: &QueryArgs) -> Result<Outcome, Failure> {
     let printed = match args.keys_only {
         true => {

@@ -63,11 +63,7 @@ fn snapshots_are_kept_asked_listed_and_dropped() {
     let keys = ["scan", &s, "d", "--keys-only", "--snapshot", "first"];
     assert_eq!(esker(&keys).expect(0).stdout, "0\n1\n2\n3\n4\n");
     let wrong = esker(&["scan", &s, "d", "--snapshot", "second"]).expect(2);
-    assert!(
-        wrong.stderr.contains("there are: first"),
-        "{}",
-        wrong.stderr
-    );
+    assert!(wrong.stderr.contains("existing: first"), "{}", wrong.stderr);
 
     let listed = esker(&["snapshot", &s]).expect(0).stdout;
     assert!(listed.starts_with("first\twrite 5\t"), "{listed}");
