@@ -12,7 +12,7 @@ fn random_point(rng: &mut Rng, space: Space) -> Point {
     let (x, y) = match (space, rng.usize(0..8)) {
         (Space::Sphere, 0) => (180.0 * f64::from(rng.i8(-1..2)), rng.f64() * 180.0 - 90.0),
         (Space::Sphere, 1) => (rng.f64() * 360.0 - 180.0, 90.0 * f64::from(rng.i8(-1..2))),
-        // Many at the same few places.
+        // Many points at few places.
         (Space::Sphere, 2..5) => (
             f64::from(rng.i32(-18..19)) * 10.0,
             f64::from(rng.i32(-9..10)) * 10.0,
@@ -81,7 +81,7 @@ fn every_point_of_an_area_is_in_its_ranges_and_the_test_is_exact() {
         }
         for _ in 0..300 {
             let mut point = random_point(&mut rng, space);
-            // Points near the area, too.
+            // Also points near the area.
             if let (true, Some(part)) = (rng.bool(), area.boxes().first()) {
                 let between =
                     |low: f64, high: f64, at: f64| (low + (high - low) * at).clamp(low, high);

@@ -469,7 +469,8 @@ fn types_are_inferred_from_samples() {
     assert_eq!(key(&["{}"]), None);
 }
 
-/// Cells grow with coordinates: what lies in a rectangle lies in the rectangle of its cells.
+/// Cells grow with coordinates: the points in a rectangle have cells in the rectangle of its
+/// corners' cells.
 #[test]
 fn cells_are_in_the_order_of_coordinates() {
     let mut rng = fastrand::Rng::with_seed(SEED + 5);
