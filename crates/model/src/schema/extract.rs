@@ -32,8 +32,7 @@ enum Target {
     KeyField(u32),
     /// A value of the attribute with this number.
     Value(u32),
-    /// A coordinate of an attribute that is a point: the first, the second, or the next one of an
-    /// array.
+    /// A coordinate of a point: the first, the second, or the next one of an array.
     Coordinate(u32, Option<bool>),
     /// A GeoJSON point, or its coordinates; an object has its coordinates in a member.
     Place(u32),
@@ -80,8 +79,7 @@ struct Entry {
 }
 
 impl Extraction {
-    /// Compiles the key and non-lenient attributes; an attribute is identified by its index in the
-    /// list.
+    /// Compiles the key and non-lenient attributes, which are identified by their index.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
         let wanted = attributes.into_iter();
         Extraction::of(
@@ -97,7 +95,7 @@ impl Extraction {
             trie.add(path, targets.len() as u32, numbers);
             targets.push(target);
         };
-        // Definitions with an invalid path are refused.
+        // A definition with an invalid path is refused, so its errors are ignored here and below.
         let key_fields = match key.1 {
             KeyType::Fields => key_paths(&key.0).unwrap_or_default(),
             KeyType::Int | KeyType::String => Vec::new(),
@@ -118,7 +116,6 @@ impl Extraction {
             let place = match (ty.space(), ty.timed_space()) {
                 (Some(_), _) => Some(path.clone()),
                 (None, None) => None,
-                // Definitions with an invalid path are refused.
                 (None, Some(_)) => match point_time_paths(path) {
                     Ok((point, time)) => {
                         add(&time, Target::Time(i), numbers);
@@ -140,7 +137,6 @@ impl Extraction {
                         add(&below, Target::Coordinate(i, None), numbers);
                     }
                 },
-                // Definitions with an invalid path are refused.
                 Some((_, Err(_))) => {}
             }
         }
@@ -249,8 +245,7 @@ impl Extraction {
             (Ok(()), Some(kind)) => kind,
             (Err(e), _) => json_error(&e),
         };
-        // The walk continues after an error, so that the message includes the key in almost all
-        // cases.
+        // The walk continues after an error, so that the message nearly always has the key.
         let key = decode_key(self.key.1, &out.key).map(|key| key.to_string());
         Err(RecordError { key, kind })
     }
@@ -342,8 +337,7 @@ impl Extracted {
         self.remarks.clear();
     }
 
-    /// Sorts the entries and drops duplicates. Most records have few entries, which are nearly
-    /// sorted.
+    /// Sorts the entries and drops duplicates. Records have few entries, nearly sorted.
     fn normalise(&mut self) {
         self.unindexed.sort_unstable();
         self.unindexed.dedup();
