@@ -67,9 +67,10 @@ impl Output {
 /// Text in bold, if standard output is a terminal and `NO_COLOR` is unset (<https://no-color.org>).
 pub(crate) fn bold(text: &str) -> String {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    match io::stdout().is_terminal() && !refused {
-        true => format!("\x1b[1m{text}\x1b[0m"),
-        false => text.to_string(),
+    if io::stdout().is_terminal() && !refused {
+        format!("\x1b[1m{text}\x1b[0m")
+    } else {
+        text.to_string()
     }
 }
 

@@ -48,9 +48,10 @@ impl Progress {
 
     fn new(total: Option<u64>, unit: &'static str, bar: &str, spinner: &str) -> Self {
         // On anything but a terminal, `stderr` draws nothing and costs almost nothing.
-        let target = match draws() {
-            true => ProgressDrawTarget::stderr_with_hz(10),
-            false => ProgressDrawTarget::hidden(),
+        let target = if draws() {
+            ProgressDrawTarget::stderr_with_hz(10)
+        } else {
+            ProgressDrawTarget::hidden()
         };
         let progress = ProgressBar::with_draw_target(total, target);
         let template = if total.is_some() { bar } else { spinner };

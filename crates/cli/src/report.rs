@@ -52,17 +52,17 @@ pub(crate) fn note(text: impl fmt::Display) {
 
 /// Reports the error of a command.
 pub(crate) fn error(text: impl fmt::Display) {
-    match is_json() {
-        true => say("error", text),
-        false => say("error", format_args!("esker: {text}")),
+    if is_json() {
+        say("error", text)
+    } else {
+        say("error", format_args!("esker: {text}"))
     }
 }
 
 fn say(kind: &str, text: impl fmt::Display) {
-    match is_json() {
-        true => event(kind, json!({ "text": text.to_string() })),
-        false => {
-            let _ = writeln!(io::stderr().lock(), "{text}");
-        }
+    if is_json() {
+        event(kind, json!({ "text": text.to_string() }))
+    } else {
+        let _ = writeln!(io::stderr().lock(), "{text}");
     }
 }

@@ -134,9 +134,10 @@ impl Rows {
                     table.waiting.push(heading.collect());
                 }
                 table.waiting.push(cells);
-                match table.layout.is_some() || table.waiting.len() > SAMPLE {
-                    true => table.write(&mut self.output),
-                    false => Ok(()),
+                if table.layout.is_some() || table.waiting.len() > SAMPLE {
+                    table.write(&mut self.output)
+                } else {
+                    Ok(())
                 }
             }
         }
@@ -179,9 +180,10 @@ impl Columns {
             let names = self.all.iter().map(|(name, _)| name).chain([other]);
             let names = names.filter(|name| !name.is_empty());
             let names = names.map(|name| column(name)).collect::<Vec<_>>().join(",");
-            let names = match names.contains(['\\', ' ']) {
-                true => format!("'{names}'"),
-                false => names,
+            let names = if names.contains(['\\', ' ']) {
+                format!("'{names}'")
+            } else {
+                names
             };
             note(format_args!(
                 "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {names}"
@@ -213,9 +215,10 @@ impl Table {
                 let layout = self.layout.insert(layout(rows.as_slice()));
                 if let Some(heading) = rows.next() {
                     let line = line(heading, layout);
-                    match io::stdout().is_terminal() {
-                        true => output.line(bold(&line))?,
-                        false => output.line(line)?,
+                    if io::stdout().is_terminal() {
+                        output.line(bold(&line))?
+                    } else {
+                        output.line(line)?
                     }
                 }
                 layout
@@ -246,15 +249,17 @@ fn layout(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
 
 fn line(row: &[String], layout: &[(usize, bool)]) -> String {
     let cells = row.iter().zip(layout).map(|(cell, (width, numeric))| {
-        let cell = match cell.chars().count() > CELL {
-            true => shorten(cell, CELL - 3),
-            false => cell.clone(),
+        let cell = if cell.chars().count() > CELL {
+            shorten(cell, CELL - 3)
+        } else {
+            cell.clone()
         };
         // Control characters, line breaks above all, would break the table.
         let cell = cell.replace(char::is_control, " ");
-        match numeric {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
+        if *numeric {
+            format!("{cell:>width$}")
+        } else {
+            format!("{cell:<width$}")
         }
     });
     let line = cells.collect::<Vec<_>>().join("  ");

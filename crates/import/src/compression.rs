@@ -79,9 +79,10 @@ pub(crate) fn by_magic(head: &[u8]) -> Option<Compression> {
     }
     let is_other =
         |(magic, ..): &(&[u8], &str, &str)| magic.len() > head.len() && magic.starts_with(head);
-    match OTHERS.iter().any(is_other) {
-        true => None,
-        false => known,
+    if OTHERS.iter().any(is_other) {
+        None
+    } else {
+        known
     }
 }
 
@@ -97,15 +98,14 @@ pub(crate) fn other(head: &[u8], path: Option<&Path>) -> Option<String> {
         None => by_name().map(|(_, what, command)| (what, command))?,
     };
     let file = path.map_or("FILE".to_string(), |path| path.display().to_string());
-    Some(match command.is_empty() {
-        true => {
-            format!(
-                "it is {what}; `load` reads NDJSON, other JSON and CSV, plain or compressed with gzip or zstd"
-            )
-        }
-        false => format!(
+    Some(if command.is_empty() {
+        format!(
+            "it is {what}; `load` reads NDJSON, other JSON and CSV, plain or compressed with gzip or zstd"
+        )
+    } else {
+        format!(
             "it is {what}; `load` reads only gzip and zstd. Use `{command} {file} | esker load ... -`"
-        ),
+        )
     })
 }
 
@@ -157,17 +157,19 @@ impl<R: BufRead> Member<R> {
         match self {
             Self::Gzip(decoder) => {
                 let mut reader = decoder.into_inner();
-                Ok(match begins(&mut reader, "gzip", &[0x1F])? {
-                    true => Some(Self::Gzip(Box::new(GzDecoder::new(reader)))),
-                    false => None,
+                Ok(if begins(&mut reader, "gzip", &[0x1F])? {
+                    Some(Self::Gzip(Box::new(GzDecoder::new(reader))))
+                } else {
+                    None
                 })
             }
             Self::Zstd(decoder) => {
                 let mut reader = decoder.finish();
                 let first: Vec<u8> = [0x28].into_iter().chain(0x50..=0x5F).collect();
-                Ok(match begins(&mut reader, "zstd", &first)? {
-                    true => Some(Self::zstd(reader)?),
-                    false => None,
+                Ok(if begins(&mut reader, "zstd", &first)? {
+                    Some(Self::zstd(reader)?)
+                } else {
+                    None
                 })
             }
         }

@@ -214,9 +214,10 @@ impl Import {
             return Ok(());
         };
         for (at, rejects) in self.rejects.iter_mut().enumerate().take(place.source + 1) {
-            let (last, most) = match at == place.source {
-                true => (place.line, rejected),
-                false => (u64::MAX, None),
+            let (last, most) = if at == place.source {
+                (place.line, rejected)
+            } else {
+                (u64::MAX, None)
             };
             rejects.resume(last, most).map_err(unwritten)?;
             self.rejected += rejects.count();
@@ -285,9 +286,10 @@ impl Import {
             let (place, text, bad) = match self.feed.next() {
                 Some(Event::Pause) => {
                     // The sender may be slow, so the records so far are committed.
-                    match batch.is_empty() {
-                        false => self.commit(dataset, &mut batch)?,
-                        true => self.flush_rejects()?,
+                    if batch.is_empty() {
+                        self.flush_rejects()?
+                    } else {
+                        self.commit(dataset, &mut batch)?
                     }
                     observer.progress(self.feed.bytes_read(), self.loaded);
                     continue;
@@ -393,10 +395,7 @@ pub fn put_parts(
     }
     // One value without any record in it is bad as a whole.
     let is_one = text.first() == Some(&b'[') || parts.first().is_some_and(|part| part.start > 0);
-    match good == 0 && is_one {
-        true => whole(),
-        false => bad,
-    }
+    if good == 0 && is_one { whole() } else { bad }
 }
 
 /// The CSV columns that the dataset declares as strings or numbers. A column is a top-level field

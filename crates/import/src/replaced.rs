@@ -83,10 +83,8 @@ impl Replaced {
         let mut found = 0;
         for at in 0..self.ends.len() {
             let key = self.key(at);
-            let may_be_known = match self.was_empty {
-                true => later.insert(key) || key <= self.greatest.as_slice(),
-                false => true,
-            };
+            let may_be_known =
+                !self.was_empty || later.insert(key) || key <= self.greatest.as_slice();
             if may_be_known && seen.is_none() {
                 seen = Some((0..at).map(|at| self.key(at)).collect());
             }

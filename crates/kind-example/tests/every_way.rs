@@ -169,9 +169,10 @@ impl Life {
                     }
                     _ => {
                         let kinds = [IndexKind::Lazy, IndexKind::Composite, IndexKind::Recent];
-                        let other = match kind == by_hash {
-                            true => kinds[self.rng.usize(0..kinds.len())],
-                            false => by_hash,
+                        let other = if kind == by_hash {
+                            kinds[self.rng.usize(0..kinds.len())]
+                        } else {
+                            by_hash
                         };
                         assert!(
                             self.dataset()

@@ -254,9 +254,10 @@ fn quarter(area: &Area, level: u32, cell: &Cell, out: &mut Vec<Cell>) {
                 max_x,
                 max_y,
             };
-            let relation = match cell.inside {
-                true => Relation::Inside,
-                false => relation(area, &bounds),
+            let relation = if cell.inside {
+                Relation::Inside
+            } else {
+                relation(area, &bounds)
             };
             if relation != Relation::Outside {
                 out.push(Cell {
@@ -432,9 +433,10 @@ fn cover_period(area: &Area, (from, to): (u64, u64), most: usize) -> (Cells, Cel
                 if end < from || start > to {
                     continue;
                 }
-                let relation = match cell.inside {
-                    true => Relation::Inside,
-                    false => relation(area, &cell_bounds(area.space(), level, x, y)),
+                let relation = if cell.inside {
+                    Relation::Inside
+                } else {
+                    relation(area, &cell_bounds(area.space(), level, x, y))
                 };
                 if relation != Relation::Outside {
                     let inside = relation == Relation::Inside && from <= start && end <= to;

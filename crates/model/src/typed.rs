@@ -117,9 +117,10 @@ impl PrimaryKey for Key {
 
 impl AsKey<Key> for Key {
     fn as_key(&self, ty: KeyType) -> Result<Key> {
-        match self.key_type() == ty {
-            true => Ok(self.clone()),
-            false => key_of(ty, &self.value()),
+        if self.key_type() == ty {
+            Ok(self.clone())
+        } else {
+            key_of(ty, &self.value())
         }
     }
 }

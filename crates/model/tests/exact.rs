@@ -68,13 +68,14 @@ fn digits(text: &str) -> (bool, String, i64) {
     let shorter = all.trim_end_matches('0');
     let dropped = (all.len() - shorter.len()) as i64 - fraction.len() as i64;
     let shorter = shorter.trim_start_matches('0').to_owned();
-    match shorter.is_empty() {
-        true => (false, shorter, 0),
-        false => (
+    if shorter.is_empty() {
+        (false, shorter, 0)
+    } else {
+        (
             text.starts_with('-'),
             shorter,
             power.parse::<i64>().unwrap() + dropped,
-        ),
+        )
     }
 }
 

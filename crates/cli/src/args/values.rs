@@ -274,9 +274,10 @@ pub(crate) enum Strategy {
 impl Strategy {
     /// The strategy of a definition.
     pub(crate) fn of(def: &DatasetDef) -> Self {
-        match def.auto {
-            true => Self::Auto,
-            false => Self::Fixed(def.maintenance),
+        if def.auto {
+            Self::Auto
+        } else {
+            Self::Fixed(def.maintenance)
         }
     }
 

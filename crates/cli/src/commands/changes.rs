@@ -146,9 +146,10 @@ fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
                     source.done()?;
                     noted = Instant::now();
                 }
-                match args.follow {
-                    true => source.wait(PAUSE)?,
-                    false => break,
+                if args.follow {
+                    source.wait(PAUSE)?
+                } else {
+                    break;
                 }
             }
             some => some,

@@ -145,20 +145,19 @@ impl Wanted {
         let expires = (self.expires.as_ref()).filter(|expires| is_open_time(expires.ty));
         let open =
             key_type.is_none() || expires.is_some() || self.indexes.iter().any(IndexText::is_open);
-        let sample = match open {
-            true => {
-                let enough = |records: &[Vec<u8>]| {
-                    !records.is_empty()
-                        && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
-                        && self.indexes.iter().all(|index| {
-                            index.known_type().is_some()
-                                || esker::infer_type(records, &index.path).is_some()
-                        })
-                };
-                let is_stopped = || interrupt.signal().is_some();
-                feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, is_stopped)
-            }
-            false => Default::default(),
+        let sample = if open {
+            let enough = |records: &[Vec<u8>]| {
+                !records.is_empty()
+                    && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
+                    && self.indexes.iter().all(|index| {
+                        index.known_type().is_some()
+                            || esker::infer_type(records, &index.path).is_some()
+                    })
+            };
+            let is_stopped = || interrupt.signal().is_some();
+            feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, is_stopped)
+        } else {
+            Default::default()
         };
         if open && sample.records.is_empty() {
             if let Some((source, reason)) = sample.failed {

@@ -148,9 +148,10 @@ pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<
         if known.contains(&path) || records.iter().take(RECORDS).any(has_it) {
             continue;
         }
-        let whose = match is_all {
-            true => "no record".to_string(),
-            false => format!("none of the first {} records", thousands(RECORDS as u64)),
+        let whose = if is_all {
+            "no record".to_string()
+        } else {
+            format!("none of the first {} records", thousands(RECORDS as u64))
         };
         note(format_args!(
             "note: {whose} has the field `{path}`{}",

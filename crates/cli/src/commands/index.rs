@@ -167,9 +167,10 @@ pub(super) fn known(
         none if none.is_empty() => otherwise(),
         meant => meant,
     };
-    let names = match names.is_empty() {
-        true => "none".to_string(),
-        false => names.join(", "),
+    let names = if names.is_empty() {
+        "none".to_string()
+    } else {
+        names.join(", ")
     };
     Err(Failure::Usage(format!(
         "`{text}` has no index (indexed: {names}){hint}"

@@ -222,9 +222,10 @@ fn say(report: &Report, progress: &Progress) {
     } = &report.end
     {
         let records = counted(report.records, "record");
-        let next = match is_resumable {
-            true => "give the same command again to continue there".to_string(),
-            false => format!("continue with line {}", thousands(line + 1)),
+        let next = if *is_resumable {
+            "give the same command again to continue there".to_string()
+        } else {
+            format!("continue with line {}", thousands(line + 1))
         };
         note(format_args!(
             "interrupted after line {} of {name}: {records} are stored; {next}",

@@ -134,13 +134,13 @@ fn changed(before: Vec<TableBox>, now: Vec<TableBox>) -> Option<Vec<(TableBox, M
     if marked.is_empty() {
         return None;
     }
-    marked.extend(
-        now.into_iter()
-            .map(|table| match known.contains(&table.table) {
-                true => (table, Mark::Stays),
-                false => (table, Mark::Written),
-            }),
-    );
+    marked.extend(now.into_iter().map(|table| {
+        if known.contains(&table.table) {
+            (table, Mark::Stays)
+        } else {
+            (table, Mark::Written)
+        }
+    }));
     Some(marked)
 }
 

@@ -80,12 +80,13 @@ fn open_whole(dir: &Path, memory: usize) -> Result<Database, Failure> {
 
 /// Refuses a file as the store: the usual reason is arguments in the wrong order.
 fn refuse_file(dir: &Path) -> Result<(), Failure> {
-    match dir.is_file() {
-        true => Err(Failure::Usage(format!(
+    if dir.is_file() {
+        Err(Failure::Usage(format!(
             "{} is a file: the first argument is the store's folder",
             dir.display()
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 
@@ -128,9 +129,10 @@ fn kept(db: &Database, name: &str) -> Result<StoreSnapshot, Failure> {
 fn unknown(error: Error, what: &str, name: &str, names: &[String]) -> Failure {
     match error {
         Error::UnknownDataset { .. } | Error::UnknownSnapshot { .. } => {
-            let known = match names.is_empty() {
-                true => "none".to_string(),
-                false => names.join(", "),
+            let known = if names.is_empty() {
+                "none".to_string()
+            } else {
+                names.join(", ")
             };
             let meant = meant(name, names.iter().map(String::as_str));
             Failure::Usage(format!(

@@ -184,12 +184,13 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
     if let Some(region) = region(&args.area)? {
         subscription = subscription.within(region);
     }
-    let (broker, has_waited) = match waits {
-        true => match wait_for_broker(&args.dir, memory, end)? {
+    let (broker, has_waited) = if waits {
+        match wait_for_broker(&args.dir, memory, end)? {
             Some(found) => found,
             None => return Ok(Outcome::NotFound),
-        },
-        false => (Broker::open(&open_to_read(&args.dir, memory)?)?, false),
+        }
+    } else {
+        (Broker::open(&open_to_read(&args.dir, memory)?)?, false)
     };
     subscription = match (args.since, waits) {
         // Everything in the store was published after this command began.

@@ -68,9 +68,10 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
     let conditions = conditions(&args.conditions)?;
-    let order = match args.oldest {
-        true => AnswerOrder::Oldest,
-        false => args.answer.order,
+    let order = if args.oldest {
+        AnswerOrder::Oldest
+    } else {
+        args.answer.order
     };
     let query = filtered(dataset.query(), &conditions);
     let found = answer(query, order, args.answer.after, &args.answer.query)?;
@@ -206,12 +207,12 @@ fn between(
     // Compared by value: the text of a float stands for the nearest float.
     let def = dataset.def();
     let mut indexes = def.indexes.iter();
-    Ok(dataset.find(
-        match indexes.any(|i| i.path == path && i.ty == Type::Float) {
-            true => field(path).range(Operand::text(lo)..=Operand::text(hi)),
-            false => field(path).range(low..=high),
-        },
-    ))
+    let is_float = indexes.any(|i| i.path == path && i.ty == Type::Float);
+    Ok(dataset.find(if is_float {
+        field(path).range(Operand::text(lo)..=Operand::text(hi))
+    } else {
+        field(path).range(low..=high)
+    }))
 }
 
 /// Runs a query and prints its records.

@@ -159,9 +159,10 @@ impl Replay {
             let mut tell = |_: u64, tag: &[u8], notification: &Notification| {
                 failed = self.print(tag, &notification.body).err().or(failed.take());
             };
-            match goes_on {
-                true => repeated.advance(due, &mut tell)?,
-                false => repeated.finish(due, &mut tell)?,
+            if goes_on {
+                repeated.advance(due, &mut tell)?
+            } else {
+                repeated.finish(due, &mut tell)?
             }
         }
         self.repeated = Some(repeated);
@@ -467,9 +468,10 @@ impl Units {
 
     /// The one of the two for larger times.
     fn coarser(self, other: Units) -> Units {
-        match self.decimals <= other.decimals {
-            true => self,
-            false => other,
+        if self.decimals <= other.decimals {
+            self
+        } else {
+            other
         }
     }
 
@@ -490,12 +492,11 @@ impl Units {
     fn scaled(text: &str, units: &mut Option<Units>) -> Result<i128, String> {
         let wrong = || format!("`{text}` is not a time: times must be numbers");
         let is_plain = !text.contains(['e', 'E']);
-        let exact = match is_plain {
-            true => text.to_owned(),
-            false => {
-                let number: f64 = text.parse().map_err(|_| wrong())?;
-                format!("{number:.9}")
-            }
+        let exact = if is_plain {
+            text.to_owned()
+        } else {
+            let number: f64 = text.parse().map_err(|_| wrong())?;
+            format!("{number:.9}")
         };
         let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
         let Ok(whole) = whole.parse::<i128>() else {

@@ -238,16 +238,15 @@ fn with_distance(json: &[u8], distance: f64) -> Vec<u8> {
 
 /// Prints records that are in memory.
 fn rows(records: Vec<Record>, plan: Explain, args: &QueryArgs) -> Result<Outcome, Failure> {
-    let printed = match args.keys_only {
-        true => {
-            let mut output = Output::new();
-            for record in &records {
-                output.line(record.key())?;
-            }
-            output.finish()?;
-            records.len() as u64
+    let printed = if args.keys_only {
+        let mut output = Output::new();
+        for record in &records {
+            output.line(record.key())?;
         }
-        false => print(records.into_iter().map(Ok), &mut Rows::new(&args.rows)?)?,
+        output.finish()?;
+        records.len() as u64
+    } else {
+        print(records.into_iter().map(Ok), &mut Rows::new(&args.rows)?)?
     };
     plan::explain(args.explain, || plan);
     Ok(Outcome::found(printed))

@@ -28,24 +28,22 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     if let Some(name) = &args.dataset {
         let consumers = db.stats().consumers;
         let of_dataset = of_dataset(&args.dir, &dataset(&db, name)?, &consumers)?;
-        match args.json {
-            true => output.line(json(&of_dataset))?,
-            false => {
-                output.text(summary(name, &of_dataset))?;
-                if args.verbose {
-                    output.text(internals(json(&of_dataset.internals)))?;
-                }
+        if args.json {
+            output.line(json(&of_dataset))?
+        } else {
+            output.text(summary(name, &of_dataset))?;
+            if args.verbose {
+                output.text(internals(json(&of_dataset.internals)))?;
             }
         }
     } else {
         let of_store = of_store(&args.dir, &db)?;
-        match args.json {
-            true => output.line(json(&of_store))?,
-            false => {
-                output.text(overview(&args.dir, &of_store))?;
-                if args.verbose {
-                    output.text(internals(json(&of_store.internals)))?;
-                }
+        if args.json {
+            output.line(json(&of_store))?
+        } else {
+            output.text(overview(&args.dir, &of_store))?;
+            if args.verbose {
+                output.text(internals(json(&of_store.internals)))?;
             }
         }
     }
@@ -155,14 +153,16 @@ fn of_dataset(
     let data = stats.trees.iter().find(|tree| tree.name == "data");
     let entries = data.map_or(0, entries);
     let is_counted = entries <= COUNTED && data.is_some_and(|tree| tree.damage.is_none());
-    let records = match is_counted {
-        true => dataset.query().count()?,
-        false => entries,
+    let records = if is_counted {
+        dataset.query().count()?
+    } else {
+        entries
     };
     let has_indexes = def.indexes.iter().any(|index| index.kind.is_indexed());
-    let unindexed = match is_counted && has_indexes {
-        true => dataset.unindexed()?,
-        false => BTreeMap::new(),
+    let unindexed = if is_counted && has_indexes {
+        dataset.unindexed()?
+    } else {
+        BTreeMap::new()
     };
     let unindexed = unindexed.into_iter();
     let unindexed = unindexed.map(|(path, count)| (path.to_string(), count));
@@ -176,9 +176,10 @@ fn of_dataset(
         indexes.push(OfIndex {
             path: index.path.to_string(),
             kind: index.kind.to_string(),
-            ty: match index.lenient {
-                true => format!("{}, lenient", index.ty),
-                false => index.ty.to_string(),
+            ty: if index.lenient {
+                format!("{}, lenient", index.ty)
+            } else {
+                index.ty.to_string()
             },
             bytes: tree.map(size),
             state: match (damage, change) {
@@ -284,11 +285,10 @@ fn health(
         );
         return Ok((health, advice));
     }
-    let advice = match indexes.is_empty() {
-        true => "nothing to do".to_string(),
-        false => {
-            format!("nothing to do; to see whether the indexes fit: esker advise {dir} {name}")
-        }
+    let advice = if indexes.is_empty() {
+        "nothing to do".to_string()
+    } else {
+        format!("nothing to do; to see whether the indexes fit: esker advise {dir} {name}")
     };
     Ok((health, advice))
 }
@@ -349,10 +349,7 @@ fn age(seconds: u64) -> String {
 
 fn summary(name: &str, of: &OfDataset) -> String {
     let records = counted(of.records, "record");
-    let least = match of.records_counted {
-        false => "at most ",
-        true => "",
-    };
+    let least = if of.records_counted { "" } else { "at most " };
     let size = bytes(of.bytes);
     let mut summary = format!("{}: {least}{records}, {size}\n", bold(name));
     let mut rows = vec![["index", "kind", "type", "size", "state"].map(str::to_string)];

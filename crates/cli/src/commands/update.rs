@@ -107,9 +107,10 @@ fn json_of(text: &str, is_string: bool) -> String {
     let is_json = serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok();
     let trimmed = text.trim();
     let may_be = !is_string || trimmed == "null" || trimmed.starts_with('"');
-    match is_json && may_be {
-        true => trimmed.to_string(),
-        false => Value::from(text).to_string(),
+    if is_json && may_be {
+        trimmed.to_string()
+    } else {
+        Value::from(text).to_string()
     }
 }
 
@@ -132,9 +133,10 @@ impl<'d> Merging<'d> {
     /// writes to the store.
     pub(super) fn merged(&self, patch: &[u8]) -> Result<(Key, Vec<u8>), Error> {
         let key = self.dataset.key_of(patch)?;
-        let stored = match self.made.contains_key(&key) {
-            true => None,
-            false => self.dataset.get(&key)?,
+        let stored = if self.made.contains_key(&key) {
+            None
+        } else {
+            self.dataset.get(&key)?
         };
         let before = match &stored {
             Some(record) => Some(record.json()),

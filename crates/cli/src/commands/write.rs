@@ -200,9 +200,10 @@ struct Deletions {
 impl Deletions {
     fn add(&mut self, key: Key) -> Result<(), Failure> {
         self.waiting.push(key);
-        match self.waiting.len() >= BATCH_RECORDS {
-            true => self.commit(),
-            false => Ok(()),
+        if self.waiting.len() >= BATCH_RECORDS {
+            self.commit()
+        } else {
+            Ok(())
         }
     }
 

@@ -168,11 +168,10 @@ impl Rows<'_, '_> {
                     None | Some(b'\n' | b'\r') => {}
                     Some(byte) if byte == self.delimiter => {}
                     Some(_) => {
-                        let what = match is_long {
-                            true => {
-                                "the quote that opens here does not close on its line, and text follows the quote that closes it"
-                            }
-                            false => "text follows a quoted cell",
+                        let what = if is_long {
+                            "the quote that opens here does not close on its line, and text follows the quote that closes it"
+                        } else {
+                            "text follows a quoted cell"
                         };
                         return self.bad(opens, column, what).map(Some);
                     }

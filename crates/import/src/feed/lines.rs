@@ -478,12 +478,11 @@ impl<'a, 'b> Values<'a, 'b> {
             }
             self.input.take(1);
             self.next()?;
-            let is_read = match name == *wanted {
-                true => self.target(below)?,
-                false => {
-                    self.input.parsed().leave_out(&name);
-                    self.pass_over()?
-                }
+            let is_read = if name == *wanted {
+                self.target(below)?
+            } else {
+                self.input.parsed().leave_out(&name);
+                self.pass_over()?
             };
             if !is_read {
                 return Ok(false);

@@ -67,9 +67,10 @@ impl Scan {
                 match bytes.get(self.seen) {
                     None => return Seen::Part,
                     Some(b'"') => {
-                        self.expects = match is_name {
-                            true => Expects::Colon,
-                            false => Expects::CommaOrEnd,
+                        self.expects = if is_name {
+                            Expects::Colon
+                        } else {
+                            Expects::CommaOrEnd
                         }
                     }
                     Some(b'\\') => {
@@ -109,9 +110,10 @@ impl Scan {
 
     /// The result if no byte follows.
     pub(super) fn end(&self) -> Seen {
-        match self.open.is_empty() && self.expects == Expects::Word {
-            true => Seen::Whole(self.seen),
-            false => Seen::Broken,
+        if self.open.is_empty() && self.expects == Expects::Word {
+            Seen::Whole(self.seen)
+        } else {
+            Seen::Broken
         }
     }
 

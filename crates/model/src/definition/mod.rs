@@ -67,12 +67,13 @@ impl IndexDef {
 
     /// Rejects a lenient index of points.
     pub fn check_lenient(&self) -> Result<()> {
-        match self.lenient && self.ty.has_place() {
-            false => Ok(()),
-            true => Err(Error::bad_input(format!(
+        if self.lenient && self.ty.has_place() {
+            Err(Error::bad_input(format!(
                 "attribute `{}`: an index of points cannot be lenient",
                 self.path
-            ))),
+            )))
+        } else {
+            Ok(())
         }
     }
 
@@ -236,12 +237,13 @@ impl Expiry {
             )));
         }
         let millis = self.ttl.map(|ttl| ttl.as_millis());
-        match millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
-            true => Ok(()),
-            false => Err(Error::bad_input(
+        if millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
+            Ok(())
+        } else {
+            Err(Error::bad_input(
                 "a time to live must be at least a millisecond and at most a million years"
                     .to_string(),
-            )),
+            ))
         }
     }
 }

@@ -185,12 +185,13 @@ pub(super) fn on_sphere(west: f64, east: f64, south: f64, north: f64) -> Vec<Bou
         max_x,
         max_y,
     };
-    let mut boxes = match west <= east {
-        true => vec![part(west, east, south, north)],
-        false => vec![
+    let mut boxes = if west <= east {
+        vec![part(west, east, south, north)]
+    } else {
+        vec![
             part(west, 180.0, south, north),
             part(-180.0, east, south, north),
-        ],
+        ]
     };
     if west <= east && (west == -180.0) != (east == 180.0) {
         let other = if west == -180.0 { 180.0 } else { -180.0 };

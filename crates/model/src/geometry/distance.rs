@@ -56,9 +56,10 @@ pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
         }
         // The farthest point is the nearest to the antipode.
         Space::Sphere => {
-            let x = match point.x() > 0.0 {
-                true => point.x() - 180.0,
-                false => point.x() + 180.0,
+            let x = if point.x() > 0.0 {
+                point.x() - 180.0
+            } else {
+                point.x() + 180.0
             };
             let left = to_box(Point::raw(x, -point.y()), bounds);
             let exact = std::f64::consts::PI * EARTH_RADIUS_M - left;

@@ -30,19 +30,23 @@ impl Point {
     /// If a coordinate is not a finite number, or, on the sphere, a longitude lies outside -180 to
     /// 180 or a latitude outside -90 to 90.
     pub fn new(space: Space, x: f64, y: f64) -> Result<Point> {
-        let fits = |name: &str, value: f64, limit: f64| match value.abs() <= limit {
-            true => Ok(()),
-            false => Err(Error::bad_input(format!(
-                "{name} {value} is not between -{limit} and {limit}"
-            ))),
+        let fits = |name: &str, value: f64, limit: f64| {
+            if value.abs() <= limit {
+                Ok(())
+            } else {
+                Err(Error::bad_input(format!(
+                    "{name} {value} is not between -{limit} and {limit}"
+                )))
+            }
         };
         match space {
             Space::Sphere => {
                 fits("longitude", x, 180.0)?;
                 fits("latitude", y, 90.0).map_err(|error| {
-                    match y.abs() <= 180.0 && x.abs() <= 90.0 {
-                        true => Error::bad_input(format!("{error}: the longitude comes first")),
-                        false => error,
+                    if y.abs() <= 180.0 && x.abs() <= 90.0 {
+                        Error::bad_input(format!("{error}: the longitude comes first"))
+                    } else {
+                        error
                     }
                 })?;
             }

@@ -144,9 +144,10 @@ impl Polygon {
             return Relation::Crosses;
         }
         // Without a border in the box, all its points are on the same side.
-        match self.contains(Point::raw(bounds.min_x, bounds.min_y)) {
-            true => Relation::Inside,
-            false => Relation::Outside,
+        if self.contains(Point::raw(bounds.min_x, bounds.min_y)) {
+            Relation::Inside
+        } else {
+            Relation::Outside
         }
     }
 }
@@ -206,9 +207,10 @@ impl Ring {
         };
         for (at, edge) in ring.edges.iter().enumerate() {
             let at = at as u32;
-            let parts = match edge.over {
-                true => [Some((edge.west.x, 180.0)), Some((-180.0, edge.east.x))],
-                false => [Some((edge.west.x, edge.east.x)), None],
+            let parts = if edge.over {
+                [Some((edge.west.x, 180.0)), Some((-180.0, edge.east.x))]
+            } else {
+                [Some((edge.west.x, edge.east.x)), None]
             };
             for (from, to) in parts.into_iter().flatten() {
                 let slabs = ring.slabs_between(from, to);
@@ -228,9 +230,10 @@ impl Ring {
     /// The distance of a coordinate from the west of the ring, going east. It is rounded, but
     /// monotonic: both ends of a line are rounded alike.
     fn way_east(&self, x: f64) -> f64 {
-        match self.space == Space::Sphere && x < self.west {
-            true => (x + 360.0) - self.west,
-            false => x - self.west,
+        if self.space == Space::Sphere && x < self.west {
+            (x + 360.0) - self.west
+        } else {
+            x - self.west
         }
     }
 
@@ -249,19 +252,23 @@ impl Ring {
     /// ends after it, these are the slabs up to its end and the slabs from its beginning on.
     fn slabs_between(&self, min_x: f64, max_x: f64) -> [Option<RangeInclusive<usize>>; 2] {
         let (from, to) = (self.slab(min_x), self.slab(max_x));
-        match min_x < self.west && self.west <= max_x {
-            true if self.space == Space::Plane => [Some(0..=to), None],
-            true => [Some(0..=to), Some(from..=self.slabs.len() - 1)],
-            false => [Some(from..=to), None],
+        let begins_before = min_x < self.west && self.west <= max_x;
+        if !begins_before {
+            [Some(from..=to), None]
+        } else if self.space == Space::Plane {
+            [Some(0..=to), None]
+        } else {
+            [Some(0..=to), Some(from..=self.slabs.len() - 1)]
         }
     }
 
     /// The edges that may lie above, below or at a coordinate.
     fn near(&self, x: f64) -> impl Iterator<Item = &Edge> {
         let share = self.way_east(x);
-        let slab = match share < 0.0 || share > self.width() {
-            true => None,
-            false => self.slabs.get(self.slab(x)),
+        let slab = if share < 0.0 || share > self.width() {
+            None
+        } else {
+            self.slabs.get(self.slab(x))
         };
         let slab = slab.map_or(&[][..], Vec::as_slice);
         slab.iter().filter_map(|at| self.edges.get(*at as usize))
@@ -269,10 +276,12 @@ impl Ring {
 
     fn place(&self, point: Point) -> Place {
         if self.space == Space::Sphere && point.at_pole() {
-            return match self.pole == Some(point.y()) {
-                true => Place::Inside,
-                false if self.min_y <= point.y() && point.y() <= self.max_y => Place::Border,
-                false => Place::Outside,
+            return if self.pole == Some(point.y()) {
+                Place::Inside
+            } else if self.min_y <= point.y() && point.y() <= self.max_y {
+                Place::Border
+            } else {
+                Place::Outside
             };
         }
         let beside = point.y() < self.min_y || point.y() > self.max_y;
@@ -300,9 +309,10 @@ impl Ring {
             }
             crossed ^= edge.is_above(point);
         }
-        match crossed ^ (self.pole == Some(90.0)) {
-            true => Place::Inside,
-            false => Place::Outside,
+        if crossed ^ (self.pole == Some(90.0)) {
+            Place::Inside
+        } else {
+            Place::Outside
         }
     }
 
@@ -399,9 +409,10 @@ impl Edge {
         if a == b {
             return None;
         }
-        let (west, east) = match (a.turn, a.at.x) <= (b.turn, b.at.x) {
-            true => (a, b),
-            false => (b, a),
+        let (west, east) = if (a.turn, a.at.x) <= (b.turn, b.at.x) {
+            (a, b)
+        } else {
+            (b, a)
         };
         Some(Edge {
             west: west.at,
@@ -421,19 +432,22 @@ impl Edge {
     /// The number of degrees to add to a longitude so that it lies in the plane of the western end;
     /// `None` if the edge does not reach it.
     fn turn_to(&self, x: f64) -> Option<f64> {
-        match self.over {
-            false => (self.west.x <= x && x <= self.east.x).then_some(0.0),
-            true if self.west.x <= x => Some(0.0),
-            true => (x <= self.east.x).then_some(360.0),
+        if !self.over {
+            (self.west.x <= x && x <= self.east.x).then_some(0.0)
+        } else if self.west.x <= x {
+            Some(0.0)
+        } else {
+            (x <= self.east.x).then_some(360.0)
         }
     }
 
     /// The side of the line on which a point lies: positive in the north, zero on the line. Exact.
     fn side(&self, x: f64, y: f64, turn: f64) -> f64 {
         let point = Coord { x, y };
-        match self.over {
-            false => orient2d(self.west, self.east, point),
-            true => side_over(self.west, self.east, point, turn),
+        if self.over {
+            side_over(self.west, self.east, point, turn)
+        } else {
+            orient2d(self.west, self.east, point)
         }
     }
 
@@ -450,9 +464,10 @@ impl Edge {
     fn is_above(&self, point: Coord<f64>) -> bool {
         // The eastern end belongs to the next edge. It is at 180 degrees, while the next edge has
         // it at -180.
-        let ends = match self.over {
-            true => point.x < self.west.x && point.x >= self.east.x,
-            false => point.x >= self.east.x,
+        let ends = if self.over {
+            point.x < self.west.x && point.x >= self.east.x
+        } else {
+            point.x >= self.east.x
         };
         if ends || point.y > self.max_y() {
             return false;
@@ -468,12 +483,13 @@ impl Edge {
             return false;
         }
         // In the plane of the western end, and in the plane of the eastern end.
-        let (west, east) = match self.over {
-            true => (bounds.max_x >= self.west.x, bounds.min_x <= self.east.x),
-            false => (
+        let (west, east) = if self.over {
+            (bounds.max_x >= self.west.x, bounds.min_x <= self.east.x)
+        } else {
+            (
                 bounds.max_x >= self.west.x && bounds.min_x <= self.east.x,
                 false,
-            ),
+            )
         };
         let crosses = |turn: f64| {
             let sides = bounds.corners().map(|(x, y)| self.side(x, y, turn));

@@ -146,12 +146,13 @@ impl fmt::Display for RecordErrorKind {
                 strict,
             } => {
                 write!(f, "field {path} must be of type {expected}, found {found}")?;
-                match strict {
-                    true => write!(
+                if *strict {
+                    write!(
                         f,
                         "; an index of `{path}?` keeps such records, as in {path}?:lazy:{expected}"
-                    ),
-                    false => Ok(()),
+                    )
+                } else {
+                    Ok(())
                 }
             }
             RecordErrorKind::ValueTooLong {

@@ -23,9 +23,10 @@ pub(super) fn number(text: &str) -> Option<Found<'_>> {
         }
     }
     let v = text.parse::<f64>().ok()?;
-    let found = match is_short(text, v) {
-        true => Found::Float(v),
-        false => Found::Long(text, v),
+    let found = if is_short(text, v) {
+        Found::Float(v)
+    } else {
+        Found::Long(text, v)
     };
     v.is_finite().then_some(found)
 }

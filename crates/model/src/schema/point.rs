@@ -118,17 +118,19 @@ pub(crate) fn cell_side(space: Space, is_first: bool, level: u32, at: u32) -> (f
                     _ => !ordered,
                 };
                 let value = f64::from_bits(bits);
-                match value.is_finite() {
-                    true => value,
+                if value.is_finite() {
+                    value
+                } else if ordered >> 63 == 1 {
                     // Beyond all finite numbers.
-                    false if ordered >> 63 == 1 => f64::MAX,
-                    false => f64::MIN,
+                    f64::MAX
+                } else {
+                    f64::MIN
                 }
             };
-            let all = rest == 32;
-            match all {
-                true => (f64::MIN, f64::MAX),
-                false => (value(low), value(low | width)),
+            if rest == 32 {
+                (f64::MIN, f64::MAX)
+            } else {
+                (value(low), value(low | width))
             }
         }
     }

@@ -524,9 +524,10 @@ fn times_are_read_in_forms_close_to_rfc_3339() {
         let parsed = super::time::parse(text);
         assert_eq!(parsed.map(|(micros, _)| micros), Some(second), "{text}");
         let has_offset = text.contains(['Z', '+', 'U', 'g']);
-        let said = match has_offset {
-            true => super::time::Offset::Said,
-            false => super::time::Offset::Assumed,
+        let said = if has_offset {
+            super::time::Offset::Said
+        } else {
+            super::time::Offset::Assumed
         };
         assert_eq!(parsed.map(|(_, said)| said), Some(said), "{text}");
     }

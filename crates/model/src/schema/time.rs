@@ -100,9 +100,10 @@ pub(crate) fn from_int(t: Type, number: i128) -> Option<i64> {
 pub(crate) fn from_decimal(t: Type, number: f64) -> Option<i64> {
     let (per_second, micros) = (t.per_second()? as f64, MICROS as f64);
     // Both factors are whole numbers, so only the result is rounded.
-    let micros = match per_second <= micros {
-        true => number * (micros / per_second),
-        false => number / (per_second / micros),
+    let micros = if per_second <= micros {
+        number * (micros / per_second)
+    } else {
+        number / (per_second / micros)
     };
     let micros = micros.round();
     // i64::MAX is not a float; the float above it is the first that does not fit.

@@ -235,9 +235,10 @@ impl<S: Sink> Step<'_, S> {
         if self.node.targets.is_empty() {
             return Ok(());
         }
-        go_on(match self.is_element {
-            false => self.sink.found(&self.node.targets, found),
-            true => self.sink.element(&self.node.targets, found),
+        go_on(if self.is_element {
+            self.sink.element(&self.node.targets, found)
+        } else {
+            self.sink.found(&self.node.targets, found)
         })
     }
 }
@@ -349,9 +350,10 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
             ..
         } = self;
         if !node.targets.is_empty() {
-            go_on(match is_element {
-                false => sink.found(&node.targets, Found::Object),
-                true => sink.element(&node.targets, Found::Object),
+            go_on(if is_element {
+                sink.element(&node.targets, Found::Object)
+            } else {
+                sink.found(&node.targets, Found::Object)
             })?;
         }
         let mut seen = Bits::default();
