@@ -196,20 +196,20 @@ fn every_point_of_an_area_at_its_times_is_in_its_ranges() {
 #[test]
 fn a_small_area_at_a_short_time_covers_little_else() {
     let mut rng = Rng::with_seed(11);
-    let (mut asked, mut covered) = (0.0, 0.0);
+    let (mut exact, mut covered) = (0.0, 0.0);
     const HOUR: i64 = 3_600_000_000;
     for _ in 0..200 {
         let (x, y) = (rng.f64() * 340.0 - 180.0, rng.f64() * 160.0 - 90.0);
         let rect = Area::rect(Space::Sphere, x, y, x + 11.0, y + 5.5).unwrap();
         let from = rng.i64(0..2_000_000_000_000_000);
-        asked += 11.0 * 5.5 / (360.0 * 180.0) * (4 * HOUR) as f64 / 2.0_f64.powi(39);
+        exact += 11.0 * 5.5 / (360.0 * 180.0) * (4 * HOUR) as f64 / 2.0_f64.powi(39);
         let region = Region::at_times(rect, from, from + 4 * HOUR);
         let cells = region.fine().iter();
         covered += cells
             .map(|(first, last)| (last - first + 1) as f64 / 2.0_f64.powi(63))
             .sum::<f64>();
     }
-    assert!(covered < 8.0 * asked, "{covered} of {asked}");
+    assert!(covered < 8.0 * exact, "{covered} of {exact}");
 }
 
 #[test]

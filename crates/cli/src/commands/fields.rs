@@ -121,25 +121,25 @@ fn note_objects<'a>(
 }
 
 /// After an answer without records: notes each queried path that no sampled record has.
-pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<(), Failure> {
+pub(super) fn note_unknown(dataset: &DatasetSnapshot, queried: &[Path]) -> Result<(), Failure> {
     let def = dataset.def();
     let declared = |path: &Path| *path == def.key || def.indexes.iter().any(|i| i.path == *path);
-    let asked: Vec<&Path> = asked.iter().filter(|path| !declared(path)).collect();
-    if asked.is_empty() {
+    let queried: Vec<&Path> = queried.iter().filter(|path| !declared(path)).collect();
+    if queried.is_empty() {
         return Ok(());
     }
     let scan = dataset.scan(..);
     let records: Vec<_> = scan.take(RECORDS + 1).collect::<Result<_, _>>()?;
     let is_all = records.len() <= RECORDS;
     let mut known = known_paths(records.iter().take(RECORDS).map(|record| record.json()));
-    for path in &asked {
+    for path in &queried {
         note_objects(path, &known, records.iter().map(|record| record.json()));
     }
     if records.is_empty() {
         return Ok(());
     }
     known.extend(def.indexes.iter().map(|index| index.path.to_string()));
-    for path in asked {
+    for path in queried {
         let names: Vec<&str> = path.names().collect();
         let has_it = |record: &esker::Record| {
             serde_json::from_slice(record.json()).is_ok_and(|record| has(&record, &names))

@@ -82,10 +82,10 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
 pub(super) fn explained(
     found: Outcome,
     dataset: &DatasetSnapshot,
-    asked: &[Path],
+    queried: &[Path],
 ) -> Result<Outcome, Failure> {
     if found == Outcome::NotFound {
-        fields::note_unknown(dataset, asked)?;
+        fields::note_unknown(dataset, queried)?;
     }
     Ok(found)
 }
@@ -127,7 +127,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset_at(&db, &args.dataset, args.snapshot.as_deref())?;
-    let (query, asked) = match (&args.path, &args.lo, &args.hi) {
+    let (query, queried) = match (&args.path, &args.lo, &args.hi) {
         (Some(field), Some(lo), Some(hi)) => {
             (between(&dataset, field, lo, hi)?, vec![path(field)?])
         }
@@ -144,7 +144,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     output.line(count)?;
     output.finish()?;
     if count == 0 {
-        fields::note_unknown(&dataset, &asked)?;
+        fields::note_unknown(&dataset, &queried)?;
     }
     Ok(Outcome::Done)
 }

@@ -134,7 +134,7 @@ impl Replay {
 
     /// Advances the clock, with the queries due before.
     fn advance(&mut self, to: Time) -> Result<(), Failure> {
-        self.ask(to.saturating_sub(1), true)?;
+        self.run_due(to.saturating_sub(1), true)?;
         self.set_clock(to)
     }
 
@@ -149,20 +149,20 @@ impl Replay {
     }
 
     /// Repeats the queries due by this time; with `goes_on` false, for the last time.
-    fn ask(&mut self, by: Time, goes_on: bool) -> Result<(), Failure> {
+    fn run_due(&mut self, by: Time, goes_on: bool) -> Result<(), Failure> {
         let Some(mut repeated) = self.repeated.take() else {
             return Ok(());
         };
         let mut failed = None;
         while let Some(due) = repeated.next_due().filter(|due| *due <= by) {
             self.set_clock(due)?;
-            let mut tell = |_: u64, tag: &[u8], notification: &Notification| {
+            let mut on_match = |_: u64, tag: &[u8], notification: &Notification| {
                 failed = self.print(tag, &notification.body).err().or(failed.take());
             };
             if goes_on {
-                repeated.advance(due, &mut tell)?
+                repeated.advance(due, &mut on_match)?
             } else {
-                repeated.finish(due, &mut tell)?
+                repeated.finish(due, &mut on_match)?
             }
         }
         self.repeated = Some(repeated);
@@ -222,11 +222,11 @@ impl Replay {
             return Ok(());
         };
         let mut failed = None;
-        let mut tell = |_: u64, tag: &[u8], notification: &Notification| {
+        let mut on_match = |_: u64, tag: &[u8], notification: &Notification| {
             failed = self.print(tag, &notification.body).err().or(failed.take());
         };
         repeated
-            .subscribe(&subscription, &mut tell)
+            .subscribe(&subscription, &mut on_match)
             .map_err(located)?;
         self.repeated = Some(repeated);
         failed.map_or(Ok(()), Err)
@@ -243,7 +243,7 @@ impl Replay {
     }
 
     fn finish(mut self) -> Result<Outcome, Failure> {
-        self.ask(Time::MAX, false)?;
+        self.run_due(Time::MAX, false)?;
         self.output.finish()?;
         self.db.close()?;
         Ok(Outcome::found(self.found))

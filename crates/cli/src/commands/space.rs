@@ -24,10 +24,10 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
     let conditions = conditions(&args.conditions)?;
     let inside = field(&args.path).within(area.clone());
     let query = filtered(dataset.query().filter(inside), &conditions);
-    let mut asked = paths(&conditions);
-    asked.extend(fields_of(&args.path));
+    let mut queried = paths(&conditions);
+    queried.extend(fields_of(&args.path));
     if args.count {
-        return count(query, args, &dataset, &asked);
+        return count(query, args, &dataset, &queried);
     }
     if let Some(degrees) = args.cells {
         let mut output = Output::new();
@@ -46,14 +46,14 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
         .validation(args.query.validation);
     let found = match &args.latest_per {
         Some(key) => {
-            asked.push(key.clone());
-            asked.extend(args.time.clone());
+            queried.push(key.clone());
+            queried.extend(args.time.clone());
             let (records, plan) = query.latest_per(key, &latest(args)?)?;
             rows(records, plan, &args.query)?
         }
         None => ordered(query, &area, args)?,
     };
-    explained(found, &dataset, &asked)
+    explained(found, &dataset, &queried)
 }
 
 /// `esker near DIR DATASET PATH LON,LAT --k N [--max METRES]`
@@ -72,9 +72,9 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
         note(format_args!("note: the scan read {read}"));
     }
     let found = neighbours(&near, plan, &args.query)?;
-    let mut asked = paths(&conditions);
-    asked.extend(fields_of(&args.path));
-    explained(found, &dataset, &asked)
+    let mut queried = paths(&conditions);
+    queried.extend(fields_of(&args.path));
+    explained(found, &dataset, &queried)
 }
 
 /// The fields that hold a point: one, or the two of `LON_PATH,LAT_PATH`.
@@ -104,7 +104,7 @@ fn count(
     query: Query,
     args: &WithinArgs,
     dataset: &DatasetSnapshot,
-    asked: &[Path],
+    queried: &[Path],
 ) -> Result<Outcome, Failure> {
     let (count, plan) = query
         .limit(args.query.limit)
@@ -117,7 +117,7 @@ fn count(
     output.line(count)?;
     output.finish()?;
     if count == 0 {
-        note_unknown(dataset, asked)?;
+        note_unknown(dataset, queried)?;
     }
     Ok(Outcome::Done)
 }
@@ -186,18 +186,18 @@ fn note_no_index(dataset: &DatasetSnapshot, path: &Path) {
         is_point && index.kind.is_indexed()
     });
     let indexed: Vec<String> = indexed.map(|index| index.path.to_string()).collect();
-    let asked = path.to_string();
-    let asked_of = |path: &String| path == &asked || asked.starts_with(&format!("{path}@"));
-    if indexed.iter().any(asked_of) {
+    let wanted = path.to_string();
+    let is_of_path = |path: &String| path == &wanted || wanted.starts_with(&format!("{path}@"));
+    if indexed.iter().any(is_of_path) {
         return;
     }
-    let swapped = asked.split_once(',').map(|(x, y)| format!("{y},{x}"));
+    let swapped = wanted.split_once(',').map(|(x, y)| format!("{y},{x}"));
     let meant = match indexed.iter().find(|path| Some(*path) == swapped.as_ref()) {
         Some(path) => format!(": did you mean `{path}`?"),
-        None => meant(&asked, indexed.iter().map(String::as_str)),
+        None => meant(&wanted, indexed.iter().map(String::as_str)),
     };
     note(format_args!(
-        "note: no index on `{asked}`: answered by a scan{meant}"
+        "note: no index on `{wanted}`: answered by a scan{meant}"
     ));
 }
 

@@ -153,7 +153,7 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
 /// `esker delete DIR DATASET --where EXPR`: deletes all records that meet the condition.
 fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     let conditions = conditions(&args.conditions)?;
-    let asked = paths(&conditions);
+    let queried = paths(&conditions);
     let Some(condition) = conditions.into_iter().reduce(|all, one| all & one) else {
         return Ok(Outcome::Done);
     };
@@ -173,7 +173,7 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     };
     let ended = dataset.delete_where(condition, &mut progress);
     if ended.is_ok() && deleted == 0 {
-        fields::note_unknown(&dataset.snapshot(), &asked)?;
+        fields::note_unknown(&dataset.snapshot(), &queried)?;
     }
     let closed = db.close();
     note(format_args!("deleted {}", counted(deleted, "record")));

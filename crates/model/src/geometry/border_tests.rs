@@ -159,7 +159,7 @@ fn exact_noise() -> f64 {
 #[test]
 fn polygons_agree_with_whole_numbers() {
     let mut random = fastrand::Rng::with_seed(13);
-    let (mut asked, mut within) = (0, 0);
+    let (mut tested, mut within) = (0, 0);
     for _ in 0..3000 {
         let noisy = random.u8(0..3) == 0;
         let one = |random: &mut fastrand::Rng, most: i32| -> f64 {
@@ -198,10 +198,10 @@ fn polygons_agree_with_whole_numbers() {
                 on_grid(one(&mut random, 90)),
             ));
         }
-        asked += points.len();
+        tested += points.len();
         within += agrees(&corners, &points);
     }
-    assert!(asked > 100_000 && within > 20_000, "{asked}, {within}");
+    assert!(tested > 100_000 && within > 20_000, "{tested}, {within}");
 }
 
 /// The nearest number that [`exact`] accepts.

@@ -231,7 +231,7 @@ struct Step<'w, S> {
 
 impl<S: Sink> Step<'_, S> {
     #[inline]
-    fn tell<E: Error>(self, found: Found<'_>) -> Result<(), E> {
+    fn report<E: Error>(self, found: Found<'_>) -> Result<(), E> {
         if self.node.targets.is_empty() {
             return Ok(());
         }
@@ -247,10 +247,10 @@ impl<S: Sink> Step<'_, S> {
     /// Reports the value with this text, which is grammatical JSON.
     fn exactly<E: Error>(self, text: &str) -> Result<(), E> {
         if let Some(number) = exact::number(text) {
-            return self.tell(number);
+            return self.report(number);
         }
         if let Some(string) = exact::plain_string(text) {
-            return self.tell(Found::Str(string));
+            return self.report(Found::Str(string));
         }
         if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
             return Err(E::custom("number out of range"));
@@ -293,27 +293,27 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.tell(Found::Null)
+        self.report(Found::Null)
     }
 
     fn visit_bool<E: Error>(self, v: bool) -> Result<(), E> {
-        self.tell(Found::Bool(v))
+        self.report(Found::Bool(v))
     }
 
     fn visit_i64<E: Error>(self, v: i64) -> Result<(), E> {
-        self.tell(Found::Int(i128::from(v)))
+        self.report(Found::Int(i128::from(v)))
     }
 
     fn visit_u64<E: Error>(self, v: u64) -> Result<(), E> {
-        self.tell(Found::Int(i128::from(v)))
+        self.report(Found::Int(i128::from(v)))
     }
 
     fn visit_f64<E: Error>(self, v: f64) -> Result<(), E> {
-        self.tell(Found::Float(v))
+        self.report(Found::Float(v))
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<(), E> {
-        self.tell(Found::Str(v))
+        self.report(Found::Str(v))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
