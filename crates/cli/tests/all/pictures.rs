@@ -1,4 +1,4 @@
-//! Pictures of compactions: `load --view` draws one whenever the levels of an index of points have changed.
+//! Pictures of compactions: `load --view` draws one whenever the levels of a spatial index change.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -56,11 +56,11 @@ fn each_compaction_is_drawn_with_what_it_read_and_wrote() {
     for file in &files {
         let svg = fs::read_to_string(file).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        // What was there before is dashed, what is new is red.
+        // Replaced tables are dashed, new tables are red.
         assert!(svg.contains("stroke-dasharray") && svg.contains("#d1495b"));
     }
 
-    // Without an index of points there is nothing to draw, and nothing is made.
+    // Without a spatial index the command is refused and creates nothing.
     let refused = esker_fed(
         &[
             "load", store, "other", "-", "--key", "id:int", "--view", pictures,
