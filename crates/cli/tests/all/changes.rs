@@ -195,7 +195,7 @@ fn a_consumer_belongs_to_a_dataset_and_has_read_what_was_put_out() {
 
 /// A consumer whose changes are no longer kept reports how to continue, and that works.
 #[test]
-fn a_consumer_that_is_too_late_is_told_what_helps() {
+fn the_error_of_a_late_consumer_names_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let s = dir.path().join("db").display().to_string();
     esker(&["create", &s, "d", "--key", "id:int"]).expect(0);
