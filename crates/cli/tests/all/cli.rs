@@ -720,7 +720,7 @@ fn the_demo_shows_each_operation() {
 /// Commands that only read work while another process, here this one, has the store open for
 /// writing.
 #[test]
-fn a_store_can_be_asked_while_another_process_writes_it() {
+fn a_store_can_be_queried_while_another_process_writes_it() {
     let room = Room::new();
     let file = room.write("some.ndjson", events(0..50));
     room.run("load", &["ev", &file, "--key", "id:int"])
