@@ -135,7 +135,7 @@ fn store(kind: IndexKind, fields: &[Field]) -> (Database, Dataset<u64>) {
     for field in fields {
         def = def.index(field.name, Index::new(kind).of_type(field.ty));
     }
-    // With `all = 1` as a further condition the planner must estimate every other condition.
+    // With a condition on `all` beside it, the planner must estimate every other condition.
     def = def.index("all", Index::new(IndexKind::Composite).of_type(Type::Int));
     let dataset = db.create_dataset("d", def).unwrap();
     (db, dataset)
