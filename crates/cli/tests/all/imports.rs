@@ -392,7 +392,7 @@ fn a_file_without_a_good_line_is_a_failure_that_keeps_the_lines() {
 }
 
 #[test]
-fn the_exit_code_tells_of_rejected_lines() {
+fn the_exit_code_reports_rejected_lines() {
     let input = Input::new("a.ndjson", "{\"id\":1}\nbad\n{\"id\":2}\n");
     let run = input.load(&["--key", "id"]).expect(2);
     says(&run, "2 records loaded, 1 rejected");
