@@ -197,11 +197,11 @@ fn a_damaged_index_is_built_again_by_one_command() {
     let run = esker(&["lookup", &store, "d", "v", "7"]).expect(3);
     assert!(run.stderr.contains(".tbl"), "{}", run.stderr);
     let run = esker(&["check", &store]).expect(3);
-    let told = format!("{}{}", run.stdout, run.stderr);
-    assert!(told.contains(".tbl"), "{told}");
+    let output = format!("{}{}", run.stdout, run.stderr);
+    assert!(output.contains(".tbl"), "{output}");
     let run = esker(&["repair", &store, "d", "--rebuild-index", "v"]).expect(0);
-    let told = "`v` is now indexed: lazy, rebuilt (20,000 records";
-    assert!(run.stderr.contains(told), "{}", run.stderr);
+    let note = "`v` is now indexed: lazy, rebuilt (20,000 records";
+    assert!(run.stderr.contains(note), "{}", run.stderr);
     let run = esker(&["count", &store, "d", "v", "7", "7"]).expect(0);
     assert_eq!(run.stdout.trim(), "200");
     esker(&["check", &store]).expect(0);
