@@ -251,17 +251,17 @@ fn stat_names_a_damaged_index_and_the_command_that_mends_it() {
 #[test]
 fn a_plan_is_text_for_people_and_json_for_programs() {
     let site = Site::new();
-    let asked = |form: &str| {
+    let explained = |form: &str| {
         let run = site.run("lookup", &["visits", "user.name", "ann", form]);
         run.expect(0).stderr
     };
-    let json: Value = serde_json::from_str(&asked("--explain")).unwrap();
+    let json: Value = serde_json::from_str(&explained("--explain")).unwrap();
     assert!(json["steps"].is_object());
-    let text = asked("--explain=text");
+    let text = explained("--explain=text");
     let plan = "lazy index of user.name: user.name = ann\n";
     assert!(text.starts_with(plan), "{text}");
     assert!(text.contains("answers: 2"), "{text}");
-    serde_json::from_str::<Value>(&asked("--explain=json")).unwrap();
+    serde_json::from_str::<Value>(&explained("--explain=json")).unwrap();
     let scan = ["visits", "page", "/buy", "--explain=text"];
     let scan = site.run("lookup", &scan).expect(0).stderr;
     assert!(scan.contains("scan of all records"), "{scan}");
