@@ -114,7 +114,7 @@ fn check(sets: &[&str], options: &[&str]) -> Option<usize> {
             let of_set = sets.contains(&question["dataset"].as_str().unwrap());
             of_set && matches!(question["op"].as_str(), Some("fanout" | "windows"))
         });
-    let mut asked = 0;
+    let mut queries = 0;
     for question in questions {
         let found = answer(&folder, question, options);
         let result = &question["result"];
@@ -144,9 +144,9 @@ fn check(sets: &[&str], options: &[&str]) -> Option<usize> {
             all.sort_unstable();
             assert_eq!(json!(digest(&all)), result["ids_sha256"]);
         }
-        asked += 1;
+        queries += 1;
     }
-    Some(asked)
+    Some(queries)
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn edits_of_a_map_reach_whom_they_concern() {
         &["--architecture", "two", "--granularity", "fixed"][..],
         &[],
     ] {
-        if let Some(asked) = check(&["osm_edits"], options) {
-            assert_eq!(asked, 2);
+        if let Some(queries) = check(&["osm_edits"], options) {
+            assert_eq!(queries, 2);
         }
     }
 }
@@ -164,8 +164,8 @@ fn edits_of_a_map_reach_whom_they_concern() {
 #[test]
 #[ignore = "takes minutes; .ci/extra runs it"]
 fn moves_flights_and_commits_reach_whom_they_concern() {
-    if let Some(asked) = check(&["moves", "flights", "events"], &[]) {
-        assert_eq!(asked, 5);
+    if let Some(queries) = check(&["moves", "flights", "events"], &[]) {
+        assert_eq!(queries, 5);
     }
 }
 
@@ -494,7 +494,7 @@ fn a_subscriber_reads_beside_publishers() {
 }
 
 #[test]
-fn the_demo_tells_drivers_of_a_generated_city() {
+fn the_demo_notifies_drivers_of_a_generated_city() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("city").display().to_string();
     let mut run = command(&[
