@@ -361,7 +361,7 @@ fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
         let (still, moving): (Vec<&Value>, Vec<&Value>) = questions
             .iter()
             .partition(|question| question.get("mutate").is_none());
-        let mut asked = still
+        let mut counted = still
             .iter()
             .filter(|question| ask(&loaded, question))
             .count();
@@ -372,13 +372,13 @@ fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
             }
             restored = false;
             mutate(&loaded, question);
-            asked += usize::from(ask(&loaded, question));
+            counted += usize::from(ask(&loaded, question));
         }
         loaded.run("check", &[]).expect(0);
         assert_eq!(
-            asked,
+            counted,
             expected,
-            "{dataset}, {kind}: questions asked, of {}",
+            "{dataset}, {kind}: questions counted, of {}",
             questions.len()
         );
     };
