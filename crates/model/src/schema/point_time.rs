@@ -9,9 +9,9 @@
 //! | 8 | the exact second coordinate |
 //! | 8 | the exact time: microseconds since 1970, big-endian, the sign bit flipped |
 //!
-//! A period is 2^39 microseconds, about 6.4 days. A cell has 21 bits of the first coordinate, of the
-//! second one, and of the time in the period. They alternate in this order, the most significant
-//! first.
+//! A period is 2^39 microseconds, about 6.4 days. A cell has 21 bits of the first coordinate, of
+//! the second one, and of the time in the period. They alternate in this order, the most
+//! significant first.
 //!
 //! An area at a time has few ranges per period; a longer time has ranges in each of its periods.
 //! GeoMesa's index Z3 bins time in the same way.

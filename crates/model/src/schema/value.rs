@@ -6,7 +6,7 @@
 //! | type | bytes |
 //! | --- | --- |
 //! | int, time | a header and `n` bytes: see below |
-//! | float | 8 bytes, big-endian: IEEE bits, sign bit flipped, or all bits if negative; -0.0 is 0.0 |
+//! | float | 8 bytes, big-endian: IEEE bits, the sign (or all if negative) flipped; -0.0 is 0.0 |
 //! | string | UTF-8 with `00` written as `00 FF`, then `00 01` |
 //! | bool | `00` or `01` |
 //! | point, plane | 24 bytes: see [`POINT_LEN`] |
