@@ -1,12 +1,13 @@
-//! Measures single operations over the tweet workload, one configuration a process:
+//! Measures single operations on the tweet workload, one configuration per process:
 //!
 //! ```text
 //! cargo run --release -p esker-cli --example speed -- KINDS [RECORDS] [BUDGET_MIB]
 //! ```
 //!
-//! `KINDS` is the kind of index on `user_id` and on `created_at`, e.g. `lazy,composite` or `none,none`.
-//! Prints operations per second, median and 99th percentile of the wall time, and CPU time per
-//! operation of the whole process (background work included). One record a batch, log on, no sync.
+//! `KINDS` is the kind of index on `user_id` and on `created_at`, e.g. `lazy,composite` or
+//! `none,none`. Prints operations per second, percentiles of the wall time, and CPU time per
+//! operation of the whole process (background work included). One record per batch, with a log,
+//! without syncs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

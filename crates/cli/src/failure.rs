@@ -1,17 +1,17 @@
-//! How a command ends: the outcomes and failures behind the exit codes.
+//! Outcomes and failures of commands, with their exit codes.
 
 use std::io;
 
 use esker::Error;
 
-/// A command that did what it was asked.
+/// The result of a command that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Found, or done.
     Done,
-    /// There is no such record.
+    /// The record does not exist.
     NotFound,
-    /// Ended by a signal of this number, in good order.
+    /// A signal of this number ended the command in good order.
     Interrupted(u8),
 }
 
@@ -25,7 +25,7 @@ impl Outcome {
         }
     }
 
-    /// Found where at least one record was printed.
+    /// `Done` if at least one record was printed.
     pub(crate) fn found(records: u64) -> Self {
         if records > 0 {
             Self::Done
@@ -35,14 +35,14 @@ impl Outcome {
     }
 }
 
-/// A command that could not do what it was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Wrong usage or bad input: what is wrong and what to do.
+    /// Wrong usage or bad input: the problem, and what to do about it.
     Usage(String),
     /// The store is damaged or cannot be used now.
     Store(String),
-    /// The reader of standard output went away; it has what it wanted.
+    /// The reader closed standard output; it has the data that it wants.
     BrokenPipe,
 }
 
@@ -56,7 +56,7 @@ impl Failure {
         }
     }
 
-    /// What to say on standard error.
+    /// The message for standard error, if any.
     pub(crate) fn message(&self) -> Option<&str> {
         match self {
             Self::Usage(message) | Self::Store(message) => Some(message),
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// A failed write to standard output.
+    /// Converts a failed write to standard output.
     pub(crate) fn output(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
@@ -102,7 +102,7 @@ impl From<Error> for Failure {
                 "{error}; `esker load`, `create` and `publish` create one"
             )),
             Error::PositionExpired { .. } => Self::Store(format!(
-                "{error}; without --from changes begin there, and with --consumer the store keeps them"
+                "{error}; leave --from out to begin there, or keep changes with --consumer"
             )),
             Error::Locked { .. } => Self::Store(format!(
                 "{error}: one process writes at a time, and commands that only read work beside it"

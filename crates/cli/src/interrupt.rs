@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM while records come in: the command commits what it has read, says how far it is, and ends. A second
-//! signal ends the process at once.
+//! SIGINT and SIGTERM while records arrive: the command commits the records it has read, reports
+//! its position and ends. A second signal ends the process at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,18 +9,18 @@ use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// Tells whether the process was asked to end.
+/// The signals that the process has received.
 pub(crate) struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
-    /// From here on the two signals are noted.
+    /// Records the two signals from now on.
     pub(crate) fn watch() -> Result<Interrupt, Failure> {
         let (noted, again) = (
             Arc::new(AtomicUsize::new(0)),
             Arc::new(AtomicBool::new(false)),
         );
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset.
+            // The order matters: at the first signal the flag is not set yet.
             let registered = flag::register_conditional_default(signal, Arc::clone(&again))
                 .and_then(|_| flag::register(signal, Arc::clone(&again)))
                 .and_then(|_| {
@@ -32,7 +32,7 @@ impl Interrupt {
         Ok(Interrupt(noted))
     }
 
-    /// The number of the signal that asked for the end, if one did.
+    /// The number of the last signal, if one was received.
     pub(crate) fn signal(&self) -> Option<u8> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,

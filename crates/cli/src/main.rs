@@ -1,5 +1,5 @@
-//! `esker`: the command line of Esker. Answers go to standard output, by default as NDJSON, one record a line,
-//! newest first; everything else goes to standard error.
+//! `esker`: the command line of Esker. Answers go to standard output, by default as NDJSON, one
+//! record a line, newest first; all messages go to standard error.
 //!
 //! Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.
 
@@ -22,7 +22,7 @@ use clap::Parser;
 use args::{Cli, Command};
 use failure::{Failure, Outcome};
 
-/// Less memory makes a store no smaller.
+/// The least memory budget: a store uses at least this much, whatever `--memory` says.
 const LEAST_MEMORY: usize = 1 << 20;
 
 fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
@@ -30,7 +30,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
     let memory = cli.memory.max(LEAST_MEMORY);
     if cli.memory < LEAST_MEMORY {
         report::note(format_args!(
-            "note: --memory of {} is less than a store needs: it uses {}",
+            "note: --memory of {} is less than a store needs: the store uses {}",
             output::bytes(cli.memory as u64),
             output::bytes(LEAST_MEMORY as u64)
         ));

@@ -1,7 +1,8 @@
-//! The nearest known name to one that is not known: what was probably meant.
+//! Suggestions for unknown names: the most similar known name.
 
-/// The most similar of the known names, if one is similar enough to be meant. A part of a path stands for the whole: `name` for `user.name`;
-/// what lies above a path that is not known (`user` for `user.nme`) is meant where nothing is more similar.
+/// The most similar of the known names, if it is similar enough. Part of a path stands for the
+/// whole path: `name` for `user.name`. A prefix of an unknown path (`user` for `user.nme`) is
+/// suggested if no other name is more similar.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LEAST: f64 = 0.55;
     let sought = name.to_lowercase();
@@ -26,7 +27,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, known)| known)
 }
 
-/// ``: did you mean `x`?`` for an error's text; empty where nothing is near.
+/// ``: did you mean `x`?`` for an error text; empty if no name is similar.
 pub(crate) fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(name, known)
         .map(|known| format!(": did you mean `{known}`?"))

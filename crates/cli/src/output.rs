@@ -1,4 +1,4 @@
-//! Standard output, buffered. Numbers, tables and emphasis for people.
+//! Buffered standard output; formatting of numbers, tables and emphasis for people.
 
 pub(crate) use esker_import::thousands;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use crate::failure::Failure;
 pub(crate) use crate::report::note;
 
-/// The buffered standard output; `finish` it, so that a failed last write is seen.
+/// Buffered standard output. Call `finish` at the end, so that a failed last write is reported.
 pub(crate) struct Output {
     inner: BufWriter<StdoutLock<'static>>,
 }
@@ -48,12 +48,12 @@ impl Output {
         writeln!(self.inner, "{text}").map_err(|e| Failure::output(&e))
     }
 
-    /// Hands what is buffered to the reader.
+    /// Writes all buffered bytes.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.inner.flush().map_err(|e| Failure::output(&e))
     }
 
-    /// Writes what is still buffered.
+    /// Writes all buffered bytes and ends the output.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.flush()
     }
@@ -64,16 +64,17 @@ impl Output {
     }
 }
 
-/// Text that stands out, where standard output is a terminal and colours are not refused (<https://no-color.org>).
+/// Text in bold, if standard output is a terminal and `NO_COLOR` is unset (<https://no-color.org>).
 pub(crate) fn bold(text: &str) -> String {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    match io::stdout().is_terminal() && !refused {
-        true => format!("\x1b[1m{text}\x1b[0m"),
-        false => text.to_string(),
+    if io::stdout().is_terminal() && !refused {
+        format!("\x1b[1m{text}\x1b[0m")
+    } else {
+        text.to_string()
     }
 }
 
-/// A number of things: `1 record`, `1,200 records`. The name of the thing takes an `s`.
+/// A number and its noun, with an `s` for the plural: `1 record`, `1,200 records`.
 pub(crate) fn counted(number: u64, thing: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{} {thing}{s}", thousands(number))
@@ -95,7 +96,7 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// At most `limit` characters of a text, with a mark where it was cut.
+/// At most `limit` characters of a text, with `...` if it was cut.
 pub(crate) fn shorten(text: &str, limit: usize) -> String {
     match text.char_indices().nth(limit) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or(text)),

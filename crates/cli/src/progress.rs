@@ -1,4 +1,5 @@
-//! Progress on standard error: a line that is drawn where that is a terminal, or JSON objects for programs, one a line.
+//! Progress on standard error: a progress bar on terminals, or JSON objects for programs, one a
+//! line.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -16,8 +17,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     unit: &'static str,
     start: Instant,
-    /// For programs: the position, its end (0 where it is not known), the records, and when they are reported next, in milliseconds from the start: the
-    /// first ones at once.
+    /// For JSON reports: the position, the total (0 if unknown), the number of records, and when
+    /// the next report is due, in milliseconds since the start. The first report is due at once.
     position: AtomicU64,
     total: AtomicU64,
     records: AtomicU64,
@@ -46,10 +47,11 @@ impl Progress {
     }
 
     fn new(total: Option<u64>, unit: &'static str, bar: &str, spinner: &str) -> Self {
-        // `stderr` draws nothing, and costs next to nothing, where it is not a terminal.
-        let target = match draws() {
-            true => ProgressDrawTarget::stderr_with_hz(10),
-            false => ProgressDrawTarget::hidden(),
+        // On anything but a terminal, `stderr` draws nothing and costs almost nothing.
+        let target = if draws() {
+            ProgressDrawTarget::stderr_with_hz(10)
+        } else {
+            ProgressDrawTarget::hidden()
         };
         let progress = ProgressBar::with_draw_target(total, target);
         let template = if total.is_some() { bar } else { spinner };
@@ -67,7 +69,7 @@ impl Progress {
         }
     }
 
-    /// Shows how far the stream is: the position, and the rate of `records`.
+    /// Shows the position of the stream and the rate of `records`.
     pub(crate) fn update(&self, position: u64, records: u64) {
         if is_json() {
             self.position.store(position, Ordering::Relaxed);
@@ -88,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// As `update`, for a stream of records whose total is only known by and by.
+    /// As `update`, for a stream of records whose total grows.
     pub(crate) fn update_of(&self, position: u64, total: u64) {
         self.total.store(total, Ordering::Relaxed);
         if !self.bar.is_hidden() {
@@ -97,7 +99,7 @@ impl Progress {
         self.update(position, position);
     }
 
-    /// Takes the line away; a program gets the last figures.
+    /// Removes the progress bar; in JSON form, reports the last figures.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
         if is_json() {

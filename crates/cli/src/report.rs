@@ -1,4 +1,5 @@
-//! Standard error: notes and errors as text for people, or one JSON object a line for programs. Nothing here fails.
+//! Standard error: notes and errors as text for people, or as JSON objects for programs, one a
+//! line. No function here fails.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::sync::OnceLock;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-/// How standard error reports.
+/// The form of reports on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProgressForm {
     /// A line on terminals, nothing elsewhere
@@ -18,25 +19,25 @@ pub(crate) enum ProgressForm {
     None,
 }
 
-/// One process runs one command: what `--progress` says holds for all of it.
+/// The value of `--progress`. A process runs one command, so it is set once.
 static FORM: OnceLock<ProgressForm> = OnceLock::new();
 
-/// Says how to report, once, before anything is reported.
+/// Sets the form. Call it once, before the first report.
 pub(crate) fn choose(form: ProgressForm) {
     let _ = FORM.set(form);
 }
 
-/// True when progress may be drawn.
+/// True if progress may be drawn.
 pub(crate) fn draws() -> bool {
     matches!(FORM.get(), None | Some(ProgressForm::Auto))
 }
 
-/// True when standard error gets JSON objects and nothing else.
+/// True if standard error gets JSON objects and nothing else.
 pub(crate) fn is_json() -> bool {
     FORM.get() == Some(&ProgressForm::Json)
 }
 
-/// Reports something to a program. Where nobody listens it is lost.
+/// Reports an event to a program. A failed write is ignored.
 pub(crate) fn event(event: &str, mut fields: Value) {
     if let Value::Object(fields) = &mut fields {
         fields.shift_insert(0, "event".to_string(), json!(event));
@@ -44,24 +45,24 @@ pub(crate) fn event(event: &str, mut fields: Value) {
     let _ = writeln!(io::stderr().lock(), "{fields}");
 }
 
-/// Says something on standard error; where nobody listens it is lost.
+/// Writes a note to standard error. A failed write is ignored.
 pub(crate) fn note(text: impl fmt::Display) {
     say("note", text);
 }
 
-/// Says why a command failed.
+/// Reports the error of a command.
 pub(crate) fn error(text: impl fmt::Display) {
-    match is_json() {
-        true => say("error", text),
-        false => say("error", format_args!("esker: {text}")),
+    if is_json() {
+        say("error", text)
+    } else {
+        say("error", format_args!("esker: {text}"))
     }
 }
 
 fn say(kind: &str, text: impl fmt::Display) {
-    match is_json() {
-        true => event(kind, json!({ "text": text.to_string() })),
-        false => {
-            let _ = writeln!(io::stderr().lock(), "{text}");
-        }
+    if is_json() {
+        event(kind, json!({ "text": text.to_string() }))
+    } else {
+        let _ = writeln!(io::stderr().lock(), "{text}");
     }
 }

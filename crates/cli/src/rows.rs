@@ -1,7 +1,8 @@
 //! Records on standard output: as they were put, as CSV, or as a table for people.
 //!
-//! The columns of CSV and tables are those of `--columns`, or the fields of the first record: the answer is a stream, and nobody
-//! waits for its end to learn its fields. Fields that come later and have no column are reported once.
+//! The columns of CSV and tables are those of `--columns`, or the fields of the first record:
+//! records are printed as they are found, so later fields are not known yet. The first later field
+//! without a column is reported.
 
 use std::io::{self, IsTerminal};
 
@@ -12,12 +13,12 @@ use crate::args::{RowForm, RowsArgs};
 use crate::failure::Failure;
 use crate::output::{Output, bold, note, shorten};
 
-/// Rows of a table that are seen before its columns get their widths.
+/// The number of rows that set the widths of a table's columns.
 const SAMPLE: usize = 500;
-/// The most characters of a cell of a table.
+/// The maximum number of characters in a table cell.
 const CELL: usize = 48;
 
-/// Writes records in the form that was asked for.
+/// Writes records in the chosen form.
 pub(crate) struct Rows {
     output: Output,
     form: Form,
@@ -31,26 +32,27 @@ enum Form {
     Table(Columns, Table),
 }
 
-/// What the columns of a table show.
+/// The columns of CSV or a table.
 struct Columns {
-    /// Each with its heading; empty until the first record is there.
+    /// Heading and path of each column; empty until the first record.
     all: Vec<(String, Vec<String>)>,
-    /// True where they are the first record's fields.
+    /// True if the columns are the first record's fields.
     inferred: bool,
-    /// Fields without a column were reported.
+    /// True after a field without a column was reported.
     reported: bool,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Rows that wait for the widths.
+    /// Rows that are not printed yet, because the widths are unknown.
     waiting: Vec<Vec<String>>,
-    /// The widths, once they are known; numbers are set to the right.
+    /// Width of each column, and whether it is numeric and therefore right-aligned; `None` until
+    /// known.
     layout: Option<Vec<(usize, bool)>>,
 }
 
 impl Rows {
-    /// Rows in the form that the arguments say.
+    /// A writer for the form in the arguments.
     pub(crate) fn new(args: &RowsArgs) -> Result<Self, Failure> {
         if args.format == RowForm::Ndjson && !args.columns.is_empty() {
             return Err(Failure::Usage(
@@ -60,7 +62,7 @@ impl Rows {
         let named = |path: &Path| {
             let names: Vec<String> = path.names().map(str::to_string).collect();
             let heading = match names.as_slice() {
-                // As where the columns are the first record's.
+                // The name alone, as in inferred columns.
                 [name] => name.clone(),
                 _ => path.to_string(),
             };
@@ -89,7 +91,7 @@ impl Rows {
         self.with_seq(None, body)
     }
 
-    /// Writes a version of a record, behind the number of its write.
+    /// Writes a version of a record with the sequence number of its write.
     pub(crate) fn version(&mut self, seq: u64, body: &[u8]) -> Result<(), Failure> {
         self.with_seq(Some(seq), body)
     }
@@ -107,7 +109,7 @@ impl Rows {
             Form::Csv(columns) => (columns, None),
             Form::Table(columns, table) => (columns, Some(table)),
         };
-        // What was stored is JSON.
+        // Stored bodies are valid JSON.
         let record: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         columns.see(&record);
         let heading = seq.map(|_| "seq".to_string());
@@ -132,20 +134,21 @@ impl Rows {
                     table.waiting.push(heading.collect());
                 }
                 table.waiting.push(cells);
-                match table.layout.is_some() || table.waiting.len() > SAMPLE {
-                    true => table.write(&mut self.output),
-                    false => Ok(()),
+                if table.layout.is_some() || table.waiting.len() > SAMPLE {
+                    table.write(&mut self.output)
+                } else {
+                    Ok(())
                 }
             }
         }
     }
 
-    /// How many records were written.
+    /// The number of records written.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Hands what is there to the reader.
+    /// Writes the waiting rows and all buffered bytes.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         if let Form::Table(_, table) = &mut self.form {
             table.write(&mut self.output)?;
@@ -155,7 +158,8 @@ impl Rows {
 }
 
 impl Columns {
-    /// Takes the columns from the first record; reports fields of later ones that have none.
+    /// Infers the columns from the first record, and reports the first later field without a
+    /// column.
     fn see(&mut self, record: &Value) {
         let Value::Object(fields) = record else {
             return;
@@ -172,13 +176,14 @@ impl Columns {
                 .find(|name| !self.all.iter().any(|(known, _)| known == *name))
         {
             self.reported = true;
-            // A path has no empty name.
+            // A path cannot contain an empty name.
             let names = self.all.iter().map(|(name, _)| name).chain([other]);
             let names = names.filter(|name| !name.is_empty());
             let names = names.map(|name| column(name)).collect::<Vec<_>>().join(",");
-            let names = match names.contains(['\\', ' ']) {
-                true => format!("'{names}'"),
-                false => names,
+            let names = if names.contains(['\\', ' ']) {
+                format!("'{names}'")
+            } else {
+                names
             };
             note(format_args!(
                 "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {names}"
@@ -187,7 +192,7 @@ impl Columns {
     }
 }
 
-/// A field of a record as `--columns` names it.
+/// A field name as a path for `--columns`.
 fn column(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for c in name.chars() {
@@ -200,7 +205,7 @@ fn column(name: &str) -> String {
 }
 
 impl Table {
-    /// Writes the rows that wait.
+    /// Writes the waiting rows.
     fn write(&mut self, output: &mut Output) -> Result<(), Failure> {
         let rows = std::mem::take(&mut self.waiting);
         let mut rows = rows.iter();
@@ -210,9 +215,10 @@ impl Table {
                 let layout = self.layout.insert(layout(rows.as_slice()));
                 if let Some(heading) = rows.next() {
                     let line = line(heading, layout);
-                    match io::stdout().is_terminal() {
-                        true => output.line(bold(&line))?,
-                        false => output.line(line)?,
+                    if io::stdout().is_terminal() {
+                        output.line(bold(&line))?
+                    } else {
+                        output.line(line)?
                     }
                 }
                 layout
@@ -225,7 +231,7 @@ impl Table {
     }
 }
 
-/// The widths of the columns of rows under a heading, and whether all of a column is numbers.
+/// The width of each column, and whether all its values below the heading are numbers.
 fn layout(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
     let columns = rows.first().map_or(0, Vec::len);
     let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
@@ -243,15 +249,17 @@ fn layout(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
 
 fn line(row: &[String], layout: &[(usize, bool)]) -> String {
     let cells = row.iter().zip(layout).map(|(cell, (width, numeric))| {
-        let cell = match cell.chars().count() > CELL {
-            true => shorten(cell, CELL - 3),
-            false => cell.clone(),
+        let cell = if cell.chars().count() > CELL {
+            shorten(cell, CELL - 3)
+        } else {
+            cell.clone()
         };
-        // What would move a terminal's cursor, a line break above all, tears the table.
+        // Control characters, line breaks above all, would break the table.
         let cell = cell.replace(char::is_control, " ");
-        match numeric {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
+        if *numeric {
+            format!("{cell:>width$}")
+        } else {
+            format!("{cell:<width$}")
         }
     });
     let line = cells.collect::<Vec<_>>().join("  ");
@@ -265,12 +273,13 @@ fn csv_line(output: &mut Output, cells: impl Iterator<Item = String>) -> Result<
         .write_record(&cells)
         .map_err(|error| error.to_string())
         .and_then(|()| writer.into_inner().map_err(|error| error.to_string()));
-    // Memory takes every line.
+    // Writing to memory cannot fail.
     let line = line.map_err(Failure::Store)?;
     output.bytes(&line)
 }
 
-/// What a record has at a path, as a cell: a string as it is, other values as JSON; several, from an array on the way, as an array.
+/// The value of a record at a path, as a cell: a string as it is, another value as JSON. Several
+/// values (a path through an array) are a JSON array.
 fn cell(record: &Value, path: &[String]) -> String {
     let mut found = Vec::new();
     gather(record, path, &mut found);

@@ -1,6 +1,6 @@
-//! A seeded generator of tweet-like records, the workload of the LevelDB++ paper (section 5.1):
-//! 534 bytes on average, keys that grow with time, user ids by a Zipf law with about 30 records a
-//! user, and a number of records per second uniform in `[0, 2 x 35]`.
+//! A seeded generator of tweet-like records, the workload of the LevelDB++ paper (section 5.1): 534
+//! bytes on average, keys that grow with time, user ids by a Zipf law with about 30 records a user,
+//! and a number of records per second uniform in `[0, 2 x 35]`.
 
 use std::io::Write;
 
@@ -11,8 +11,8 @@ const RECORDS_PER_USER: u64 = 30;
 const PER_SECOND_MAX: u32 = 70;
 /// The first record's `created_at`, in seconds since 1970.
 pub(crate) const EPOCH: u64 = 1_700_000_000;
-/// Texts are slices of this many bytes of random words: far more than a block holds, so that
-/// compression finds no more in them than in real text.
+/// Size of the pool of random words that texts are slices of. It is far larger than a block, so
+/// that compression gains no more than with real text.
 const POOL: usize = 1 << 20;
 const WORDS: usize = 4096;
 const TEXT_MIN: usize = 241;
@@ -20,7 +20,7 @@ const TEXT_MAX: usize = 481;
 const LANGUAGES: [&str; 8] = ["en", "en", "en", "es", "pt", "ja", "ar", "fr"];
 const SOURCES: [&str; 4] = ["web", "android", "iphone", "tweetdeck"];
 
-/// The generator; two with the same seed and size give the same records.
+/// The generator. Generators with the same seed and size produce the same records.
 pub(crate) struct Tweets {
     rng: Rng,
     users: Zipf,
@@ -31,7 +31,7 @@ pub(crate) struct Tweets {
 }
 
 impl Tweets {
-    /// A stream of about `records` records (more may be taken).
+    /// A stream sized for about `records` records; callers may take more.
     pub(crate) fn new(seed: u64, records: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let users = Zipf::new((records / RECORDS_PER_USER).clamp(1, u64::from(u32::MAX - 1)));
@@ -46,7 +46,7 @@ impl Tweets {
         }
     }
 
-    /// The user id with a rank by frequency, from 0.
+    /// The user id with this rank by frequency, from 0.
     pub(crate) fn user(rank: u64) -> u64 {
         // An odd factor is a bijection on 32 bits, so that ids do not show their rank.
         u64::from((rank as u32 + 1).wrapping_mul(2_654_435_761))
@@ -99,7 +99,7 @@ impl Tweets {
     }
 }
 
-/// Appends a number in decimal; `write!` would cost more than all the rest of a record.
+/// Appends a number in decimal; `write!` would cost more than the rest of the record.
 fn decimal(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut used = 0;
@@ -114,8 +114,7 @@ fn decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
 }
 
-/// `POOL` bytes of words of a made-up vocabulary, frequent ones more often, with a mention or tag
-/// now and then.
+/// `POOL` bytes of made-up words with Zipf frequencies, sometimes with a mention or tag mark.
 fn words(rng: &mut Rng) -> Vec<u8> {
     let vocabulary: Vec<String> = (0..WORDS)
         .map(|_| (0..rng.usize(2..=9)).map(|_| rng.lowercase()).collect())
@@ -140,7 +139,7 @@ fn words(rng: &mut Rng) -> Vec<u8> {
 /// Ranks `0..n` with probabilities proportional to `1 / (rank + 1) ^ ZIPF_EXPONENT`, by Walker's
 /// alias method: O(n) to build, two table reads to sample.
 struct Zipf {
-    /// For each column: the share of its own rank in 2^32, and the rank that has the other share.
+    /// For each column: the share of its own rank in 2^32, and the rank that has the rest.
     columns: Vec<(u32, u32)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the library's values are called on the command line.
+//! Values of the library in the syntax of the command line.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use esker::{
 
 use crate::args::{Strategy, Ttl};
 
-/// The arguments of `load` that make a dataset of this definition: what is usual is left out.
+/// The arguments of `load` that create a dataset with this definition; defaults are left out.
 pub(crate) fn definition(def: &DatasetDef) -> String {
     let mut text = match def.key_type {
         _ if def.auto_key => "--key auto".to_string(),
@@ -55,7 +55,8 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
     text
 }
 
-/// The arguments of `esker index` that do what is advised in the store at `dir`; `None` when there is nothing to do.
+/// The arguments of `esker index` that make the advised change in the store at `dir`; `None` if no
+/// change is advised.
 pub(crate) fn index_command(
     (path, kind, change): (&Path, IndexKind, AdvisedChange),
     dir: &str,

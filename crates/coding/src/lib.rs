@@ -1,6 +1,7 @@
 //! Integers on disk: little-endian, and LEB128 varints. Decoding never panics.
 //!
-//! This is a crate of its own because the engine and the record model both need it, and neither depends on the other.
+//! A crate of its own, because the engine and the record model need it and neither depends on the
+//! other.
 
 /// A sequence number: each write has one, a larger one is newer, and 0 precedes all of them.
 pub type Seq = u64;
@@ -23,8 +24,8 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads from the front of a byte slice. Each method returns `None`, and leaves the position unspecified, when the
-/// bytes are malformed or too short.
+/// Reads from the front of a byte slice. Each method returns `None`, and leaves the position
+/// unspecified, when the bytes are malformed or too short.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -76,7 +77,7 @@ impl<'a> Reader<'a> {
     /// A LEB128 varint of at most 64 bits.
     #[inline(always)]
     pub fn varint(&mut self) -> Option<u64> {
-        // Nearly all are one byte long, or two.
+        // Most varints have one or two bytes.
         match *self.rest {
             [a, ref rest @ ..] if a < 0x80 => {
                 self.rest = rest;

@@ -1,4 +1,5 @@
-//! How a source is compressed, and reading it: gzip and zstd in members and frames with padding behind them; others are named.
+//! Detection and decompression of sources: gzip and zstd, in several members or frames with
+//! padding. Other formats are recognised and refused.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -6,24 +7,25 @@ use std::path::Path;
 use flate2::bufread::GzDecoder;
 use zstd::stream::read::Decoder;
 
-/// How a source is compressed.
+/// The compression of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
-    /// Not at all.
+    /// None.
     Plain,
     Gzip,
     Zstd,
 }
 
-/// What compressed streams begin with: the first byte, from the least to the greatest that it may be, and those behind it.
-/// Of zstd a frame, or a skippable frame before it.
+/// The magic numbers of compressed streams: the range of the first byte, and the bytes behind it.
+/// For zstd, the magic number of a frame and those of skippable frames.
 const MAGIC: [(Compression, u8, u8, &[u8]); 3] = [
     (Compression::Gzip, 0x1F, 0x1F, &[0x8B]),
     (Compression::Zstd, 0x28, 0x28, &[0xB5, 0x2F, 0xFD]),
     (Compression::Zstd, 0x50, 0x5F, &[0x2A, 0x4D, 0x18]),
 ];
 
-/// What is not read: the beginning of such a file, what it is, and the command that gives its text.
+/// Unsupported formats: the magic number, a description, and a command that converts to text, if
+/// any.
 const OTHERS: [(&[u8], &str, &str); 13] = [
     (b"BZh", "compressed with bzip2", "bzip2 -dc"),
     (b"\xFD7zXZ\0", "compressed with xz", "xz -dc"),
@@ -40,16 +42,16 @@ const OTHERS: [(&[u8], &str, &str); 13] = [
     (b"SQLite format 3\0", "an SQLite database", ""),
 ];
 
-/// The endings of names of files that are compressed otherwise, where the bytes do not tell.
+/// File name extensions of unsupported formats without a magic number.
 const ENDINGS: [(&str, &str, &str); 2] = [
     ("br", "compressed with brotli", "brotli -dc"),
     ("Z", "compressed with compress", "gzip -dc"),
 ];
 
-/// The most bytes that tell what a file is.
+/// The number of bytes that are enough to detect any of these formats.
 pub(crate) const HEAD: usize = 16;
 
-/// The largest zstd window that is accepted, as a power of two: 128 MiB.
+/// The largest accepted zstd window, as a power of two: 128 MiB.
 const WINDOW_LOG_MAX: u32 = 27;
 
 pub(crate) fn by_name(path: &Path) -> Compression {
@@ -60,7 +62,7 @@ pub(crate) fn by_name(path: &Path) -> Compression {
     }
 }
 
-/// How a stream that begins so is compressed; `None` where more bytes can tell.
+/// The compression of a stream with these first bytes; `None` if more bytes are needed.
 pub(crate) fn by_magic(head: &[u8]) -> Option<Compression> {
     let (first, rest) = head.split_first()?;
     let mut known = Some(Compression::Plain);
@@ -77,37 +79,37 @@ pub(crate) fn by_magic(head: &[u8]) -> Option<Compression> {
     }
     let is_other =
         |(magic, ..): &(&[u8], &str, &str)| magic.len() > head.len() && magic.starts_with(head);
-    match OTHERS.iter().any(is_other) {
-        true => None,
-        false => known,
+    if OTHERS.iter().any(is_other) {
+        None
+    } else {
+        known
     }
 }
 
-/// What a file is that is not read; `None` for one that may hold records.
+/// The error text for a file in an unsupported format; `None` if the file may hold records.
 pub(crate) fn other(head: &[u8], path: Option<&Path>) -> Option<String> {
     let by_magic = OTHERS.iter().find(|(magic, ..)| head.starts_with(magic));
     let ending = path.and_then(|path| path.extension()?.to_str());
     let by_name = || ENDINGS.iter().find(|(name, ..)| Some(*name) == ending);
     let (what, command) = match by_magic {
         Some((_, what, command)) => (what, command),
-        // Text that is named so is text.
+        // The extension does not count if the content is JSON.
         None if head.first().is_some_and(|byte| matches!(byte, b'{' | b'[')) => return None,
         None => by_name().map(|(_, what, command)| (what, command))?,
     };
     let file = path.map_or("FILE".to_string(), |path| path.display().to_string());
-    Some(match command.is_empty() {
-        true => {
-            format!(
-                "it is {what}; `load` reads NDJSON, other JSON and CSV, plain or compressed with gzip or zstd"
-            )
-        }
-        false => format!(
+    Some(if command.is_empty() {
+        format!(
+            "it is {what}; `load` reads NDJSON, other JSON and CSV, plain or compressed with gzip or zstd"
+        )
+    } else {
+        format!(
             "it is {what}; `load` reads only gzip and zstd. Use `{command} {file} | esker load ... -`"
-        ),
+        )
     })
 }
 
-/// A stream without its compression.
+/// Decompresses a stream.
 pub(crate) fn expand<R: BufRead + 'static>(
     compression: Compression,
     reader: R,
@@ -150,29 +152,31 @@ impl<R: BufRead> Member<R> {
         }
     }
 
-    /// The member behind this one, which has ended; zeros between them are padding.
+    /// The member behind this one, which has ended. Zeros between members are padding.
     fn next(self) -> io::Result<Option<Self>> {
         match self {
             Self::Gzip(decoder) => {
                 let mut reader = decoder.into_inner();
-                Ok(match begins(&mut reader, "gzip", &[0x1F])? {
-                    true => Some(Self::Gzip(Box::new(GzDecoder::new(reader)))),
-                    false => None,
+                Ok(if begins(&mut reader, "gzip", &[0x1F])? {
+                    Some(Self::Gzip(Box::new(GzDecoder::new(reader))))
+                } else {
+                    None
                 })
             }
             Self::Zstd(decoder) => {
                 let mut reader = decoder.finish();
                 let first: Vec<u8> = [0x28].into_iter().chain(0x50..=0x5F).collect();
-                Ok(match begins(&mut reader, "zstd", &first)? {
-                    true => Some(Self::zstd(reader)?),
-                    false => None,
+                Ok(if begins(&mut reader, "zstd", &first)? {
+                    Some(Self::zstd(reader)?)
+                } else {
+                    None
                 })
             }
         }
     }
 }
 
-/// True where another member begins behind the last one, false at the end of the stream.
+/// True if another member begins behind the last one, false at the end of the stream.
 fn begins(reader: &mut impl BufRead, name: &str, first: &[u8]) -> io::Result<bool> {
     loop {
         let bytes = match reader.fill_buf() {
@@ -198,7 +202,7 @@ fn begins(reader: &mut impl BufRead, name: &str, first: &[u8]) -> io::Result<boo
     }
 }
 
-/// The members of a stream, one behind the other.
+/// Reads the members of a stream, one after the other.
 struct Members<R: BufRead> {
     member: Option<Member<R>>,
 }

@@ -1,13 +1,13 @@
-//! Why an import failed.
+//! Errors of imports.
 
 use std::fmt;
 
-/// Why an import failed.
+/// The reason why an import failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// An input cannot be read, or a file that belongs to it cannot be written; the text says what is
-    /// wrong and what to do.
+    /// An input cannot be read, or a file that belongs to it cannot be written; the text says what
+    /// is wrong and what to do.
     Input(String),
     /// The store refused a write.
     Store(esker::Error),

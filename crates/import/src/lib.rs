@@ -1,9 +1,12 @@
-//! Imports records from files into an Esker dataset: NDJSON and other JSON, and CSV; plain, gzip or zstd.
+//! Imports records from files into an Esker dataset: NDJSON and other JSON, and CSV; plain, gzip or
+//! zstd.
 //!
-//! [`sources`] checks the files, [`Import::new`] begins to read them, and [`Import::run`] writes the records into a dataset in
-//! batches. A line that does not hold a record of the dataset is rejected: it is written to `FILE.rejected` with the reason, and the
-//! import continues. Each batch stores the progress of the import in the same commit, so a killed import resumes after its last batch
-//! when it is run again. An [`Observer`] receives the progress; the crate itself prints nothing.
+//! [`sources`] checks the files, [`Import::new`] begins to read them, and [`Import::run`] writes
+//! the records into a dataset in batches. A line that does not hold a record of the dataset is
+//! rejected: it is written to `FILE.rejected` with the reason, and the import continues. Each batch
+//! stores the progress of the import in the same commit, so a killed import resumes after its last
+//! batch when it is run again. An [`Observer`] receives the progress; the crate itself prints
+//! nothing.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

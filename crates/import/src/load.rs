@@ -1,4 +1,5 @@
-//! The import itself: records in batches, progress noted with each, bad lines set aside.
+//! The import itself: puts records in batches, stores the progress with each batch, and writes bad
+//! lines to a file.
 
 use std::collections::HashSet;
 use std::io;
@@ -26,11 +27,11 @@ pub struct Import {
     durability: Durability,
     strict: bool,
     restart: bool,
-    /// Of each source the lines that were not taken.
+    /// The rejected lines of each source.
     rejects: Vec<Rejects>,
     resume: Resume,
     loaded: u64,
-    /// Of these, those that were loaded before this import was resumed.
+    /// The number of these that an earlier, interrupted import loaded.
     resumed: u64,
     rejected: u64,
     replaced: Replaced,
@@ -103,7 +104,8 @@ impl Import {
         }
     }
 
-    /// Sets the durability of the batches. Default: synced each second. The end of the import is always synced.
+    /// Sets the durability of the batches. Default: synced each second. The end of the import is
+    /// always synced.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -137,7 +139,7 @@ impl Import {
         let ended = self
             .begin(dataset, observer)
             .and_then(|()| self.load(dataset, observer));
-        // Also after a failure: what was loaded before stays.
+        // Also after a failure, since the records before it are kept.
         let synced = dataset.sync();
         observer.progress(self.feed.bytes_read(), self.loaded);
         let is_complete = matches!(ended, Ok(End::Complete));
@@ -161,8 +163,8 @@ impl Import {
         }
     }
 
-    /// Rejects the first `lines` lines, if a sample contains no record. Returns the files with the rejected lines, and the number of
-    /// lines in each.
+    /// Rejects the first `lines` lines, if a sample contains no record. Returns the files with the
+    /// rejected lines, and the number of lines in each.
     pub fn reject_sample(
         mut self,
         lines: u64,
@@ -196,7 +198,8 @@ impl Import {
         self.finish_rejects(false)
     }
 
-    /// Begins where an earlier import of the same files was interrupted, unless it is to start over.
+    /// Continues where an earlier import of the same files was interrupted, unless `restart` is
+    /// set.
     fn begin(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<()> {
         let mut note = |note: &Note| observer.note(note);
         self.replaced.begin(dataset)?;
@@ -211,9 +214,10 @@ impl Import {
             return Ok(());
         };
         for (at, rejects) in self.rejects.iter_mut().enumerate().take(place.source + 1) {
-            let (last, most) = match at == place.source {
-                true => (place.line, rejected),
-                false => (u64::MAX, None),
+            let (last, most) = if at == place.source {
+                (place.line, rejected)
+            } else {
+                (u64::MAX, None)
             };
             rejects.resume(last, most).map_err(unwritten)?;
             self.rejected += rejects.count();
@@ -234,7 +238,7 @@ impl Import {
         rejects.try_for_each(|rejects| rejects.flush().map_err(unwritten))
     }
 
-    /// Writes what is buffered: the files of rejected lines, and how many each keeps.
+    /// Finishes the files of rejected lines; returns their paths and numbers of lines.
     fn finish_rejects(&mut self, is_complete: bool) -> Result<Vec<(PathBuf, u64)>> {
         let mut files = Vec::new();
         for rejects in std::mem::take(&mut self.rejects) {
@@ -249,9 +253,9 @@ impl Import {
         Ok(files)
     }
 
-    /// Commits a batch, and notes with it how far the import is.
+    /// Commits a batch together with the progress.
     fn commit(&mut self, dataset: &Dataset, batch: &mut WriteBatch) -> Result<()> {
-        // The lines that were rejected before it are not read again.
+        // The import does not read earlier rejected lines again, so they must be in the file.
         self.flush_rejects()?;
         self.replaced.look(dataset)?;
         let records = batch.len() as u64;
@@ -265,7 +269,7 @@ impl Import {
         Ok(())
     }
 
-    /// Loads everything, unless the import has to stop early; what came before that is committed.
+    /// Loads everything, or until the import must stop; records read before that are committed.
     fn load(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<End> {
         let mut batch = dataset.batch();
         let end = loop {
@@ -281,10 +285,11 @@ impl Import {
             }
             let (place, text, bad) = match self.feed.next() {
                 Some(Event::Pause) => {
-                    // The other side may be a slow stream: what has come is stored meanwhile.
-                    match batch.is_empty() {
-                        false => self.commit(dataset, &mut batch)?,
-                        true => self.flush_rejects()?,
+                    // The sender may be slow, so the records so far are committed.
+                    if batch.is_empty() {
+                        self.flush_rejects()?
+                    } else {
+                        self.commit(dataset, &mut batch)?
                     }
                     observer.progress(self.feed.bytes_read(), self.loaded);
                     continue;
@@ -363,15 +368,15 @@ impl Import {
             batch.durability(self.durability).commit()?;
             self.loaded += rest;
         } else if !batch.is_empty() {
-            // What stopped it may be mended: the same files are resumed here.
+            // The cause may be repaired, and then the same import resumes here.
             self.commit(dataset, &mut batch)?;
         }
         Ok(end)
     }
 }
 
-/// Puts the records in a line that failed as a whole with `error`: it may contain several objects, or a value with an array of them.
-/// Returns the parts that cannot be put, with reasons.
+/// Puts the records in a line that failed as a whole with `error`: it may contain several objects,
+/// or a value with an array of them. Returns the parts that cannot be put, with reasons.
 pub fn put_parts(
     put: &mut dyn FnMut(&[u8]) -> esker::Result<()>,
     text: &[u8],
@@ -388,16 +393,14 @@ pub fn put_parts(
             Err(error) => bad.push((part.clone(), error.to_string())),
         }
     }
-    // One value, of which nothing is a record, is bad as a whole.
+    // One value without any record in it is bad as a whole.
     let is_one = text.first() == Some(&b'[') || parts.first().is_some_and(|part| part.start > 0);
-    match good == 0 && is_one {
-        true => whole(),
-        false => bad,
-    }
+    if good == 0 && is_one { whole() } else { bad }
 }
 
-/// The CSV columns that the dataset declares to be strings, or numbers. A column is a field of the record itself, whatever its name
-/// holds: it is meant by a path of that one name, not by one that reads like it.
+/// The CSV columns that the dataset declares as strings or numbers. A column is a top-level field
+/// of the record, with any characters in its name. So it matches a path of this one name, not a
+/// path with the same text.
 fn columns(def: &DatasetDef) -> Columns {
     let one = |path: &Path| {
         let mut names = path.names();
@@ -423,7 +426,7 @@ fn columns(def: &DatasetDef) -> Columns {
     columns
 }
 
-/// A file of rejected lines that cannot be written or read.
+/// The error for a file of rejected lines that cannot be written or read.
 fn unwritten(error: io::Error) -> Error {
     Error::Input(format!("cannot write rejected lines: {error}"))
 }

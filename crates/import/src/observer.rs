@@ -1,4 +1,4 @@
-//! How a program follows an import: its progress, its notes, and whether it is to stop.
+//! The observer of an import: receives progress and notes, and can stop it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,8 @@ use crate::text::thousands;
 
 /// Receives the progress and the notes of an import. Every method has a default that does nothing.
 pub trait Observer {
-    /// Receives the progress after each batch: bytes of input read (before decompression) and records loaded.
+    /// Receives the progress after each batch: bytes of input read (before decompression) and
+    /// records loaded.
     fn progress(&mut self, bytes: u64, records: u64) {
         let _ = (bytes, records);
     }
@@ -30,8 +31,8 @@ impl Observer for () {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Note {
-    /// An earlier import of these files was interrupted, and the files have changed since: the import starts
-    /// over.
+    /// An earlier import of these files was interrupted, and the files have changed since: the
+    /// import starts over.
     Changed,
     /// An earlier import of these files was interrupted: this one resumes it.
     Resuming {
@@ -42,20 +43,20 @@ pub enum Note {
         /// Records that are loaded.
         records: u64,
     },
-    /// How an input is read, if not as one record per line.
+    /// The format in which an input is read, if not as one record per line.
     Read(String),
     /// The file for rejected lines cannot be written: the lines follow as `Rejected`.
     Unwritten {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A rejected line that is not in a file.
     Rejected {
         /// Its number.
         line: u64,
-        /// Why it is rejected.
+        /// The reason for the rejection.
         reason: String,
     },
 }

@@ -1,5 +1,5 @@
-//! `FILE.rejected`: the lines of an import that were not taken, as NDJSON
-//! `{"line":N,"reason":"...","text":"..."}`, made anew by each import that rejects something.
+//! `FILE.rejected`: the rejected lines of an import, as NDJSON
+//! `{"line":N,"reason":"...","text":"..."}`. Each import that rejects a line replaces the file.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::observer::Note;
 
-/// The most bytes of a rejected line's text that are kept.
+/// The maximum number of bytes stored of a rejected line.
 pub(crate) const TEXT_MAX: usize = 64 << 10;
 
 /// The rejected lines of one input.
 pub(crate) struct Rejects {
     path: PathBuf,
     file: Option<BufWriter<File>>,
-    /// The file cannot be written: lines are listed on standard error instead.
+    /// The file cannot be written: lines are reported as notes instead.
     listed: bool,
     count: u64,
 }
@@ -37,8 +37,8 @@ impl Rejects {
         }
     }
 
-    /// Goes on with the rejects of an import that was interrupted: those of lines up to `last` stay, at most `most` of them, the
-    /// others will come again.
+    /// Continues the file of an interrupted import: keeps the entries of lines up to `last`, at
+    /// most `most` of them. Later lines are read again.
     pub(crate) fn resume(&mut self, last: u64, most: Option<u64>) -> io::Result<()> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
@@ -64,12 +64,12 @@ impl Rejects {
         Ok(())
     }
 
-    /// Hands what was kept to the system, so that it outlives this process.
+    /// Writes the buffered lines to the file, so that they survive the end of the process.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.file.as_mut().map_or(Ok(()), |file| file.flush())
     }
 
-    /// Keeps a line; where the file cannot be written, `note` gets it.
+    /// Stores a line; if the file cannot be written, passes it to `note`.
     pub(crate) fn add(
         &mut self,
         line: u64,
@@ -95,12 +95,12 @@ impl Rejects {
         }
     }
 
-    /// How many lines were rejected.
+    /// The number of rejected lines.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Removes the file of an earlier import that rejected lines, where this one has rejected none.
+    /// If this import rejected no line, removes the file of an earlier import.
     pub(crate) fn remove_stale(&self) -> io::Result<()> {
         if self.file.is_some() || !is_ours(&self.path) {
             return Ok(());
@@ -111,7 +111,7 @@ impl Rejects {
         }
     }
 
-    /// Writes what is buffered; the file's path where there is one.
+    /// Writes the buffered lines and returns the path of the file, if there is one.
     pub(crate) fn finish(self) -> io::Result<Option<PathBuf>> {
         match self.file {
             Some(file) => {
@@ -133,7 +133,7 @@ impl Rejects {
     }
 }
 
-/// True for a file that begins as a file of rejected lines does.
+/// True if the file begins like a file of rejected lines.
 fn is_ours(path: &Path) -> bool {
     let mut first = Vec::new();
     let read = File::open(path).and_then(|file| {

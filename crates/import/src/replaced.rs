@@ -1,7 +1,9 @@
-//! How many records an import replaces: those whose key had a record before, in the dataset or earlier in the import.
+//! Counts the records that an import replaces: records whose key existed before, in the dataset or
+//! earlier in the import.
 //!
-//! In a dataset that was empty, keys that come in ascending order, as numbered records have them, are new without a look. Once they do
-//! not, a filter in memory tells of nearly all that are new; the others are looked up. In a dataset that had records each is.
+//! In a dataset that was empty, keys in ascending order, such as numbers, are new without a lookup.
+//! From the first other key on, a filter in memory recognises most new keys; the remaining ones are
+//! looked up. In a dataset that had records, every key is looked up.
 
 use std::collections::HashSet;
 
@@ -10,32 +12,32 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Result;
 
-/// Counts what the batches of an import replace.
+/// Counts the records replaced by the batches of an import.
 #[derive(Default)]
 pub(crate) struct Replaced {
-    /// The dataset was empty: all its keys are the import's.
+    /// The dataset was empty at the beginning, so all its keys are from this import.
     was_empty: bool,
-    /// The greatest of the keys that came in ascending order.
+    /// The last of the keys that came in ascending order.
     greatest: Vec<u8>,
-    /// The keys that came afterwards; `None` while they are ascending.
+    /// The keys since then; `None` while keys are ascending.
     later: Option<Filter>,
-    /// The keys of the batch, one behind the other, and where each ends.
+    /// The keys of the batch, concatenated, and the end of each.
     keys: Vec<u8>,
     ends: Vec<usize>,
-    /// Each key of the batch is greater than the one before, and the first than all before the batch.
+    /// The keys of the batch are ascending, and greater than all keys of earlier batches.
     is_ascending: bool,
     count: u64,
 }
 
 impl Replaced {
-    /// Looks at the dataset before the first batch.
+    /// Reads, before the first batch, whether the dataset is empty.
     pub(crate) fn begin(&mut self, dataset: &Dataset) -> Result<()> {
         self.was_empty = dataset.scan(..).next().transpose()?.is_none();
         self.is_ascending = self.was_empty;
         Ok(())
     }
 
-    /// Notes a record that was put into the batch.
+    /// Adds the key of a record that was put into the batch.
     pub(crate) fn put(&mut self, key: &[u8]) {
         if self.is_ascending {
             let before = match self.ends.last() {
@@ -57,7 +59,7 @@ impl Replaced {
         self.keys.get(begin..end).unwrap_or_default()
     }
 
-    /// Counts what the batch is about to replace.
+    /// Counts the records that the batch will replace; call it before the commit.
     pub(crate) fn look(&mut self, dataset: &Dataset) -> Result<()> {
         if self.is_ascending {
             if let Some(last) = self.ends.len().checked_sub(1) {
@@ -76,15 +78,13 @@ impl Replaced {
         let mut later = self.later.take().unwrap_or_default();
         let ty = dataset.def().key_type;
         let snapshot = dataset.snapshot();
-        // The keys of the batch before the one that is looked at, from the first on that may be known.
+        // The earlier keys of the batch, once a key may exist.
         let mut seen: Option<HashSet<&[u8]>> = None;
         let mut found = 0;
         for at in 0..self.ends.len() {
             let key = self.key(at);
-            let may_be_known = match self.was_empty {
-                true => later.insert(key) || key <= self.greatest.as_slice(),
-                false => true,
-            };
+            let may_be_known =
+                !self.was_empty || later.insert(key) || key <= self.greatest.as_slice();
             if may_be_known && seen.is_none() {
                 seen = Some((0..at).map(|at| self.key(at)).collect());
             }
@@ -101,33 +101,33 @@ impl Replaced {
         Ok(found)
     }
 
-    /// How many records were replaced so far.
+    /// The number of replaced records so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Goes on with what an import had counted that was interrupted.
+    /// Continues with the count of an interrupted import.
     pub(crate) fn resume(&mut self, count: u64) {
         self.count = count;
     }
 }
 
-/// Keys of a filter's first part; each further one has four times as many.
+/// The number of keys in the first part of a filter; each further part has four times as many.
 const FIRST: usize = 1 << 16;
 
-/// Bits for each key, of which each sets four: one key in a hundred is mistaken for a known one.
+/// Bits per key, of which each key sets four: one new key in a hundred is a false positive.
 const BITS: usize = 16;
 
-/// Keys that were seen, or are mistaken for them: a Bloom filter in parts, so that it grows.
+/// A set of keys with false positives: a Bloom filter in parts, so that it can grow.
 #[derive(Default)]
 struct Filter {
     parts: Vec<Vec<u64>>,
-    /// How many more keys the last part takes.
+    /// The number of keys that still fit into the last part.
     left: usize,
 }
 
 impl Filter {
-    /// Adds a key; whether it may have been there.
+    /// Adds a key; true if it may have been in the filter before.
     fn insert(&mut self, key: &[u8]) -> bool {
         let hash = xxh3_64(key);
         let mask = 1 << (hash & 63)

@@ -1,8 +1,9 @@
-//! Where a load is, noted in the store with each batch, in the same commit: a load that was killed and is given again begins behind the last batch
-//! that is there, and loads every line once.
+//! The progress of an import, stored as a note in the commit of each batch. An import that was
+//! killed and is run again continues behind the last committed batch, so every line is loaded once.
 //!
-//! The note is kept under the names of the files, with what tells that they are still the same (size, time of the last change, inode). What cannot be
-//! opened again, standard input and pipes, is not noted. The last batch of a load deletes the note.
+//! The note's name contains the names of the files; its value has their size, modification time and
+//! inode, which show whether the files are still the same. Standard input and pipes cannot be read
+//! again and have no note. The last batch of an import deletes the note.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,43 +16,43 @@ use crate::feed::Place;
 use crate::observer::Note;
 use crate::source::Source;
 
-/// What the names of the notes of loads begin with.
+/// The prefix of the names of these notes.
 const PREFIX: &str = "load ";
 
-/// The progress of one load.
+/// The progress of one import.
 pub(crate) struct Resume {
-    /// The note's name; `None` where the load cannot be resumed.
+    /// The note's name; `None` if the import cannot be resumed.
     name: Option<String>,
-    /// What tells that the files are the same.
+    /// The identities of the files.
     inputs: Json,
-    /// There is a note, of this load or of one before.
+    /// The dataset has a note of this name, of this import or an earlier one.
     is_noted: bool,
 }
 
-/// Where an interrupted load was.
+/// The progress of an interrupted import.
 pub(crate) struct Interrupted {
     /// All lines up to this one are in the store, or rejected.
     pub(crate) place: Place,
-    /// Records loaded before.
+    /// The number of records loaded.
     pub(crate) loaded: u64,
-    /// How many of these replaced a record.
+    /// The number of these that replaced a record.
     pub(crate) replaced: u64,
-    /// How many lines of its source were rejected by then; `None` in a note of an earlier version.
+    /// The number of rejected lines of the current source; `None` in a note of an earlier version.
     pub(crate) rejected: Option<u64>,
 }
 
 impl Resume {
-    /// True where every input can be read again.
+    /// True if every input can be read again.
     pub(crate) fn is_repeatable(&self) -> bool {
         !self.inputs.is_null()
     }
 
-    /// True when the same command continues where this load ends early.
+    /// True if the same import, run again, continues where this one stops.
     pub(crate) fn can_continue(&self) -> bool {
         self.name.is_some()
     }
 
-    /// The progress of a load of these files.
+    /// The progress of an import of these files.
     pub(crate) fn new(sources: &[Source]) -> Self {
         let inputs: Option<Vec<Json>> = sources.iter().map(identity).collect();
         let Some(inputs) = inputs else {
@@ -64,14 +65,15 @@ impl Resume {
         let paths: Vec<&Json> = inputs.iter().map(|input| &input["path"]).collect();
         let name = format!("{PREFIX}{}", json!(paths));
         Self {
-            // Of very many files the names are longer than that of a note.
+            // With very many files, the name would be too long for a note.
             name: (name.len() <= esker::WriteBatch::<esker::Key>::MAX_NOTE_NAME).then_some(name),
             inputs: Json::Array(inputs),
             is_noted: false,
         }
     }
 
-    /// Where an earlier load of the same files was interrupted; `None` where none was, or the files are others now.
+    /// The progress of an interrupted import of the same files; `None` if there is none, or the
+    /// files have changed.
     pub(crate) fn interrupted(
         &mut self,
         dataset: &Dataset,
@@ -105,7 +107,7 @@ impl Resume {
         })
     }
 
-    /// Notes with a batch that all lines up to `place` are handled once it is committed.
+    /// Adds a note to the batch: once it is committed, all lines up to `place` are handled.
     pub(crate) fn note(
         &mut self,
         batch: &mut WriteBatch,
@@ -124,7 +126,7 @@ impl Resume {
         keep(batch.note(name, Some(noted.to_string().as_bytes())))
     }
 
-    /// Deletes the note with a batch: the load is complete.
+    /// Deletes the note with the last batch.
     pub(crate) fn forget(&self, batch: &mut WriteBatch) -> Result<()> {
         match &self.name {
             Some(name) if self.is_noted => keep(batch.note(name, None)),
@@ -133,7 +135,8 @@ impl Resume {
     }
 }
 
-/// While somebody changes the dataset there is no place for its first note: the load goes on without.
+/// Ignores `Busy`: during a change of the dataset, its first note cannot be stored, and the import
+/// continues without.
 fn keep(noted: esker::Result<()>) -> Result<()> {
     match noted {
         Err(Error::Busy(_)) => Ok(()),
@@ -141,7 +144,8 @@ fn keep(noted: esker::Result<()>) -> Result<()> {
     }
 }
 
-/// What tells a file from others, and from itself after a change; `None` where it cannot be read twice.
+/// The identity of a file: distinguishes it from other files, and from itself after a change.
+/// `None` if it cannot be read again.
 fn identity(source: &Source) -> Option<Json> {
     source.size?;
     let path = fs::canonicalize(source.path.as_deref()?).ok()?;
@@ -161,7 +165,7 @@ fn identity(source: &Source) -> Option<Json> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InterruptedImport {
-    /// The files, as the system names them.
+    /// The canonical paths of the files.
     pub files: Vec<String>,
     /// Records loaded so far.
     pub records: u64,

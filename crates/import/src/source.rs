@@ -1,4 +1,4 @@
-//! The sources of an import: are they there, and what do they hold?
+//! The sources of an import: checks that they exist, and detects their format.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Cursor, Read};
@@ -10,15 +10,15 @@ use crate::compression::{self, Compression, HEAD};
 use crate::error::{Error, Result};
 use crate::utf16::Text;
 
-/// Bytes that a pipe holds: what Linux grants to everybody.
+/// The size of a widened pipe: the maximum that Linux grants to unprivileged processes.
 #[cfg(target_os = "linux")]
 const PIPE: usize = 1 << 20;
 
 /// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON objects, one per line; also several on a line, one over several lines, and files that are an array of them, a GeoJSON
-    /// FeatureCollection, or an object with one array of objects.
+    /// JSON objects, one per line; also several on a line, one over several lines, and files that
+    /// are an array of them, a GeoJSON FeatureCollection, or an object with one array of objects.
     Ndjson,
     /// Lines returned as they are, with any content.
     Lines,
@@ -37,12 +37,13 @@ pub struct Source {
     pub size: Option<u64>,
     /// The separator of CSV columns; if not given, it is detected in the header.
     pub delimiter: Option<u8>,
-    /// The path, as names, to the array of records in each JSON value. An empty path: the value itself is a record.
+    /// The path, as names, to the array of records in each JSON value. An empty path: the value
+    /// itself is a record.
     pub records: Option<Vec<String>>,
 }
 
-/// The sources for these files; `-` is standard input. Checks each file now, so that a mistake in the last name does not appear only
-/// after the others were loaded.
+/// The sources for these files; `-` is standard input. Checks each file now, so that a mistake in
+/// the last name does not appear only after the others were loaded.
 pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>> {
     let mut sources: Vec<Source> = Vec::with_capacity(files.len());
     for file in files {
@@ -69,7 +70,7 @@ pub fn sources(files: &[PathBuf], format: Option<Format>) -> Result<Vec<Source>>
                     file.display()
                 )));
             }
-            // A pipe must not be opened twice; only what can be opened again is tried.
+            // A pipe must not be opened twice, so only regular files are tried.
             let size = metadata.is_file().then_some(metadata.len());
             if size.is_some() {
                 File::open(file).map_err(refuse)?;
@@ -154,25 +155,25 @@ pub fn read_text(file: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// True for the name of a tar archive, compressed or not.
+/// True if the name is that of a tar archive, compressed or not.
 fn is_archive(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let endings = [".tar", ".tar.gz", ".tgz", ".tar.zst"];
     name.is_some_and(|name| endings.iter().any(|ending| name.ends_with(ending)))
 }
 
-/// Where standard input is a pipe, lets it hold more: at 64 KiB the two sides wait for each other many times, which is a twentieth of the
-/// time of a load.
+/// If standard input is a pipe, enlarges its buffer. With 64 KiB, reader and writer wait for each
+/// other so often that a load takes 5 % longer.
 fn widen(stdin: &io::Stdin) {
-    // What is no pipe, or may not be widened, stays as it is.
+    // Other inputs stay as they are; so do pipes that may not be enlarged.
     #[cfg(target_os = "linux")]
     let _ = rustix::pipe::fcntl_setpipe_size(stdin, PIPE);
     #[cfg(not(target_os = "linux"))]
     let _ = stdin;
 }
 
-/// The first bytes of a stream, as many as tell how it is compressed: a slow stream may begin with a line of two bytes, and
-/// give no more for long.
+/// The first bytes of a stream, up to the number that determines its compression. No more, because
+/// a slow stream may begin with a short line and pause.
 fn head(raw: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD);
     while compression::by_magic(&head).is_none() && raw.by_ref().take(1).read_to_end(&mut head)? > 0
@@ -181,7 +182,7 @@ fn head(raw: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// What a file holds by its name, and what separates its columns where the name says so.
+/// The format of a file by its name, and the separator that the name implies.
 fn format_by_name(path: &Path) -> (Format, Option<u8>) {
     let stem = match compression::by_name(path) {
         Compression::Plain => path.to_path_buf(),

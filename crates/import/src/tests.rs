@@ -94,7 +94,7 @@ fn lines_are_the_same_from_plain_gzip_and_zstd() {
         ("plain.ndjson", text.to_vec()),
         ("two.ndjson.gz", members.clone()),
         ("frame.ndjson.zst", zstd.clone()),
-        // The content counts where the name says nothing.
+        // The content decides if the name does not.
         ("gz-by-magic", members),
         ("zstd-by-magic", zstd),
     ];
@@ -215,7 +215,7 @@ fn long_texts_are_cut_between_characters() {
     assert!(std::str::from_utf8(kept).is_ok());
 }
 
-/// Gives a few bytes at a time.
+/// Returns a few bytes per read.
 struct Slowly {
     bytes: Vec<u8>,
     at: usize,

@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers for people.
 
 /// A number with separated thousands: `1,234,567`.
 pub fn thousands(number: u64) -> String {

@@ -1,37 +1,37 @@
-//! Text as UTF-8: without a byte order mark, and also of UTF-16, which begins with one of its own (Windows PowerShell and spreadsheets
-//! write both).
+//! Text as UTF-8 without a byte order mark. UTF-16 is recognised by its mark and converted; Windows
+//! PowerShell and spreadsheets write it.
 
 use std::io::{self, Read};
 
-/// Text, of whichever form it is.
+/// A reader that converts to UTF-8.
 pub(crate) struct Text<R> {
     inner: R,
     form: Form,
-    /// Bytes that were read and are not decoded.
+    /// Bytes read but not decoded.
     raw: Vec<u8>,
-    /// Decoded, or read ahead, and not given.
+    /// Bytes decoded, or read ahead; `given` of them are returned.
     ready: Vec<u8>,
     given: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Nothing was read.
+    /// No byte was read yet.
     Unknown,
-    /// Given as it is.
+    /// UTF-8, or unknown bytes: returned as they are.
     Bytes,
     Little,
     Big,
 }
 
-/// The byte order marks, and what they stand before.
+/// The byte order marks and their forms.
 const MARKS: [(&[u8], Form); 3] = [
     (b"\xEF\xBB\xBF", Form::Bytes),
     (b"\xFF\xFE", Form::Little),
     (b"\xFE\xFF", Form::Big),
 ];
 
-/// How much is read at a time where it is decoded.
+/// The number of bytes per read.
 const CHUNK: usize = 32 << 10;
 
 impl<R: Read> Text<R> {
@@ -45,8 +45,9 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Looks at the first bytes. What gives them is asked for many: a decoder that may give one waits for more input when it is asked for
-    /// the next, though it has it.
+    /// Reads the first bytes and detects the form. It requests a whole chunk, because a
+    /// decompressor that returned one byte may wait for more input before it returns the next byte,
+    /// although that is available.
     fn begin(&mut self) -> io::Result<()> {
         let goes_on = |raw: &[u8]| {
             let mut marks = MARKS.iter();
@@ -70,7 +71,7 @@ impl<R: Read> Text<R> {
         Ok(())
     }
 
-    /// Reads on; false at the end.
+    /// Reads more; false at the end.
     fn read_raw(&mut self) -> io::Result<bool> {
         let begin = self.raw.len();
         self.raw.resize(begin + CHUNK, 0);
@@ -81,7 +82,7 @@ impl<R: Read> Text<R> {
         Ok(read? > 0)
     }
 
-    /// Decodes what comes next; false at the end.
+    /// Decodes the next chunk; false at the end.
     fn decode(&mut self) -> io::Result<bool> {
         let is_end = !self.read_raw()?;
         let is_little = self.form == Form::Little;
@@ -91,7 +92,7 @@ impl<R: Read> Text<R> {
             _ => 0,
         });
         let mut units: Vec<u16> = units.collect();
-        // The first half of a character waits for the second.
+        // The first half of a surrogate pair waits for the second.
         if !is_end
             && units
                 .last()

@@ -1,11 +1,13 @@
-//! A kind of index from outside: `by-hash`, a tree of (hash of the value, value, primary key), without values.
+//! A kind of index from another crate: `by-hash`, a tree of (hash of the value, value, primary
+//! key), without values.
 //!
-//! It answers lookups of a value as the composite index does. Values that are written together (times, counters, names that are imported
-//! in order) lie far apart in its tree, so that no part of it is written more than others; for the same reason a range reads all of it,
-//! and the planner, which asks for an estimate, rarely chooses it for one.
+//! It answers lookups of a value like the composite index. Values that are written together (times,
+//! counters, names imported in order) lie far apart in its tree, so writes spread over the whole
+//! tree. For the same reason a range query reads the whole tree, and the planner, which compares
+//! estimates, rarely chooses the index for one.
 //!
-//! It is here to show that a kind needs nothing but [`Index`]: nothing in the library knows it. Its tests go through all that kinds
-//! with a tree of their own go through.
+//! It shows that a kind needs only [`Index`]: the library does not know it. Its tests cover
+//! everything that the tests of built-in kinds with a tree cover.
 //!
 //! ```
 //! use esker::{Database, DatasetDef, Index, KeyType, Options, field};
@@ -38,14 +40,14 @@ pub const NAME: &str = "by-hash";
 /// Bytes of a hash.
 const HASH: usize = 4;
 
-/// The kind; registers it where it is not.
+/// The kind, registered on the first call.
 ///
 /// # Errors
-/// None that is known: another crate would have to register the same name at the same moment.
+/// Another crate registered the same name at the same moment.
 pub fn by_hash() -> Result<IndexKind> {
     match registered(NAME) {
         Some(kind) => Ok(kind),
-        // Another thread may be faster.
+        // Another thread may have registered it since.
         None => register(NAME, ByHash).or_else(|error| registered(NAME).ok_or(error)),
     }
 }
@@ -100,7 +102,7 @@ impl Index for ByHash {
         Value::split(ty, key.get(HASH..)?)
     }
 
-    /// Of a value, the keys that begin with its head; of a range, all keys.
+    /// For a single value, the keys that begin with its head; for a range, all keys.
     fn bounds(&self, range: &Range) -> Vec<TreeRange> {
         let Some(value) = range.point() else {
             return vec![TreeRange {
@@ -116,7 +118,7 @@ impl Index for ByHash {
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
         Some(TreeOptions {
-            // Keys are only ever searched by prefix.
+            // Keys are searched by prefix only.
             filter_bits_per_key: 0,
             versions,
             ..TreeOptions::default()
@@ -154,7 +156,7 @@ impl ByHash {
     }
 }
 
-/// Writes an entry for each index entry, as it comes: by head, and then by key.
+/// Writes an entry for each index entry in the given order, which is by head, then by key.
 #[derive(Default)]
 struct Builder {
     key: Vec<u8>,
@@ -175,7 +177,7 @@ impl Build for Builder {
     }
 }
 
-/// FNV-1a: on disk, so it is written out here.
+/// FNV-1a. Written out here, because the hash is stored on disk and must not change.
 fn hash(value: &[u8]) -> [u8; HASH] {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     value.iter().fold(0x811c_9dc5_u32, step).to_be_bytes()

@@ -1,5 +1,5 @@
-//! Indexes of the kind beside a model that compares everything with everything: random writes, every strategy, time of repair and way
-//! of compacting, indexes that come, change and go meanwhile, repairs, reopenings and backups.
+//! The kind beside a model that compares every record: random writes, every strategy, repair
+//! setting and compaction policy, with index changes, repairs, reopenings and backups in between.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const DIR: &str = "/store";
 const CITIES: [&str; 6] = ["Ulm", "Bonn", "", "Bo", "New York", "Ul\u{0}m"];
 const ROUNDS: usize = 60;
 
-/// A record, and its place in the order of writes.
+/// A record, and its number in the order of writes.
 #[derive(Debug, Clone, PartialEq)]
 struct Put {
     order: u64,
@@ -30,12 +30,12 @@ type Model = BTreeMap<u64, Put>;
 
 struct Life {
     memory: Memory,
-    /// None while it is opened again: a handle keeps a store open.
+    /// `None` during a reopening, because a handle keeps a store open.
     open: Option<(Database, Dataset<u64>)>,
     model: Model,
     rng: fastrand::Rng,
     order: u64,
-    /// What was seen earlier is seen the same way for ever.
+    /// A snapshot and its state in the model; it must not change.
     pinned: Option<(DatasetSnapshot<u64>, Model)>,
     backups: usize,
 }
@@ -138,7 +138,7 @@ impl Life {
                     method,
                     ..RepairOptions::default()
                 };
-                // A strategy without a primary-key index refuses one of them.
+                // Strategies without a primary-key index refuse `Key`.
                 let _ = self.dataset().repair(&options).run();
             }
             8 => self.reopen(),
@@ -169,9 +169,10 @@ impl Life {
                     }
                     _ => {
                         let kinds = [IndexKind::Lazy, IndexKind::Composite, IndexKind::Recent];
-                        let other = match kind == by_hash {
-                            true => kinds[self.rng.usize(0..kinds.len())],
-                            false => by_hash,
+                        let other = if kind == by_hash {
+                            kinds[self.rng.usize(0..kinds.len())]
+                        } else {
+                            by_hash
                         };
                         assert!(
                             self.dataset()
@@ -186,7 +187,7 @@ impl Life {
             10 => {
                 let strategies = Maintenance::ALL;
                 let strategy = strategies[self.rng.usize(0..strategies.len())];
-                // Staged repair goes with one strategy only.
+                // Staged repair works with one strategy only.
                 let _ = self.dataset().set_maintenance(strategy).run();
             }
             _ => match self.rng.usize(0..3) {
@@ -241,7 +242,7 @@ fn json(key: u64, put: &Put) -> String {
     format!(r#"{{"id": {key}, "ns": [{}]{city}}}"#, ns.join(","))
 }
 
-/// What the model answers: keys, the newest first.
+/// The keys that the model answers, newest first.
 fn expected(model: &Model, holds: &dyn Fn(&Put) -> bool) -> Vec<u64> {
     let mut found: Vec<(u64, u64)> = model
         .iter()
@@ -257,7 +258,7 @@ fn keys(query: Query<u64>) -> Vec<u64> {
     answer.map(|record| *record.unwrap().key()).collect()
 }
 
-/// Every way of asking.
+/// Compares all forms of a query with the expected keys.
 fn same(snapshot: &DatasetSnapshot<u64>, condition: &Expr, wanted: &[u64]) {
     let query = || snapshot.find(condition.clone());
     for validation in [Validation::Auto, Validation::Direct, Validation::Timestamp] {

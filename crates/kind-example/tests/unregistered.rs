@@ -1,4 +1,5 @@
-//! A store that has an index of a kind from another crate is opened where that kind is registered, and refused elsewhere.
+//! A store with an index of a kind from another crate opens in a process that registered the kind,
+//! and is refused in others.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path as FsPath;
@@ -8,7 +9,7 @@ use esker::{
     Database, DatasetDef, ErrorKind, Index, IndexKind, KeyType, Maintenance, Options, field,
 };
 
-/// Where the process that registers nothing finds the stores.
+/// The folder of the stores, for the process that registers nothing.
 const STORES: &str = "ESKER_TEST_STORES";
 
 fn count(db: &Database) -> u64 {
@@ -16,7 +17,7 @@ fn count(db: &Database) -> u64 {
     dataset.find(field("city").eq("Ulm")).count().unwrap()
 }
 
-/// Registrations are the process's: the other half is in one of its own.
+/// Registrations belong to a process, so the refusal is tested in another one.
 #[test]
 fn a_store_is_refused_where_the_kind_is_not_registered() {
     let dir = tempfile::tempdir().unwrap();
@@ -68,7 +69,7 @@ fn the_process_that_registers_nothing() {
             assert!(error.to_string().contains("`by-hash`"), "{error}");
         }
     }
-    // The refusals have changed nothing.
+    // The refusals changed nothing.
     kind_example::by_hash().unwrap();
     for name in ["whole", "begun"] {
         let db = Database::open(FsPath::new(&stores).join(name), Options::default()).unwrap();

@@ -5,7 +5,7 @@ use std::fmt;
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error; its text names what it concerns.
+/// An error; its text names the object concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

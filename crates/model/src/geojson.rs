@@ -1,4 +1,4 @@
-//! Areas from GeoJSON (RFC 7946): its polygons.
+//! Areas from the polygons of GeoJSON texts (RFC 7946).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use crate::geometry::{Area, Point, Polygon, Space};
 use crate::schema::{exact, is_too_deep};
 
 impl Area {
-    /// The polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`, `FeatureCollection` or
-    /// `GeometryCollection` of polygons.
+    /// The polygons of a GeoJSON text: a `Polygon` or `MultiPolygon`, or a `Feature`,
+    /// `FeatureCollection` or `GeometryCollection` of polygons.
     ///
     /// # Errors
     ///
@@ -21,7 +21,7 @@ impl Area {
     }
 }
 
-/// The polygons of a text.
+/// Parses the polygons of a text.
 fn polygon(space: Space, text: &str) -> Result<Polygon> {
     if is_too_deep(text.as_bytes()) {
         return Err(Error::bad_input("this GeoJSON is nested too deeply"));
@@ -40,7 +40,7 @@ fn list_of(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// Adds the polygons of a GeoJSON object, whose depth is bounded.
+/// Adds the polygons of a GeoJSON object; the caller has limited its depth.
 fn gather(space: Space, value: &RawValue, polygons: &mut Vec<Rings>) -> Result<()> {
     let fields: BTreeMap<Cow<'_, str>, &RawValue> =
         serde_json::from_str(value.get()).unwrap_or_default();
@@ -96,7 +96,8 @@ fn rings(space: Space, rings: &[&RawValue]) -> Result<Rings> {
     rings.iter().map(ring).collect()
 }
 
-/// A position: longitude, latitude and perhaps a height, which is ignored. Numbers are read to the last bit.
+/// Parses a position: longitude, latitude, and optionally a height, which is ignored. Numbers are
+/// read to the last bit.
 fn position(space: Space, value: &RawValue) -> Result<Point> {
     let numbers = list_of(value).unwrap_or_default();
     let numbers: Vec<Option<f64>> = numbers.into_iter().map(exact::as_f64).collect();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::schema::{KeyError, KeyType, Type, Value, decode_int_key, decode_key, encode_key};
 
-/// The most bytes of an encoded integer.
+/// The maximum number of bytes of an encoded integer.
 const MAX_INT: usize = 9;
 
 /// A primary key of a dataset, in its order-preserving encoding.
@@ -45,12 +45,12 @@ impl Key {
 
     /// The value of the key.
     pub fn value(&self) -> Value {
-        // Malformed bytes are shown as by `display`.
+        // Malformed bytes are shown as in `display`.
         decode_key(self.ty, &self.bytes)
             .unwrap_or_else(|| Value::String(Key::display(self.ty, &self.bytes)))
     }
 
-    /// The key as an integer; `None` where it is none.
+    /// The key as an integer; `None` for other keys.
     #[inline]
     pub(crate) fn int(&self) -> Option<i128> {
         match self.ty {
@@ -59,12 +59,12 @@ impl Key {
         }
     }
 
-    /// Its type.
+    /// The type.
     pub fn key_type(&self) -> KeyType {
         self.ty
     }
 
-    /// Makes a key from its stored form.
+    /// A key from its stored form.
     pub fn from_encoded(ty: KeyType, bytes: Vec<u8>) -> Key {
         Key { ty, bytes }
     }

@@ -1,9 +1,9 @@
-//! The model of an Esker dataset, without storage: the types of keys and attributes with their order-preserving
-//! encodings, their extraction from JSON records, the stored forms of records and posting lists, conditions,
-//! definitions of datasets, queries as data and their compiled form.
+//! The model of an Esker dataset, without storage: the types of keys and attributes with their
+//! order-preserving encodings, their extraction from JSON records, the stored forms of records and
+//! posting lists, conditions, definitions of datasets, queries as data and their compiled form.
 //!
-//! This crate does no I/O and does not depend on an engine, so it works with any storage. Decoders accept any bytes:
-//! none panics or allocates without bound.
+//! This crate does no I/O and does not depend on an engine, so it works with any storage. Decoders
+//! accept any bytes: none panics or allocates without bound.
 
 pub mod condition;
 pub mod definition;

@@ -1,14 +1,15 @@
-//! JSON merge patches (RFC 7396), from text to text: what a patch does not name stays as it was written, to the byte, so that a number of any
-//! length and the order of members survive.
+//! JSON merge patches (RFC 7396), from text to text. Members that a patch does not name keep their
+//! bytes, so numbers of any length and the order of members survive.
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The deepest patch that is applied: deeper JSON is no record either.
+/// The maximum depth of a patch; deeper JSON could not be a record.
 const MAX_DEPTH: usize = 128;
 
-/// Applies `patch` to `target` (JSON merge patch, RFC 7396). Null in the patch removes the target's member, an object is applied to the
-/// target's member in turn, and any other value replaces it. A target that is missing or is not an object counts as an empty object.
+/// Applies `patch` to `target` (JSON merge patch, RFC 7396). Null in the patch removes the target's
+/// member, an object is applied to the target's member in turn, and any other value replaces it. A
+/// target that is missing or is not an object counts as an empty object.
 ///
 /// # Errors
 /// If one of the two is not JSON, or the patch is nested too deeply; the text says why.
@@ -81,7 +82,7 @@ fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }
 
-/// The members of an object, each name once: with its last value, as parsers of JSON have it.
+/// The members of an object: each name once, with its last value, as JSON parsers read it.
 fn members(object: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
     struct Members;
     impl<'de> Visitor<'de> for Members {
@@ -153,7 +154,7 @@ mod tests {
         let target = r#"{ "n": 123456789012345678901234567890.50, "t": [1.0,  2] , "a\u0062": "\u00e9", "x": 1 }"#;
         let result = r#"{"n":123456789012345678901234567890.50,"t":[1.0,  2],"ab":"\u00e9","x":2}"#;
         assert_eq!(merged(target, r#"{"x":2}"#), result);
-        // Of a name that is there twice the last value counts, in either.
+        // If a name occurs twice, its last value counts, in the target and in the patch.
         assert_eq!(merged(r#"{"a":1,"b":2,"a":3}"#, "{}"), r#"{"a":3,"b":2}"#);
         assert_eq!(merged("{}", r#"{"a":null,"a":4}"#), r#"{"a":4}"#);
         assert_eq!(merged(r#"{"a":1}"#, r#"{"a":4,"a":null}"#), "{}");

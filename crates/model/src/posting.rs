@@ -1,22 +1,24 @@
 //! Posting lists: the keys of the records that have (or had) a value, newest first.
 //!
-//! A list is stored as fragments, operands of its key in the index tree (LevelDB++'s lazy index, section 4.1.2 of the
-//! paper, in binary form). A write appends a fragment of one posting blindly; flushes and compactions combine
-//! adjacent fragments up to a chunk size, so that a list of any length is processed in bounded memory.
+//! A list is stored as fragments, operands of its key in the index tree (LevelDB++'s lazy index,
+//! section 4.1.2 of the paper, in binary form). A write appends a fragment of one posting blindly;
+//! flushes and compactions combine adjacent fragments up to a chunk size, so that a list of any
+//! length is processed in bounded memory.
 //!
 //! ```text
 //! fragment  varint  newest seq << 2 | normalised << 1 | cancels
 //!           varint  newest seq - oldest seq
 //!           postings, newest first
 //! posting   varint  (previous seq - seq) << 1 | cancel          the first: 0 | cancel
-//!           byte    bytes shared with the previous key << 4 | further bytes; 15 means 15 + a varint
+//!           byte    shared with the previous key << 4 | further bytes; 15: 15 + a varint
 //!           the varints, the further bytes
 //! ```
 //!
-//! `cancels`: there may be cancels. `normalised`: no key occurs more often than the tree keeps versions, and keys are
-//! prefix-compressed. A newest seq of 0, with one posting, stands for the sequence number of the entry that holds the
-//! fragment: a write does not know its number when it is encoded. The first key shares nothing, so combining an older
-//! fragment with a newer one rewrites only its first delta; [`normalise`] does the rest once per compaction.
+//! `cancels`: there may be cancels. `normalised`: no key occurs more often than the tree keeps
+//! versions, and keys are prefix-compressed. A newest seq of 0, with one posting, stands for the
+//! sequence number of the entry that holds the fragment, because a write does not know its number
+//! when it is encoded. The first key shares nothing, so combining an older fragment with a newer
+//! one rewrites only its first delta; [`normalise`] does the rest once per compaction.
 //!
 //! A *cancel* is a tombstone: as of its sequence number the record no longer has the value.
 
@@ -31,7 +33,7 @@ use crate::schema::MAX_PRIMARY_KEY;
 /// The size in bytes above which [`PostingMerge`] keeps fragments separate.
 pub const CHUNK_BYTES: usize = 4 << 10;
 
-/// Stands for the sequence number of the entry; no write has this number.
+/// Stands for the sequence number of the entry; no write has the number 0.
 const IMPLIED: Seq = 0;
 
 const CANCELS: u64 = 1;
@@ -63,8 +65,8 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Appends a fragment with one posting, which one write adds to a list. The posting's sequence number is that of the
-/// entry that will hold the fragment.
+/// Appends a fragment with one posting, which one write adds to a list. The posting's sequence
+/// number is that of the entry that will hold the fragment.
 pub fn encode_one(out: &mut Vec<u8>, key: &[u8], cancel: bool) {
     Posting {
         seq: IMPLIED,
@@ -153,8 +155,8 @@ impl<'a> PostingList<'a> {
         self.flags & NORMALISED != 0
     }
 
-    /// A reader of the postings, newest first. To get the newest K, stop early: postings after the reader's position
-    /// are not decoded.
+    /// A reader of the postings, newest first. To get the newest K, stop early: postings after the
+    /// reader's position are not decoded.
     pub fn reader(&self) -> PostingReader<'a> {
         PostingReader {
             list: *self,
@@ -249,8 +251,8 @@ impl PostingWriter {
         PostingWriter::default()
     }
 
-    /// Adds a posting, which must be older than the previous ones. Returns false and does nothing if it is not, or if
-    /// its key is too long.
+    /// Adds a posting, which must be older than the previous ones. Returns false and does nothing
+    /// if it is not, or if its key is too long.
     pub fn push(&mut self, posting: Posting<'_>) -> bool {
         let first = self.body.is_empty();
         if posting.key.len() > MAX_PRIMARY_KEY || (!first && posting.seq >= self.oldest) {
@@ -280,8 +282,8 @@ impl PostingWriter {
         self.body.is_empty()
     }
 
-    /// Appends the fragment to `out` and starts a new one. Appends nothing if it is empty. `normalised` says that no
-    /// key occurs more often than allowed.
+    /// Appends the fragment to `out` and starts a new one. Appends nothing if it is empty.
+    /// `normalised` says that no key occurs more often than allowed.
     pub fn finish(&mut self, normalised: bool, out: &mut Vec<u8>) {
         if !self.body.is_empty() {
             let flags = if normalised {
@@ -307,8 +309,9 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Appends `older` to `newer` by copying. Returns false and leaves `newer` unchanged if `older` is not entirely
-/// older, or if one of the two is malformed. The sequence numbers are those of the entries that hold the fragments.
+/// Appends `older` to `newer` by copying. Returns false and leaves `newer` unchanged if `older` is
+/// not entirely older, or if one of the two is malformed. The sequence numbers are those of the
+/// entries that hold the fragments.
 pub fn append(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -> bool {
     join(newer, newer_entry, older, older_entry).is_some()
 }
@@ -344,10 +347,10 @@ fn join(newer: &mut Vec<u8>, newer_entry: Seq, older: &[u8], older_entry: Seq) -
     Some(())
 }
 
-/// Drops from a fragment each posting that has `versions` newer postings of the same key (counting cancels), and, if
-/// nothing older can exist (`oldest`), also the cancels. Returns false if nothing is left. Leaves a malformed
-/// fragment unchanged. O(postings); O(1) for a normalised fragment. `entry` is the number of the entry that holds the
-/// fragment.
+/// Drops from a fragment each posting that has `versions` newer postings of the same key (counting
+/// cancels), and, if nothing older can exist (`oldest`), also the cancels. Returns false if nothing
+/// is left. Leaves a malformed fragment unchanged. O(postings); O(1) for a normalised fragment.
+/// `entry` is the number of the entry that holds the fragment.
 pub fn normalise(fragment: &mut Vec<u8>, entry: Seq, oldest: bool, versions: usize) -> bool {
     match normalised(fragment, entry, oldest, versions) {
         Some(Normalised::As(new)) if new.is_empty() => false,
@@ -432,7 +435,8 @@ impl Default for PostingMerge {
 }
 
 impl PostingMerge {
-    /// Appends an older fragment to a newer one. Returns false if they stay separate, with the newer one unchanged.
+    /// Appends an older fragment to a newer one. Returns false if they stay separate, with the
+    /// newer one unchanged.
     pub fn combine(
         &self,
         newer: &mut Vec<u8>,
@@ -443,8 +447,8 @@ impl PostingMerge {
         newer.len() < self.chunk_bytes && append(newer, newer_seq, older, older_seq)
     }
 
-    /// Normalises a combined fragment before it is stored; `oldest` says that nothing older exists. Returns false if
-    /// nothing is left.
+    /// Normalises a combined fragment before it is stored; `oldest` says that nothing older exists.
+    /// Returns false if nothing is left.
     pub fn finish(&self, seq: Seq, operand: &mut Vec<u8>, oldest: bool) -> bool {
         normalise(operand, seq, oldest, self.versions)
     }

@@ -2,7 +2,7 @@ use super::*;
 
 const SEED: u64 = 0x5eed_0004;
 
-/// The number of the entry, where fragments do not have theirs.
+/// The sequence number of the entry, for fragments without their own.
 const ENTRY: Seq = 77;
 
 type Owned = (Seq, Vec<u8>, bool);
@@ -131,7 +131,8 @@ fn merges_agree_with_the_model() {
         let count = rng.usize(1..80);
         let keys = rng.u32(1..60);
         let postings = random_postings(&mut rng, count, keys);
-        // Cut anywhere, some pieces normalised by an earlier compaction, combined in any grouping.
+        // The list is cut anywhere, an earlier compaction has normalised some pieces, and pieces
+        // are combined in any grouping.
         let mut pieces = Vec::new();
         let mut rest = &postings[..];
         while !rest.is_empty() {

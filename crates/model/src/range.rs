@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use crate::region::Region;
 
-/// An interval of encoded values. Encodings of one type are self-delimiting (no value is a prefix of another) and
-/// none consists of `ff` alone, so an interval of values is an interval of any keys that begin with one.
+/// An interval of encoded values. Encodings of one type are self-delimiting (no value is a prefix
+/// of another) and none consists of `ff` alone, so the keys that begin with a value of the interval
+/// are an interval, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
     /// The lower bound.
     pub lo: Bound<Vec<u8>>,
     /// The upper bound.
     pub hi: Bound<Vec<u8>>,
-    /// For points: only those that lie in each of these regions.
+    /// For points: the regions, all of which must contain the point.
     pub regions: Vec<Arc<Region>>,
 }
 
@@ -34,7 +35,7 @@ impl Range {
 
     /// The points of a region.
     pub fn of_region(region: Region) -> Range {
-        // A region without points has the range of none.
+        // A region without points has an empty range.
         let (lo, hi) = region.hull().unwrap_or((vec![u8::MAX; 2], vec![0]));
         Range {
             lo: Bound::Included(lo),
@@ -91,8 +92,8 @@ impl Range {
         Range { lo, hi, regions }
     }
 
-    /// Bounds of the keys that begin with a value of the range (for points they may include other keys): from the first (inclusive) to the
-    /// second (exclusive; `None` is the end).
+    /// Bounds of the keys that begin with a value of the range (for points they may include other
+    /// keys): from the first (inclusive) to the second (exclusive; `None` is the end).
     pub fn key_bounds(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let lo = match &self.lo {
             Bound::Included(lo) => lo.clone(),
@@ -137,7 +138,7 @@ fn tighter(
     }
 }
 
-/// The first byte string after all that begin with `prefix`; `None` if there is none.
+/// The first byte string after all strings with this prefix; `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut next = prefix.to_vec();
     while let Some(last) = next.pop() {

@@ -7,26 +7,28 @@
 //! rest      the body
 //! ```
 //!
-//! With the attributes in front, flushes and compactions read them without parsing JSON, and a reader of the body
-//! skips them in one step. An attribute that was declared after a record was stored is extracted from the body.
+//! Since the attributes come first, flushes and compactions read them without parsing JSON, and
+//! readers of the body skip them in one step. If an attribute was declared after a record was
+//! stored, it is extracted from the body.
 //!
-//! In a dataset that is stored by place a record without a body is a *stub*: the same record with its body is elsewhere. JSON is
-//! never empty, so there is no other.
+//! In a dataset stored by location, a record without a body is a *stub*: the same record is stored
+//! elsewhere with its body. JSON is never empty, so an empty body always means a stub.
 //!
-//! A record that expires has an attribute of the id [`EXPIRES`], which stands first: the time, as eight bytes. One that has something
-//! at an attribute's path that is not indexed has next one of the id [`UNINDEXED`].
+//! The first attribute of a record that expires is [`EXPIRES`]: the time, as eight bytes. The next
+//! one is [`UNINDEXED`] if the record has a value at an attribute's path that is not indexed.
 
 use esker_coding::{Reader, put_varint};
 
 /// A reserved attribute id: under it a record stores the time at which it expires.
 pub const EXPIRES: u32 = u32::MAX;
 
-/// A reserved attribute id: under it a record stores the ids of the attributes at whose paths it has something that is not indexed
-/// ([`crate::schema::Extracted::unindexed`]), as ascending varints.
+/// A reserved attribute id: under it a record stores the ids of the attributes at whose paths it
+/// has something that is not indexed ([`crate::schema::Extracted::unindexed`]), as ascending
+/// varints.
 pub const UNINDEXED: u32 = u32::MAX - 1;
 
-/// Appends the stored form. `attributes` are pairs (stable id, encoded value), iterated twice: all values of the record for ids below
-/// `known`.
+/// Appends the stored form. `attributes` are pairs (stable id, encoded value), iterated twice: all
+/// values of the record for ids below `known`.
 pub fn encode<'v, I>(out: &mut Vec<u8>, known: u32, attributes: I, body: &[u8])
 where
     I: Iterator<Item = (u32, &'v [u8])> + Clone,
@@ -76,7 +78,8 @@ impl<'a> RecordRef<'a> {
         RecordRef::body_of(stored).is_some_and(<[u8]>::is_empty)
     }
 
-    /// The time at which the record expires, in milliseconds since 1970, without parsing its other attributes; `None` if it never expires.
+    /// The time at which the record expires, in milliseconds since 1970, without parsing its other
+    /// attributes; `None` if it never expires.
     #[inline]
     pub fn expiry_of(stored: &[u8]) -> Option<u64> {
         let mut input = Reader::new(stored);

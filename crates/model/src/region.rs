@@ -1,4 +1,5 @@
-//! The encoded points of an area, or of an area at a time: the ranges of cells that cover it, and the exact test.
+//! The encoded points of an area, or of an area at a time: ranges of cells that cover it, and an
+//! exact test.
 
 use std::sync::OnceLock;
 
@@ -8,29 +9,31 @@ use crate::schema::{
     decode_point, decode_point_time, interleave, interleave3, time_coordinate,
 };
 
-/// The most ranges of cells for an area: each is a seek in every run of an index, and fewer of them cover more that is
-/// not in the area.
+/// The maximum number of ranges for an area. Each range costs a seek in every run of an index;
+/// fewer ranges cover more outside of the area.
 const MOST_RANGES: usize = 24;
-/// The most of a coarse cover: an area is never in fewer than four cells that are not much larger, where it lies on their
-/// corner.
+/// The maximum number of ranges of a coarse cover. An area around a corner of cells needs four
+/// cells if they should not be much larger than the area.
 const FEW_RANGES: usize = 4;
-/// The most cells that are looked at, and at one level.
+/// Subdivision stops at this number of cells.
 const MOST_CELLS: usize = 160;
-/// The ranges of an area at a time, of all periods together: about so many, but each period has up to two at least.
+/// The approximate number of ranges of an area at a time, over all periods; each period may have at
+/// least two.
 const MOST_TIMED_RANGES: usize = 192;
-/// Of more periods there is one range.
+/// More periods than this are covered by one range.
 const MOST_PERIODS: u64 = 1024;
 
-/// An area in the form in which spatial indexes search it: a bounded number of ranges in z-order that together cover it, and an exact test
-/// for values.
+/// An area in the form in which spatial indexes search it: a bounded number of ranges in z-order
+/// that together cover it, and an exact test for values.
 #[derive(Debug, Clone)]
 pub struct Region {
     area: Area,
-    /// Of points at a time: from when to when, both included, in microseconds.
+    /// For points at a time: the first and the last time, both included, in microseconds.
     times: Option<(i64, i64)>,
-    /// First and last cell of each range, in order; they do not touch.
+    /// The first and the last cell of each range, ascending; ranges do not touch.
     coarse: Cells,
-    /// The same, of more and smaller ranges: made when they are asked for, since small areas with few points in and about them do without.
+    /// More and smaller ranges. Computed on first use, because small areas with few points in and
+    /// around them do not need them.
     fine: OnceLock<Cells>,
 }
 
@@ -42,7 +45,7 @@ impl PartialEq for Region {
 
 impl Eq for Region {}
 
-/// A cell of some level, its number in z-order, and whether all of it is in the area.
+/// A cell of some level, its number in z-order, and whether it lies completely in the area.
 #[derive(Clone, Copy)]
 struct Cell {
     x: u32,
@@ -52,7 +55,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// The whole space, as a cell that may cross the border.
+    /// The whole space.
     const WHOLE: Cell = Cell::new(0, 0, false);
 
     const fn new(x: u32, y: u32, inside: bool) -> Cell {
@@ -66,7 +69,8 @@ impl Cell {
 }
 
 impl Region {
-    /// The region of an area, for points of its space. The cost is proportional to the number of ranges, at most a few dozen.
+    /// The region of an area, for points of its space. The cost is proportional to the number of
+    /// ranges, at most a few dozen.
     pub fn new(area: Area) -> Region {
         Region {
             coarse: cover(&area, smallest_around(&area), &COARSE),
@@ -76,8 +80,8 @@ impl Region {
         }
     }
 
-    /// The region of an area from one time to another, both included, in microseconds, for points at a time. It has some dozens of ranges
-    /// for each period (about six days) of the time.
+    /// The region of an area from one time to another, both included, in microseconds, for points
+    /// at a time. It has some dozens of ranges for each period (about six days) of the time.
     pub fn at_times(area: Area, from: i64, to: i64) -> Region {
         let (coarse, fine) = cover_times(&area, time_coordinate(from), time_coordinate(to));
         Region {
@@ -115,12 +119,14 @@ impl Region {
         &self.area
     }
 
-    /// The first and the last time, both included, in microseconds, if the region is for points at a time.
+    /// The first and the last time, both included, in microseconds, if the region is for points at
+    /// a time.
     pub fn times(&self) -> Option<(i64, i64)> {
         self.times
     }
 
-    /// True if an encoded point (at a time, if the region has times) lies in the area. False for bytes that are not a point.
+    /// True if an encoded point (at a time, if the region has times) lies in the area. False for
+    /// bytes that are not a point.
     pub fn contains(&self, value: &[u8]) -> bool {
         let space = self.area.space();
         let point = match self.times {
@@ -132,7 +138,7 @@ impl Region {
         point.is_some_and(|point| self.area.contains(point))
     }
 
-    /// Bytes of a cell, and of a value.
+    /// The lengths of an encoded cell and of an encoded value.
     fn lengths(&self) -> (usize, usize) {
         match self.times {
             None => (8, POINT_LEN),
@@ -140,13 +146,14 @@ impl Region {
         }
     }
 
-    /// Ranges that contain all encoded points of the area: from the first (inclusive) to the second (exclusive; `None` is the end), in
-    /// order, without overlap.
+    /// Ranges that contain all encoded points of the area: from the first (inclusive) to the second
+    /// (exclusive; `None` is the end), in order, without overlap.
     pub fn key_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
         self.bytes(self.fine())
     }
 
-    /// As [`Region::key_ranges`], but at most four ranges, which cover more: for areas with few points in and around them.
+    /// As [`Region::key_ranges`], but at most four ranges, which cover more: for areas with few
+    /// points in and around them.
     pub fn coarse_ranges(&self) -> impl ExactSizeIterator<Item = KeyRange> {
         self.bytes(&self.coarse)
     }
@@ -156,7 +163,8 @@ impl Region {
         self.fine.get_or_init(cover)
     }
 
-    /// Bounds of the encodings of the area's points: the least and the greatest; `None` for an area without points.
+    /// Bounds of the encodings of the area's points: the least and the greatest; `None` for an area
+    /// without points.
     pub fn hull(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let (first, last) = (self.coarse.first()?.0, self.coarse.last()?.1);
         let (length, of_value) = self.lengths();
@@ -175,24 +183,25 @@ impl Region {
     }
 }
 
-/// The `length` last bytes of a cell, big-endian.
+/// The last `length` bytes of a cell, big-endian.
 fn cell_bytes(length: usize, cell: u128) -> Vec<u8> {
     let bytes = cell.to_be_bytes();
     bytes.get(16 - length..).unwrap_or_default().to_vec()
 }
 
-/// First and last cell of ranges, in order. A cell of a point at a time has its period in front.
+/// The first and the last cell of ranges, in order. For points at a time, a cell is preceded by its
+/// period.
 type Cells = Vec<(u128, u128)>;
 
 /// Encodings from the first (inclusive) to the second (exclusive; `None` is the end).
 type KeyRange = (Vec<u8>, Option<Vec<u8>>);
 
-/// How finely cells are to cover an area.
+/// The limits of a cover.
 struct Fineness {
-    /// The most ranges, and cells.
+    /// The maximum number of ranges and of cells.
     ranges: usize,
     cells: usize,
-    /// With more cells than that they are not quartered any more.
+    /// Subdivision stops at more cells than this.
     enough: usize,
 }
 
@@ -208,8 +217,8 @@ const FINE: Fineness = Fineness {
     enough: MOST_CELLS,
 };
 
-/// The ranges of cells that cover an area. From a cell of some level in which all of it is, cells that cross its border are quartered while they
-/// make few ranges.
+/// The ranges of cells that cover an area. Begins with a cell that contains the area, and quarters
+/// the cells on its border while the number of ranges stays small.
 fn cover(area: &Area, (mut level, cell): (u32, Cell), fineness: &Fineness) -> Cells {
     let mut cells = Vec::with_capacity(4 * FEW_RANGES);
     let mut next = Vec::with_capacity(4 * FEW_RANGES);
@@ -231,7 +240,7 @@ fn cover(area: &Area, (mut level, cell): (u32, Cell), fineness: &Fineness) -> Ce
     joined(level, &cells)
 }
 
-/// Adds those quarters of a cell of a level that meet the area, in z-order.
+/// Adds the quarters of a cell that meet the area, in z-order.
 fn quarter(area: &Area, level: u32, cell: &Cell, out: &mut Vec<Cell>) {
     let (x, y) = (cell.x << 1, cell.y << 1);
     let side = |is_first, at| cell_side(area.space(), is_first, level + 1, at);
@@ -245,9 +254,10 @@ fn quarter(area: &Area, level: u32, cell: &Cell, out: &mut Vec<Cell>) {
                 max_x,
                 max_y,
             };
-            let relation = match cell.inside {
-                true => Relation::Inside,
-                false => relation(area, &bounds),
+            let relation = if cell.inside {
+                Relation::Inside
+            } else {
+                relation(area, &bounds)
             };
             if relation != Relation::Outside {
                 out.push(Cell {
@@ -261,7 +271,7 @@ fn quarter(area: &Area, level: u32, cell: &Cell, out: &mut Vec<Cell>) {
     }
 }
 
-/// How many ranges cells in z-order make.
+/// The number of ranges of cells in z-order.
 fn count_ranges(cells: &[Cell]) -> usize {
     let apart = |pair: &[Cell]| match pair {
         [a, b] => b.number != a.number + 1,
@@ -270,7 +280,8 @@ fn count_ranges(cells: &[Cell]) -> usize {
     usize::from(!cells.is_empty()) + cells.windows(2).filter(|pair| apart(pair)).count()
 }
 
-/// The smallest cell, and its level, in which all of an area is, not even on its border; the whole space where the area has several boxes.
+/// The smallest cell, and its level, that contains an area and does not touch it with its border;
+/// the whole space if the area has several boxes.
 fn smallest_around(area: &Area) -> (u32, Cell) {
     let whole = Cell::WHOLE;
     let [bounds] = area.boxes() else {
@@ -281,7 +292,8 @@ fn smallest_around(area: &Area) -> (u32, Cell) {
     let Some(((left, bottom), (right, top))) = corners else {
         return (0, whole);
     };
-    // By one smallest cell more on each side, so that what lies on the border of a cell is in that beside it, too.
+    // One smallest cell more on each side, so that points on a border also lie in the cell beside
+    // it.
     let common =
         |low: u32, high: u32| (low.saturating_sub(1) ^ high.saturating_add(1)).leading_zeros();
     let level = common(left, right).min(common(bottom, top));
@@ -293,8 +305,8 @@ fn smallest_around(area: &Area) -> (u32, Cell) {
 fn relation(area: &Area, bounds: &Bounds) -> Relation {
     match area.space() {
         Space::Sphere if area.is_polygon() => area.relation(bounds),
-        // Boxes are quick to compare, and little larger than rectangles and circles; cells of the plane are as large as
-        // numbers are.
+        // Boxes are compared quickly, and are little larger than rectangles and circles. Cells of
+        // the plane are as large as numbers are.
         _ => {
             let mut relation = Relation::Outside;
             for part in area.boxes() {
@@ -310,20 +322,20 @@ fn relation(area: &Area, bounds: &Bounds) -> Relation {
     }
 }
 
-/// The ranges of the smallest cells in some cells of a level, neighbours joined.
+/// The ranges of the smallest cells in the given cells of a level, with neighbours joined.
 fn joined(level: u32, cells: &[Cell]) -> Cells {
     let below = 2 * (CELL_BITS - level);
     let span = |cell: &Cell| within_cell(cell.number, below);
     merged(cells.iter().map(span).collect())
 }
 
-/// The first and the last of the cells that differ from this one in so many lower bits.
+/// The first and the last number that differ from this cell only in the `below` lower bits.
 fn within_cell(cell: u64, below: u32) -> (u128, u128) {
     let first = u128::from(cell) << below;
     (first, first | ((1 << below) - 1))
 }
 
-/// Ranges in order, neighbours joined.
+/// Sorts ranges and joins neighbours.
 fn merged(mut ranges: Cells) -> Cells {
     ranges.sort_unstable();
     ranges.dedup_by(|next, before| {
@@ -336,7 +348,8 @@ fn merged(mut ranges: Cells) -> Cells {
     ranges
 }
 
-/// The ranges of cells that cover an area from one time to another, in the order of times: few, and more.
+/// The ranges of cells that cover an area from one time to another, in the order of times: coarse
+/// and fine.
 fn cover_times(area: &Area, from: u64, to: u64) -> (Cells, Cells) {
     if from > to || area.boxes().is_empty() {
         return Default::default();
@@ -351,7 +364,7 @@ fn cover_times(area: &Area, from: u64, to: u64) -> (Cells, Cells) {
     let most = (MOST_TIMED_RANGES / periods as usize).clamp(2, 2 * MOST_RANGES);
     let (mut coarse, mut fine) = (Vec::new(), Vec::new());
     let in_period = (1 << PERIOD_BITS) - 1;
-    // Periods that are asked for as a whole are all alike.
+    // Complete periods all have the same ranges.
     let mut full: Option<(Cells, Cells)> = None;
     for period in first..=last {
         let start = if period == first { from & in_period } else { 0 };
@@ -386,7 +399,8 @@ struct TimedCell {
     inside: bool,
 }
 
-/// The ranges of cells of a period that cover an area between two times in it: few, and at most so many.
+/// The ranges of cells of a period that cover an area between two times in it: coarse, and fine
+/// with at most `most` ranges.
 fn cover_period(area: &Area, (from, to): (u64, u64), most: usize) -> (Cells, Cells) {
     let ranges = |level: u32, cells: &[TimedCell]| {
         let below = 3 * (TIMED_BITS - level);
@@ -419,9 +433,10 @@ fn cover_period(area: &Area, (from, to): (u64, u64), most: usize) -> (Cells, Cel
                 if end < from || start > to {
                     continue;
                 }
-                let relation = match cell.inside {
-                    true => Relation::Inside,
-                    false => relation(area, &cell_bounds(area.space(), level, x, y)),
+                let relation = if cell.inside {
+                    Relation::Inside
+                } else {
+                    relation(area, &cell_bounds(area.space(), level, x, y))
                 };
                 if relation != Relation::Outside {
                     let inside = relation == Relation::Inside && from <= start && end <= to;

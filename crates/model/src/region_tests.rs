@@ -12,7 +12,7 @@ fn random_point(rng: &mut Rng, space: Space) -> Point {
     let (x, y) = match (space, rng.usize(0..8)) {
         (Space::Sphere, 0) => (180.0 * f64::from(rng.i8(-1..2)), rng.f64() * 180.0 - 90.0),
         (Space::Sphere, 1) => (rng.f64() * 360.0 - 180.0, 90.0 * f64::from(rng.i8(-1..2))),
-        // Many at the same few places.
+        // Many points at few places.
         (Space::Sphere, 2..5) => (
             f64::from(rng.i32(-18..19)) * 10.0,
             f64::from(rng.i32(-9..10)) * 10.0,
@@ -81,7 +81,7 @@ fn every_point_of_an_area_is_in_its_ranges_and_the_test_is_exact() {
         }
         for _ in 0..300 {
             let mut point = random_point(&mut rng, space);
-            // Points near the area, too.
+            // Also points near the area.
             if let (true, Some(part)) = (rng.bool(), area.boxes().first()) {
                 let between =
                     |low: f64, high: f64, at: f64| (low + (high - low) * at).clamp(low, high);
@@ -196,20 +196,20 @@ fn every_point_of_an_area_at_its_times_is_in_its_ranges() {
 #[test]
 fn a_small_area_at_a_short_time_covers_little_else() {
     let mut rng = Rng::with_seed(11);
-    let (mut asked, mut covered) = (0.0, 0.0);
+    let (mut exact, mut covered) = (0.0, 0.0);
     const HOUR: i64 = 3_600_000_000;
     for _ in 0..200 {
         let (x, y) = (rng.f64() * 340.0 - 180.0, rng.f64() * 160.0 - 90.0);
         let rect = Area::rect(Space::Sphere, x, y, x + 11.0, y + 5.5).unwrap();
         let from = rng.i64(0..2_000_000_000_000_000);
-        asked += 11.0 * 5.5 / (360.0 * 180.0) * (4 * HOUR) as f64 / 2.0_f64.powi(39);
+        exact += 11.0 * 5.5 / (360.0 * 180.0) * (4 * HOUR) as f64 / 2.0_f64.powi(39);
         let region = Region::at_times(rect, from, from + 4 * HOUR);
         let cells = region.fine().iter();
         covered += cells
             .map(|(first, last)| (last - first + 1) as f64 / 2.0_f64.powi(63))
             .sum::<f64>();
     }
-    assert!(covered < 8.0 * asked, "{covered} of {asked}");
+    assert!(covered < 8.0 * exact, "{covered} of {exact}");
 }
 
 #[test]

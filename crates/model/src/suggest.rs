@@ -1,4 +1,4 @@
-//! Suggestions for names that are not known, for the texts of errors.
+//! Suggestions for unknown names in error texts.
 
 /// ``: did you mean `x`?`` with the known name that is most similar to `name`; empty if none is
 /// similar.
@@ -8,7 +8,7 @@ pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String
         let letters: Vec<char> = known.to_lowercase().chars().collect();
         let longest = letters.len().max(sought.len());
         let distance = edits(&letters, &sought);
-        // More than half of it is to be right.
+        // More than half of the name must be right.
         (known != name && distance * 9 <= longest * 4)
             .then(|| (distance * 1000 / longest.max(1), known))
     });
@@ -18,7 +18,7 @@ pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String
     }
 }
 
-/// How many letters are to be changed, added, left out, or exchanged with the next one.
+/// The number of edits between two words: changed, added, removed, or swapped adjacent letters.
 fn edits(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();

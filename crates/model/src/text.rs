@@ -1,6 +1,6 @@
-//! Types that are written as text wherever they are serialised, as people write them.
+//! Types that are serialised as text, in the form that people write.
 
-/// Serialises types as what they display, and reads them back by parsing that.
+/// Serialises types by `Display`, and deserialises them by `FromStr`.
 macro_rules! serde_as_text {
     ($($ty:ty),* $(,)?) => {$(
         impl serde::Serialize for $ty {

@@ -1,5 +1,5 @@
-//! Tokenizers: the tokens of an attribute's values that its index holds (DELI section III-A). An index entry consists
-//! of a token and a key; most tokens are the values themselves.
+//! Tokenizers: they derive the tokens in an index from an attribute's values (DELI section III-A).
+//! An index entry consists of a token and a key; in most indexes the tokens are the values.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,19 +8,21 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 use crate::schema::Value;
 
-/// The longest prefix token, in characters. Longer prefixes are looked up by their first characters, and confirmed on
-/// the record.
+/// The maximum length of a prefix token in characters. Longer prefixes are looked up by their first
+/// characters, and checked on the record.
 const PREFIX_CHARS: usize = 32;
 
-/// How the values of an attribute become tokens, the keys of its index (DELI section III-A). Queries return the same
-/// answers with every tokenizer; tokenizers differ in the size of the index and in the conditions that it can answer.
+/// How the values of an attribute become tokens, the keys of its index (DELI section III-A).
+/// Queries return the same answers with every tokenizer; tokenizers differ in the size of the index
+/// and in the conditions that it can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Tokenizer {
     /// The value itself.
     #[default]
     Exact,
-    /// Every prefix of a string, up to 32 characters: the index finds the newest records with a prefix as fast as
-    /// those with a value. It has one entry per character of a value, and cannot answer ranges of strings.
+    /// Every prefix of a string, up to 32 characters: the index finds the newest records with a
+    /// prefix as fast as those with a value. It has one entry per character of a value, and cannot
+    /// answer ranges of strings.
     Prefix,
     /// The number (an int, a float or a time), ordered for ranges. These types always behave so.
     Number,
@@ -88,7 +90,7 @@ impl FromStr for Tokenizer {
     }
 }
 
-/// Adds the encoded prefixes of an encoded string; for the empty string, itself.
+/// Adds the encoded prefixes of an encoded string; for the empty string, the string itself.
 fn prefixes(value: &[u8], tokens: &mut BTreeSet<Vec<u8>>) {
     let Some((text, end)) = value.split_last_chunk::<2>() else {
         return;
@@ -96,7 +98,8 @@ fn prefixes(value: &[u8], tokens: &mut BTreeSet<Vec<u8>>) {
     if text.is_empty() {
         tokens.insert(value.to_vec());
     }
-    // A character ends where the next begins. In the encoding `ff` only follows a `00`, as a part of it.
+    // A character ends where the next one begins. In the encoding `ff` occurs only behind a `00`,
+    // as a part of it.
     let begins = |byte: u8| byte & 0xc0 != 0x80 && byte != 0xff;
     let ends = (1..=text.len()).filter(|at| text.get(*at).is_none_or(|byte| begins(*byte)));
     for at in ends.take(PREFIX_CHARS) {
@@ -163,7 +166,7 @@ mod tests {
             let value = Value::String(format!("{text}é")).encoded();
             let mut tokens = BTreeSet::new();
             prefixes(&value, &mut tokens);
-            // The empty prefix is no token of other strings.
+            // The empty prefix is not a token of other strings.
             assert_eq!(tokens.contains(&token), !text.is_empty());
         }
     }

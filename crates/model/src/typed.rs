@@ -1,4 +1,4 @@
-//! Keys as types of the program: `u64`, `String` and the like, or [`Key`] for any.
+//! Key types of programs: `u64`, `String` and the like, or [`Key`] for any key.
 
 use std::fmt;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -13,31 +13,33 @@ mod sealed {
 
 /// The type of a dataset's keys in the program: an integer, [`String`], or [`Key`] for any.
 pub trait PrimaryKey: sealed::Sealed + Clone + fmt::Debug + Send + Sync + 'static {
-    /// The type that the dataset's keys must have; `None` where any will do.
+    /// The type that the dataset's keys must have; `None` if any will do.
     const KEY_TYPE: Option<KeyType>;
 
     /// The key as this type.
     ///
     /// # Errors
-    /// [`Error::BadInput`] for a key that this type has no value for.
+    /// [`Error::BadInput`] if this type cannot represent the key.
     fn from_key(key: Key) -> Result<Self>;
 }
 
-/// Values accepted as a key of a dataset whose keys are `K`: `7` for integers, `"ann"` for strings, either for [`Key`].
+/// Values accepted as a key of a dataset whose keys are `K`: `7` for integers, `"ann"` for strings,
+/// either for [`Key`].
 pub trait AsKey<K>: sealed::Sealed {
     /// The key, of a dataset with keys of type `ty`.
     ///
-    /// # Errors
+    /// [`Error::BadInput`] if it is not a valid key.
     /// [`Error::BadInput`] where it cannot be one.
     fn as_key(&self, ty: KeyType) -> Result<Key>;
 }
 
-/// A range of keys of a dataset whose keys are `K`: any range of the standard library over [`AsKey`] values.
+/// A range of keys of a dataset whose keys are `K`: any range of the standard library over
+/// [`AsKey`] values.
 pub trait KeyRange<K>: sealed::Sealed {
     /// Its bounds, of a dataset with keys of type `ty`.
     ///
     /// # Errors
-    /// [`Error::BadInput`] where a bound is not a key.
+    /// [`Error::BadInput`] if a bound is not a valid key.
     fn bounds(&self, ty: KeyType) -> Result<(Bound<Key>, Bound<Key>)>;
 }
 
@@ -115,9 +117,10 @@ impl PrimaryKey for Key {
 
 impl AsKey<Key> for Key {
     fn as_key(&self, ty: KeyType) -> Result<Key> {
-        match self.key_type() == ty {
-            true => Ok(self.clone()),
-            false => key_of(ty, &self.value()),
+        if self.key_type() == ty {
+            Ok(self.clone())
+        } else {
+            key_of(ty, &self.value())
         }
     }
 }

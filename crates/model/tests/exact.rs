@@ -1,5 +1,6 @@
-//! Floats are read to the last bit whichever features `serde_json` is built with: tested alone (`cargo test -p esker-model`), it is
-//! built without those that change how it reads numbers.
+//! Floats are read to the last bit, whichever features `serde_json` is built with. Built alone
+//! (`cargo test -p esker-model`), this crate has none of the features that change how numbers are
+//! read.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use esker_model::condition::{Expr, Filter, field};
@@ -13,7 +14,8 @@ fn path(text: &str) -> Path {
     text.parse().unwrap()
 }
 
-/// Texts of numbers, many of them hard to read: long ones, ones near the middle of two floats, the smallest and the largest.
+/// Texts of numbers. Many are hard to read: long ones, numbers near the middle of two floats, the
+/// smallest and the largest.
 fn texts() -> Vec<String> {
     let mut texts: Vec<String> = [
         "0.1",
@@ -58,7 +60,7 @@ fn texts() -> Vec<String> {
     texts
 }
 
-/// The digits of a number without zeros around them, and the power of ten behind the last one.
+/// The sign and the significant digits of a number, and the power of ten behind the last digit.
 fn digits(text: &str) -> (bool, String, i64) {
     let (mantissa, power) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -66,13 +68,14 @@ fn digits(text: &str) -> (bool, String, i64) {
     let shorter = all.trim_end_matches('0');
     let dropped = (all.len() - shorter.len()) as i64 - fraction.len() as i64;
     let shorter = shorter.trim_start_matches('0').to_owned();
-    match shorter.is_empty() {
-        true => (false, shorter, 0),
-        false => (
+    if shorter.is_empty() {
+        (false, shorter, 0)
+    } else {
+        (
             text.starts_with('-'),
             shorter,
             power.parse::<i64>().unwrap() + dropped,
-        ),
+        )
     }
 }
 
@@ -87,7 +90,7 @@ fn declared_floats_are_exact() {
         let mut wanted = Vec::new();
         let float: f64 = text.parse().unwrap();
         Value::Float(float).encode(&mut wanted);
-        // A number that no float stands for is told apart from the nearest one.
+        // A number that no float represents is distinguished from the nearest float.
         if digits(&text) != digits(&format!("{float:e}")) {
             wanted = other(Type::Float).unwrap().to_vec();
         }
@@ -104,7 +107,7 @@ fn floats_that_conditions_ask_for_are_exact() {
         let float: f64 = text.parse().unwrap();
         let body = format!(r#"{{"n": {text}}}"#);
         let holds = |expr: Expr| Filter::new(&expr).matches_json(body.as_bytes());
-        // Integers are compared exactly, too, so that those that are no floats are equal to none.
+        // Integers are compared exactly, so an integer that is not a float equals no float.
         let is_int = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
         if !is_int || text.parse::<i128>().unwrap() == float as i128 {
             assert!(holds(field("n").eq(float)), "{text}");
@@ -174,7 +177,7 @@ fn what_is_no_number_or_beyond_all_floats_is_refused() {
     }
 }
 
-/// Bytes on disk do not depend on how maps are ordered.
+/// The order of maps does not change the bytes on disk.
 #[test]
 fn stored_definitions_keep_the_order_of_their_fields() {
     let def = DatasetDef::new("id", KeyType::Int).index("at", Index::recent().time());
@@ -189,7 +192,8 @@ fn stored_definitions_keep_the_order_of_their_fields() {
     assert_eq!(StoredDef::from_bytes(&stored.to_bytes()), Some(stored));
 }
 
-/// What is new in definitions is written where it says something, and definitions without it are those of before.
+/// Newer settings are stored only if they differ from the default, so other definitions keep their
+/// bytes.
 #[test]
 fn definitions_keep_units_and_lenience() {
     let def = DatasetDef::new("id", KeyType::Int)
@@ -214,7 +218,7 @@ fn definitions_keep_units_and_lenience() {
     assert_eq!(stored.def(), def);
     let text = serde_json::to_string(&def).unwrap();
     assert_eq!(serde_json::from_str::<DatasetDef>(&text).unwrap(), def);
-    // Of an earlier version.
+    // A definition of an earlier version.
     let before = String::from_utf8(bytes).unwrap();
     let before = before
         .replace(r#","exact":true"#, "")

@@ -1,8 +1,8 @@
-//! One value that very many records share, with every kind of index, in bounded memory: every byte
-//! that the process allocates is counted.
-//! `ESKER_RECORDS=1000000 cargo test --release --test large_lists` is the whole measure.
+//! One value that very many records share, with every kind of index, in bounded memory: all
+//! allocations of the process are counted. `ESKER_RECORDS=1000000 cargo test --release --test
+//! large_lists` is the full measurement.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-// A counting allocator has to be one.
+// `GlobalAlloc` is an unsafe trait.
 #![allow(unsafe_code)]
 
 mod common;
@@ -17,7 +17,7 @@ struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// The same, never set back.
+/// The same, but never reset.
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
 impl Counting {
@@ -57,7 +57,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The peak of what is allocated while `work` runs, beyond what was before.
+/// The peak of allocations during `work`, beyond those before it.
 fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -67,7 +67,7 @@ fn peak<T>(work: impl FnOnce() -> T) -> (usize, T) {
 
 const BUDGET: usize = 16 << 20;
 
-/// One test, so that nothing else allocates meanwhile.
+/// A single test, so that no other test allocates at the same time.
 #[test]
 fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory() {
     let records = number("ESKER_RECORDS", 200_000);
@@ -130,7 +130,7 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
                 let both = hot().equals(&path("w"), "1");
                 let (half, count) = peak(|| both.count().unwrap());
                 assert_eq!(count, records as u64 / 2, "{kind}");
-                // The newest are found without reading the rest of the list.
+                // The newest records are found without reading the rest of the list.
                 let mut answer = hot().limit(Some(10)).run().unwrap();
                 assert_eq!(answer.by_ref().count(), 10);
                 let explain = answer.explain();
@@ -159,7 +159,7 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
             db.close().unwrap();
         }
         let whole = HIGHEST.load(Relaxed) - before;
-        // The budget, a tenth more, and what does not depend on it.
+        // The budget, ten percent, and a constant.
         let limit = BUDGET + BUDGET / 10 + (2 << 20);
         assert!(
             whole <= limit,

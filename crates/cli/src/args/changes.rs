@@ -32,8 +32,8 @@ pub(crate) struct ChangesArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Begin after this write: its `seq`, or a position as `esker stat --json` shows it for consumers [default: the oldest change in the
-    /// log]
+    /// Begin after this write: its `seq`, or a position as `esker stat --json` shows it for
+    /// consumers [default: the oldest change in the log]
     #[arg(long, value_name = "SEQ", value_parser = from)]
     pub(crate) from: Option<ChangesFrom>,
     /// Also print the record that each change replaced; for datasets created with --old-records
@@ -42,7 +42,8 @@ pub(crate) struct ChangesArgs {
     /// Wait for further changes
     #[arg(long, conflicts_with = "forget")]
     pub(crate) follow: bool,
-    /// Keep changes for the consumer of this name, and begin where it stopped; a new consumer begins now, or at --from
+    /// Keep changes for the consumer of this name, and begin where it stopped; a new consumer
+    /// begins now, or at --from
     #[arg(long, value_name = "NAME")]
     pub(crate) consumer: Option<String>,
     /// How much log to keep at most for the consumer

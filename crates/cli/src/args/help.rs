@@ -18,7 +18,7 @@ Options of every command:
 
 Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.";
 
-/// Which kind of index to take: what a user chooses from.
+/// The kinds of index that users choose from.
 macro_rules! kinds {
     () => {
         "\

@@ -20,7 +20,8 @@ pub(crate) enum IndexCommand {
     /// Change how a field is indexed
     #[command(after_help = super::help::INDEX_SWITCH)]
     Switch(IndexChangeArgs),
-    /// Drop an index, or cancel an interrupted change; records that do not fit the field's type are still refused
+    /// Drop an index, or cancel an interrupted change; records that do not fit the field's type are
+    /// still refused
     Drop(IndexDropArgs),
     /// Resume an interrupted change
     Resume(IndexResumeArgs),
@@ -109,13 +110,15 @@ pub(crate) struct RepairArgs {
     pub(crate) dir: PathBuf,
     /// The dataset's name
     pub(crate) dataset: String,
-    /// Rebuild the index of this field from the records: for an index whose files are damaged or missing
+    /// Rebuild the index of this field from the records: for an index whose files are damaged or
+    /// missing
     #[arg(long, value_name = "PATH", conflicts_with_all = ["method", "compaction", "buffer", "threads", "rate", "no_bloom", "lookups", "json"])]
     pub(crate) rebuild_index: Option<String>,
-    /// What the repair reads [default: auto]
+    /// The data that the repair reads [default: auto]
     #[arg(long, value_enum, default_value_t = RepairBy::Auto, hide_default_value = true)]
     pub(crate) method: RepairBy,
-    /// With --method primary: also compact the records, before or after the repair [default: not at all]
+    /// With --method primary: also compact the records, before or after the repair [default: not at
+    /// all]
     #[arg(long, hide = true)]
     pub(crate) compaction: Option<RepairCompaction>,
     /// Memory for sorting and buffers [default: 16M]
@@ -138,7 +141,7 @@ pub(crate) struct RepairArgs {
     pub(crate) json: bool,
 }
 
-/// What a repair reads.
+/// The data that a repair reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RepairBy {
     /// The method that fits the dataset

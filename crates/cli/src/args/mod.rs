@@ -1,4 +1,4 @@
-//! What can be said on the command line: commands, arguments, and how their values are read.
+//! The syntax of the command line: commands, arguments, and parsers of their values.
 
 mod changes;
 mod datasets;
@@ -48,8 +48,8 @@ pub(crate) struct Cli {
     /// Memory that the store may use: bytes, or with a unit, as in 64M or 64MiB
     #[arg(long, global = true, hide = true, value_name = "SIZE", default_value = "128M", value_parser = values::size)]
     pub(crate) memory: usize,
-    /// Progress on standard error: a line on terminals (auto), none, or JSON objects, one per line, instead of all other messages
-    /// (json)
+    /// Progress on standard error: a line on terminals (auto), none, or JSON objects, one per line,
+    /// instead of all other messages (json)
     #[arg(long, global = true, hide = true, value_enum, value_name = "FORM", default_value_t = ProgressForm::Auto, hide_possible_values = true)]
     pub(crate) progress: ProgressForm,
     #[command(subcommand)]
@@ -87,10 +87,12 @@ pub(crate) enum Command {
     /// Print the record with a key
     #[command(after_help = "Example:\n  esker get db events 200001")]
     Get(GetArgs),
-    /// Print the latest versions of a record, newest first, each with the sequence number of its write
+    /// Print the latest versions of a record, newest first, each with the sequence number of its
+    /// write
     #[command(after_help = help::READ_KEY)]
     ReadKey(ReadKeyArgs),
-    /// Print the versions of records whose fields have given values, newest first, each with its sequence number
+    /// Print the versions of records whose fields have given values, newest first, each with its
+    /// sequence number
     #[command(after_help = help::READ_VALUE)]
     ReadValue(ReadValueArgs),
     /// Delete the records with these keys, or those that meet a condition
@@ -125,7 +127,8 @@ pub(crate) enum Command {
     /// Add, switch or drop an index of a dataset, or resume an interrupted change
     #[command(after_help = help::INDEX)]
     Index(IndexArgs),
-    /// Advise which kind of index fits each field, with estimated costs and the command that makes the change
+    /// Advise which kind of index fits each field, with estimated costs and the command that makes
+    /// the change
     #[command(after_help = help::ADVISE)]
     Advise(AdviseArgs),
     /// Show the records, sizes, indexes and health of a store or a dataset
@@ -134,7 +137,8 @@ pub(crate) enum Command {
     /// Read and verify every file of a store
     #[command(after_help = "Example:\n  esker check db")]
     Check(DirArgs),
-    /// Choose when outdated index entries are detected: at write time, at query time, or in the background
+    /// Choose when outdated index entries are detected: at write time, at query time, or in the
+    /// background
     #[command(after_help = help::MAINTAIN)]
     Maintain(MaintainArgs),
     /// Detect all outdated index entries now, so that queries skip them and compactions drop them
@@ -167,7 +171,8 @@ pub(crate) enum Command {
     /// List the topics that have live publications or subscriptions
     #[command(after_help = self::pubsub::TOPICS_HELP)]
     Topics(DirArgs),
-    /// Run subscriptions over recorded publications, in the order of time, and print each match once
+    /// Run subscriptions over recorded publications, in the order of time, and print each match
+    /// once
     #[command(after_help = self::pubsub::REPLAY_HELP)]
     Replay(ReplayArgs),
     /// Print the completions for a shell

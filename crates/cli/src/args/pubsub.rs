@@ -68,10 +68,11 @@ pub(crate) struct PublishArgs {
     pub(crate) position: Option<(Path, Path)>,
 }
 
-/// What `esker demo` shows beside records.
+/// The demo that `esker demo` shows instead of the records demo.
 #[derive(Subcommand)]
 pub(crate) enum DemoCommand {
-    /// Show drivers that move through a city and receive the incidents around them, from the last minute on
+    /// Show drivers that move through a city and receive the incidents around them, from the last
+    /// minute on
     #[command(
         after_help = "Examples:\n  esker demo pubsub\n  esker demo pubsub --moves moves.ndjson.zst --speed 600 --length 1h"
     )]
@@ -80,7 +81,8 @@ pub(crate) enum DemoCommand {
 
 #[derive(Args)]
 pub(crate) struct DemoPubsubArgs {
-    /// A file of recorded positions, with `time` in seconds, `icao24`, `lon` and `lat` [default: a generated city]
+    /// A file of recorded positions, with `time` in seconds, `icao24`, `lon` and `lat` [default: a
+    /// generated city]
     #[arg(long, value_name = "FILE")]
     pub(crate) moves: Option<PathBuf>,
     /// How many times faster than real time
@@ -103,8 +105,8 @@ pub(crate) struct SubscribeArgs {
     pub(crate) dir: PathBuf,
     /// The topic, or a filter with + and # as in MQTT
     pub(crate) topic: String,
-    /// How far back to begin: 60s, 10m, 2h, 1d [default: with all stored publications, or with none if --for or
-    /// --follow is given]
+    /// How far back to begin: 60s, 10m, 2h, 1d [default: with all stored publications, or with none
+    /// if --for or --follow is given]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) since: Option<Duration>,
     /// How long to wait for new publications
@@ -139,7 +141,8 @@ pub(crate) struct ReplayArgs {
     /// The fields of a publication with longitude and latitude
     #[arg(long, value_name = "LON,LAT", value_parser = position)]
     pub(crate) position: Option<(Path, Path)>,
-    /// How both are stored: in one tree (dual), in two (two), or publications alone, queried repeatedly (rep)
+    /// How both are stored: in one tree (dual), in two (two), or publications alone, queried
+    /// repeatedly (rep)
     #[arg(long, value_enum, default_value_t = ReplayArchitecture::Dual, help_heading = "To compare")]
     pub(crate) architecture: ReplayArchitecture,
     /// How areas are stored: in few cells of any size, or in all of the smallest

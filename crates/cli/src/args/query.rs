@@ -7,13 +7,14 @@ use clap::{Args, ValueEnum};
 
 use super::values::{Columns, columns, limit, validation, versions};
 
-/// In which form records are printed.
+/// The form of printed records.
 #[derive(Args)]
 pub(crate) struct RowsArgs {
     /// How records are printed
     #[arg(long, value_enum, value_name = "FORM", default_value_t = RowForm::Ndjson)]
     pub(crate) format: RowForm,
-    /// With csv and table: the fields to print, as paths; a comma in a name has a backslash before it [default: the fields of the first record]
+    /// With csv and table: the fields to print, as paths; a comma in a name has a backslash before
+    /// it [default: the fields of the first record]
     #[arg(long, value_name = "PATH,...", value_parser = columns)]
     pub(crate) columns: Vec<Columns>,
 }
@@ -62,7 +63,7 @@ pub(crate) struct GetArgs {
     pub(crate) rows: RowsArgs,
 }
 
-/// What the readers of versions take.
+/// Arguments of the commands that read versions.
 #[derive(Args)]
 pub(crate) struct VersionArgs {
     /// As of the write with this sequence number; each printed line begins with one [default: now]
@@ -108,25 +109,27 @@ pub(crate) struct ReadValueArgs {
     pub(crate) after: Option<esker::ValueToken>,
 }
 
-/// What every query of records takes.
+/// Arguments of every query for records.
 #[derive(Args)]
 pub(crate) struct QueryArgs {
     /// Print at most this many records
     #[arg(long, value_name = "K", value_parser = limit)]
     pub(crate) limit: Option<usize>,
-    /// Print only the keys, one per line; faster if the index and the maintenance strategy (`esker maintain --help`) make reading the
-    /// records unnecessary
+    /// Print only the keys, one per line; faster if the index and the maintenance strategy (`esker
+    /// maintain --help`) make reading the records unnecessary
     #[arg(long, conflicts_with_all = ["format", "columns"])]
     pub(crate) keys_only: bool,
-    /// How index entries are checked: auto, direct (by reading their records) or timestamp (by the primary-key index)
+    /// How index entries are checked: auto, direct (by reading their records) or timestamp (by the
+    /// primary-key index)
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = validation(), hide_possible_values = true,
           hide = true)]
     pub(crate) validation: esker::experimental::Validation,
     /// Read the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
-    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index entries
-    /// read; obsolete ones belong to records replaced since; discarded records do not meet the other conditions
+    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form
+    /// given. Candidates are the index entries read; obsolete ones belong to records replaced
+    /// since; discarded records do not meet the other conditions
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
     pub(crate) explain: Option<ExplainForm>,
@@ -134,7 +137,7 @@ pub(crate) struct QueryArgs {
     pub(crate) rows: RowsArgs,
 }
 
-/// In which order answers come.
+/// The order of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AnswerOrder {
     /// The most recently written first
@@ -147,13 +150,14 @@ pub(crate) enum AnswerOrder {
     Key,
 }
 
-/// What every query of records by their fields takes.
+/// Arguments of every query by field.
 #[derive(Args)]
 pub(crate) struct AnswerArgs {
     /// The order of the records
     #[arg(long, value_enum, default_value_t = AnswerOrder::Newest)]
     pub(crate) order: AnswerOrder,
-    /// Continue after the page that ended with this token: with the same conditions and order (newest or oldest)
+    /// Continue after the page that ended with this token: with the same conditions and order
+    /// (newest or oldest)
     #[arg(long, value_name = "TOKEN")]
     pub(crate) after: Option<esker::PageToken>,
     #[command(flatten)]
@@ -249,8 +253,9 @@ pub(crate) struct CountArgs {
     /// Read the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,
-    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form given. Candidates are the index entries
-    /// read; obsolete ones belong to records replaced since; discarded records do not meet the other conditions
+    /// Print the plan and its cost on standard error: text on a terminal, else JSON, or the form
+    /// given. Candidates are the index entries read; obsolete ones belong to records replaced
+    /// since; discarded records do not meet the other conditions
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = EnumValueParser::<ExplainForm>::new(), hide_possible_values = true)]
     pub(crate) explain: Option<ExplainForm>,

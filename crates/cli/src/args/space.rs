@@ -42,7 +42,7 @@ Examples:
   esker near db places lon,lat 2.35,48.85 --k 10
   esker near db places lon,lat -0.13,51.51 --k 3 --max 5000 'population > 1000'";
 
-/// An area to ask for.
+/// The area of a query.
 #[derive(Args)]
 #[group(multiple = false)]
 pub(crate) struct AreaArgs {
@@ -57,7 +57,7 @@ pub(crate) struct AreaArgs {
     pub(crate) polygon: Option<PathBuf>,
 }
 
-/// In which order the records of an area come.
+/// The order of the records of an area.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AreaOrder {
     /// The most recently written first
@@ -86,19 +86,22 @@ pub(crate) struct WithinArgs {
     /// The order of the records
     #[arg(long, value_enum, default_value_t = AreaOrder::Newest)]
     pub(crate) order: AreaOrder,
-    /// Continue after the page that ended with this token: with the same area, conditions and order (newest or oldest)
+    /// Continue after the page that ended with this token: with the same area, conditions and order
+    /// (newest or oldest)
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["count", "cells", "latest_per"])]
     pub(crate) after: Option<esker::PageToken>,
     /// Print only their number
     #[arg(long, conflicts_with_all = ["cells", "latest_per", "format", "columns", "keys_only"])]
     pub(crate) count: bool,
-    /// Print the number of records in each cell of a grid, whose cells have sides of this many degrees
+    /// Print the number of records in each cell of a grid, whose cells have sides of this many
+    /// degrees
     #[arg(long, value_name = "DEGREES", conflicts_with_all = ["latest_per", "format", "columns", "keys_only", "order"])]
     pub(crate) cells: Option<f64>,
     /// Consider only the newest record of each value of this field
     #[arg(long, value_name = "PATH", conflicts_with_all = ["keys_only", "order"])]
     pub(crate) latest_per: Option<Path>,
-    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339 [default: the order of writes]
+    /// With --latest-per: the field with the time of a record, seconds since 1970 or RFC 3339
+    /// [default: the order of writes]
     #[arg(long, value_name = "PATH", requires = "latest_per")]
     pub(crate) time: Option<Path>,
     /// With --time: only records up to this time

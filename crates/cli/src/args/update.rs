@@ -29,8 +29,8 @@ pub(crate) struct UpdateArgs {
     /// Fields and their new values
     #[arg(required = true, value_name = "FIELD=VALUE")]
     pub(crate) changes: Vec<String>,
-    /// When the write is synced to disk: at once (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
-    /// plain number is milliseconds)
+    /// When the write is synced to disk: at once (sync), when the operating system does it (os), or
+    /// at least at this interval (5ms, 1s; a plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }

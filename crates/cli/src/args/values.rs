@@ -1,4 +1,4 @@
-//! How values on the command line are read.
+//! Parsers of command-line values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use esker::experimental::Validation;
 use esker::{DatasetDef, Maintenance, Merging, Mix, Repair};
 
-/// Reads one of these names. A name that is none of them is answered with the nearest; baselines are taken, but not listed.
+/// A parser of these names. The error for another name suggests the nearest one. Baselines are
+/// accepted, but not listed.
 fn named<T>(
     names: &[&'static str],
     baselines: &[&'static str],
@@ -30,7 +31,7 @@ pub(super) fn strategy() -> impl TypedValueParser<Value = Strategy> {
     named(&names, &["deleted-key"])
 }
 
-/// Reads when obsolete entries are noted for good.
+/// Reads when obsolete index entries are recorded.
 pub(super) fn repair() -> impl TypedValueParser<Value = Repair> {
     named(&["merge", "none"], &["staged"])
 }
@@ -40,7 +41,7 @@ pub(super) fn merging() -> impl TypedValueParser<Value = Merging> {
     named(&["lazy-leveled", "leveled", "tiered"], &["correlated"])
 }
 
-/// Reads how candidates are validated.
+/// Reads how index entries are checked.
 pub(super) fn validation() -> impl TypedValueParser<Value = Validation> {
     named(&["auto", "direct", "timestamp"], &[])
 }
@@ -54,7 +55,7 @@ pub(super) fn versions(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A decimal number times a unit, rounded down.
+/// The product of a decimal number and a unit, rounded down.
 fn scaled(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
@@ -67,7 +68,7 @@ fn scaled(number: &str, unit: u64) -> Option<u64> {
     u64::try_from(whole.checked_add(parts)?).ok()
 }
 
-/// The number that a text begins with, the unit behind it, and what follows.
+/// The number at the beginning of a text, its unit, and the rest.
 fn number_and_unit(text: &str) -> (&str, &str, &str) {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     let unit_at = text.find(|c| !is_number(c)).unwrap_or(text.len());
@@ -116,7 +117,7 @@ const UNITS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// What a duration looks like.
+/// The syntax of a duration, for error texts.
 const DURATION: &str =
     "a duration is a number and its unit (w, d, h, m, s or ms), as in 10s, 1.5h or 1h30m";
 
@@ -153,7 +154,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads an age in seconds: a number of them, or a duration.
+/// Reads an age in seconds: a plain number, or a duration.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(seconds) => Ok(seconds),
@@ -169,7 +170,7 @@ pub(super) fn new_ttl(text: &str) -> Result<Ttl, String> {
     }
 }
 
-/// A time to live; none where records do not expire by their age.
+/// A time to live; `None` if records do not expire by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ttl(pub(crate) Option<Duration>);
 
@@ -187,7 +188,8 @@ impl fmt::Display for Ttl {
     }
 }
 
-/// Reads a durability level: `sync`, `os`, or how often writes are synced, a plain number in milliseconds.
+/// Reads a durability level: `sync`, `os`, or the interval between syncs (a plain number is
+/// milliseconds).
 pub(crate) fn durability(text: &str) -> Result<esker::Durability, String> {
     match text {
         "sync" => Ok(esker::Durability::Sync),
@@ -208,7 +210,7 @@ pub(crate) fn durability(text: &str) -> Result<esker::Durability, String> {
     }
 }
 
-/// Reads a limit: a question for no records is taken for a slip.
+/// Reads a limit. Zero is refused, because it is most likely a mistake.
 pub(super) fn limit(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("the limit must be at least 1; leave it out to get all".to_string()),
@@ -249,7 +251,7 @@ pub(super) fn parse_mix(text: &str) -> Result<Mix, String> {
     Ok(mix)
 }
 
-/// Reads a limit, or `all` for none.
+/// Reads a limit; `all` is no limit.
 pub(super) fn parse_k(text: &str) -> Result<Limit, String> {
     match text.parse() {
         Ok(0) => Err("the limit must be at least 1".to_string()),
@@ -262,7 +264,7 @@ pub(super) fn parse_k(text: &str) -> Result<Limit, String> {
 /// A limit of queries; `None` is no limit.
 pub(crate) type Limit = Option<u64>;
 
-/// A strategy, or that one is to be chosen.
+/// A maintenance strategy, or `auto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strategy {
     Auto,
@@ -270,15 +272,16 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
-    /// What a definition says.
+    /// The strategy of a definition.
     pub(crate) fn of(def: &DatasetDef) -> Self {
-        match def.auto {
-            true => Self::Auto,
-            false => Self::Fixed(def.maintenance),
+        if def.auto {
+            Self::Auto
+        } else {
+            Self::Fixed(def.maintenance)
         }
     }
 
-    /// The definition with it.
+    /// The definition with this strategy.
     pub(crate) fn apply(self, def: DatasetDef) -> DatasetDef {
         match self {
             Self::Auto => def.auto(),
@@ -307,7 +310,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What separates the columns of CSV: one character of ASCII, or a name.
+/// The separator of CSV columns: one ASCII character, or its name.
 pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
     match (text, text.as_bytes()) {
         ("tab" | "\\t", _) => Ok(b'\t'),
@@ -321,12 +324,12 @@ pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Paths with commas between them.
+/// A list of paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns(pub(crate) Vec<esker::Path>);
 
-/// Reads paths with commas between them; one with a backslash before it is a part of a name. Quotes around all of it are those of a
-/// note that proposed it.
+/// Reads paths separated by commas. A comma behind a backslash is part of a name. Quotes around the
+/// whole text are removed, since notes propose the argument in quotes.
 pub(super) fn columns(text: &str) -> Result<Columns, esker::Error> {
     let quoted = text
         .strip_prefix('\'')

@@ -19,40 +19,48 @@ pub(crate) struct DemoArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// What a dataset is: its key, its indexes, and how it is maintained.
+/// The definition of a dataset: key, indexes, maintenance.
 #[derive(Args)]
 pub(crate) struct DefinitionArgs {
-    /// The field that is the primary key, and its type: int or string (`load` infers the type if it is left out); several fields separated
-    /// by commas, as in --key cluster,id; or auto, which adds the field `_id` to records that have none
+    /// The field that is the primary key, and its type: int or string (`load` infers the type if it
+    /// is left out); several fields separated by commas, as in --key cluster,id; or auto, which
+    /// adds the field `_id` to records that have none
     #[arg(long, value_name = "FIELD[:TYPE]")]
     pub(crate) key: Option<String>,
     /// A field to index, and how (see below); may be repeated [default kind: lazy]
     #[arg(long = "index", value_name = "PATH[?][:KIND[:TYPE[:TOKENIZER]]]")]
     pub(crate) indexes: Vec<String>,
-    /// Store the records in the order of the points at PATH (a path as for an index of kind spatial, or POINT@TIME), so that a query for an
-    /// area reads neighbouring blocks; this cannot be changed later
+    /// Store the records in the order of the points at PATH (a path as for an index of kind
+    /// spatial, or POINT@TIME), so that a query for an area reads neighbouring blocks; this cannot
+    /// be changed later
     #[arg(long, value_name = "PATH[:plane]")]
     pub(crate) cluster: Option<String>,
-    /// When outdated index entries are detected: see `esker maintain --help` [default: deferred; with --cluster validation]
+    /// When outdated index entries are detected: see `esker maintain --help` [default: deferred;
+    /// with --cluster validation]
     #[arg(long, value_name = "STRATEGY", value_parser = strategy(), hide_possible_values = true)]
     pub(crate) maintenance: Option<Strategy>,
     /// How many versions of each record to keep, for `read-key` and `read-value` [default: 1]
     #[arg(long, value_name = "M")]
     pub(crate) versions: Option<u32>,
-    /// Records expire this long after their write: 7d, 12h, 30m, 10s; `esker ttl` changes it for later writes
+    /// Records expire this long after their write: 7d, 12h, 30m, 10s; `esker ttl` changes it for
+    /// later writes
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) ttl: Option<std::time::Duration>,
-    /// Records expire at the time in their field PATH (text, or a number in the unit of TYPE: time_s, time_ms, time_us, time_ns; absent or null: never). With --ttl the earlier time counts
+    /// Records expire at the time in their field PATH (text, or a number in the unit of TYPE:
+    /// time_s, time_ms, time_us, time_ns; absent or null: never). With --ttl the earlier time
+    /// counts
     #[arg(long, value_name = "PATH[:TYPE]")]
     pub(crate) expires: Option<esker::ExpiresText>,
-    /// Keep the record that each change replaced, for `esker changes --old`; each write then also reads that record
+    /// Keep the record that each change replaced, for `esker changes --old`; each write then also
+    /// reads that record
     #[arg(long)]
     pub(crate) old_records: bool,
-    /// When obsolete index entries are recorded: during compactions (merge), by passes over the records (staged), or only by `esker repair`
-    /// (none) [default: merge]
+    /// When obsolete index entries are recorded: during compactions (merge), by passes over the
+    /// records (staged), or only by `esker repair` (none) [default: merge]
     #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide = true)]
     pub(crate) repair: Option<esker::Repair>,
-    /// The compaction policy of the trees: lazy-leveled, leveled, tiered or correlated [default: lazy-leveled]
+    /// The compaction policy of the trees: lazy-leveled, leveled, tiered or correlated [default:
+    /// lazy-leveled]
     #[arg(long, value_name = "POLICY", value_parser = merging(), hide_possible_values = true, hide = true)]
     pub(crate) merging: Option<esker::Merging>,
 }
@@ -81,10 +89,12 @@ pub(crate) struct LoadArgs {
     /// The format of the files [default: csv for names in .csv, tsv for .tsv and .tab, else ndjson]
     #[arg(long)]
     pub(crate) format: Option<Format>,
-    /// The separator of CSV columns: one character, or tab [default: detected in the header: comma, semicolon, tab or bar]
+    /// The separator of CSV columns: one character, or tab [default: detected in the header: comma,
+    /// semicolon, tab or bar]
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     pub(crate) delimiter: Option<u8>,
-    /// The records are the elements of the array at PATH of each JSON value of the files; `.` reads each value itself as a record
+    /// The records are the elements of the array at PATH of each JSON value of the files; `.` reads
+    /// each value itself as a record
     #[arg(long, value_name = "PATH")]
     pub(crate) records: Option<String>,
     /// Stop at the first bad line
@@ -96,17 +106,17 @@ pub(crate) struct LoadArgs {
     /// Load all files from their beginning, even if an interrupted load of them could resume
     #[arg(long)]
     pub(crate) restart: bool,
-    /// Draw the levels of each spatial index into this folder after each compaction: the tables that it wrote, and, dashed, those that it
-    /// replaced
+    /// Draw the levels of each spatial index into this folder after each compaction: the tables
+    /// that it wrote, and, dashed, those that it replaced
     #[arg(long, value_name = "DIR")]
     pub(crate) view: Option<PathBuf>,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
-    /// plain number is milliseconds)
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os),
+    /// or at least at this interval (5ms, 1s; a plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "1s", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
 
-/// The form of an input file.
+/// The format of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// JSON objects: one per line, or in other JSON files
@@ -135,8 +145,8 @@ pub(crate) struct PutArgs {
     /// Each line changes a part of the record with its key: a JSON merge patch
     #[arg(long)]
     pub(crate) merge: bool,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
-    /// plain number is milliseconds)
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os),
+    /// or at least at this interval (5ms, 1s; a plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }
@@ -157,8 +167,8 @@ pub(crate) struct DeleteArgs {
     /// Delete the records that meet this condition (see `find`); several must all hold
     #[arg(long = "where", value_name = "EXPR", conflicts_with = "keys")]
     pub(crate) conditions: Vec<String>,
-    /// When writes are synced to disk: each batch (sync), when the operating system does it (os), or at least at this interval (5ms, 1s; a
-    /// plain number is milliseconds)
+    /// When writes are synced to disk: each batch (sync), when the operating system does it (os),
+    /// or at least at this interval (5ms, 1s; a plain number is milliseconds)
     #[arg(long, value_name = "sync|os|TIME", default_value = "sync", value_parser = durability)]
     pub(crate) durability: esker::Durability,
 }

@@ -7,7 +7,7 @@ use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, counted, note, thousands};
 
-/// `esker check DIR`: all the damage, not only the first.
+/// `esker check DIR`: reports all damage, not only the first.
 pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_whole(&args.dir, memory)?;
     let report = db.check()?;
@@ -65,7 +65,8 @@ pub(crate) fn backup(args: &BackupArgs, memory: usize) -> Result<Outcome, Failur
     Ok(Outcome::Done)
 }
 
-/// `esker snapshot DIR [NAME [--drop]]`: what is kept is listed, a line each with the name first.
+/// `esker snapshot DIR [NAME [--drop]]`; without a name, lists the snapshots, one a line, name
+/// first.
 pub(crate) fn snapshot(args: &SnapshotArgs, memory: usize) -> Result<Outcome, Failure> {
     let Some(name) = &args.name else {
         let db = open_to_read(&args.dir, memory)?;

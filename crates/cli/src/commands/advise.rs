@@ -30,7 +30,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Microseconds, with as many digits as tell something.
+/// Microseconds, with one decimal below 10.
 fn micros(us: f64) -> String {
     if us < 9.95 {
         format!("{us:.1}")
@@ -112,7 +112,7 @@ fn row(attribute: &AttributeAdvice) -> [String; 10] {
     let after = attribute.cost_of(attribute.kind);
     let change = |of: fn(&KindCost) -> f64| {
         let was = before.map_or(0.0, of);
-        // None is in the list only where it is in use: it costs a write nothing, and nobody asks.
+        // `None` is in the list only if it is the current kind, and then its costs are 0.
         let is = after.map_or(0.0, of);
         match attribute.change {
             AdvisedChange::Keep => micros(was),

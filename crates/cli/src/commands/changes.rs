@@ -12,16 +12,16 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
 
-/// Changes that are printed between two notes of how far the consumer is.
+/// The number of changes printed between two acknowledgements to the consumer.
 const NOTED_EVERY: u64 = 4096;
 
-/// How long is waited for a change at a time.
+/// The timeout of one wait for a change.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// `esker changes DIR DATASET`
 pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    // Before anything is kept or printed.
+    // An unknown dataset is an error before a consumer is created or a change printed.
     let target = dataset(&db, &args.dataset)?;
     let Some(name) = &args.consumer else {
         let mut feed = feed(&target, args.from.unwrap_or(ChangesFrom::Oldest))?;
@@ -34,16 +34,16 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         return forget(args, &target, name, memory);
     }
     if args.old {
-        // Refused before a log is kept.
+        // Checked before a consumer is created, because a consumer retains the log.
         target.changes(ChangesFrom::Now)?.with_old()?;
     }
     if let Some(from) = args.from {
         feed(&target, from)?;
     }
     let late = |error: Error| match error {
-        // The changes in between are gone: only the reader can say whether it goes on without them.
+        // Changes were lost: the user must decide whether to continue without them.
         Error::PositionExpired { oldest } if args.from.is_none() => Failure::Store(format!(
-            "consumer `{name}` has not read changes that are not kept any more (--keep): continue with the oldest change in the log, \
+            "the store no longer keeps changes that consumer `{name}` has not read (--keep): continue with the oldest change in the log, \
              --from {oldest}, or remove the consumer with --forget"
         )),
         other => other.into(),
@@ -60,7 +60,7 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
     if args.old {
         consumer = consumer.with_old()?;
     }
-    // A consumer that was made is something done, whether or not there was a change yet.
+    // Creating a consumer is a success, even without changes.
     match print(Source::Consumer(Box::new(consumer)), args)? {
         Outcome::NotFound if is_new => Ok(Outcome::Done),
         outcome => Ok(outcome),
@@ -74,7 +74,7 @@ fn forget(
     memory: usize,
 ) -> Result<Outcome, Failure> {
     let released = match target.release_changes(name) {
-        // One that an earlier version kept is in a file that only a writer writes.
+        // A consumer of an earlier version is stored in a file that only a writer may write.
         Err(Error::ReadOnly) => {
             let db = open(&args.dir, memory)?;
             let released = dataset(&db, &args.dataset)?.release_changes(name)?;
@@ -93,7 +93,7 @@ fn forget(
     Ok(Outcome::Done)
 }
 
-/// The changes from a place on. One that the store does not have is a slip of who names it.
+/// The changes from a position on. A position of another store is a usage error.
 fn feed(dataset: &Dataset, from: ChangesFrom) -> Result<Changes, Failure> {
     dataset.changes(from).map_err(|error| match error {
         Error::OtherHistory { .. } => Failure::Usage(error.to_string()),
@@ -101,7 +101,7 @@ fn feed(dataset: &Dataset, from: ChangesFrom) -> Result<Changes, Failure> {
     })
 }
 
-/// Where the changes come from: a consumer notes how far it is.
+/// The source of the changes. A consumer stores its position.
 enum Source {
     Plain(Box<Changes>),
     Consumer(Box<Consumer>),
@@ -122,7 +122,7 @@ impl Source {
         }
     }
 
-    /// What was given has reached the reader.
+    /// Acknowledges the changes returned so far.
     fn done(&mut self) -> Result<(), Failure> {
         match self {
             Source::Plain(_) => Ok(()),
@@ -138,17 +138,18 @@ fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
     let mut noted = Instant::now();
     while interrupt.signal().is_none() {
         let change = match source.wait(Duration::ZERO)? {
-            // The reader gets what is there before this waits for more.
+            // Shows the reader all changes so far before waiting.
             None => {
                 output.flush()?;
-                // Not after each change of a busy store: noting costs a sync.
+                // Not after each change of a busy store, because it costs a sync.
                 if noted.elapsed() >= PAUSE {
                     source.done()?;
                     noted = Instant::now();
                 }
-                match args.follow {
-                    true => source.wait(PAUSE)?,
-                    false => break,
+                if args.follow {
+                    source.wait(PAUSE)?
+                } else {
+                    break;
                 }
             }
             some => some,
@@ -164,7 +165,7 @@ fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
             noted = Instant::now();
         }
     }
-    // What a reader did not get is not read.
+    // Changes that did not reach the reader are not acknowledged.
     output.flush()?;
     source.done()?;
     output.finish()?;
@@ -184,7 +185,7 @@ fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
 fn write(output: &mut Output, change: &Change) -> Result<(), Failure> {
     let key = match change.key().value() {
         Value::Int(number) => number.to_string(),
-        // Of several fields it is a JSON array.
+        // A key of several fields is a JSON array.
         array if change.key().key_type() == KeyType::Fields => array.to_string(),
         other => serde_json::Value::String(other.to_string()).to_string(),
     };

@@ -1,7 +1,8 @@
-//! `demo pubsub`: drivers who want to know what happens about them, as they move.
+//! `demo pubsub`: moving drivers who receive the incidents around them.
 //!
-//! Every few seconds each driver subscribes anew, to what happens within some distance of where it is, a minute back and
-//! a minute ahead; what it got already it does not get again (the paper's running example, section 1).
+//! Every few seconds each driver subscribes anew to the incidents within some distance, from a
+//! minute ago on; publications that it has received before are left out (the paper's running
+//! example, section 1).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -21,14 +22,14 @@ use crate::args::DemoPubsubArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bold, thousands};
 
-/// Where recorded positions are looked for.
+/// The default file of recorded positions, if it exists.
 const MOVES: &str = "../shared/data/moves.ndjson.zst";
 /// Seconds between two subscriptions of a driver.
 const AGAIN: u64 = 10;
-/// Lines printed for a second of what happens, at most.
+/// The maximum number of lines printed per simulated second.
 const SHOWN: usize = 4;
 
-/// Where a driver is.
+/// The position of a driver, and when it last subscribed.
 #[derive(Clone, Copy)]
 struct At {
     longitude: f64,
@@ -99,7 +100,7 @@ struct Notified {
     past: u64,
 }
 
-/// What happens in a second.
+/// Simulates a second.
 fn second(
     world: &mut World,
     broker: &Broker,
@@ -185,17 +186,17 @@ fn shown(body: &[u8]) -> String {
     )
 }
 
-/// Drivers, and how they move.
+/// The drivers and their movement.
 struct World {
     now: u64,
     drivers: BTreeMap<String, At>,
-    /// How far a driver wants to know, in metres.
+    /// The radius of subscriptions, in metres.
     reach: f64,
     rng: Rng,
     recorded: Option<Recorded>,
 }
 
-/// Positions of a file; the next one is read already.
+/// Recorded positions of a file, and the next one, already read.
 struct Recorded {
     lines: Box<dyn Iterator<Item = std::io::Result<String>>>,
     next: Option<(u64, String, f64, f64)>,
@@ -242,7 +243,7 @@ impl World {
         })
     }
 
-    /// A second passes. False when nothing comes any more.
+    /// Advances the clock by a second. False at the end of the recording.
     fn step(&mut self) -> Result<bool, Failure> {
         self.now += 1;
         let Some(recorded) = &mut self.recorded else {
@@ -252,7 +253,7 @@ impl World {
             }
             return Ok(true);
         };
-        // Hours without positions are passed over.
+        // Gaps without positions are skipped.
         if let Some((time, ..)) = recorded
             .next
             .as_ref()
@@ -277,7 +278,7 @@ impl World {
         Ok(false)
     }
 
-    /// Where something happens in this second: about one driver in a hundred, here and there.
+    /// The positions of this second's incidents: near one driver in 200, at least one.
     fn incidents(&mut self) -> Vec<(f64, f64)> {
         let count = (self.drivers.len() / 200).max(1);
         let places: Vec<At> = self.drivers.values().copied().collect();

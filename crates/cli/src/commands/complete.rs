@@ -1,5 +1,5 @@
-//! What a shell offers for a word that is not finished: commands and options from their definition, and names of datasets, fields and
-//! snapshots from the store that the words before name.
+//! Shell completion: commands and options from their definition; names of datasets, fields,
+//! snapshots and consumers from the store named by the preceding words.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -13,18 +13,18 @@ use esker::{Database, Dataset, IndexKind, Options};
 use super::fields::known_paths;
 use crate::args::Cli;
 
-/// Records whose fields are offered.
+/// The number of records whose fields are offered.
 const RECORDS: usize = 300;
 
-/// Memory that completing may use.
+/// The memory budget of a completion.
 const MEMORY: usize = 16 << 20;
 
-/// Answers the shell, where this process was begun to do so.
+/// Answers the shell's completion request, if the process was started for one.
 pub(crate) fn answer() {
     clap_complete::CompleteEnv::with_factory(command).complete();
 }
 
-/// The command line, with what completes its values.
+/// The command line with completers for its values.
 fn command() -> clap::Command {
     with_completers(Cli::command())
 }
@@ -45,13 +45,13 @@ fn with_completers(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_completers)
 }
 
-/// The words of the line that is completed, without the program's name.
+/// The words of the line, without the program's name.
 fn words() -> Vec<OsString> {
     let words = std::env::args_os().skip_while(|word| word != "--");
     words.skip(2).map(expanded).collect()
 }
 
-/// A word as the shell will give it: it has not looked for the home folder yet.
+/// The word with `~/` expanded, which the shell has not done yet.
 fn expanded(word: OsString) -> OsString {
     let below = word.to_str().and_then(|word| word.strip_prefix("~/"));
     match (below, std::env::var_os("HOME")) {
@@ -60,7 +60,8 @@ fn expanded(word: OsString) -> OsString {
     }
 }
 
-/// The store that the words name: the first of them that is one. What cannot be read offers nothing.
+/// The store that the words name: the first word that is a store's directory, and the words behind
+/// it. `None` if it cannot be read.
 fn store() -> Option<(Database, Vec<OsString>)> {
     let words = words();
     let at = words
@@ -74,14 +75,14 @@ fn store() -> Option<(Database, Vec<OsString>)> {
     Some((db, words.get(at + 1..)?.to_vec()))
 }
 
-/// The dataset that the words behind the store name.
+/// The dataset named by the words behind the store.
 fn dataset() -> Option<Dataset> {
     let (db, words) = store()?;
     let mut words = words.iter().filter_map(|word| word.to_str());
     words.find_map(|word| db.dataset(word).ok())
 }
 
-/// Those of some names that go on from what is typed.
+/// The names that begin with the typed text.
 fn beginning<N: Into<String>>(
     typed: &OsStr,
     names: impl IntoIterator<Item = N>,
@@ -117,7 +118,7 @@ fn consumers(typed: &OsStr) -> Vec<CompletionCandidate> {
     beginning(typed, own.map(|one| one.name))
 }
 
-/// The fields that are indexed, and those that the first records have.
+/// The key, the indexed fields, and the fields of the first records.
 fn known_fields() -> BTreeSet<String> {
     let Some(dataset) = dataset() else {
         return BTreeSet::new();
@@ -134,12 +135,12 @@ fn fields(typed: &OsStr) -> Vec<CompletionCandidate> {
     beginning(typed, known_fields())
 }
 
-/// `PATH`, and behind a colon `PATH:KIND`.
+/// Completes `PATH`, and behind a colon `PATH:KIND`.
 fn indexes(typed: &OsStr) -> Vec<CompletionCandidate> {
     match typed.to_str().and_then(|typed| typed.split_once(':')) {
         None => fields(typed),
         Some((path, _)) => {
-            // One that papers compare with is taken, but not offered.
+            // Baselines are accepted, but not offered.
             let kinds = IndexKind::ALL
                 .iter()
                 .filter(|kind| kind.is_indexed() && **kind != IndexKind::Eager);

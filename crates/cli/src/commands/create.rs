@@ -11,7 +11,7 @@ use crate::words::definition;
 
 /// `esker create DIR DATASET --key FIELD:TYPE`
 pub(crate) fn create(args: &CreateArgs, memory: usize) -> Result<Outcome, Failure> {
-    // Whatever can be refused is refused before a store is made.
+    // All arguments are checked before a store is created.
     refuse_file(&args.dir)?;
     esker::check_dataset_name(&args.dataset)?;
     let def = Wanted::parse(&args.definition)?.define_empty()?;

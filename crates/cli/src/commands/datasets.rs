@@ -1,4 +1,4 @@
-//! `list`, `rename` and `drop`: datasets as wholes.
+//! `list`, `rename` and `drop`: whole datasets.
 
 use esker::Database;
 
@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Output, counted, note};
 use crate::words::definition;
 
-/// `esker list DIR`: a line each, with the name first.
+/// `esker list DIR`: one line per dataset, name first.
 pub(crate) fn list(args: &ListArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let mut all = Vec::new();
@@ -55,7 +55,7 @@ pub(crate) fn rename(args: &RenameArgs, memory: usize) -> Result<Outcome, Failur
 /// `esker drop DIR DATASET...`
 pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
-    // A name that is wrong is found before anything is dropped.
+    // All names are checked before a dataset is dropped.
     for name in &args.datasets {
         dataset(&db, name)?;
     }
@@ -77,7 +77,7 @@ pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Says which snapshots hold a dataset that is not there any more under this name.
+/// Names the snapshots that still have a dataset under this name.
 fn note_snapshots(db: &Database, name: &str, how: &str) {
     let holds = |snapshot: &String| {
         let kept = db.kept_snapshot(snapshot);

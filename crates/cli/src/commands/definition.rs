@@ -17,14 +17,14 @@ use crate::nearest::meant;
 use crate::output::{counted, note, thousands};
 use crate::words::definition;
 
-/// What types are inferred from.
+/// The size of the sample that types are inferred from.
 const SAMPLE_RECORDS: usize = 1000;
 const SAMPLE_BYTES: usize = 16 << 20;
 
-/// The definition that the command line gives; what it leaves open is `None`.
+/// The definition given on the command line; `None` for parts that are left out.
 pub(super) struct Wanted {
     pub(super) key: Option<(Path, Option<KeyType>)>,
-    /// Records without a key get one.
+    /// Records without a key get a generated one.
     auto_key: bool,
     indexes: Vec<IndexText>,
     maintenance: Option<Strategy>,
@@ -36,12 +36,12 @@ pub(super) struct Wanted {
     old_records: bool,
 }
 
-/// What the first records of a load make of a definition.
+/// The definition that the first records of a load lead to.
 pub(super) enum Defined {
     As(Box<DatasetDef>),
-    /// There is nothing to load.
+    /// The input has no records.
     Empty,
-    /// So many lines were looked at, and none is a record.
+    /// None of the lines in the sample is a record.
     None {
         others: u64,
     },
@@ -103,7 +103,8 @@ impl Wanted {
         })
     }
 
-    /// Refuses a definition that is not the dataset's. What is not said agrees with anything.
+    /// Refuses to load if the given parts differ from the dataset's definition. Parts left out
+    /// agree with any.
     pub(super) fn agree(&self, name: &str, def: &DatasetDef) -> Result<(), Failure> {
         let key =
             self.key.as_ref().is_none_or(|(path, ty)| {
@@ -136,7 +137,7 @@ impl Wanted {
         )))
     }
 
-    /// The definition of a new dataset: types that were not given are what the first records show.
+    /// The definition of a new dataset; missing types are inferred from the first records.
     pub(super) fn define(self, feed: &mut Feed, interrupt: &Interrupt) -> Result<Defined, Failure> {
         let Some((key, key_type)) = self.key.clone() else {
             return Err(Failure::Usage("a new dataset needs --key".to_string()));
@@ -144,20 +145,19 @@ impl Wanted {
         let expires = (self.expires.as_ref()).filter(|expires| is_open_time(expires.ty));
         let open =
             key_type.is_none() || expires.is_some() || self.indexes.iter().any(IndexText::is_open);
-        let sample = match open {
-            true => {
-                let enough = |records: &[Vec<u8>]| {
-                    !records.is_empty()
-                        && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
-                        && self.indexes.iter().all(|index| {
-                            index.known_type().is_some()
-                                || esker::infer_type(records, &index.path).is_some()
-                        })
-                };
-                let is_stopped = || interrupt.signal().is_some();
-                feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, is_stopped)
-            }
-            false => Default::default(),
+        let sample = if open {
+            let enough = |records: &[Vec<u8>]| {
+                !records.is_empty()
+                    && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
+                    && self.indexes.iter().all(|index| {
+                        index.known_type().is_some()
+                            || esker::infer_type(records, &index.path).is_some()
+                    })
+            };
+            let is_stopped = || interrupt.signal().is_some();
+            feed.sample(SAMPLE_RECORDS, SAMPLE_BYTES, enough, is_stopped)
+        } else {
+            Default::default()
         };
         if open && sample.records.is_empty() {
             if let Some((source, reason)) = sample.failed {
@@ -205,7 +205,7 @@ impl Wanted {
         let known = known_paths(sample.records.iter().map(Vec::as_slice));
         let indexes = self.indexes.iter().map(|wanted| {
             let ty = match wanted.known_type() {
-                // The unit of its numbers is what the first of them show.
+                // The unit of the numbers is inferred from the first records.
                 Some(Type::Time) => Some(esker::infer_time_type(records, &wanted.path)),
                 Some(ty) => Some(ty),
                 None => esker::infer_type_counted(records, &wanted.path).map(|(ty, others)| {
@@ -253,7 +253,7 @@ impl Wanted {
         Ok(Defined::As(Box::new(def)))
     }
 
-    /// The definition of a new dataset without records: it says all types.
+    /// The definition of a new dataset without records; all types must be given.
     pub(super) fn define_empty(&self) -> Result<DatasetDef, Failure> {
         let (key, key_type) = match &self.key {
             Some((key, Some(key_type))) => (key, *key_type),
@@ -302,7 +302,8 @@ impl Wanted {
         let is_clustered = def.indexes.iter().any(|index| index.kind.is_clustered());
         let def = match self.maintenance {
             Some(strategy) => strategy.apply(def),
-            // It tells which records of an area are current without a look at each.
+            // With validation, a query of an area finds the current records without reading each of
+            // them.
             None if is_clustered => def.maintenance(Maintenance::Validation),
             None => def,
         };
@@ -344,7 +345,7 @@ impl Wanted {
     }
 }
 
-/// Where the first record has arrays of objects.
+/// The paths of arrays of objects in the first record.
 fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<String> {
     fn look(json: &Json, path: &str, found: &mut Vec<String>) {
         let Json::Object(members) = json else {
@@ -372,9 +373,9 @@ fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<String> {
     found
 }
 
-/// Says how many of the first records have a value of another type than the one that was inferred.
+/// Notes how many of the first records have a value of another type than the inferred one.
 fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, others: usize, is_table: bool) {
-    // Cells of a column of strings are strings.
+    // The cells of a string column are strings.
     if is_table && ty == Type::String {
         return;
     }
@@ -392,7 +393,7 @@ fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, others: usize, is_tab
     }
 }
 
-/// True where the unit of a time's numbers is left to the records to show.
+/// True if the unit of a time field is inferred from the records.
 fn is_open_time(ty: Option<Type>) -> bool {
     ty.is_none_or(|ty| ty == Type::Time)
 }

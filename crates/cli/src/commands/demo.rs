@@ -1,4 +1,4 @@
-//! `demo`: a stream of generated records, loaded and then asked in every way.
+//! `demo`: loads a stream of generated records and queries it in several ways.
 
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
@@ -19,7 +19,7 @@ use crate::words::definition;
 
 const SEED: u64 = 2018;
 const DATASET: &str = "tweets";
-/// Characters of a record that are shown.
+/// The number of characters printed of a record.
 const SHOWN: usize = 150;
 
 /// `esker demo [--records N] [--dir DIR]`
@@ -69,7 +69,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Loads the stream; the last record's second.
+/// Loads the stream and returns the second of the last record.
 fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Failure> {
     let every = Duration::from_millis(1000);
     output.line(format_args!(
@@ -108,7 +108,7 @@ fn fill(dataset: &Dataset, records: u64, output: &mut Output) -> Result<u64, Fai
     Ok(second)
 }
 
-/// The operations that are shown.
+/// The operations of the demo.
 struct Tour<'a> {
     dataset: &'a Dataset,
     folder: &'a FilePath,
@@ -312,7 +312,7 @@ impl Tour<'_> {
         };
         self.output.line(format_args!("  = {summary} in {time}"))?;
         let plan = explain.map(Explain::to_string).unwrap_or_default();
-        // Notes are shown before the records.
+        // Notes are printed before the records.
         for line in plan.lines().filter(|line| !line.starts_with("note: ")) {
             self.output.line(format_args!("  {line}"))?;
         }
@@ -340,7 +340,7 @@ impl Folder {
                 temporary: false,
             });
         }
-        // Another process's number never collides; one's own may, with what a crash left behind.
+        // Another process has another number; the same number may recur after a crash.
         for attempt in 0..1000 {
             let name = format!("esker-demo-{}-{attempt}", std::process::id());
             let path = std::env::temp_dir().join(name);

@@ -5,7 +5,7 @@ use crate::args::{ExpireArgs, Ttl, TtlArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{counted, note};
 
-/// `esker ttl DIR DATASET TIME`: how long records live that are written from now on.
+/// `esker ttl DIR DATASET TIME`: sets the time to live of records written from now on.
 pub(crate) fn ttl(args: &TtlArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
@@ -19,7 +19,7 @@ pub(crate) fn ttl(args: &TtlArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// `esker expire DIR [DATASET]`: deletes what has expired.
+/// `esker expire DIR [DATASET]`: deletes expired records.
 pub(crate) fn expire(args: &ExpireArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     let names = match &args.dataset {

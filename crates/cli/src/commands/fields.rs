@@ -1,4 +1,4 @@
-//! The fields that records have: what a path that none has was meant to be.
+//! The fields of records, and suggestions for paths that no record has.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use crate::failure::Failure;
 use crate::nearest::meant;
 use crate::output::{note, thousands};
 
-/// Records that are looked at.
+/// The number of records in the sample.
 const RECORDS: usize = 1000;
-/// Fields that are gathered: records whose field names are data may have any number.
+/// The maximum number of fields collected: objects whose names are data may have any number.
 const FIELDS: usize = 10_000;
-/// The same of one object, so that such an object leaves room for others.
+/// The maximum per object, so that one such object leaves room for others.
 const FIELDS_OF_ONE: usize = 500;
 
-/// The paths of the fields in records, as text.
+/// The paths of all fields in the records, as text.
 pub(super) fn known_paths<'a>(records: impl Iterator<Item = &'a [u8]>) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     for record in records {
@@ -48,7 +48,8 @@ fn add(value: &Value, above: &str, paths: &mut BTreeSet<String>) {
     }
 }
 
-/// True when the record has the field at a path, whatever it holds; arrays on the way stand for their elements.
+/// True if the record has the field at a path, with any value; for an array on the way, if one of
+/// its elements has it.
 fn has(record: &Value, names: &[&str]) -> bool {
     match (record, names.split_first()) {
         (_, None) => true,
@@ -60,7 +61,7 @@ fn has(record: &Value, names: &[&str]) -> bool {
     }
 }
 
-/// True when everything at a path in records reads like a longitude and a latitude, in an array.
+/// True if every value at the path looks like `[longitude, latitude]`, and there is at least one.
 pub(super) fn has_points(records: &[Vec<u8>], path: &Path) -> bool {
     let read = |record: &Vec<u8>| serde_json::from_slice::<Value>(record).ok();
     let at = |record: Value| {
@@ -80,7 +81,7 @@ pub(super) fn has_points(records: &[Vec<u8>], path: &Path) -> bool {
     found.peek().is_some() && found.all(|is_point| is_point)
 }
 
-/// A field's name as a part of a path.
+/// A field name as a part of a path.
 pub(super) fn escaped(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for c in name.chars() {
@@ -92,7 +93,7 @@ pub(super) fn escaped(name: &str) -> String {
     text
 }
 
-/// A note for a path where records have objects and nothing else: what is compared lies below it.
+/// Notes that a path holds only objects, and proposes fields in them.
 fn note_objects<'a>(
     path: &Path,
     known: &BTreeSet<String>,
@@ -119,26 +120,26 @@ fn note_objects<'a>(
     }
 }
 
-/// After an answer without records: a note for each path of the question that no record seems to have.
-pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<(), Failure> {
+/// After an answer without records: notes each queried path that no sampled record has.
+pub(super) fn note_unknown(dataset: &DatasetSnapshot, queried: &[Path]) -> Result<(), Failure> {
     let def = dataset.def();
     let declared = |path: &Path| *path == def.key || def.indexes.iter().any(|i| i.path == *path);
-    let asked: Vec<&Path> = asked.iter().filter(|path| !declared(path)).collect();
-    if asked.is_empty() {
+    let queried: Vec<&Path> = queried.iter().filter(|path| !declared(path)).collect();
+    if queried.is_empty() {
         return Ok(());
     }
     let scan = dataset.scan(..);
     let records: Vec<_> = scan.take(RECORDS + 1).collect::<Result<_, _>>()?;
     let is_all = records.len() <= RECORDS;
     let mut known = known_paths(records.iter().take(RECORDS).map(|record| record.json()));
-    for path in &asked {
+    for path in &queried {
         note_objects(path, &known, records.iter().map(|record| record.json()));
     }
     if records.is_empty() {
         return Ok(());
     }
     known.extend(def.indexes.iter().map(|index| index.path.to_string()));
-    for path in asked {
+    for path in queried {
         let names: Vec<&str> = path.names().collect();
         let has_it = |record: &esker::Record| {
             serde_json::from_slice(record.json()).is_ok_and(|record| has(&record, &names))
@@ -147,9 +148,10 @@ pub(super) fn note_unknown(dataset: &DatasetSnapshot, asked: &[Path]) -> Result<
         if known.contains(&path) || records.iter().take(RECORDS).any(has_it) {
             continue;
         }
-        let whose = match is_all {
-            true => "no record".to_string(),
-            false => format!("none of the first {} records", thousands(RECORDS as u64)),
+        let whose = if is_all {
+            "no record".to_string()
+        } else {
+            format!("none of the first {} records", thousands(RECORDS as u64))
         };
         note(format_args!(
             "note: {whose} has the field `{path}`{}",

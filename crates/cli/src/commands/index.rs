@@ -14,7 +14,7 @@ use crate::nearest::meant;
 use crate::output::{counted, note};
 use crate::progress::Progress;
 
-/// Who hears of the progress of a change.
+/// Receives the progress of a change.
 type OnProgress<'t> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 't;
 
 /// `esker index ...`
@@ -83,7 +83,7 @@ fn change(
         make(&dataset, &wanted, progress).map(Some)
     });
     if made.is_err() {
-        // A typing error is the likeliest reason for a field without values.
+        // The most likely reason for a field without values is a typing error.
         note_unknown(&dataset.snapshot(), &[wanted.path])?;
     }
     made?;
@@ -92,7 +92,7 @@ fn change(
     Ok(Outcome::Done)
 }
 
-/// Makes a change with a progress line, and says what came of it; false when there was nothing to do.
+/// Makes a change with a progress bar and reports its result; false if there was no change to make.
 pub(super) fn follow(
     dir: &FilePath,
     name: &str,
@@ -148,7 +148,7 @@ pub(super) fn follow(
     Ok(true)
 }
 
-/// Refuses a field that the dataset does not declare: says which ones it does, the nearest of them, or else what could have been meant.
+/// Refuses a field that the dataset does not declare, with the indexed fields and a suggestion.
 pub(super) fn known(
     dataset: &Dataset,
     path: &Path,
@@ -167,9 +167,10 @@ pub(super) fn known(
         none if none.is_empty() => otherwise(),
         meant => meant,
     };
-    let names = match names.is_empty() {
-        true => "none".to_string(),
-        false => names.join(", "),
+    let names = if names.is_empty() {
+        "none".to_string()
+    } else {
+        names.join(", ")
     };
     Err(Failure::Usage(format!(
         "`{text}` has no index (indexed: {names}){hint}"

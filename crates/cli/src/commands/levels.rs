@@ -1,4 +1,4 @@
-//! The boxes of tables as a picture: the levels below each other, on the same axes.
+//! A picture of the tables of a spatial index: one panel per level, all with the same axes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,24 +7,24 @@ use esker::TableBox;
 
 use crate::output::{bytes, counted, thousands};
 
-/// The size of the part of the picture that shows a level.
+/// The maximum size of a level's panel.
 const WIDTH: f64 = 900.0;
 const MOST_HEIGHT: f64 = 600.0;
-/// Above it, its heading and the space to the next; and where the numbers of the axes stand.
+/// The heading above a panel, the space between panels, and the room for the axes' numbers.
 const HEADING: f64 = 34.0;
 const MARGIN: f64 = 20.0;
 const LEFT: f64 = 64.0;
 const BELOW: f64 = 16.0;
-/// Lines of the axes, about.
+/// The maximum number of grid lines per axis.
 const LINES: f64 = 8.0;
 
-/// What a compaction did with a table.
+/// The part that a table had in a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Stays,
-    /// It wrote it.
+    /// The compaction wrote it.
     Written,
-    /// It read it, and it is gone.
+    /// The compaction read and removed it.
     Gone,
 }
 
@@ -38,7 +38,7 @@ impl Mark {
     }
 }
 
-/// Where coordinates are in the picture of a level.
+/// Coordinates of a level's panel.
 struct Axes {
     west: f64,
     south: f64,
@@ -86,14 +86,14 @@ impl Axes {
     }
 }
 
-/// All levels below each other, on the same axes.
+/// Draws all levels below each other.
 pub(super) fn picture(title: &str, boxes: &[(TableBox, Mark)]) -> String {
     let axes = Axes::of(boxes);
     let (width, height) = (axes.width(), axes.height());
     let mut levels: BTreeMap<(u32, usize), Vec<&(TableBox, Mark)>> = BTreeMap::new();
     for marked in boxes {
         let table = &marked.0;
-        // The runs of level 0 are together.
+        // The runs of level 0 share a panel.
         let run = if table.level == 0 { 0 } else { table.run };
         levels.entry((table.level, run)).or_default().push(marked);
     }
@@ -146,7 +146,7 @@ pub(super) fn picture(title: &str, boxes: &[(TableBox, Mark)]) -> String {
     svg
 }
 
-/// The lines of the axes with their numbers.
+/// Draws the grid lines with their numbers.
 fn lines(svg: &mut String, axes: &Axes, top: f64) {
     let (right, bottom) = (LEFT + axes.width(), top + axes.height());
     for at in round_numbers(axes.west, axes.east) {
@@ -170,7 +170,7 @@ fn lines(svg: &mut String, axes: &Axes, top: f64) {
     }
 }
 
-/// Some round numbers between two.
+/// Round numbers between two bounds.
 fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let span = high - low;
     if !(span > 0.0 && span.is_finite()) {
@@ -182,7 +182,7 @@ fn round_numbers(low: f64, high: f64) -> Vec<f64> {
     let step = step.unwrap_or(10.0 * power);
     let first = (low / step).ceil();
     let count = ((high / step).floor() - first) as i64;
-    // Rounded to what the step can show, without the traces of binary fractions.
+    // Rounded to the digits of the step, which hides errors of binary fractions.
     let digits = (-step.log10().floor()).max(0.0) as usize;
     let number = |nth: i64| {
         format!("{:.digits$}", (first + nth as f64) * step)

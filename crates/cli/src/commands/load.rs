@@ -1,4 +1,4 @@
-//! `load`: files into a dataset.
+//! `load`: loads files into a dataset.
 
 use std::path::Path as FilePath;
 
@@ -19,7 +19,7 @@ use crate::words::definition;
 
 /// `esker load DIR DATASET FILE...`
 pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
-    // Whatever can be refused is refused before a store is made.
+    // All arguments are checked before a store is created.
     refuse_file(&args.dir)?;
     esker::check_dataset_name(&args.dataset)?;
     let wanted = Wanted::parse(&args.definition)?;
@@ -124,7 +124,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     }
 }
 
-/// The files, and how they are to be read.
+/// The files, with the format to read them in.
 fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     let format = match (args.format, args.delimiter) {
         (None, Some(_)) => Some(esker_import::Format::Csv),
@@ -160,7 +160,7 @@ fn read_from(args: &LoadArgs) -> Result<Vec<Source>, Failure> {
     Ok(sources)
 }
 
-/// No line of the first ones is a record: rejects them, and says so.
+/// Rejects the sampled lines, none of which is a record, and returns the error.
 fn none_is_good(mut import: Import, others: u64) -> Failure {
     let mut notes = Notes;
     let is_json = !import.feed().is_table();
@@ -183,7 +183,7 @@ fn none_is_good(mut import: Import, others: u64) -> Failure {
     }
 }
 
-/// Says what an import notes.
+/// Prints the notes of an import.
 struct Notes;
 
 impl Observer for Notes {
@@ -192,7 +192,7 @@ impl Observer for Notes {
     }
 }
 
-/// Shows how far an import is, and stops it on a signal.
+/// Shows the progress of an import, and stops it on a signal.
 struct Watch<'a> {
     progress: Progress,
     interrupt: &'a Interrupt,
@@ -212,7 +212,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// Says what an import has done.
+/// Reports the result of an import.
 fn say(report: &Report, progress: &Progress) {
     progress.clear();
     if let End::Stopped {
@@ -222,9 +222,10 @@ fn say(report: &Report, progress: &Progress) {
     } = &report.end
     {
         let records = counted(report.records, "record");
-        let next = match is_resumable {
-            true => "give the same command again to continue there".to_string(),
-            false => format!("continue with line {}", thousands(line + 1)),
+        let next = if *is_resumable {
+            "give the same command again to continue there".to_string()
+        } else {
+            format!("continue with line {}", thousands(line + 1))
         };
         note(format_args!(
             "interrupted after line {} of {name}: {records} are stored; {next}",
@@ -265,7 +266,7 @@ fn say(report: &Report, progress: &Progress) {
     ));
 }
 
-/// The store, where there is one, and the dataset, where it has it.
+/// The store, if it exists, and the dataset, if the store has it.
 fn existing(
     dir: &FilePath,
     name: &str,

@@ -15,15 +15,15 @@ pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Fa
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
     let progress = Progress::records(0);
-    let mut tell = |now: SwitchProgress| {
+    let mut show = |now: SwitchProgress| {
         progress.update_of(now.done, now.total);
         ControlFlow::Continue(())
     };
     let report = match args.strategy {
-        Strategy::Auto => dataset.set_auto().on_progress(&mut tell).run(),
+        Strategy::Auto => dataset.set_auto().on_progress(&mut show).run(),
         Strategy::Fixed(maintenance) => dataset
             .set_maintenance(maintenance)
-            .on_progress(&mut tell)
+            .on_progress(&mut show)
             .run(),
     };
     progress.clear();

@@ -1,4 +1,4 @@
-//! `load --view`: a picture of the levels of each index of points whenever a compaction has changed them.
+//! `load --view`: a picture of the levels of each spatial index after each compaction.
 
 use std::collections::HashSet;
 use std::path::{Path as FilePath, PathBuf};
@@ -14,17 +14,17 @@ use super::view::paths;
 use crate::failure::Failure;
 use crate::output::{counted, note};
 
-/// How often the tables are looked at: a compaction takes longer.
+/// The interval between two looks at the tables; a compaction takes longer.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Draws, on a thread of its own, until [`Merges::end`].
+/// Draws on a separate thread, until [`Merges::end`].
 pub(super) struct Merges {
     end: Arc<AtomicBool>,
     thread: JoinHandle<Result<usize, Failure>>,
     dir: PathBuf,
 }
 
-/// Refuses to draw a dataset without an index of points.
+/// Refuses to draw a dataset without a spatial index that has a tree.
 pub(super) fn check(dir: Option<&FilePath>, name: &str, def: &DatasetDef) -> Result<(), Failure> {
     match dir.filter(|_| paths(def).is_empty()) {
         None => Ok(()),
@@ -36,7 +36,7 @@ pub(super) fn check(dir: Option<&FilePath>, name: &str, def: &DatasetDef) -> Res
 }
 
 impl Merges {
-    /// Draws the indexes of points of a dataset into a folder, which is made.
+    /// Draws the spatial indexes of a dataset into a folder, which is created.
     pub(super) fn draw(dataset: &Dataset, dir: &FilePath) -> Result<Merges, Failure> {
         let paths = paths(&dataset.def());
         std::fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
@@ -72,7 +72,7 @@ impl Merges {
         })
     }
 
-    /// Looks once more, and says how many pictures there are.
+    /// Draws a last time, stops, and reports the number of pictures.
     pub(super) fn end(self) -> Result<(), Failure> {
         self.end.store(true, Ordering::Release);
         let drawn = match self.thread.join() {
@@ -94,7 +94,7 @@ struct Drawing {
     indexes: Vec<Levels>,
 }
 
-/// An index, as it was when it was looked at last.
+/// An index, and its tables when last looked at.
 struct Levels {
     path: Path,
     tables: Option<Vec<TableBox>>,
@@ -122,7 +122,8 @@ impl Drawing {
     }
 }
 
-/// The tables before and after a compaction, marked; `None` where none was: tables were added alone, or moved.
+/// The tables before and after a compaction, with marks; `None` if there was no compaction (tables
+/// were only added or moved).
 fn changed(before: Vec<TableBox>, now: Vec<TableBox>) -> Option<Vec<(TableBox, Mark)>> {
     let there: HashSet<u64> = now.iter().map(|table| table.table).collect();
     let known: HashSet<u64> = before.iter().map(|table| table.table).collect();
@@ -133,13 +134,13 @@ fn changed(before: Vec<TableBox>, now: Vec<TableBox>) -> Option<Vec<(TableBox, M
     if marked.is_empty() {
         return None;
     }
-    marked.extend(
-        now.into_iter()
-            .map(|table| match known.contains(&table.table) {
-                true => (table, Mark::Stays),
-                false => (table, Mark::Written),
-            }),
-    );
+    marked.extend(now.into_iter().map(|table| {
+        if known.contains(&table.table) {
+            (table, Mark::Stays)
+        } else {
+            (table, Mark::Written)
+        }
+    }));
     Some(marked)
 }
 

@@ -38,7 +38,7 @@ use esker::{Database, Dataset, DatasetSnapshot, Durability, Error, Options, Stor
 use crate::failure::Failure;
 use crate::nearest::meant;
 
-/// The options of every command: only memory (in bytes) is the user's to choose.
+/// The options of every command; only the memory budget (in bytes) is configurable.
 fn options(memory: usize) -> Options {
     PubSub::with(Options {
         memory_budget: memory,
@@ -46,13 +46,13 @@ fn options(memory: usize) -> Options {
     })
 }
 
-/// Opens a store that exists; a command that asks must not make one.
+/// Opens an existing store for writing.
 fn open(dir: &Path, memory: usize) -> Result<Database, Failure> {
     refuse_file(dir)?;
     Ok(Database::open(dir, options(memory))?)
 }
 
-/// Opens a store that exists to write to it, as durably as said.
+/// Opens an existing store for writing, with this durability.
 fn open_durable(dir: &Path, memory: usize, durability: Durability) -> Result<Database, Failure> {
     refuse_file(dir)?;
     let options = Options {
@@ -62,13 +62,14 @@ fn open_durable(dir: &Path, memory: usize, durability: Durability) -> Result<Dat
     Ok(Database::open(dir, options)?)
 }
 
-/// Opens a store that exists to ask it: beside a process that has it open for writing, too.
+/// Opens an existing store for reading, which also works beside a process that writes to it.
 fn open_to_read(dir: &Path, memory: usize) -> Result<Database, Failure> {
     refuse_file(dir)?;
     Ok(Database::open_reader(dir, options(memory))?)
 }
 
-/// Opens a store that exists to look at all of it: for writing, or if another process writes to it, beside that.
+/// Opens an existing store for a command on the whole store: for writing, or for reading if another
+/// process writes to it.
 fn open_whole(dir: &Path, memory: usize) -> Result<Database, Failure> {
     refuse_file(dir)?;
     match Database::open(dir, options(memory)) {
@@ -77,31 +78,32 @@ fn open_whole(dir: &Path, memory: usize) -> Result<Database, Failure> {
     }
 }
 
-/// Arguments in another order than the command's often put a file in the store's place.
+/// Refuses a file as the store: the usual reason is arguments in the wrong order.
 fn refuse_file(dir: &Path) -> Result<(), Failure> {
-    match dir.is_file() {
-        true => Err(Failure::Usage(format!(
+    if dir.is_file() {
+        Err(Failure::Usage(format!(
             "{} is a file: the first argument is the store's folder",
             dir.display()
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }
 
-/// Opens a dataset that exists, or says which ones do.
+/// Opens an existing dataset; the error names the existing ones.
 fn dataset(db: &Database, name: &str) -> Result<Dataset, Failure> {
     db.dataset(name)
         .map_err(|error| unknown(error, "dataset", name, &db.dataset_names()))
 }
 
-/// Says what may be said of the records that were written, each thing once.
+/// Prints the remarks on written records, each once.
 fn say_remarks(dataset: &Dataset) {
     for remark in dataset.remarks() {
         crate::output::note(format_args!("note: {remark}"));
     }
 }
 
-/// A dataset as it is now, or as it was in the snapshot that is kept under a name.
+/// A dataset as it is now, or in the snapshot of this name.
 fn dataset_at(
     db: &Database,
     name: &str,
@@ -115,7 +117,7 @@ fn dataset_at(
         .map_err(|error| unknown(error, "dataset", name, &kept.dataset_names()))
 }
 
-/// The snapshot that is kept under a name, or which ones are.
+/// The snapshot of this name; the error names the existing ones.
 fn kept(db: &Database, name: &str) -> Result<StoreSnapshot, Failure> {
     db.kept_snapshot(name).map_err(|error| {
         let names: Vec<String> = db.snapshots().into_iter().map(|kept| kept.name).collect();
@@ -123,29 +125,30 @@ fn kept(db: &Database, name: &str) -> Result<StoreSnapshot, Failure> {
     })
 }
 
-/// An error, with the names that there are where it says that this one is not.
+/// The error for an unknown name, with a suggestion and the existing names.
 fn unknown(error: Error, what: &str, name: &str, names: &[String]) -> Failure {
     match error {
         Error::UnknownDataset { .. } | Error::UnknownSnapshot { .. } => {
-            let known = match names.is_empty() {
-                true => "none".to_string(),
-                false => names.join(", "),
+            let known = if names.is_empty() {
+                "none".to_string()
+            } else {
+                names.join(", ")
             };
             let meant = meant(name, names.iter().map(String::as_str));
             Failure::Usage(format!(
-                "there is no {what} `{name}`{meant} (there are: {known})"
+                "there is no {what} `{name}`{meant} (existing: {known})"
             ))
         }
         _ => error.into(),
     }
 }
 
-/// An explanation or statistics as JSON.
+/// A plan or statistics as JSON.
 fn json(of: &impl serde::Serialize) -> serde_json::Value {
     serde_json::to_value(of).unwrap_or_default()
 }
 
-/// What a durability level promises, in words.
+/// The promise of a durability level, in words.
 fn promise(durability: Durability) -> String {
     match durability {
         Durability::Sync => "each batch is synced".to_string(),

@@ -1,4 +1,4 @@
-//! Statistics for people: tables, and the layers as a small picture.
+//! Statistics for people: tables, and a small picture of the levels.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ fn object(fields: &Map<String, Value>, indent: usize, text: &mut String) {
     }
 }
 
-/// A list of objects: a table where they are flat, else one after the other.
+/// A list of objects: a table if all are flat, else one below the other.
 fn list(rows: &[Value], indent: usize, text: &mut String) {
     let flat = |value: &Value| !matches!(value, Value::Object(_) | Value::Array(_));
     let objects: Vec<&Map<String, Value>> = rows.iter().filter_map(Value::as_object).collect();
@@ -98,7 +98,7 @@ fn scalar(name: &str, value: &Value) -> String {
     }
 }
 
-/// The layers of a dataset's trees, newest first, a bar as long as a layer is large:
+/// The levels of a dataset's trees, newest first; the bar grows with the level's size:
 ///
 /// ```text
 /// data                             entries      bytes  files
@@ -111,7 +111,7 @@ pub(crate) fn layers(stats: &DatasetStats) -> String {
     let largest = levels.map(|level| level.bytes).max().unwrap_or(0).max(1);
     let mut text = String::new();
     let layer = |text: &mut String, name: &str, entries: u64, bytes: u64, files: String| {
-        // The root keeps small layers visible beside large ones.
+        // The square root keeps small levels visible beside large ones.
         let length = ((bytes as f64 / largest as f64).sqrt().min(1.0) * BAR).ceil() as usize;
         let (entries, bar) = (output::thousands(entries), "#".repeat(length));
         let bytes = output::bytes(bytes);
@@ -121,7 +121,7 @@ pub(crate) fn layers(stats: &DatasetStats) -> String {
         );
     };
     for tree in &stats.trees {
-        // As wide as the name and the bar of a layer: a longer name takes the place of blanks.
+        // As wide as name and bar of a level; a longer name takes the place of blanks.
         let _ = writeln!(
             text,
             "{:39} {:>12} {:>12} {:>6}",

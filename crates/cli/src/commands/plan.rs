@@ -1,4 +1,4 @@
-//! The plan of a query and what it cost: text for people, JSON for programs.
+//! The plan of a query and its cost: text for people, JSON for programs.
 
 use std::io::{self, IsTerminal};
 
@@ -9,7 +9,7 @@ use crate::args::ExplainForm;
 use crate::output::note;
 use crate::report;
 
-/// Reports a plan on standard error, where that was asked for.
+/// Prints a plan on standard error, if `--explain` was given.
 pub(super) fn explain(form: Option<ExplainForm>, plan: impl FnOnce() -> Explain) {
     let Some(form) = form else {
         return;

@@ -15,10 +15,10 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, counted, note};
 
-/// How long is waited for a publication at a time.
+/// The timeout of one wait for a publication.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// `esker publish DIR TOPIC`: good lines are published, each when it has come, bad ones are reported.
+/// `esker publish DIR TOPIC`: publishes valid lines as they arrive, and reports bad ones.
 pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Failure> {
     refuse_file(&args.dir)?;
     let mut publishing = Publishing {
@@ -31,7 +31,8 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
         last: 0,
     };
     let mut options = PubSub::with(options(memory));
-    // Each line is in the log before the next is read; what comes in a while shares a sync, and a stream that pauses has one.
+    // Each line is in the log before the next one is read. Lines of 100 ms share a sync, and a
+    // stream that pauses is synced.
     options.durability = Durability::Periodic(Duration::from_millis(100));
     let db = Database::create_or_open(&args.dir, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
@@ -66,21 +67,21 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
     }
 }
 
-/// What `esker publish` has done.
+/// The state of `esker publish`.
 struct Publishing<'a> {
     args: &'a PublishArgs,
     topic: Topic,
     published: u64,
     matched: u64,
-    /// Of how many it is not known whom else they are for, and why.
+    /// The number of publications whose subscriptions could not all be read, and the first error.
     unread: Option<(u64, Error)>,
     bad: u64,
-    /// The last line that is published, or was reported.
+    /// The last line that was published or reported.
     last: u64,
 }
 
 impl Publishing<'_> {
-    /// Publishes the lines of standard input until it ends, or a signal comes before: which one.
+    /// Publishes the lines of standard input to its end, or until a signal, which it returns.
     fn run(
         &mut self,
         broker: &Broker,
@@ -120,7 +121,7 @@ impl Publishing<'_> {
         }
     }
 
-    /// What is on a line, or why it cannot be published.
+    /// The publication on a line, or the reason why it is none.
     fn publication(&self, text: &[u8]) -> Result<Publication, String> {
         let body = str::from_utf8(text).map_err(|_| "not valid UTF-8".to_string())?;
         let body = body.trim();
@@ -156,7 +157,7 @@ impl Publishing<'_> {
         note(format_args!(
             "published {} to {}, for {}",
             self.published,
-            // The one above all others.
+            // The empty topic.
             match self.args.topic.as_str() {
                 "" => "''",
                 topic => topic,
@@ -183,15 +184,16 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
     if let Some(region) = region(&args.area)? {
         subscription = subscription.within(region);
     }
-    let (broker, has_waited) = match waits {
-        true => match wait_for_broker(&args.dir, memory, end)? {
+    let (broker, has_waited) = if waits {
+        match wait_for_broker(&args.dir, memory, end)? {
             Some(found) => found,
             None => return Ok(Outcome::NotFound),
-        },
-        false => (Broker::open(&open_to_read(&args.dir, memory)?)?, false),
+        }
+    } else {
+        (Broker::open(&open_to_read(&args.dir, memory)?)?, false)
     };
     subscription = match (args.since, waits) {
-        // All that there is was published since this began.
+        // Everything in the store was published after this command began.
         _ if has_waited => subscription.from(::pubsub::Time::MIN),
         (Some(long), _) => subscription.since(long),
         (None, true) => subscription,
@@ -206,7 +208,7 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
     loop {
         let mut next = follow.next()?;
         if next.is_none() {
-            // The reader gets what is there before this waits for more.
+            // Shows the reader all publications so far before waiting.
             output.flush()?;
             if !waits || end.is_some_and(|end| Instant::now() >= end) {
                 break;
@@ -222,7 +224,8 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
     Ok(Outcome::found(printed))
 }
 
-/// The broker of the store, as soon as there is one, and whether that took a wait; `None` when the time ends before.
+/// Waits for the store's broker, and returns it and whether it had to wait; `None` if the time ends
+/// first.
 fn wait_for_broker(
     dir: &std::path::Path,
     memory: usize,

@@ -68,23 +68,24 @@ pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let at = args.answer.query.snapshot.as_deref();
     let dataset = dataset_at(&db, &args.dataset, at)?;
     let conditions = conditions(&args.conditions)?;
-    let order = match args.oldest {
-        true => AnswerOrder::Oldest,
-        false => args.answer.order,
+    let order = if args.oldest {
+        AnswerOrder::Oldest
+    } else {
+        args.answer.order
     };
     let query = filtered(dataset.query(), &conditions);
     let found = answer(query, order, args.answer.after, &args.answer.query)?;
     explained(found, &dataset, &paths(&conditions))
 }
 
-/// Says what a path that no record has was meant to be, where nothing was found.
+/// After an empty answer, notes queried paths that no record has, with suggestions.
 pub(super) fn explained(
     found: Outcome,
     dataset: &DatasetSnapshot,
-    asked: &[Path],
+    queried: &[Path],
 ) -> Result<Outcome, Failure> {
     if found == Outcome::NotFound {
-        fields::note_unknown(dataset, asked)?;
+        fields::note_unknown(dataset, queried)?;
     }
     Ok(found)
 }
@@ -126,7 +127,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let dataset = dataset_at(&db, &args.dataset, args.snapshot.as_deref())?;
-    let (query, asked) = match (&args.path, &args.lo, &args.hi) {
+    let (query, queried) = match (&args.path, &args.lo, &args.hi) {
         (Some(field), Some(lo), Some(hi)) => {
             (between(&dataset, field, lo, hi)?, vec![path(field)?])
         }
@@ -143,7 +144,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     output.line(count)?;
     output.finish()?;
     if count == 0 {
-        fields::note_unknown(&dataset, &asked)?;
+        fields::note_unknown(&dataset, &queried)?;
     }
     Ok(Outcome::Done)
 }
@@ -157,7 +158,7 @@ pub(super) fn conditions(texts: &[String]) -> Result<Vec<Expr>, Failure> {
         .map_err(|error| split_by_the_shell(texts).unwrap_or_else(|| error.into()))
 }
 
-/// The error for one condition that came as several arguments, since nothing held its blanks together.
+/// The error for one condition that the shell split into several arguments at its blanks.
 fn split_by_the_shell(texts: &[String]) -> Option<Failure> {
     let whole = texts.join(" ");
     let is_one = texts.len() > 1 && whole.parse::<Expr>().is_ok();
@@ -168,7 +169,7 @@ fn split_by_the_shell(texts: &[String]) -> Option<Failure> {
     })
 }
 
-/// The fields that conditions are about.
+/// The fields in the conditions.
 pub(super) fn paths(conditions: &[Expr]) -> Vec<Path> {
     let mut paths: Vec<Path> = conditions.iter().flat_map(Expr::paths).cloned().collect();
     paths.sort_unstable();
@@ -176,7 +177,7 @@ pub(super) fn paths(conditions: &[Expr]) -> Vec<Path> {
     paths
 }
 
-/// The query for what meets all these conditions too.
+/// The query with these conditions added; all must hold.
 pub(super) fn filtered(query: Query, conditions: &[Expr]) -> Query {
     conditions
         .iter()
@@ -188,7 +189,7 @@ fn path(text: &str) -> Result<Path, Failure> {
     Ok(text.parse::<Path>()?)
 }
 
-/// The query for the values from `lo` to `hi`, both included.
+/// The query for values from `lo` to `hi`, both included.
 fn between(
     dataset: &DatasetSnapshot,
     attribute: &str,
@@ -203,18 +204,18 @@ fn between(
             "LO is larger than HI: `{attribute}` cannot be both >= {lo} and <= {hi}"
         )));
     }
-    // By value, whatever the length: a float is the nearest one.
+    // Compared by value: the text of a float stands for the nearest float.
     let def = dataset.def();
     let mut indexes = def.indexes.iter();
-    Ok(dataset.find(
-        match indexes.any(|i| i.path == path && i.ty == Type::Float) {
-            true => field(path).range(Operand::text(lo)..=Operand::text(hi)),
-            false => field(path).range(low..=high),
-        },
-    ))
+    let is_float = indexes.any(|i| i.path == path && i.ty == Type::Float);
+    Ok(dataset.find(if is_float {
+        field(path).range(Operand::text(lo)..=Operand::text(hi))
+    } else {
+        field(path).range(low..=high)
+    }))
 }
 
-/// Runs a query and prints what it finds.
+/// Runs a query and prints its records.
 pub(super) fn answer(
     query: Query,
     order: AnswerOrder,
@@ -237,7 +238,7 @@ pub(super) fn answer(
         ));
     }
     let query = match order {
-        // Keys come without records in the order of recency as well as in any other.
+        // `--keys-only` is as fast in the order of recency as in any other.
         AnswerOrder::Any if keys_only => query,
         AnswerOrder::Newest => query,
         AnswerOrder::Oldest => query.order(Order::Oldest),
@@ -279,7 +280,7 @@ pub(super) fn answer(
     Ok(Outcome::found(printed))
 }
 
-/// Says what a scan for want of an index has read, and how it could have read less.
+/// Notes how many records a scan without an index read, and how it could read fewer.
 pub(super) fn note_what_a_scan_read(plan: &Explain, order: AnswerOrder, limit: Option<usize>) {
     if plan.notes.is_empty() || plan.plan.scan.is_none() {
         return;
@@ -294,7 +295,7 @@ pub(super) fn note_what_a_scan_read(plan: &Explain, order: AnswerOrder, limit: O
     note(format_args!("note: the scan read {read}{sooner}"));
 }
 
-/// Says how to go on behind a page that is full.
+/// Prints the token of the next page, if the page is full.
 fn note_next_page(
     token: Option<PageToken>,
     printed: u64,
@@ -310,7 +311,7 @@ fn note_next_page(
     }
 }
 
-/// Runs a query that wants no order of recency, and prints what it finds.
+/// Runs a query in an order other than recency, and prints its records.
 fn visit(query: Query, order: BulkOrder, args: &QueryArgs) -> Result<Outcome, Failure> {
     let mut rows = Rows::new(&args.rows)?;
     let mut failed = None;
@@ -324,7 +325,7 @@ fn visit(query: Query, order: BulkOrder, args: &QueryArgs) -> Result<Outcome, Fa
     if let Some(failure) = failed {
         return Err(failure);
     }
-    // What was found before a failure is printed.
+    // Prints the records found before a failure, too.
     rows.flush()?;
     let plan = visited?;
     notes(&plan);
@@ -333,14 +334,14 @@ fn visit(query: Query, order: BulkOrder, args: &QueryArgs) -> Result<Outcome, Fa
     Ok(Outcome::found(rows.written()))
 }
 
-/// Prints the remarks of a query that has run.
+/// Prints the notes of a query.
 pub(super) fn notes(plan: &Explain) {
     for text in &plan.notes {
         note(format_args!("note: {text}"));
     }
 }
 
-/// Prints records, those before a failure too; says how many.
+/// Prints records, including those before a failure, and returns their number.
 pub(super) fn print(
     records: impl Iterator<Item = Result<esker::Record, esker::Error>>,
     rows: &mut Rows,

@@ -1,4 +1,4 @@
-//! `repair`: finds obsolete writes, or builds a damaged index again.
+//! `repair`: finds obsolete writes, or rebuilds a damaged index.
 
 use std::ops::ControlFlow;
 
@@ -38,7 +38,7 @@ pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failur
         output.line(as_json(&report))?;
         output.finish()?;
     } else {
-        tell(&report);
+        note_report(&report);
     }
     Ok(Outcome::Done)
 }
@@ -91,7 +91,7 @@ fn options(args: &RepairArgs) -> Result<RepairOptions, Failure> {
     })
 }
 
-/// What was gone through, in words.
+/// The name of the repair method.
 fn method(method: RepairMethod) -> &'static str {
     match method {
         RepairMethod::Auto => "auto",
@@ -102,7 +102,7 @@ fn method(method: RepairMethod) -> &'static str {
     }
 }
 
-fn tell(report: &RepairReport) {
+fn note_report(report: &RepairReport) {
     note(format_args!(
         "repaired by {}: found {} obsolete writes in {} entries ({} read in {:.2} s)",
         method(report.method),

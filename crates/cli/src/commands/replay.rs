@@ -1,4 +1,4 @@
-//! `replay`: subscriptions over publications that happened, merged by time.
+//! `replay`: runs subscriptions over recorded publications, merged by time.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path as FilePath;
@@ -37,7 +37,8 @@ pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failur
     }
     let mut subscriptions = Lines::open(&args.subscriptions)?;
     let mut publications = Lines::open(&args.publications)?;
-    // Somebody may have subscribed long before, at time 0 of whatever unit.
+    // The units are chosen by the first time of either file; a subscription may be from time 0, in
+    // any unit.
     let (mut made, mut published) = (None, None);
     subscriptions.next(&mut |text| wish(text, &mut made))?;
     publications.next(&mut |text| news(text, args, &mut published))?;
@@ -116,7 +117,7 @@ impl Replay {
                 let every = units.time_of(every).unwrap_or(Time::MAX);
                 Some(RepeatedQueries::new(&broker, every))
             }
-            // Without a repetition in between there is the one at the end.
+            // No interval: one query at the end.
             (ReplayArchitecture::Rep, None) => Some(RepeatedQueries::new(&broker, Time::MAX)),
             _ => None,
         };
@@ -131,9 +132,9 @@ impl Replay {
         })
     }
 
-    /// Brings the clock to a time.
+    /// Advances the clock, with the queries due before.
     fn advance(&mut self, to: Time) -> Result<(), Failure> {
-        self.ask(to.saturating_sub(1), true)?;
+        self.run_due(to.saturating_sub(1), true)?;
         self.set_clock(to)
     }
 
@@ -141,26 +142,27 @@ impl Replay {
         let ticks = to.div_euclid(Time::from(self.units.per_tick)).max(0);
         self.clock.fetch_max(ticks as u64, Ordering::Relaxed);
         if self.db.unconfirmed_time().is_some() {
-            // What the data says is right.
+            // The times of the data are right.
             self.db.confirm_time()?;
         }
         Ok(())
     }
 
-    /// Repeats the queries that are due by then; for the last time, unless more is published.
-    fn ask(&mut self, by: Time, goes_on: bool) -> Result<(), Failure> {
+    /// Repeats the queries due by this time; with `goes_on` false, for the last time.
+    fn run_due(&mut self, by: Time, goes_on: bool) -> Result<(), Failure> {
         let Some(mut repeated) = self.repeated.take() else {
             return Ok(());
         };
         let mut failed = None;
         while let Some(due) = repeated.next_due().filter(|due| *due <= by) {
             self.set_clock(due)?;
-            let mut tell = |_: u64, tag: &[u8], notification: &Notification| {
+            let mut on_match = |_: u64, tag: &[u8], notification: &Notification| {
                 failed = self.print(tag, &notification.body).err().or(failed.take());
             };
-            match goes_on {
-                true => repeated.advance(due, &mut tell)?,
-                false => repeated.finish(due, &mut tell)?,
+            if goes_on {
+                repeated.advance(due, &mut on_match)?
+            } else {
+                repeated.finish(due, &mut on_match)?
             }
         }
         self.repeated = Some(repeated);
@@ -178,7 +180,7 @@ impl Replay {
             publication = publication.at_point(longitude, latitude);
         }
         let published = self.broker.publish(&publication)?;
-        // The answers would lack some.
+        // An incomplete answer is an error.
         published.unread.map_or(Ok(()), Err)?;
         for matched in published.matches {
             self.print(&matched.tag, news.body.as_bytes())?;
@@ -220,11 +222,11 @@ impl Replay {
             return Ok(());
         };
         let mut failed = None;
-        let mut tell = |_: u64, tag: &[u8], notification: &Notification| {
+        let mut on_match = |_: u64, tag: &[u8], notification: &Notification| {
             failed = self.print(tag, &notification.body).err().or(failed.take());
         };
         repeated
-            .subscribe(&subscription, &mut tell)
+            .subscribe(&subscription, &mut on_match)
             .map_err(located)?;
         self.repeated = Some(repeated);
         failed.map_or(Ok(()), Err)
@@ -241,14 +243,14 @@ impl Replay {
     }
 
     fn finish(mut self) -> Result<Outcome, Failure> {
-        self.ask(Time::MAX, false)?;
+        self.run_due(Time::MAX, false)?;
         self.output.finish()?;
         self.db.close()?;
         Ok(Outcome::found(self.found))
     }
 }
 
-/// A line of subscriptions.
+/// A line of the file of subscriptions.
 struct Wish {
     id: Box<RawValue>,
     user: String,
@@ -261,7 +263,7 @@ struct Wish {
     joins: bool,
 }
 
-/// A line of publications.
+/// A line of the file of publications.
 struct News {
     at: Time,
     expires: Option<Time>,
@@ -307,7 +309,8 @@ fn wish(text: &str, units: &mut Option<Units>) -> Result<Wish, String> {
     let user = plain(&line.user);
     if line.join && user.is_empty() {
         return Err(
-            "`join` leaves out what a `user` received before, but there is no `user`".to_owned(),
+            "`join` needs a `user`: it leaves out publications that the user received before"
+                .to_owned(),
         );
     }
     let time = |name: &str, raw: &RawValue, units: &mut Option<Units>| {
@@ -354,7 +357,7 @@ fn wish(text: &str, units: &mut Option<Units>) -> Result<Wish, String> {
     })
 }
 
-/// What a publication is printed by.
+/// The id that a publication is printed as.
 #[derive(Deserialize)]
 struct Named<'a> {
     #[serde(borrow)]
@@ -366,7 +369,7 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
     if record.get("id").is_none() {
         return Err("it has no `id`".to_owned());
     }
-    // As it will be printed: which of two it is, it cannot be asked.
+    // The id as it will be printed; this refuses a duplicate `id`.
     serde_json::from_str::<Named<'_>>(text).map_err(|error| error.to_string())?;
     type ReadTime = fn(&str, &mut Option<Units>) -> Result<Time, String>;
     let mut time = |name: &str, value: Option<&Value>, read: ReadTime| match value {
@@ -385,7 +388,7 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
     let topic = match &args.topic {
         None => Topic::root(),
         Some(path) => match at_path(&record, path) {
-            // Nobody asks for it but those who ask for everything.
+            // Only subscriptions to everything receive it.
             None | Some(Value::Null) => Topic::named("").map_err(|error| error.to_string())?,
             Some(value) => plain(value)
                 .parse()
@@ -404,7 +407,7 @@ fn news(text: &str, args: &ReplayArgs, units: &mut Option<Units>) -> Result<News
         Some((lon, lat)) => coordinate(lon)?.zip(coordinate(lat)?),
     };
     if let Some((longitude, latitude)) = position {
-        // A circle of nothing about it: the coordinates are checked.
+        // An empty circle, only to check the coordinates.
         let region = Region::Circle {
             longitude,
             latitude,
@@ -434,9 +437,9 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// How times of the data are held: as whole numbers of fractions of their unit, and how many of these are a tick of the
-/// store's clock. Chosen by the first time: seconds and milliseconds since 1970 get six decimals, microseconds three,
-/// nanoseconds none.
+/// The representation of times: whole numbers of fractions of the data's unit, and how many
+/// fractions make a tick of the store's clock. Chosen by the first time: seconds and milliseconds
+/// since 1970 get six decimals, microseconds three, nanoseconds none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Units {
     decimals: u32,
@@ -463,22 +466,23 @@ impl Units {
         }
     }
 
-    /// Of two, the one for larger times.
+    /// The one of the two for larger times.
     fn coarser(self, other: Units) -> Units {
-        match self.decimals <= other.decimals {
-            true => self,
-            false => other,
+        if self.decimals <= other.decimals {
+            self
+        } else {
+            other
         }
     }
 
-    /// A time from its JSON.
+    /// Reads a time from JSON.
     fn read(text: &str, units: &mut Option<Units>) -> Result<Time, String> {
         let time = Units::scaled(text, units)?;
         let fits = Time::try_from(time).ok().filter(|time| *time != Time::MAX);
         fits.ok_or_else(|| format!("`{text}` is in another unit than the times before it"))
     }
 
-    /// The same for a time until or from which something holds: one that is beyond all others is as good as any such.
+    /// Reads a bound of a time range; values out of range are clamped.
     fn bound(text: &str, units: &mut Option<Units>) -> Result<Time, String> {
         let time = Units::scaled(text, units)?;
         let within = time.clamp(i128::from(Time::MIN), i128::from(Time::MAX - 1));
@@ -488,16 +492,15 @@ impl Units {
     fn scaled(text: &str, units: &mut Option<Units>) -> Result<i128, String> {
         let wrong = || format!("`{text}` is not a time: times must be numbers");
         let is_plain = !text.contains(['e', 'E']);
-        let exact = match is_plain {
-            true => text.to_owned(),
-            false => {
-                let number: f64 = text.parse().map_err(|_| wrong())?;
-                format!("{number:.9}")
-            }
+        let exact = if is_plain {
+            text.to_owned()
+        } else {
+            let number: f64 = text.parse().map_err(|_| wrong())?;
+            format!("{number:.9}")
         };
         let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
         let Ok(whole) = whole.parse::<i128>() else {
-            // Too many digits: as near as can be, which is beyond every time.
+            // Too many digits for an integer: the nearest float, which is beyond every time.
             let number: f64 = text.parse().map_err(|_| wrong())?;
             return Ok(number as i128);
         };
@@ -517,7 +520,7 @@ impl Units {
         };
         let is_negative = exact.starts_with('-');
         let part = if is_negative { -part } else { part };
-        // Rounded down, so that the order of times stays.
+        // Rounded down, so that the order of times is kept.
         let down = i128::from(has_more && is_negative);
         let scaled = whole.saturating_mul(10_i128.pow(units.decimals));
         Ok(scaled.saturating_add(part - down))
@@ -530,14 +533,14 @@ impl Units {
     }
 }
 
-/// The lines of a file, in the order of their times.
+/// The lines of a file, which must be sorted by time.
 struct Lines {
     name: String,
     reader: BufReader<Box<dyn Read>>,
     line: u64,
     last: Time,
     text: String,
-    /// The line is to be read again.
+    /// The current line is returned again.
     again: bool,
 }
 
@@ -561,7 +564,7 @@ impl Lines {
         })
     }
 
-    /// Gives the first line again, as if nothing had been read.
+    /// Returns the first line again, as if no line had been read.
     fn again(&mut self) {
         (self.again, self.last) = (true, Time::MIN);
     }

@@ -1,4 +1,5 @@
-//! `completions` and `man`: what a shell and a manual know of the command line, made from its definition.
+//! `completions` and `man`: completion scripts and manual pages, generated from the command line's
+//! definition.
 
 use std::path::Path;
 use std::{fs, io};
@@ -11,7 +12,7 @@ use crate::output::{Output, note};
 
 /// `esker completions SHELL`
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Outcome, Failure> {
-    // The script asks this program; where that was called by a path, by the whole of it.
+    // The script calls this program: by its full path, if it was called by a path.
     let program = std::env::args_os().next().unwrap_or_default();
     let program = match Path::new(&program).components().count() {
         0 | 1 => "esker".to_string(),
@@ -35,7 +36,8 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// Writes the pages of a command and of those below it. Each names the program and its version at its foot.
+/// Writes the pages of a command and its subcommands. The footer of each names the program and its
+/// version.
 fn pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
     let below = command
         .get_subcommands()
@@ -48,7 +50,7 @@ fn pages(command: &clap::Command, dir: &Path) -> io::Result<()> {
     page.generate_to(dir).map(|_| ())
 }
 
-/// `esker man DIR`: a page for the program, and one for each command.
+/// `esker man DIR`: writes a page for the program and one for each command.
 pub(crate) fn man(args: &ManArgs) -> Result<Outcome, Failure> {
     let refuse = |error| {
         Failure::Usage(format!(

@@ -1,4 +1,4 @@
-//! `within` and `near`: points in an area, and next to a point.
+//! `within` and `near`: points in an area, and nearest to a point.
 
 use esker::{
     AreaExpr, CellCount, DatasetSnapshot, Explain, Latest, Neighbour, Path, Query, Record, Type,
@@ -24,10 +24,10 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
     let conditions = conditions(&args.conditions)?;
     let inside = field(&args.path).within(area.clone());
     let query = filtered(dataset.query().filter(inside), &conditions);
-    let mut asked = paths(&conditions);
-    asked.extend(fields_of(&args.path));
+    let mut queried = paths(&conditions);
+    queried.extend(fields_of(&args.path));
     if args.count {
-        return count(query, args, &dataset, &asked);
+        return count(query, args, &dataset, &queried);
     }
     if let Some(degrees) = args.cells {
         let mut output = Output::new();
@@ -46,14 +46,14 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
         .validation(args.query.validation);
     let found = match &args.latest_per {
         Some(key) => {
-            asked.push(key.clone());
-            asked.extend(args.time.clone());
+            queried.push(key.clone());
+            queried.extend(args.time.clone());
             let (records, plan) = query.latest_per(key, &latest(args)?)?;
             rows(records, plan, &args.query)?
         }
         None => ordered(query, &area, args)?,
     };
-    explained(found, &dataset, &asked)
+    explained(found, &dataset, &queried)
 }
 
 /// `esker near DIR DATASET PATH LON,LAT --k N [--max METRES]`
@@ -72,12 +72,12 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
         note(format_args!("note: the scan read {read}"));
     }
     let found = neighbours(&near, plan, &args.query)?;
-    let mut asked = paths(&conditions);
-    asked.extend(fields_of(&args.path));
-    explained(found, &dataset, &asked)
+    let mut queried = paths(&conditions);
+    queried.extend(fields_of(&args.path));
+    explained(found, &dataset, &queried)
 }
 
-/// The fields that have a point: one, or those of `LON_PATH,LAT_PATH`.
+/// The fields that hold a point: one, or the two of `LON_PATH,LAT_PATH`.
 fn fields_of(point: &Path) -> Vec<Path> {
     let text = point.to_string();
     text.split(',')
@@ -85,7 +85,7 @@ fn fields_of(point: &Path) -> Vec<Path> {
         .collect()
 }
 
-/// The area that the arguments say.
+/// The area given by the arguments.
 fn area(args: &AreaArgs) -> Result<AreaExpr, Failure> {
     match (args.rect, args.circle, &args.polygon) {
         (Some([west, south, east, north]), _, _) => Ok(AreaExpr::rect(west, south, east, north)),
@@ -104,7 +104,7 @@ fn count(
     query: Query,
     args: &WithinArgs,
     dataset: &DatasetSnapshot,
-    asked: &[Path],
+    queried: &[Path],
 ) -> Result<Outcome, Failure> {
     let (count, plan) = query
         .limit(args.query.limit)
@@ -117,7 +117,7 @@ fn count(
     output.line(count)?;
     output.finish()?;
     if count == 0 {
-        note_unknown(dataset, asked)?;
+        note_unknown(dataset, queried)?;
     }
     Ok(Outcome::Done)
 }
@@ -135,7 +135,7 @@ fn ordered(query: Query, area: &AreaExpr, args: &WithinArgs) -> Result<Outcome, 
     answer(query, order, args.after, &args.query)
 }
 
-/// Which records `--latest-per` looks at.
+/// The records that `--latest-per` considers.
 fn latest(args: &WithinArgs) -> Result<Latest, Failure> {
     let Some(time) = &args.time else {
         return Ok(Latest::written());
@@ -159,9 +159,9 @@ fn latest(args: &WithinArgs) -> Result<Latest, Failure> {
     Ok(latest.from(from))
 }
 
-/// A cell, with the corner in the south-west that it begins at, and its size: all in degrees.
+/// A cell with its south-west corner and its size in degrees.
 fn cell_with_its_place(cell: &CellCount, degrees: f64) -> serde_json::Value {
-    // Sums of fractions that are not exact in binary.
+    // Removes errors of binary fractions.
     let rounded = |degrees: f64| match (degrees * 1e9).round() / 1e9 {
         whole if whole.fract() == 0.0 => serde_json::Value::from(whole as i64),
         other => serde_json::Value::from(other),
@@ -177,7 +177,8 @@ fn cell_with_its_place(cell: &CellCount, degrees: f64) -> serde_json::Value {
     })
 }
 
-/// Says that all records are looked at, where no index has the points; a swapped or mistaken path is the likeliest reason.
+/// Notes that the answer needs a scan, because the points have no index; the path may be swapped or
+/// mistyped.
 fn note_no_index(dataset: &DatasetSnapshot, path: &Path) {
     let def = dataset.def();
     let indexed = def.indexes.iter().filter(|index| {
@@ -185,22 +186,23 @@ fn note_no_index(dataset: &DatasetSnapshot, path: &Path) {
         is_point && index.kind.is_indexed()
     });
     let indexed: Vec<String> = indexed.map(|index| index.path.to_string()).collect();
-    let asked = path.to_string();
-    let asked_of = |path: &String| path == &asked || asked.starts_with(&format!("{path}@"));
-    if indexed.iter().any(asked_of) {
+    let wanted = path.to_string();
+    let is_of_path = |path: &String| path == &wanted || wanted.starts_with(&format!("{path}@"));
+    if indexed.iter().any(is_of_path) {
         return;
     }
-    let swapped = asked.split_once(',').map(|(x, y)| format!("{y},{x}"));
+    let swapped = wanted.split_once(',').map(|(x, y)| format!("{y},{x}"));
     let meant = match indexed.iter().find(|path| Some(*path) == swapped.as_ref()) {
         Some(path) => format!(": did you mean `{path}`?"),
-        None => meant(&asked, indexed.iter().map(String::as_str)),
+        None => meant(&wanted, indexed.iter().map(String::as_str)),
     };
     note(format_args!(
-        "note: no index on `{asked}`: answered by a scan{meant}"
+        "note: no index on `{wanted}`: answered by a scan{meant}"
     ));
 }
 
-/// Prints records with their distances: as the last field, or the last column. Distances on the earth are in metres, to the millimetre.
+/// Prints records with their distances, in the last field or column. Distances on the earth are in
+/// metres, rounded to millimetres.
 fn neighbours(near: &[Neighbour], plan: Explain, args: &QueryArgs) -> Result<Outcome, Failure> {
     if args.keys_only {
         let mut output = Output::new();
@@ -219,7 +221,7 @@ fn neighbours(near: &[Neighbour], plan: Explain, args: &QueryArgs) -> Result<Out
     Ok(Outcome::found(near.len() as u64))
 }
 
-/// A record with a further field `distance`; `_distance` where it has one of this name.
+/// The record with a last field `distance`, or `_distance` if it has a field of that name.
 fn with_distance(json: &[u8], distance: f64) -> Vec<u8> {
     let distance = (distance * 1e3).round() / 1e3;
     let record: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
@@ -234,18 +236,17 @@ fn with_distance(json: &[u8], distance: f64) -> Vec<u8> {
     [body, format!("{comma}\"{name}\":{distance}}}").as_bytes()].concat()
 }
 
-/// Prints records that are there already.
+/// Prints records that are in memory.
 fn rows(records: Vec<Record>, plan: Explain, args: &QueryArgs) -> Result<Outcome, Failure> {
-    let printed = match args.keys_only {
-        true => {
-            let mut output = Output::new();
-            for record in &records {
-                output.line(record.key())?;
-            }
-            output.finish()?;
-            records.len() as u64
+    let printed = if args.keys_only {
+        let mut output = Output::new();
+        for record in &records {
+            output.line(record.key())?;
         }
-        false => print(records.into_iter().map(Ok), &mut Rows::new(&args.rows)?)?,
+        output.finish()?;
+        records.len() as u64
+    } else {
+        print(records.into_iter().map(Ok), &mut Rows::new(&args.rows)?)?
     };
     plan::explain(args.explain, || plan);
     Ok(Outcome::found(printed))

@@ -1,4 +1,4 @@
-//! `stat`: what is in a store, how it is indexed, whether it is well, and what to do; internals when asked for.
+//! `stat`: records, sizes, indexes, health and advice; internals on request.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +17,8 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bold, bytes, columns, counted, thousands};
 use crate::words::definition;
 
-/// Up to so many entries the records are counted; of more, the tables tell how many there are at most.
+/// Records are counted if the tables have at most this many entries; otherwise the entries are the
+/// upper bound shown.
 const COUNTED: u64 = 1_000_000;
 
 /// `esker stat DIR [DATASET] [--verbose | --json]`
@@ -27,24 +28,22 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     if let Some(name) = &args.dataset {
         let consumers = db.stats().consumers;
         let of_dataset = of_dataset(&args.dir, &dataset(&db, name)?, &consumers)?;
-        match args.json {
-            true => output.line(json(&of_dataset))?,
-            false => {
-                output.text(summary(name, &of_dataset))?;
-                if args.verbose {
-                    output.text(internals(json(&of_dataset.internals)))?;
-                }
+        if args.json {
+            output.line(json(&of_dataset))?
+        } else {
+            output.text(summary(name, &of_dataset))?;
+            if args.verbose {
+                output.text(internals(json(&of_dataset.internals)))?;
             }
         }
     } else {
         let of_store = of_store(&args.dir, &db)?;
-        match args.json {
-            true => output.line(json(&of_store))?,
-            false => {
-                output.text(overview(&args.dir, &of_store))?;
-                if args.verbose {
-                    output.text(internals(json(&of_store.internals)))?;
-                }
+        if args.json {
+            output.line(json(&of_store))?
+        } else {
+            output.text(overview(&args.dir, &of_store))?;
+            if args.verbose {
+                output.text(internals(json(&of_store.internals)))?;
             }
         }
     }
@@ -52,20 +51,20 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// What is said of a store.
+/// The report on a store.
 #[derive(Serialize)]
 struct OfStore {
     datasets: BTreeMap<String, OfDataset>,
-    /// Of its files, the log included.
+    /// The size of its files, including the log.
     bytes: u64,
-    /// Of publish/subscribe, where somebody has published or subscribed.
+    /// Publish/subscribe, if the store has a broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pubsub: Option<OfPubsub>,
     #[serde(flatten)]
     internals: StoreStats,
 }
 
-/// What is said of publish/subscribe: what is alive now.
+/// The live part of publish/subscribe.
 #[derive(Serialize)]
 struct OfPubsub {
     topics: u64,
@@ -73,19 +72,20 @@ struct OfPubsub {
     subscriptions: u64,
 }
 
-/// What is said of a dataset.
+/// The report on a dataset.
 #[derive(Serialize)]
 struct OfDataset {
     records: u64,
-    /// False where the records are too many to be counted: there are at most so many.
+    /// False if `records` is an upper bound, because there were too many to count.
     records_counted: bool,
-    /// How many of them have something at the path of an index that is not indexed, by path; of too many records, nothing.
+    /// By path of an index: how many records have a value there that is not indexed. Empty if
+    /// records were not counted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     unindexed: BTreeMap<String, u64>,
     bytes: u64,
     indexes: Vec<OfIndex>,
     maintenance: String,
-    /// The options of `esker create` that make a dataset like it.
+    /// The arguments of `esker create` that create such a dataset.
     arguments: String,
     health: String,
     advice: String,
@@ -100,7 +100,7 @@ struct OfIndex {
     kind: String,
     #[serde(rename = "type")]
     ty: String,
-    /// `None` for an index that is a part of the records.
+    /// `None` for an index without a tree.
     bytes: Option<u64>,
     state: String,
 }
@@ -114,7 +114,7 @@ fn of_store(dir: &FilePath, db: &Database) -> Result<OfStore, Failure> {
         let of_dataset = of_dataset(dir, &dataset(db, &name)?, &internals.consumers)?;
         datasets.insert(name, of_dataset);
     }
-    // Each has a summary of its own.
+    // Each dataset has its own report.
     internals.datasets.clear();
     Ok(OfStore {
         datasets,
@@ -136,7 +136,7 @@ fn of_pubsub(db: &Database) -> Result<Option<OfPubsub>, Failure> {
     }))
 }
 
-/// The bytes of the files of a store, its log included.
+/// The size of the files of a store, including the log.
 fn size_of(dir: &FilePath) -> u64 {
     let files = fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = files.filter_map(|file| Some(file.metadata().ok()?.len()));
@@ -153,14 +153,16 @@ fn of_dataset(
     let data = stats.trees.iter().find(|tree| tree.name == "data");
     let entries = data.map_or(0, entries);
     let is_counted = entries <= COUNTED && data.is_some_and(|tree| tree.damage.is_none());
-    let records = match is_counted {
-        true => dataset.query().count()?,
-        false => entries,
+    let records = if is_counted {
+        dataset.query().count()?
+    } else {
+        entries
     };
     let has_indexes = def.indexes.iter().any(|index| index.kind.is_indexed());
-    let unindexed = match is_counted && has_indexes {
-        true => dataset.unindexed()?,
-        false => BTreeMap::new(),
+    let unindexed = if is_counted && has_indexes {
+        dataset.unindexed()?
+    } else {
+        BTreeMap::new()
     };
     let unindexed = unindexed.into_iter();
     let unindexed = unindexed.map(|(path, count)| (path.to_string(), count));
@@ -174,9 +176,10 @@ fn of_dataset(
         indexes.push(OfIndex {
             path: index.path.to_string(),
             kind: index.kind.to_string(),
-            ty: match index.lenient {
-                true => format!("{}, lenient", index.ty),
-                false => index.ty.to_string(),
+            ty: if index.lenient {
+                format!("{}, lenient", index.ty)
+            } else {
+                index.ty.to_string()
             },
             bytes: tree.map(size),
             state: match (damage, change) {
@@ -217,7 +220,7 @@ fn of_dataset(
     })
 }
 
-/// The state of a dataset in a line, and what to do about it.
+/// The health of a dataset in a line, and what to do about it.
 fn health(
     dir: &FilePath,
     dataset: &Dataset,
@@ -282,16 +285,15 @@ fn health(
         );
         return Ok((health, advice));
     }
-    let advice = match indexes.is_empty() {
-        true => "nothing to do".to_string(),
-        false => {
-            format!("nothing to do; to see whether the indexes fit: esker advise {dir} {name}")
-        }
+    let advice = if indexes.is_empty() {
+        "nothing to do".to_string()
+    } else {
+        format!("nothing to do; to see whether the indexes fit: esker advise {dir} {name}")
     };
     Ok((health, advice))
 }
 
-/// A store for people: a line for all, and a paragraph a dataset.
+/// A store for people: a line for the whole, and a paragraph for each dataset.
 fn overview(dir: &FilePath, of: &OfStore) -> String {
     let number = counted(of.datasets.len() as u64, "dataset");
     let size = bytes(of.bytes);
@@ -309,7 +311,7 @@ fn overview(dir: &FilePath, of: &OfStore) -> String {
         text.push('\n');
         text += &summary(name, of_dataset);
     }
-    // Of an earlier version: until a dataset uses it.
+    // A consumer of an earlier version belongs to no dataset until one uses it.
     for consumer in &of.internals.consumers {
         if consumer.dataset.is_none() {
             let _ = writeln!(
@@ -323,7 +325,7 @@ fn overview(dir: &FilePath, of: &OfStore) -> String {
     text
 }
 
-/// How far a consumer is behind.
+/// The backlog of a consumer.
 fn unread(consumer: &ConsumerStats) -> String {
     match (consumer.lag_bytes, consumer.unread_seconds) {
         (0, _) => "has read everything".to_string(),
@@ -347,10 +349,7 @@ fn age(seconds: u64) -> String {
 
 fn summary(name: &str, of: &OfDataset) -> String {
     let records = counted(of.records, "record");
-    let least = match of.records_counted {
-        false => "at most ",
-        true => "",
-    };
+    let least = if of.records_counted { "" } else { "at most " };
     let size = bytes(of.bytes);
     let mut summary = format!("{}: {least}{records}, {size}\n", bold(name));
     let mut rows = vec![["index", "kind", "type", "size", "state"].map(str::to_string)];
@@ -397,12 +396,12 @@ fn summary(name: &str, of: &OfDataset) -> String {
     summary
 }
 
-/// All the rest, for those who know the engine.
+/// All statistics, for readers who know the engine.
 fn internals(stats: Json) -> String {
     format!("\n{}\n{}", bold("internals"), picture::table(&stats))
 }
 
-/// The entries of a tree that are no deletions.
+/// The number of entries of a tree, without tombstones in its tables.
 fn entries(tree: &TreeStats) -> u64 {
     let levels = tree.levels.iter();
     let of_tables: u64 = levels
@@ -411,7 +410,7 @@ fn entries(tree: &TreeStats) -> u64 {
     of_tables + tree.memtable.entries
 }
 
-/// The bytes of a tree: its tables, and what is still in memory and the log.
+/// The size of a tree: its tables and its memtables.
 fn size(tree: &TreeStats) -> u64 {
     tree.bytes + tree.memtable.bytes as u64
 }

@@ -1,4 +1,4 @@
-//! `update`, and the merging of `put --merge`: changes of parts of records.
+//! `update`, and the merging of `put --merge`: partial changes of records.
 
 use std::collections::HashMap;
 
@@ -38,10 +38,10 @@ pub(crate) fn update(args: &UpdateArgs, memory: usize) -> Result<Outcome, Failur
     Ok(Outcome::Done)
 }
 
-/// A field, and what it becomes.
+/// A field and its new value.
 struct Change {
     path: Path,
-    /// As a merge patch of the record.
+    /// The change as a merge patch of the record.
     patch: String,
 }
 
@@ -61,7 +61,7 @@ impl Change {
         Ok(Change { path, patch })
     }
 
-    /// The record with the field changed.
+    /// The record with the change.
     fn apply(&self, json: &[u8]) -> Result<Vec<u8>, String> {
         let record: Value =
             serde_json::from_slice(json).map_err(|error| format!("not valid JSON: {error}"))?;
@@ -88,7 +88,7 @@ impl Change {
     }
 }
 
-/// The field and the value on either side of the first `=` that no `\` stands before.
+/// The texts before and behind the first unescaped `=`, which must not be the first character.
 fn split(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
@@ -102,21 +102,22 @@ fn split(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A value as JSON: it is JSON already, or text.
+/// The value as JSON: the text itself if it is JSON, else a JSON string.
 fn json_of(text: &str, is_string: bool) -> String {
     let is_json = serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok();
     let trimmed = text.trim();
     let may_be = !is_string || trimmed == "null" || trimmed.starts_with('"');
-    match is_json && may_be {
-        true => trimmed.to_string(),
-        false => Value::from(text).to_string(),
+    if is_json && may_be {
+        trimmed.to_string()
+    } else {
+        Value::from(text).to_string()
     }
 }
 
-/// What the lines of a batch make of records.
+/// Applies the merge patches of a batch.
 pub(super) struct Merging<'d> {
     dataset: &'d Dataset,
-    /// What is in the batch, and not in the store yet.
+    /// Records of the batch, which are not in the store yet.
     made: HashMap<Key, Vec<u8>>,
 }
 
@@ -128,12 +129,14 @@ impl<'d> Merging<'d> {
         }
     }
 
-    /// What a patch makes of the record with its key, as the lines before it left that. Nobody else writes to the store meanwhile.
+    /// The result of a patch on its record, with the changes of earlier lines. No other process
+    /// writes to the store.
     pub(super) fn merged(&self, patch: &[u8]) -> Result<(Key, Vec<u8>), Error> {
         let key = self.dataset.key_of(patch)?;
-        let stored = match self.made.contains_key(&key) {
-            true => None,
-            false => self.dataset.get(&key)?,
+        let stored = if self.made.contains_key(&key) {
+            None
+        } else {
+            self.dataset.get(&key)?
         };
         let before = match &stored {
             Some(record) => Some(record.json()),
@@ -143,12 +146,12 @@ impl<'d> Merging<'d> {
         Ok((key, merged))
     }
 
-    /// It is in the batch.
+    /// Remembers a record that was added to the batch.
     pub(super) fn is_put(&mut self, key: Key, record: Vec<u8>) {
         self.made.insert(key, record);
     }
 
-    /// The batch is in the store.
+    /// Forgets the records of the batch, which are now in the store.
     pub(super) fn is_committed(&mut self) {
         self.made.clear();
     }

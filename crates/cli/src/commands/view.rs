@@ -1,4 +1,4 @@
-//! `view`: where the tables of an index of points lie, level by level, as a picture.
+//! `view`: a picture of the tables of a spatial index, level by level.
 
 use esker::{DatasetDef, DatasetSnapshot, Path};
 
@@ -28,14 +28,14 @@ pub(crate) fn view(args: &ViewArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-/// The paths of the indexes of points that have a tree.
+/// The paths of the spatial indexes that have a tree.
 pub(super) fn paths(def: &DatasetDef) -> Vec<Path> {
     let indexes = def.indexes.iter();
     let points = indexes.filter(|index| index.kind.is_spatial() && index.kind.is_standalone());
     points.map(|index| index.path.clone()).collect()
 }
 
-/// The index of points, if there is one.
+/// The path of the only spatial index.
 fn only_path(dataset: &DatasetSnapshot) -> Result<Path, Failure> {
     match paths(&dataset.def()).as_slice() {
         [only] => Ok(only.clone()),

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{counted, note};
 
-/// `esker put DIR DATASET`: good records are put, bad ones are reported.
+/// `esker put DIR DATASET`: puts valid records, and reports bad ones.
 pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
@@ -25,7 +25,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     let mut merging = args.merge.then(|| Merging::of(&dataset));
     let mut paused = false;
     while interrupt.signal().is_none() {
-        // What came is committed before more is waited for: the other side may be a slow stream.
+        // Commits before waiting for more, because the sender may be slow.
         let full = batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES;
         if !batch.is_empty() && (full || paused) {
             put += batch.len() as u64;
@@ -53,7 +53,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
                 };
                 let error = match put_one(text) {
                     Ok(()) => continue,
-                    // What cannot be read is no fault of the line.
+                    // A damaged store is not the line's fault.
                     Err(error) if error.kind() == ErrorKind::Damaged => return Err(error.into()),
                     Err(error) => error,
                 };
@@ -101,14 +101,14 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     }
 }
 
-/// `esker delete DIR DATASET KEY...`: each key that has no record is named, the others are deleted.
+/// `esker delete DIR DATASET KEY...`: reports keys without a record, and deletes the others.
 pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     if !args.conditions.is_empty() {
         return delete_where(args, memory);
     }
     let db = open(&args.dir, memory)?;
     let dataset = dataset(&db, &args.dataset)?;
-    // A key that cannot be one is found before anything is deleted.
+    // All keys are checked before a record is deleted.
     let given = args.keys.iter().filter(|key| *key != "-");
     let given: Vec<Key> = given
         .map(|key| dataset.parse_key(key))
@@ -150,10 +150,10 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
     }
 }
 
-/// `esker delete DIR DATASET --where EXPR`: all that meet the condition.
+/// `esker delete DIR DATASET --where EXPR`: deletes all records that meet the condition.
 fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     let conditions = conditions(&args.conditions)?;
-    let asked = paths(&conditions);
+    let queried = paths(&conditions);
     let Some(condition) = conditions.into_iter().reduce(|all, one| all & one) else {
         return Ok(Outcome::Done);
     };
@@ -173,7 +173,7 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     };
     let ended = dataset.delete_where(condition, &mut progress);
     if ended.is_ok() && deleted == 0 {
-        fields::note_unknown(&dataset.snapshot(), &asked)?;
+        fields::note_unknown(&dataset.snapshot(), &queried)?;
     }
     let closed = db.close();
     note(format_args!("deleted {}", counted(deleted, "record")));
@@ -188,7 +188,7 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     }
 }
 
-/// Deletions in batches.
+/// Deletes keys in batches.
 struct Deletions {
     dataset: Dataset,
     durability: Durability,
@@ -200,14 +200,15 @@ struct Deletions {
 impl Deletions {
     fn add(&mut self, key: Key) -> Result<(), Failure> {
         self.waiting.push(key);
-        match self.waiting.len() >= BATCH_RECORDS {
-            true => self.commit(),
-            false => Ok(()),
+        if self.waiting.len() >= BATCH_RECORDS {
+            self.commit()
+        } else {
+            Ok(())
         }
     }
 
-    /// Adds the keys on the lines of standard input, and deletes what has come whenever the stream pauses; how many lines are no
-    /// keys.
+    /// Deletes the keys on the lines of standard input, with a commit at each pause of the stream;
+    /// returns the number of lines that are no keys.
     fn add_lines(&mut self, interrupt: &Interrupt) -> Result<u64, Failure> {
         let mut feed = Feed::start(sources(&["-".into()], Some(Format::Lines))?);
         let mut bad = 0;
@@ -246,7 +247,8 @@ impl Deletions {
         Ok(bad)
     }
 
-    /// Deletes what waits. Nobody else writes the store meanwhile, so what is there now is what is deleted.
+    /// Deletes the waiting keys. No other process writes to the store, so the check and the
+    /// deletion see the same records.
     fn commit(&mut self) -> Result<(), Failure> {
         let mut batch = self.dataset.batch();
         let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! `esker advise`: what it says, and that what it says can be done.
+//! `esker advise`: its output, and that the advised commands work.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! Commands that work beside a process that has the store open for writing: here this one.
+//! Commands beside another process that has the store open for writing; this process is the writer.
 
 #![allow(
     missing_docs,
@@ -33,12 +33,12 @@ fn a_backup_and_a_check_beside_a_writer_are_of_all_that_is_acknowledged() {
     let checked = esker(&["check", &s]).expect(0);
     assert!(checked.stdout.contains("sound"), "{}", checked.stdout);
     esker(&["backup", &s, &copy.display().to_string()]).expect(0);
-    // What the writer does later is not in the copy.
+    // The copy does not have later writes.
     data.put_json(r#"{"id":20}"#).unwrap();
     let counted = esker(&["count", &copy.display().to_string(), "d"]).expect(0);
     assert_eq!(counted.stdout.trim(), "20");
     esker(&["check", &copy.display().to_string()]).expect(0);
-    // A copy is a store of its own.
+    // A copy is an independent store.
     let own = Database::open(&copy, Options::default()).unwrap();
     let own = own.dataset::<u64>("d").unwrap();
     own.put_json(r#"{"id":77}"#).unwrap();
@@ -47,7 +47,7 @@ fn a_backup_and_a_check_beside_a_writer_are_of_all_that_is_acknowledged() {
     assert!(data.get(77).unwrap().is_none());
 }
 
-/// A follower's process, and its lines as they come.
+/// Starts a following process, and returns its lines as they arrive.
 fn follow(args: &[&str]) -> (Child, mpsc::Receiver<String>) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
         .args(args)
@@ -74,8 +74,9 @@ fn end(mut child: Child, signal: &str) -> Option<i32> {
 
 const WAIT: Duration = Duration::from_secs(60);
 
-/// A consumer works beside a writer in another process: it is registered when it says so, followed, ended by signals in good order, and
-/// one at a time; a backup keeps it with what it has not read, and `stat` says how far behind it is.
+/// A consumer beside a writer in another process: it reports its registration, follows, ends in
+/// good order on a signal, and can be used by one process at a time. A backup has the consumer and
+/// the changes it has not read, and `stat` shows its backlog.
 #[test]
 fn a_consumer_beside_a_writer() {
     let dir = tempfile::tempdir().unwrap();
@@ -130,7 +131,7 @@ fn a_consumer_beside_a_writer() {
         assert_eq!(end(child, signal), code);
         esker(&call).expect(1);
     }
-    // Killed, it may get again what it had, and nothing less.
+    // After a kill it may receive some changes again, but it misses none.
     let (child, lines) = follow(&following);
     put(5);
     assert_eq!(keys(&lines.recv_timeout(WAIT).unwrap()), ["5"]);

@@ -40,7 +40,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     assert_eq!(printed(&["--from", "1"], 0), lines[1..]);
     assert!(printed(&["--from", "3"], 1).is_empty());
 
-    // A consumer that is new begins now, and misses nothing of what comes.
+    // A new consumer begins now and misses no later change.
     let made = esker(&["changes", &s, "d", "--consumer", "audit"]).expect(0);
     assert!(made.stdout.is_empty(), "{}", made.stdout);
     assert!(made.stderr.contains("`audit` is new"), "{}", made.stderr);
@@ -80,7 +80,7 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     );
     esker(&["changes", &s, "nothing"]).expect(2);
 
-    // Beside one who writes.
+    // Beside a writer.
     let db = Database::open(&store, Options::default()).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();
     let at = db.position().to_string();
@@ -100,7 +100,8 @@ fn changes_are_printed_from_a_place_on_for_a_consumer_and_as_they_come() {
     child.wait().unwrap();
 }
 
-/// A dataset that is made for it prints what each change replaced; another one says why it cannot.
+/// A dataset created with `--old-records` prints the replaced records; another one reports why it
+/// cannot.
 #[test]
 fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,7 +129,7 @@ fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     ];
     let printed = esker(&["changes", &s, "d", "--old", "--consumer", "with"]).expect(0);
     assert_eq!(printed.stdout.lines().collect::<Vec<_>>(), lines);
-    // Who does not ask is not told.
+    // Without `--old` no replaced records are printed.
     let printed = esker(&["changes", &s, "d", "--consumer", "without"]).expect(0);
     assert!(!printed.stdout.contains("old"), "{}", printed.stdout);
     for consumer in [&[][..], &["--consumer", "c"]] {
@@ -138,7 +139,7 @@ fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     }
     let kept = esker(&["stat", &s, "--json"]).expect(0);
     assert!(!kept.stdout.contains("\"c\""), "a log is kept");
-    // Loaded into as it is, it must not be asked to be another.
+    // Loading into a dataset cannot change its definition.
     let other = esker_fed(
         &["load", "db", "plain", "-", "--old-records"],
         dir.path(),
@@ -147,7 +148,8 @@ fn old_records_are_printed_of_a_dataset_that_keeps_them() {
     assert!(other.stderr.contains("--old-records"), "{}", other.stderr);
 }
 
-/// One name in two datasets are two consumers, and what did not reach the reader was not read.
+/// The same name in two datasets is two consumers. Changes that did not reach the reader are not
+/// acknowledged.
 #[test]
 fn a_consumer_belongs_to_a_dataset_and_has_read_what_was_put_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -191,9 +193,9 @@ fn a_consumer_belongs_to_a_dataset_and_has_read_what_was_put_out() {
     assert!(read("orders").expect(1).stdout.is_empty());
 }
 
-/// A consumer whose changes are gone is told how to go on, and can.
+/// A consumer whose changes are no longer kept reports how to continue, and that works.
 #[test]
-fn a_consumer_that_is_too_late_is_told_what_helps() {
+fn the_error_of_a_late_consumer_names_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let s = dir.path().join("db").display().to_string();
     esker(&["create", &s, "d", "--key", "id:int"]).expect(0);

@@ -39,7 +39,7 @@ fn no_kind_for_values_is_left_out() {
     assert_eq!(listed, known);
 }
 
-/// A folder with room for a store and its inputs.
+/// A folder for a store and its inputs.
 struct Room {
     dir: TempDir,
 }
@@ -328,7 +328,7 @@ fn a_load_reads_every_form_of_file() {
         room.run("scan", &["ev"]).expect(0).ids(),
         (0..50).collect::<Vec<_>>()
     );
-    // Loading again replaces the records.
+    // A second load replaces the records.
     room.run("load", &["ev", &files[2], "--durability", "sync"])
         .expect(0);
     room.run("load", &["ev", &files[2], "--durability", "os"])
@@ -360,7 +360,7 @@ fn csv_cells_take_the_types_of_their_columns() {
         run.stdout,
         "{\"code\":\"1\",\"zip\":\"007\",\"pop\":5,\"open\":true}\n"
     );
-    // `zip` has shown a string first, so that 123 is one, too.
+    // The first `zip` is a string, so the column's type is string and 123 is text.
     let run = room.run("lookup", &["pl", "zip", "123"]).expect(0);
     assert_eq!(run.rows()[0]["note"], "a \"b\"\nc");
     let run = room.run("range", &["pl", "pop", "6", "8"]).expect(0);
@@ -437,13 +437,13 @@ fn bad_lines_are_rejected_with_their_numbers_and_nothing_else_is_lost() {
     }
     room.run("check", &[]).expect(0);
 
-    // Nothing good at all: exit 2, and the store is as it was.
+    // A file without a valid record: exit code 2, and the store is unchanged.
     let only_bad = room.write("bad.ndjson", bad.join(&b'\n'));
     room.run("load", &["ev", &only_bad]).expect(2);
     assert_eq!(rejected(&room.path("bad.ndjson")).len(), bad.len());
     assert_eq!(room.run("count", &["ev"]).expect(0).stdout, "21\n");
 
-    // --strict stops at the first bad line; what came before stays.
+    // --strict stops at the first bad line; the lines before it are kept.
     let text = format!("{}nonsense\n{}", events(200..205), events(205..210));
     let strict = room.write("strict.ndjson", text);
     let run = room.run("load", &["ev", &strict, "--strict"]).expect(2);
@@ -461,14 +461,14 @@ fn a_key_over_64_kib_or_repeated() {
         .expect(2);
     assert_eq!(rejected(&room.path("in.ndjson")), [2]);
     assert_eq!(room.run("count", &["ev"]).expect(0).stdout, "1\n");
-    // A repeated key upserts: the last one counts, in the index, too.
+    // A repeated key upserts: the last record counts, also in the index.
     assert_eq!(
         room.run("get", &["ev", "a"]).expect(0).stdout,
         "{\"id\":\"a\",\"v\":2}\n"
     );
     room.run("lookup", &["ev", "v", "1"]).expect(1);
     room.run("lookup", &["ev", "v", "2"]).expect(0);
-    // A field that is named twice in one record is refused or taken, but never half.
+    // A record with a duplicate field is refused or stored completely.
     room.put("ev", b"{\"id\":\"b\",\"id\":\"c\",\"v\":3}\n");
     let both = ["b", "c"].map(|key| room.run("get", &["ev", key]).code);
     assert_ne!(both, [0, 0]);
@@ -516,7 +516,7 @@ fn put_reports_bad_lines_and_puts_the_good_ones() {
 fn a_definition_belongs_to_the_dataset() {
     let room = Room::events("lazy");
     let file = room.write("more.ndjson", events(100..110));
-    // Not repeated, or repeated as it is.
+    // The definition is left out, or repeated as it is.
     room.run("load", &["ev", &file]).expect(0);
     room.run("load", &["ev", &file, "--key", "id:int"])
         .expect(0);
@@ -703,7 +703,7 @@ fn the_demo_shows_each_operation() {
     ] {
         assert!(run.stdout.contains(word), "{word}: {}", run.stdout);
     }
-    // One was put again and deleted.
+    // One record was put again and deleted.
     assert_eq!(room.run("count", &["tweets"]).expect(0).stdout, "2999\n");
     esker(&["demo", "--records", "10", "--dir", &store]).expect(2);
     esker(&["demo", "--records", "0"]).expect(2);
@@ -717,9 +717,10 @@ fn the_demo_shows_each_operation() {
     assert!(!Path::new(temporary).exists(), "{temporary}");
 }
 
-/// The commands that ask read along while another process, this one, has the store open and writes.
+/// Commands that only read work while another process, here this one, has the store open for
+/// writing.
 #[test]
-fn a_store_can_be_asked_while_another_process_writes_it() {
+fn a_store_can_be_queried_while_another_process_writes_it() {
     let room = Room::new();
     let file = room.write("some.ndjson", events(0..50));
     room.run("load", &["ev", &file, "--key", "id:int"])
@@ -741,7 +742,7 @@ fn a_store_can_be_asked_while_another_process_writes_it() {
     assert_eq!(room.run("get", &["ev", "55"]).expect(0).ids(), [55]);
     assert_eq!(room.run("scan", &["ev"]).expect(0).ids().len(), 60);
     room.run("stat", &[]).expect(0);
-    // Only one writes.
+    // There can be only one writer.
     let refused = room.run("delete", &["ev", "1"]).expect(3);
     assert!(
         refused.stderr.contains("open for writing already"),

@@ -53,7 +53,7 @@ fn find_takes_conditions_with_and_or_not_and_brackets() {
             (&["tags contains new"], &[1]),
             (&["tags=new", "tags=mobile"], &[1]),
             (&["not tags contains new"], &[2, 3, 4]),
-            // Other comparisons are false where there is nothing, `!=` too.
+            // Without a value, comparisons are false; so is `!=`.
             (&["kind!=shop"], &[1]),
             (&["not kind=shop"], &[1, 3, 4]),
             (&["title is null"], &[2, 3, 4]),
@@ -61,7 +61,7 @@ fn find_takes_conditions_with_and_or_not_and_brackets() {
             (&["title is not null"], &[1]),
             (&["tags is null"], &[2, 4]),
             (&["tags!=new"], &[1, 3]),
-            // An unquoted value takes the type of what it is compared with.
+            // An unquoted value takes the type of the value that it is compared with.
             (&["extra=5"], &[2, 3]),
             (&["extra=\"5\""], &[2]),
             (&["extra=true"], &[4]),

@@ -9,7 +9,7 @@
 
 use crate::common::{esker, esker_fed};
 
-/// A store with two datasets, one of them under a name with a typing error.
+/// A store with two datasets; the name of one has a typing error.
 fn store() -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store").display().to_string();
@@ -94,22 +94,22 @@ fn a_dataset_is_renamed_with_all_that_it_has() {
         gone.stderr
     );
     assert_eq!(esker(&["count", &store, "visits"]).expect(0).stdout, "3\n");
-    // By its index: there is no note of a scan.
+    // The index answers, so there is no note about a scan.
     let found = esker(&["find", &store, "visits", "user=ann"]).expect(0);
     assert_eq!((found.ids(), found.stderr.as_str()), (vec![3, 1], ""));
-    // Its consumer goes on where it was, under the same name.
+    // The consumer continues where it was, under the same name.
     let read = esker(&["changes", &store, "visits", "--consumer", "mailer"]).expect(0);
     assert!(!read.stderr.contains("is new"), "{}", read.stderr);
     assert_eq!(read.rows()[0]["key"], 3);
     let stat = esker(&["stat", &store, "visits"]).expect(0);
     assert!(stat.stdout.contains("consumer mailer"), "{}", stat.stdout);
-    // A snapshot of before has the name of before.
+    // An older snapshot has the old name.
     let args = ["count", &store, "vists", "--snapshot", "before"];
     assert_eq!(esker(&args).expect(0).stdout, "3\n");
     esker(&["count", &store, "visits", "--snapshot", "before"]).expect(2);
     esker(&["check", &store]).expect(0);
 
-    // The old name is free.
+    // The old name can be used again.
     esker(&["create", &store, "vists", "--key", "id:int"]).expect(0);
     assert_eq!(esker(&["count", &store, "vists"]).expect(0).stdout, "0\n");
     assert_eq!(esker(&["count", &store, "visits"]).expect(0).stdout, "3\n");

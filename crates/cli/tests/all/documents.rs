@@ -1,8 +1,10 @@
-//! What README.md and the guides show of the command line is what it prints: every transcript in them is run.
+//! Runs every transcript of the command line in README.md and the guides, and compares its output.
 //!
-//! A transcript is a block that begins with ```` ```console ````. Lines that begin with `$ ` are run by a shell in one folder per document, one after the
-//! other, and print what stands below them, on either output. A block that begins with ```` ```json NAME ```` is first written to the file of that name.
-//! Numbers may differ, since they are times, rates and sizes, but in records and in lines that are a number alone.
+//! A transcript is a block that begins with ```` ```console ````. Its lines that begin with `$ `
+//! are run by a shell, in order, in one folder per document; the lines below a command are its
+//! output, from both streams. A block that begins with ```` ```json NAME ```` is first written to
+//! the file of that name. Numbers may differ, because they are times, rates and sizes; in records,
+//! and in lines that are only a number, they must not.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +60,7 @@ fn parts(text: &str) -> Vec<Part> {
     parts
 }
 
-/// A line with its numbers taken out, unless it is a record or a count.
+/// A line without its numbers, unless it is a record or a count.
 fn comparable(line: &str) -> String {
     if line.starts_with(['{', '[']) || line.bytes().all(|c| c.is_ascii_digit()) {
         return line.to_owned();
@@ -75,7 +77,7 @@ fn comparable(line: &str) -> String {
         }
         in_number = number;
     }
-    // Neither units of sizes nor the width of columns are the same each time.
+    // Units of sizes and widths of columns vary.
     let out = out.replace("# KiB", "# B").replace("# MiB", "# B");
     out.split_whitespace().collect::<Vec<_>>().join(" ")
 }

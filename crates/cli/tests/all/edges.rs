@@ -1,4 +1,4 @@
-//! Input at its edges, through the command line: columns whose names read like paths, and numbers that are zero.
+//! Edge cases of input: columns whose names look like paths, and zeros.
 
 #![allow(
     missing_docs,
@@ -57,7 +57,7 @@ fn string_columns_are_known_by_their_names_whatever_these_hold() {
         let mut rows = room.rows();
         rows.sort_by_key(|row| row["id"].as_i64());
         assert_eq!(rows, wanted.collect::<Vec<_>>(), "{column}");
-        // The key likewise.
+        // The same for the key.
         let room = self::room();
         let key = format!("{declared}:string");
         room.load(&format!("{column}\n123\n007\n"), &["--key", &key])
@@ -67,7 +67,8 @@ fn string_columns_are_known_by_their_names_whatever_these_hold() {
     }
 }
 
-/// What looks like points gets an index of their numbers where no kind is said, and a note of the one that is meant.
+/// Without a kind, an array that looks like a point gets an index of its numbers, and a note that
+/// proposes a spatial index.
 #[test]
 fn an_index_of_numbers_over_points_says_that_there_are_others() {
     let points = "{\"id\":1,\"at\":[9.99,53.55]}\n{\"id\":2}\n{\"id\":3,\"at\":[-74,40.7]}\n";
@@ -109,7 +110,7 @@ fn a_cell_that_is_minus_zero_is_an_integer() {
     room.load("id,n\n-0,-0\n1,5\n", &args).expect(0);
     let found = esker(&["find", &room.path("store"), "d", "n=0"]).expect(0);
     assert_eq!(found.stdout.trim(), r#"{"id":-0,"n":-0}"#);
-    // Also where its type is to be found out.
+    // Also if the type is inferred.
     let room = self::room();
     room.load("id,n\n-0,-0\n1,5\n", &["--key", "id", "--index", "n:lazy"])
         .expect(0);

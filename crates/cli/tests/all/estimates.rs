@@ -1,5 +1,6 @@
-//! What the planner expects of an index beside what the index gives, on real commits and flights: two hundred conditions for
-//! each kind in each state, after updates and deletes, before and after merges.
+//! Compares the planner's estimates with the results, on real commits and flights: two hundred
+//! conditions for each kind of index in each state, after updates and deletes, before and after
+//! compactions.
 
 #![allow(
     missing_docs,
@@ -27,7 +28,7 @@ use serde_json::{Map, Value};
 
 type Record = Map<String, Value>;
 
-/// So many records in a row from the middle of a file.
+/// The number of records, and the first one: in the middle of the file.
 const RECORDS: usize = 20_000;
 const FIRST: usize = 120_000;
 
@@ -40,7 +41,7 @@ fn records(folder: &Path, file: &str) -> Vec<Record> {
         .collect()
 }
 
-/// A field, its type, how conditions on it are made, and how far off what is expected may be.
+/// A field, its type, the form of conditions on it, and the allowed error of estimates.
 struct Field {
     name: &'static str,
     ty: Type,
@@ -87,7 +88,7 @@ impl Conditions<'_> {
         self.records[at][name].to_string()
     }
 
-    /// A condition with values that records have, and how far off it may be.
+    /// A condition with values from the records, and the allowed error.
     fn next(&mut self) -> (String, f64) {
         let fields = self.fields;
         let field = &fields[self.rng.usize(..fields.len())];
@@ -97,7 +98,7 @@ impl Conditions<'_> {
             let bound = if field.is_skewed { SKEWED } else { EVEN };
             return (format!("{name} = {value}"), bound);
         }
-        // At the end of a skewed distribution there are few of a few values.
+        // The tail of a skewed distribution has few records per value.
         let ends = if field.is_skewed { SKEWED } else { EVEN };
         match self.rng.u8(..3) {
             0 => (format!("{name} > {value}"), ends),
@@ -134,7 +135,7 @@ fn store(kind: IndexKind, fields: &[Field]) -> (Database, Dataset<u64>) {
     for field in fields {
         def = def.index(field.name, Index::new(kind).of_type(field.ty));
     }
-    // Beside it every condition has to be compared.
+    // With a condition on `all` beside it, the planner must estimate every other condition.
     def = def.index("all", Index::new(IndexKind::Composite).of_type(Type::Int));
     let dataset = db.create_dataset("d", def).unwrap();
     (db, dataset)
@@ -172,7 +173,7 @@ fn estimates_fit(file: &str, fields: &'static [Field]) {
         check("as written");
         db.compact(None).unwrap();
         check("merged");
-        // Each third record becomes another one, or goes.
+        // Every third record is replaced or deleted.
         let mut rng = fastrand::Rng::with_seed(6);
         for _ in 0..RECORDS / 3 {
             let id = &all[rng.usize(..RECORDS)]["id"];

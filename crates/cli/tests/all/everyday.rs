@@ -1,4 +1,5 @@
-//! What a user meets every day: pages, notes about scans, distances and cells, durations and sizes, words in the right number.
+//! Everyday use: pages, notes about scans, distances and cells, durations and sizes, singular and
+//! plural.
 
 #![allow(
     missing_docs,
@@ -23,7 +24,7 @@ impl Room {
     fn feed(&self, args: &[&str], lines: &str) -> Run {
         let lines = lines.to_string();
         esker_fed(args, self.0.path(), move |input| {
-            // A command that refuses its arguments reads nothing.
+            // A command that refuses its arguments does not read its input.
             let _ = input.write_all(lines.as_bytes());
         })
     }
@@ -103,7 +104,7 @@ fn pages_go_on_where_the_last_one_ended() {
             assert!(pages > 2);
         }
     }
-    // `lookup`, `range` and `within` have pages, too; other orders have none.
+    // `lookup`, `range` and `within` have pages, too; other orders do not.
     let first = room.run("lookup", &["kind", "a", "--limit", "2"]).expect(0);
     let next = room
         .run(
@@ -131,7 +132,7 @@ fn pages_go_on_where_the_last_one_ended() {
     );
     let refused = room.run("find", &["kind = a", "--after", "x"]).expect(2);
     assert!(refused.stderr.contains("not a token"), "{}", refused.stderr);
-    // An answer that was not cut off has no next page.
+    // A complete answer has no next page.
     let all = room
         .run("find", &["kind = a and n = 2", "--limit", "50"])
         .expect(0);
@@ -183,7 +184,7 @@ fn a_scan_says_what_it_read_and_how_it_would_read_less() {
         "{}",
         run.stderr
     );
-    // An index, a few keys, or no condition at all: there is nothing to say.
+    // With an index, few keys or no condition there is no note.
     for args in [
         ["kind = a", "--limit=2000"],
         ["id in (5, 7)", "--limit=3"],
@@ -353,7 +354,7 @@ fn durations_and_sizes_have_one_form_everywhere() {
     );
 }
 
-/// The line that a child prints next.
+/// The next line that a child prints.
 fn line(of: &mut impl BufRead) -> String {
     let mut line = String::new();
     of.read_line(&mut line).unwrap();
@@ -435,7 +436,7 @@ fn publish_goes_on_after_bad_lines_and_counts() {
         one.stderr
     );
 
-    // `stat` counts what is published.
+    // `stat` counts the publications.
     room.feed(&["publish", &store, "t/x"], "{\"n\":8}\n")
         .expect(0);
     let stat = esker(&["stat", &store]).expect(0);
@@ -464,7 +465,7 @@ fn one_thing_is_no_plural() {
         "{}",
         advice.stdout
     );
-    // Exactly, however often they were replaced.
+    // The count is exact, however often records were replaced.
     for _ in 0..3 {
         room.feed(&["put", &room.store(), "d"], &numbered(4))
             .expect(0);
@@ -538,7 +539,7 @@ fn a_condition_on_an_object_names_its_fields() {
     );
 }
 
-/// What the shell would offer for the last word.
+/// The words that the shell would offer for the last word.
 fn offered(folder: &std::path::Path, words: &[&str]) -> Vec<String> {
     let mut shell = command(&[&["--", "esker"], words].concat());
     let output = shell
@@ -549,7 +550,7 @@ fn offered(folder: &std::path::Path, words: &[&str]) -> Vec<String> {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let names = text.lines().map(|line| line.split('\t').next().unwrap());
-    // Options are offered, too, wherever one may stand.
+    // Options are also offered wherever one is allowed.
     let is_option = words.last().is_some_and(|word| word.starts_with('-'));
     let names = names.filter(|name| is_option || !name.starts_with('-'));
     names.map(String::from).collect()
@@ -593,7 +594,7 @@ fn shells_are_offered_names_of_datasets_and_fields() {
     );
     assert!(offers(&["looku"]).contains(&"lookup".to_string()));
     assert!(offers(&["find", "--lim"]).contains(&"--limit".to_string()));
-    // What is no store, or no dataset, offers nothing, and says nothing.
+    // Without a store or dataset there are no offers and no messages.
     assert!(offers(&["find", "nothing", ""]).is_empty());
     assert!(offers(&["find", "store", "x", "u"]).is_empty());
 }

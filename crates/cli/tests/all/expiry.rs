@@ -1,4 +1,4 @@
-//! `load --ttl --expires`, `ttl`, `expire`, and what `changes` prints of it.
+//! `load --ttl --expires`, `ttl`, `expire`, and the lines of `changes` about them.
 
 #![allow(
     missing_docs,
@@ -62,7 +62,7 @@ fn records_expire_by_their_age_and_by_what_they_say() {
     esker(&["ttl", &store, "d", "1ms"]).expect(0);
     esker(&["check", &store]).expect(0);
     assert_eq!(count().trim(), "3");
-    // Written from now on: it is gone by the time that anybody asks.
+    // The new time to live applies, so the record has expired before the query.
     esker(&["load", &store, "d", &file]).expect(2);
     let begin = std::time::Instant::now();
     while count().trim() != "0" {

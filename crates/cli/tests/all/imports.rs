@@ -1,4 +1,4 @@
-//! Files as people have them: what `load` makes of them, what it says, and how it ends.
+//! Files from real life: the records that `load` makes of them, its notes, and its exit codes.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -33,7 +33,7 @@ impl Input {
         self.dir.path().join("db").display().to_string()
     }
 
-    /// Loads it into the dataset `d`.
+    /// Loads the file into the dataset `d`.
     fn load(&self, more: &[&str]) -> Run {
         let (store, file) = (self.store(), self.file.display().to_string());
         esker(&[&["load", &store, "d", &file][..], more].concat())
@@ -99,10 +99,10 @@ fn a_byte_order_mark_takes_no_record() {
     says(&run, "2 records loaded, 0 rejected");
     says(&run, "--key code:string --index floor:lazy:int");
     assert_eq!(input.keys("floor = 5"), ["A7"]);
-    // Files that begin with one, strung together.
+    // Concatenated files, each with a byte order mark.
     let input = Input::new("a.ndjson", [two, two].concat().replace("12", "13"));
     input.load(&["--key", "code"]).expect(0);
-    // Text in UTF-16, as PowerShell writes it, and CSV.
+    // UTF-16 as PowerShell writes it, as NDJSON and CSV.
     let utf16 = |text: &str, little: bool| -> Vec<u8> {
         let units = text.encode_utf16();
         units
@@ -140,18 +140,18 @@ fn an_array_is_read_as_records() {
         says(&run, "the file is an array: its elements are the records");
         assert_eq!(input.count(), "3", "{text}");
     }
-    // What is no record is rejected, with its line; the others are loaded.
+    // A line that is not a record is rejected with its number; the others are loaded.
     let text = "[\n  {\"id\":1},\n  {\"id\":2 bad},\n  {\"id\":3},\n  7,\n  {\"id\":4}\n]\n";
     let input = Input::new("a.json", text);
     let run = input.load(&["--key", "id"]).expect(2);
     says(&run, "3 records loaded, 2 rejected");
     assert_eq!(input.rejected_lines(), [3, 5]);
-    // A file that is cut off.
+    // A truncated file.
     let input = Input::new("a.json", "[\n{\"id\":1},\n{\"id\":2},\n");
     input.load(&["--key", "id"]).expect(2);
     assert_eq!(input.count(), "2");
     assert!(input.rejected()[0].1.contains("cut off"));
-    // Of a stream, too; and into a dataset that is there.
+    // Also from a stream, and into an existing dataset.
     let folder = input.dir.path().to_path_buf();
     let run = esker_fed(&["load", "db", "d", "-"], &folder, |stdin| {
         let _ = stdin.write_all(b"[{\"id\":8},\n {\"id\":9}]");
@@ -195,12 +195,12 @@ fn an_object_that_is_there_for_an_array_is_read_as_its_records() {
             text.contains("crs")
         );
     }
-    // One a line, each an object of its own.
+    // One object per line, each with an array of records.
     let line = |id: u64| format!("{{\"Records\":[{{\"id\":{id}}},{{\"id\":{}}}]}}\n", id + 1);
     let input = Input::new("a.ndjson", line(1) + &line(3));
     input.load(&["--key", "id"]).expect(0);
     assert_eq!(input.count(), "4");
-    // With further members it is not plain what the records are.
+    // With further members it is unclear which array has the records.
     let input = Input::new(
         "a.json",
         "{\"count\":2,\"results\":[{\"id\":1},{\"id\":2}]}",
@@ -223,7 +223,7 @@ fn records_at_a_path() {
         .expect(0);
     assert_eq!(input.count(), "2");
     says(&run, "not loaded: `count`");
-    // Through arrays, one object a line, and over several lines.
+    // Paths through arrays; one object per line, and objects over several lines.
     let line = |id: u64| {
         format!(
             "{{\"logs\":[{{\"scope\":{{\"records\":[{{\"id\":{id}}},\n{{\"id\":{}}}]}}}},{{\"scope\":{{\"records\":[{{\"id\":{}}}]}}}}]}}\n",
@@ -238,7 +238,7 @@ fn records_at_a_path() {
     assert_eq!(input.count(), "6");
     assert_eq!(input.rejected_lines(), [5]);
     assert!(input.rejected()[0].1.contains("logs.scope.records"));
-    // `.` is each value as it is.
+    // With `.` each value is a record.
     let text = "{\"Records\":[{\"id\":1}]}\n";
     let input = Input::new("a.json", text);
     input.load(&["--key", "auto", "--records", "."]).expect(0);
@@ -253,7 +253,7 @@ fn objects_over_lines_and_several_on_one() {
     let input = Input::new("a.json", pretty);
     input.load(&["--key", "id"]).expect(0);
     assert_eq!(input.rows().len(), 2);
-    // Anywhere in a file; also behind bad lines.
+    // Anywhere in a file, also behind bad lines.
     let text = format!(
         "{{\"id\":11}}\n{{\"id\":12}} {{\"id\":13}}{{\"id\":14}}\n{pretty}nonsense\n{{\"id\": bad\n{{\"id\":15}},\n{{\"id\":16}}\n"
     );
@@ -277,7 +277,7 @@ fn objects_over_lines_and_several_on_one() {
     );
     input.load(&["--key", "id"]).expect(0);
     assert_eq!(input.count(), "3");
-    // A record that is broken over lines takes none of the others with it.
+    // A broken record over several lines does not affect the other records.
     let text = "{\n \"id\": 1,\n \"a\": \"open\n}\n{\n \"id\": 2\n}\n{\n \"id\": 3,\n}\n{\n \"id\": 4\n}\n";
     let input = Input::new("a.json", text);
     input.load(&["--key", "id"]).expect(2);
@@ -350,7 +350,7 @@ fn columns_and_rows_that_do_not_fit() {
     ];
     assert_eq!(input.rows(), rows);
     assert_eq!(input.rejected_lines(), [5]);
-    // Separators behind the last column are no cells; a cell is.
+    // Separators behind the last column are ignored; a cell is an error.
     let input = Input::new("a.csv", "id,a\n1,2,,\n3,4,5\n6\n");
     input.load(&["--key", "id"]).expect(2);
     assert_eq!(input.rejected_lines(), [3, 4]);
@@ -392,14 +392,15 @@ fn a_file_without_a_good_line_is_a_failure_that_keeps_the_lines() {
 }
 
 #[test]
-fn the_exit_code_tells_of_rejected_lines() {
+fn the_exit_code_reports_rejected_lines() {
     let input = Input::new("a.ndjson", "{\"id\":1}\nbad\n{\"id\":2}\n");
     let run = input.load(&["--key", "id"]).expect(2);
     says(&run, "2 records loaded, 1 rejected");
     says(&run, "1 line was rejected");
     input.load(&["--allow-rejects"]).expect(0);
     assert!(rejected(&input.file).exists());
-    // The file of rejected lines goes with a load that has none; a file that is something else stays.
+    // A load without rejected lines removes the file of rejected lines, but no other file of that
+    // name.
     fs::write(&input.file, "{\"id\":1}\n{\"id\":3}\n").unwrap();
     input.load(&[]).expect(0);
     assert!(!rejected(&input.file).exists());
@@ -418,7 +419,7 @@ fn a_load_says_how_many_records_it_replaced() {
     says(&run, "4 records loaded, 0 rejected, 2 replaced");
     let run = input.load(&["--progress", "json"]).expect(0);
     says(&run, "\"replaced\":4");
-    // Numbered records replace nothing; the same ones again do, over several batches.
+    // Records with ascending keys replace none; a second load of them does, over several batches.
     let lines = |ids: &mut dyn Iterator<Item = u64>| -> String {
         ids.map(|id| format!("{{\"id\":{id}}}\n")).collect()
     };
@@ -428,10 +429,10 @@ fn a_load_says_how_many_records_it_replaced() {
     fs::write(&input.file, lines(&mut (3000..5000).rev())).unwrap();
     let run = input.load(&[]).expect(0);
     says(&run, "2,000 records loaded, 0 rejected, 500 replaced");
-    // In no order, over several batches of a new dataset: the keys repeat after 4,001.
+    // Unordered keys, over several batches of a new dataset; they repeat after 4,001.
     let input2 = Input::new("b.ndjson", lines(&mut (0..5000).map(|at| at * 7919 % 4001)));
     says(&input2.load(&["--key", "id"]).expect(0), " 999 replaced");
-    // First in order, then not.
+    // Ordered keys at first, then unordered ones.
     let ids = (0..3000).chain((1500..4000).rev());
     let input2 = Input::new("b.ndjson", lines(&mut ids.into_iter()));
     says(&input2.load(&["--key", "id"]).expect(0), " 1,500 replaced");
@@ -455,7 +456,7 @@ fn a_key_of_several_fields_is_a_json_array() {
         "{:?}",
         input.rejected()
     );
-    // In the order of the fields, numbers by value.
+    // Ordered by the fields; numbers by value.
     let keys = esker(&["scan", &store, "d", "--keys-only"])
         .expect(0)
         .stdout;
@@ -463,7 +464,7 @@ fn a_key_of_several_fields_is_a_json_array() {
     let get = esker(&["get", &store, "d", "[\"x\", 2]"]).expect(0);
     assert_eq!(get.rows(), [json!({"c": "x", "at": {"i": 2}})]);
     esker(&["get", &store, "d", "[\"x\",\"2\"]"]).expect(1);
-    // A condition on the first fields reads their records alone.
+    // A condition on the first fields reads only their records.
     for (condition, scan, found) in [
         ("c = x and at.i = 2", "the records of 2 keys", 1),
         ("c = x", "the records in a range of keys", 2),
@@ -483,7 +484,7 @@ fn a_key_of_several_fields_is_a_json_array() {
     });
     fed.expect(0);
     assert_eq!(input.count(), "1");
-    // The same again; `create` makes such a dataset, too.
+    // A second load; `create` makes such a dataset, too.
     input
         .load(&["--key", "c,at.i", "--allow-rejects"])
         .expect(0);
@@ -495,7 +496,7 @@ fn a_key_of_several_fields_is_a_json_array() {
     let table = Input::new("a.csv", "c,i,v\nx,1,a\nx,2,b\nx,1,c\n");
     says(&table.load(&["--key", "c,i"]).expect(0), "1 replaced");
     assert_eq!(table.keys("v = c"), ["[\"x\",1]"]);
-    // In Rust.
+    // The same in Rust.
     let db = esker::Database::open(&store, esker::Options::default()).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();
     let key = dataset.parse_key("[\"x\",10]").unwrap();
@@ -523,7 +524,7 @@ fn a_key_that_is_made() {
         let is_uuid = key.len() == 36 && &key[14..15] == "7" && "89ab".contains(&key[19..20]);
         assert!(is_uuid, "{key}");
     }
-    // It is the dataset's: the next load, and `put`, need not say it.
+    // It is a property of the dataset: later loads and `put` do not need the option.
     input.load(&[]).expect(0);
     let put = esker_fed(&["put", &input.store(), "d"], input.dir.path(), |stdin| {
         let _ = stdin.write_all(b"{\"b\":1}\n");
@@ -533,7 +534,7 @@ fn a_key_that_is_made() {
     let input = Input::new("a.csv", "a,b\n1,2\n3,4\n");
     input.load(&["--key", "auto"]).expect(0);
     assert_eq!(input.count(), "2");
-    // Elsewhere a record without its key is refused.
+    // In other datasets a record without a key is refused.
     let input = Input::new("a.ndjson", "{\"_id\":\"x\"}\n{}\n");
     input.load(&["--key", "_id"]).expect(2);
 }

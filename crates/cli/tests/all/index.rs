@@ -1,4 +1,4 @@
-//! `esker index`: what it says and does, and that it can be killed.
+//! `esker index`: its output and effects, and that it survives kills.
 
 #![allow(
     missing_docs,
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const RECORDS: i64 = 20_000;
 
-/// A store with a dataset `d`: `v` is lazy, `w` and `mixed` are not declared.
+/// A store with a dataset `d`: `v` has a lazy index, `w` and `mixed` are not declared.
 fn store(records: i64) -> (TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let mut lines = String::new();
@@ -127,7 +127,7 @@ fn indexes_are_added_switched_and_dropped() {
     esker(&["check", &store]).expect(0);
 }
 
-/// Kills the command ever later, until it comes to its end: what it left is exact each time.
+/// Kills the command later and later, until it completes; the store is exact each time.
 #[cfg(unix)]
 #[test]
 fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
@@ -159,7 +159,7 @@ fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
             }
             assert_eq!(ended.status.code(), None, "{ended:?}");
             esker(&["check", &store]).expect(0);
-            // It may have been killed behind its last step.
+            // The kill may have come after its last step.
             let stat = stat(&store);
             let definition = stat["arguments"].as_str().unwrap();
             if stat.get("unfinished").is_none() && definition.contains(&what) {
@@ -173,7 +173,7 @@ fn a_killed_switch_is_resumed_by_the_same_command_and_by_resume() {
     println!("{resumed} resumed");
 }
 
-/// Cuts the files of the first index short, as a failing disk might.
+/// Truncates the files of the first index, like a failing disk.
 fn damage(store: &str) {
     let db = esker::Database::open(store, esker::Options::default()).unwrap();
     let files: Vec<std::path::PathBuf> = {
@@ -197,11 +197,11 @@ fn a_damaged_index_is_built_again_by_one_command() {
     let run = esker(&["lookup", &store, "d", "v", "7"]).expect(3);
     assert!(run.stderr.contains(".tbl"), "{}", run.stderr);
     let run = esker(&["check", &store]).expect(3);
-    let told = format!("{}{}", run.stdout, run.stderr);
-    assert!(told.contains(".tbl"), "{told}");
+    let output = format!("{}{}", run.stdout, run.stderr);
+    assert!(output.contains(".tbl"), "{output}");
     let run = esker(&["repair", &store, "d", "--rebuild-index", "v"]).expect(0);
-    let told = "`v` is now indexed: lazy, rebuilt (20,000 records";
-    assert!(run.stderr.contains(told), "{}", run.stderr);
+    let note = "`v` is now indexed: lazy, rebuilt (20,000 records";
+    assert!(run.stderr.contains(note), "{}", run.stderr);
     let run = esker(&["count", &store, "d", "v", "7", "7"]).expect(0);
     assert_eq!(run.stdout.trim(), "200");
     esker(&["check", &store]).expect(0);

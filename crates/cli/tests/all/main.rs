@@ -1,4 +1,4 @@
-//! The tests of the command line, one module a subject.
+//! The tests of the command line, one module per subject.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,5 @@
-//! How the command line behaves towards people and programs: forms of output, state of a store, typos, progress, completions, deletions.
+//! The behaviour towards people and programs: forms of output, state of a store, typing errors,
+//! progress, completions, deletions.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -73,7 +74,7 @@ fn records_are_printed_as_csv() {
          3,\"{\"\"name\"\":\"\"ann\"\"}\",\"say \"\"hi\"\", twice\",35,[]\n\
          4,\"{\"\"name\"\":\"\"cid\"\"}\",/buy,240,\n"
     );
-    // A field that the first record lacks has no column, and that is said once.
+    // A field that the first record lacks has no column, which is reported once.
     assert_eq!(csv.stderr.matches("`extra`").count(), 1, "{}", csv.stderr);
     assert!(
         csv.stderr.contains("--columns id,user,page,ms,tags,extra"),
@@ -94,7 +95,8 @@ fn records_are_printed_as_csv() {
         "ms,user.name,tags,nothing\n12,ann,\"[\"\"new\"\"]\",\n8,bob,\"[\"\"new\"\",\"\"mobile\"\"]\",\n35,ann,[],\n240,cid,,\n"
     );
     assert_eq!(csv.stderr, "");
-    // Every command that prints records has it, newest first where that is its order.
+    // Every command that prints records has the option; newest first, where that is the command's
+    // order.
     let two = ["--format", "csv", "--columns", "id,ms"];
     for (verb, args, want) in [
         ("get", &["visits", "3"][..], "id,ms\n3,35\n"),
@@ -118,7 +120,7 @@ fn records_are_printed_as_csv() {
         .run("read-key", &[&["visits", "3"][..], &two].concat())
         .expect(0);
     assert_eq!(version.stdout, "seq,id,ms\n3,3,35\n");
-    // What is printed as CSV can be loaded again.
+    // The printed CSV can be loaded again.
     let plain = ["visits", "--format", "csv", "--columns", "id,page,ms"];
     let csv = site.run("scan", &plain).expect(0).stdout;
     fs::write(site.path("again.csv"), csv).unwrap();
@@ -149,7 +151,7 @@ fn records_are_printed_as_a_table() {
          3  say \"hi\", twice   35\n \
          4  /buy             240\n"
     );
-    // What would move the cursor of a terminal is not printed, and long values are cut.
+    // Control characters are not printed, and long values are cut.
     let odd = json!({"id": 9, "page": format!("a\nb\u{1b}[2J{}", "x".repeat(100)), "ms": 1});
     site.fed("put", &["visits"], &format!("{odd}\n")).expect(0);
     let table = site
@@ -211,7 +213,7 @@ fn stat_begins_with_what_a_person_wants_to_know() {
 fn stat_names_a_damaged_index_and_the_command_that_mends_it() {
     let site = Site::new();
     site.run("compact", &[]).expect(0);
-    // The tables of both trees, of which one is the index's.
+    // The tables of both trees; one of the trees is the index.
     let json = site.run("stat", &["visits", "--json"]).expect(0).stdout;
     let before: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(before["health"], "ok");
@@ -249,17 +251,17 @@ fn stat_names_a_damaged_index_and_the_command_that_mends_it() {
 #[test]
 fn a_plan_is_text_for_people_and_json_for_programs() {
     let site = Site::new();
-    let asked = |form: &str| {
+    let explained = |form: &str| {
         let run = site.run("lookup", &["visits", "user.name", "ann", form]);
         run.expect(0).stderr
     };
-    let json: Value = serde_json::from_str(&asked("--explain")).unwrap();
+    let json: Value = serde_json::from_str(&explained("--explain")).unwrap();
     assert!(json["steps"].is_object());
-    let text = asked("--explain=text");
+    let text = explained("--explain=text");
     let plan = "lazy index of user.name: user.name = ann\n";
     assert!(text.starts_with(plan), "{text}");
     assert!(text.contains("answers: 2"), "{text}");
-    serde_json::from_str::<Value>(&asked("--explain=json")).unwrap();
+    serde_json::from_str::<Value>(&explained("--explain=json")).unwrap();
     let scan = ["visits", "page", "/buy", "--explain=text"];
     let scan = site.run("lookup", &scan).expect(0).stderr;
     assert!(scan.contains("scan of all records"), "{scan}");
@@ -409,7 +411,7 @@ fn a_typo_is_answered_with_the_nearest_known_name() {
     }
     let run = esker(&["lokup"]).expect(2);
     assert!(run.stderr.contains("'lookup'"), "{}", run.stderr);
-    // A path that records have is not put in doubt, though nothing was found.
+    // An existing path gets no note, even if there are no matches.
     let run = site.run("lookup", &["visits", "page", "/none"]).expect(1);
     assert!(!run.stderr.contains("has the field"), "{}", run.stderr);
     let run = site
@@ -433,10 +435,10 @@ fn delete_takes_several_keys_and_a_stream_of_them() {
         run.stderr
     );
     assert!(run.stderr.contains("deleted 2 records"), "{}", run.stderr);
-    // A key that cannot be one is found before anything is deleted.
+    // A malformed key is reported before a record is deleted.
     site.run("delete", &["visits", "3", "x"]).expect(2);
     site.run("get", &["visits", "3"]).expect(0);
-    // The second time it is gone.
+    // The second deletion finds no record.
     let run = site.run("delete", &["visits", "3", "3"]).expect(1);
     assert!(run.stderr.contains("deleted 1 record\n"), "{}", run.stderr);
 
@@ -488,7 +490,7 @@ fn a_dataset_is_made_without_records() {
     site.fed("put", &["jobs"], "{\"id\":\"a\",\"state\":\"new\"}\n")
         .expect(0);
     site.run("lookup", &["jobs", "state", "new"]).expect(0);
-    // It is there, or it does not say its types.
+    // It exists, or its types are missing.
     site.run("create", &args).expect(2);
     let run = site.run("create", &["other", "--key", "id"]).expect(2);
     assert!(run.stderr.contains("--key id:int"), "{}", run.stderr);
@@ -627,7 +629,7 @@ fn help_speaks_of_what_a_user_chooses() {
         ] {
             assert!(!long.contains(word), "{command} --help: {word}\n{long}");
         }
-        // Once, in the help of the program.
+        // Only once, in the program's help.
         assert!(
             !long.contains("--memory <") && !long.contains("--progress <"),
             "{long}"
@@ -657,7 +659,7 @@ fn help_speaks_of_what_a_user_chooses() {
         help.contains("--memory") && help.contains("--progress"),
         "{help}"
     );
-    // Baselines are taken all the same.
+    // Baselines are accepted anyway.
     let site = Site::new();
     let baseline = [
         "b",

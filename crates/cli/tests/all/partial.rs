@@ -1,4 +1,5 @@
-//! `esker update`, `put --merge` and `delete --where`: parts of records, and records by a condition.
+//! `esker update`, `put --merge` and `delete --where`: partial changes of records, and deletion by
+//! a condition.
 
 #![allow(
     missing_docs,
@@ -40,7 +41,7 @@ impl Room {
     }
 }
 
-/// A dataset with an index of strings and one of numbers, and these records.
+/// A dataset with these records, and indexes of strings and numbers.
 fn room(records: &str) -> Room {
     let room = Room(tempfile::tempdir().unwrap());
     let store = room.store();
@@ -81,9 +82,9 @@ fn fields_of_a_record_are_set_and_taken_away() {
         got.stdout,
         "{\"id\":7,\"name\":\"007\",\"at\":{\"city\":\"Oslo\",\"zip\":150},\"big\":12345678901234567890123.50,\"tags\":[\"x\", 1],\"new\":{\"a\":{\"b\":\"two words\"}},\"n\":-5,\"q\":\"4\"}\n"
     );
-    // The indexes follow.
+    // The indexes are updated.
     assert_eq!(room.count(&["--where", "name = 007 and n < 0"]), "1\n");
-    // A declared string is text, whatever it looks like; only null is none.
+    // In a declared string field any value is text, except null.
     room.update(&["7", "name=true"]).expect(0);
     assert_eq!(room.get("7")["name"], "true");
     room.update(&["7", "name=\"null\""]).expect(0);
@@ -157,7 +158,7 @@ fn lines_are_merged_into_records() {
     assert_eq!(room.get("1"), json!({"id":1,"at":{"b":2,"c":3},"n":6}));
     assert_eq!(room.get("2"), json!({"id":2,"name":"bob"}));
     assert_eq!(room.get("3"), json!({"id":3,"name":"cid","n":9}));
-    // Over several batches, each line upon what those before it left.
+    // Over several batches; each line applies to the result of the lines before it.
     let many: String = (0..5000)
         .map(|i| format!("{{\"id\":{},\"f{}\":{i}}}\n", i % 2 + 1, i % 10))
         .collect();
@@ -189,7 +190,7 @@ fn records_are_deleted_by_a_condition() {
     let store = room.store();
     let delete =
         |args: &[&str], code| esker(&[&["delete", &store, "d"], args].concat()).expect(code);
-    // By an index, by a scan, and by two that must both hold.
+    // By an index, by a scan, and by two conditions that must both hold.
     let done = delete(&["--where", "name = ann"], 0);
     assert_eq!(done.stderr, "deleted 2,750 records\n");
     let done = delete(&["--where", "m = 1"], 0);
@@ -202,7 +203,7 @@ fn records_are_deleted_by_a_condition() {
     delete(&["--where", "n >= 6", "--where", "m = 0 or m = 2"], 0);
     assert_eq!(room.count(&[]), "1700\n");
     assert_eq!(room.count(&["--where", "name = ann"]), "0\n");
-    // Again: there is nothing left, which is no failure.
+    // A second time: no record is left, which is not a failure.
     let done = delete(&["--where", "name = ann"], 0);
     assert_eq!(done.stderr, "deleted 0 records\n");
     let done = delete(&["--where", "nam = ann"], 0);

@@ -1,4 +1,4 @@
-//! Pictures of compactions: `load --view` draws one whenever the levels of an index of points have changed.
+//! Pictures of compactions: `load --view` draws one whenever the levels of a spatial index change.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -41,7 +41,7 @@ fn each_compaction_is_drawn_with_what_it_read_and_wrote() {
     let run = esker_fed(&args, dir.path(), move |stdin| {
         stdin.write_all(lines.as_bytes()).unwrap();
     });
-    let told = run.expect(0).stderr;
+    let notes = run.expect(0).stderr;
     let mut files: Vec<_> = fs::read_dir(pictures)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -52,15 +52,15 @@ fn each_compaction_is_drawn_with_what_it_read_and_wrote() {
         1 => "1 picture in".to_string(),
         more => format!("{more} pictures in"),
     };
-    assert!(told.contains(&count), "{told}");
+    assert!(notes.contains(&count), "{notes}");
     for file in &files {
         let svg = fs::read_to_string(file).unwrap();
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
-        // What was there before is dashed, what is new is red.
+        // Replaced tables are dashed, new tables are red.
         assert!(svg.contains("stroke-dasharray") && svg.contains("#d1495b"));
     }
 
-    // Without an index of points there is nothing to draw, and nothing is made.
+    // Without a spatial index the command is refused and creates nothing.
     let refused = esker_fed(
         &[
             "load", store, "other", "-", "--key", "id:int", "--view", pictures,

@@ -1,6 +1,7 @@
-//! What the command line does over several calls, at random, beside a model: consumers of one name over two datasets, that are killed and
-//! begin again; loads that are killed and gone on with. A consumer has each change at least once, in order, and in the end what its
-//! dataset has. `ESKER_SEED=17` repeats a run, `ESKER_SEEDS=100` runs so many.
+//! Random sequences of commands beside a model: consumers of one name on two datasets that are
+//! killed and restarted, and loads that are killed and resumed. A consumer receives each change at
+//! least once, in order, and finally has the same records as its dataset. `ESKER_SEED=17` repeats a
+//! run, `ESKER_SEEDS=100` runs this many.
 
 #![allow(
     missing_docs,
@@ -20,13 +21,13 @@ use fastrand::Rng;
 use serde_json::Value;
 
 const DATASETS: [&str; 2] = ["orders", "users"];
-/// One program that follows all datasets.
+/// The name of the program that follows all datasets.
 const CONSUMER: &str = "mailer";
 const KEYS: u64 = 12;
-/// Lines of a file that is loaded.
+/// Lines of the file to load.
 const LINES: u64 = 2_000;
 
-/// By key: the number in the record.
+/// The number in the record, by key.
 type Rows = BTreeMap<i64, u64>;
 
 struct Run {
@@ -35,7 +36,7 @@ struct Run {
     store: String,
     number: u64,
     rows: [Rows; 2],
-    /// What the consumer made of the changes.
+    /// The state that the consumer has built from the changes.
     copies: [Option<Rows>; 2],
 }
 
@@ -87,8 +88,8 @@ impl Run {
         esker(&["delete", &self.store, DATASETS[which], &id]).expect(0);
     }
 
-    /// Loads a file, is killed at a report or at once, and then goes on until all of it is there. What is there in between is seen by
-    /// the consumer, too.
+    /// Loads a file, is killed at a report or at once, and is run again until the load is complete.
+    /// The consumer also sees the states in between.
     fn load(&mut self, which: usize) {
         let mut text = String::new();
         for _ in 0..LINES {
@@ -122,11 +123,11 @@ impl Run {
         scan.rows().iter().map(pair).collect()
     }
 
-    /// The consumer takes over changes, in order; those that it has already may come once more.
+    /// The consumer applies changes in order; some may be repeated.
     fn apply(&mut self, which: usize, lines: &str) {
         let copy = self.copies[which].as_mut().unwrap();
         let mut before = 0;
-        // The end of the last line of a process that was killed may be missing.
+        // The last line of a killed process may be incomplete.
         for line in lines
             .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'))
@@ -145,7 +146,7 @@ impl Run {
         }
     }
 
-    /// The consumer reads all there is, or is killed while it does.
+    /// The consumer reads all changes, or is killed while it reads.
     fn consume(&mut self, which: usize) {
         if self.copies[which].is_none() || self.rng.usize(0..3) > 0 {
             return self.consume_all(which);
@@ -160,7 +161,7 @@ impl Run {
         }
         let _ = child.kill();
         child.wait().unwrap();
-        // What it wrote before counts as read.
+        // Lines written before the kill count as read.
         output.read_to_string(&mut read).unwrap();
         self.apply(which, &read);
     }

@@ -1,4 +1,4 @@
-//! `esker repair`, and the strategies that `esker load` takes.
+//! `esker repair`, and the strategies of `esker load`.
 
 #![allow(
     missing_docs,
@@ -117,7 +117,7 @@ fn every_strategy_is_loaded_repaired_shown_and_checked() {
         esker(&["check", &store]).expect(0);
         let found = esker(&["lookup", &store, "d", "v", "3"]).expect(0).ids();
         assert_eq!(found.len(), 150, "{text}");
-        // What is said must agree.
+        // The same definition may be given again.
         load(&dir, &format!("store{at}"), &file, strategy)
             .1
             .expect(0);

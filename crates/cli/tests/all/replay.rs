@@ -1,5 +1,6 @@
-//! `esker replay`, `publish`, `subscribe` and `topics`: real moves, flights, edits and commits, replayed with the
-//! subscriptions whose answers other software computed (`../shared/data/truth.json`), and a user's slips.
+//! `esker replay`, `publish`, `subscribe` and `topics`: real moves, flights, edits and commits,
+//! replayed with subscriptions whose answers other software computed (`../shared/data/truth.json`),
+//! and mistakes of users.
 
 #![allow(
     missing_docs,
@@ -24,7 +25,7 @@ fn digest(ids: &[i64]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The subscriptions of a question: each made before its interval, in it, or behind it, in turn.
+/// The subscriptions of a question; in turn, each is made before, in or after its interval.
 fn subscriptions(question: &Value) -> Vec<Value> {
     let rect = |of: &Value| {
         let (lon, lat) = (&of["rect"]["lon"], &of["rect"]["lat"]);
@@ -34,7 +35,7 @@ fn subscriptions(question: &Value) -> Vec<Value> {
     let mut add = |of: &Value, from: i64, to: i64| {
         let id = all.len();
         let at = [from - 1000, i64::midpoint(from, to), to + 5][id % 3];
-        // The end of a question is not part of it.
+        // The end of the interval is excluded.
         let mut wish =
             json!({"id": id, "user": format!("u{id}"), "at": at, "from": from, "to": to - 1});
         if let Some(rect) = rect(of) {
@@ -102,7 +103,7 @@ fn answer(folder: &Path, question: &Value, options: &[&str]) -> BTreeMap<i64, Ve
     found
 }
 
-/// Asks all questions of some sets; returns how many.
+/// Runs all questions of some sets, and returns their number.
 fn check(sets: &[&str], options: &[&str]) -> Option<usize> {
     let (folder, truth) = real_data("replays")?;
     let questions = truth["queries"]
@@ -113,7 +114,7 @@ fn check(sets: &[&str], options: &[&str]) -> Option<usize> {
             let of_set = sets.contains(&question["dataset"].as_str().unwrap());
             of_set && matches!(question["op"].as_str(), Some("fanout" | "windows"))
         });
-    let mut asked = 0;
+    let mut queries = 0;
     for question in questions {
         let found = answer(&folder, question, options);
         let result = &question["result"];
@@ -143,9 +144,9 @@ fn check(sets: &[&str], options: &[&str]) -> Option<usize> {
             all.sort_unstable();
             assert_eq!(json!(digest(&all)), result["ids_sha256"]);
         }
-        asked += 1;
+        queries += 1;
     }
-    Some(asked)
+    Some(queries)
 }
 
 #[test]
@@ -154,8 +155,8 @@ fn edits_of_a_map_reach_whom_they_concern() {
         &["--architecture", "two", "--granularity", "fixed"][..],
         &[],
     ] {
-        if let Some(asked) = check(&["osm_edits"], options) {
-            assert_eq!(asked, 2);
+        if let Some(queries) = check(&["osm_edits"], options) {
+            assert_eq!(queries, 2);
         }
     }
 }
@@ -163,12 +164,12 @@ fn edits_of_a_map_reach_whom_they_concern() {
 #[test]
 #[ignore = "takes minutes; .ci/extra runs it"]
 fn moves_flights_and_commits_reach_whom_they_concern() {
-    if let Some(asked) = check(&["moves", "flights", "events"], &[]) {
-        assert_eq!(asked, 5);
+    if let Some(queries) = check(&["moves", "flights", "events"], &[]) {
+        assert_eq!(queries, 5);
     }
 }
 
-/// Files, and a store that is not there yet.
+/// Input files, and a store that does not exist yet.
 struct Files(TempDir);
 
 impl Files {
@@ -227,8 +228,8 @@ fn a_replay_prints_each_match_once_with_ids_as_they_are() {
     assert!(again.stderr.contains("exists already"), "{}", again.stderr);
 }
 
-/// Bounds may be beyond every time that the data can have, and the first subscription may have been made at time 0 of whatever
-/// unit.
+/// Bounds may be beyond every possible time of the data, and the first subscription may be from
+/// time 0 in any unit.
 #[test]
 fn times_are_of_one_unit_whichever_comes_first() {
     let files = Files::new(
@@ -379,7 +380,7 @@ fn repeated_queries_miss_nothing_but_what_expires_in_between() {
     assert_eq!(ids, [2, 3, 4]);
 }
 
-/// A subscription that goes on long after the last publication costs no repetitions that can find nothing.
+/// Queries are not repeated after the last publication, however long a subscription lasts.
 #[test]
 fn repeated_queries_end_with_the_publications() {
     let wishes = r#"{"id":1,"user":"a","at":0,"from":0,"to":1700000000}
@@ -404,7 +405,7 @@ fn a_slip_in_the_arguments_makes_no_store() {
     }
 }
 
-/// Times are numbers in the unit of the data, before 1970 as well.
+/// Times are numbers in the unit of the data, also before 1970.
 #[test]
 fn what_expires_before_1970_is_there_until_then() {
     let wishes = r#"{"id":1,"user":"a","at":-68,"from":-369,"to":-69}
@@ -423,7 +424,7 @@ fn a_subscriber_reads_beside_publishers() {
         let mut args = vec!["publish", &store, topic];
         args.extend_from_slice(options);
         esker_fed(&args, dir.path(), move |stdin| {
-            // One that refuses its arguments reads nothing.
+            // A command that refuses its arguments does not read its input.
             let _ = stdin.write_all(lines.as_bytes());
         })
     };
@@ -493,7 +494,7 @@ fn a_subscriber_reads_beside_publishers() {
 }
 
 #[test]
-fn the_demo_tells_drivers_of_a_generated_city() {
+fn the_demo_notifies_drivers_of_a_generated_city() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("city").display().to_string();
     let mut run = command(&[
@@ -528,7 +529,7 @@ fn a_killed_publisher_leaves_a_prefix_and_the_next_goes_on() {
             .spawn()
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // Whatever it has read by then: the pipe takes no more once it is gone.
+        // By the kill the process may have read any part of this.
         for n in 0..20_000 * (round + 1) {
             if writeln!(stdin, "{{\"round\":{round},\"n\":{n}}}").is_err() {
                 break;

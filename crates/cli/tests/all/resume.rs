@@ -1,4 +1,4 @@
-//! A load that was killed resumes where it was, and loads every line once.
+//! A killed load resumes behind its last commit and loads every line once.
 #![allow(
     missing_docs,
     unreachable_pub,
@@ -16,16 +16,16 @@ use esker::{Database, Options};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Lines of a file; each third of them has a key that the others have, too, and a few are bad.
+/// The number of lines of a file. Every key occurs in three of them, and a few lines are bad.
 const LINES: u64 = 60_000;
 const KEYS: u64 = LINES / 3;
 
-/// Lines that are no records: one in 5,000.
+/// True for lines that are not records: one in 5,000.
 fn is_bad(line: u64) -> bool {
     line % 5000 == 77
 }
 
-/// The files of a load: NDJSON, gzip, zstd and CSV, with keys of their own.
+/// The files of a load: NDJSON, gzip, zstd and CSV, with different keys.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let text = |file: u64| -> Vec<u8> {
         let line = |at: u64| match is_bad(at) {
@@ -79,7 +79,8 @@ fn arguments(dir: &TempDir, files: &[PathBuf]) -> Vec<String> {
         .collect()
 }
 
-/// Loads, and kills the process once it has reported that `more` further records are loaded; true when the load was complete by then.
+/// Loads, and kills the process once it has reported `more` loaded records; true if the load was
+/// complete before.
 fn load_and_kill(args: &[String], more: u64) -> bool {
     let mut child = command(args).spawn().unwrap();
     let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -95,15 +96,15 @@ fn load_and_kill(args: &[String], more: u64) -> bool {
             }
         }
     }
-    // Some lines are rejected: the exit code of a load that ended is 2.
+    // Some lines are rejected, so the exit code of a complete load is 2.
     child.wait().unwrap().code() == Some(2) || is_complete(Path::new(&args[1]))
 }
 
-/// Loads into a new store, killed several times at its first report; how often.
+/// Loads into a new store, killed several times at its first report; returns the number of kills.
 fn load_with_kills(args: &[String]) -> u64 {
     let _ = fs::remove_dir_all(&args[1]);
     let mut kills: u64 = 0;
-    // After a while of ever more records, so that it comes to an end whatever the speed.
+    // After some kills, waits for more and more records, so that the load completes at any speed.
     while !load_and_kill(args, kills.saturating_sub(5) * 4000) {
         kills += 1;
         assert!(kills < 100);
@@ -111,7 +112,8 @@ fn load_with_kills(args: &[String]) -> u64 {
     kills
 }
 
-/// A load that was killed between its last commit and its end left records, and no note of how far it was.
+/// True if the process was killed between its last commit and its end: all records are stored, and
+/// there is no note of the progress.
 fn is_complete(store: &Path) -> bool {
     let Ok(db) = Database::open(store, Options::default()) else {
         return false;
@@ -136,7 +138,7 @@ fn a_killed_load_resumes_and_loads_every_line_once() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
     let args = arguments(&dir, &files);
-    // A process that waits for a processor longer than the load takes kills nothing: once more, then.
+    // If the process gets no processor for longer than a load takes, no kill happens: try again.
     let kills = (0..20)
         .map(|_| load_with_kills(&args))
         .find(|kills| *kills > 0);
@@ -147,7 +149,7 @@ fn a_killed_load_resumes_and_loads_every_line_once() {
     let db = Database::open(&store, Options::default()).unwrap();
     let dataset = db.dataset("d").unwrap();
     assert!(dataset.notes().unwrap().is_empty(), "the load is complete");
-    // Each version once, and in order: a line that was loaded twice would be there twice.
+    // Each version once and in order; a line loaded twice would be there twice.
     for file in 0..4 {
         for key in (0..KEYS).step_by(7).chain([77, 5077, 10_077]) {
             let id = (file * LINES + key).to_string();
@@ -184,7 +186,7 @@ fn what_is_not_resumed_is_said() {
     let file = dir.path().join("a.ndjson");
     let line = |id: u64| format!("{{\"id\":{id},\"v\":1}}\n");
     let lines = |ids: std::ops::Range<u64>| -> String { ids.map(line).collect() };
-    // A line in the middle stops the load.
+    // A bad line in the middle stops the load.
     fs::write(
         &file,
         format!("{}bad\n{}", lines(0..2500), lines(2500..3000)),
@@ -201,7 +203,7 @@ fn what_is_not_resumed_is_said() {
         stat.contains("a load was interrupted after 2,500 records"),
         "{stat}"
     );
-    // It is resumed behind what is loaded, and started over where that is said.
+    // The load resumes behind the loaded lines, or starts over with `--restart`.
     let again = load(&["--strict"]).expect(2);
     assert!(
         again.stderr.contains("resuming after line 2,500"),
@@ -218,7 +220,7 @@ fn what_is_not_resumed_is_said() {
     );
     let full = load(&["--allow-rejects"]).expect(0);
     assert!(!full.stderr.contains("resuming"), "{}", full.stderr);
-    // A file that was changed is another.
+    // A changed file is a different file.
     load(&["--strict"]).expect(2);
     fs::write(&file, lines(0..3100)).unwrap();
     let changed = load(&[]).expect(0);
@@ -238,12 +240,12 @@ fn what_is_not_resumed_is_said() {
     esker(&["check", &store]).expect(0);
 }
 
-/// Keys that are made: a load that was killed makes no record twice.
+/// Generated keys: a killed load creates no record twice.
 #[test]
 fn a_killed_load_makes_no_record_twice() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.json");
-    // One line, so that a place is a value of it.
+    // One line, so that the progress is a value in the line.
     let values: Vec<String> = (0..LINES).map(|at| format!("{{\"line\":{at}}}")).collect();
     fs::write(&file, format!("[{},7]", values.join(","))).unwrap();
     let store = dir.path().join("db").display().to_string();

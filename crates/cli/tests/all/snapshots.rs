@@ -11,7 +11,7 @@ use crate::common::esker;
 use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Type};
 
 #[test]
-fn snapshots_are_kept_asked_listed_and_dropped() {
+fn snapshots_are_kept_queried_listed_and_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     let db = Database::create_or_open(&store, Options::default()).unwrap();
@@ -63,11 +63,7 @@ fn snapshots_are_kept_asked_listed_and_dropped() {
     let keys = ["scan", &s, "d", "--keys-only", "--snapshot", "first"];
     assert_eq!(esker(&keys).expect(0).stdout, "0\n1\n2\n3\n4\n");
     let wrong = esker(&["scan", &s, "d", "--snapshot", "second"]).expect(2);
-    assert!(
-        wrong.stderr.contains("there are: first"),
-        "{}",
-        wrong.stderr
-    );
+    assert!(wrong.stderr.contains("existing: first"), "{}", wrong.stderr);
 
     let listed = esker(&["snapshot", &s]).expect(0).stdout;
     assert!(listed.starts_with("first\twrite 5\t"), "{listed}");

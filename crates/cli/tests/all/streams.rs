@@ -1,4 +1,5 @@
-//! Standard input that pauses: what has come is stored meanwhile, whatever happens to the process then.
+//! Standard input that pauses: the lines so far are committed, so they survive the end of the
+//! process.
 
 #![allow(
     missing_docs,
@@ -17,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::esker;
 
-/// Far more than anything here takes.
+/// Much longer than any step of these tests.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A command that is fed while it runs.
+/// A command whose input is written while it runs.
 struct Fed {
     child: Child,
     dir: PathBuf,
@@ -51,13 +52,13 @@ impl Fed {
         input.flush().unwrap();
     }
 
-    /// How many records another process counts.
+    /// The number of records that another process counts.
     fn counted(&self) -> String {
         let dir = self.dir.display().to_string();
         esker(&["count", &dir, "d"]).stdout.trim().to_string()
     }
 
-    /// Waits until another process counts so many records.
+    /// Waits until another process counts this many records.
     fn wait_for(&self, records: u64) {
         let begin = Instant::now();
         let mut counted = String::new();
@@ -89,10 +90,10 @@ impl Fed {
         assert!(sent.success());
     }
 
-    /// The exit code, or `None` of a process that a signal ended, and standard error.
+    /// The exit code (`None` for a process ended by a signal), and standard error.
     fn end(mut self) -> (Option<i32>, String) {
         let mut text = String::new();
-        // Waiting would close it, and the stream would have an end.
+        // `wait` would close standard input, which would end the stream.
         let _open = self.child.stdin.take();
         let mut errors = self.child.stderr.take().unwrap();
         let status = self.child.wait().unwrap();
@@ -111,7 +112,7 @@ fn what_a_slow_stream_has_given_is_there_meanwhile_and_after_a_kill() {
     for (verb, args) in [
         ("put", &[][..]),
         ("load", &["-", "--key", "id:int"][..]),
-        // The type is told from the records that have come.
+        // The type is inferred from the records so far.
         ("load", &["-", "--key", "id"]),
     ] {
         let dir = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ fn what_a_slow_stream_has_given_is_there_meanwhile_and_after_a_kill() {
         let mut fed = Fed::start(&store, &[&[verb, &s, "d"], args].concat());
         fed.feed(&lines(0..5));
         fed.wait_for(5);
-        // A line that is not whole yet is not lost.
+        // An incomplete line is not lost.
         fed.feed("{\"id\":");
         fed.feed("5}\n");
         fed.wait_for(6);
@@ -165,7 +166,7 @@ fn rows_of_a_slow_stream_are_there_meanwhile() {
     }
 }
 
-/// A stream that is compressed and flushed now and then.
+/// A compressor that is flushed now and then.
 trait Compressor: Write {
     fn taken(&mut self) -> Vec<u8>;
 }
@@ -234,7 +235,7 @@ fn a_stream_that_never_pauses_for_long_is_stored_meanwhile() {
             esker(&["create", &s, "d", "--key", "id:int"]).expect(0);
         }
         let mut fed = Fed::start(&store, &[&[verb, &s, "d"], args].concat());
-        // Fewer than a batch holds.
+        // Fewer lines than a batch.
         let mut fed_lines = 0;
         while fed_lines < 900 {
             fed.feed(&lines(fed_lines..fed_lines + 1));
@@ -263,7 +264,7 @@ fn keys_that_a_slow_stream_gives_are_deleted_meanwhile() {
     put.signal("-KILL");
     put.end();
     let mut delete = Fed::start(&store, &["delete", &s, "d", "-"]);
-    // Fewer bytes than tell how a stream is compressed.
+    // Fewer bytes than are needed to detect the compression.
     delete.feed("3\n");
     delete.wait_for(9);
     delete.feed("4\n");
@@ -300,7 +301,7 @@ fn a_signal_ends_in_good_order_and_says_how_to_continue() {
     }
 }
 
-/// Waits until a subscriber beside sees so many.
+/// Waits until a subscriber in another process sees this many publications.
 fn wait_for_publications(store: &str, count: usize) {
     let begin = Instant::now();
     let mut seen = 0;
@@ -324,7 +325,7 @@ fn a_publisher_stores_what_has_come_and_ends_in_good_order() {
         let mut fed = Fed::start(&store, &["publish", &s, "a/b"]);
         fed.feed(&lines(0..3));
         wait_for_publications(&s, 3);
-        // What is wrong is said, and holds up nothing.
+        // Bad lines are reported and do not delay others.
         fed.feed("\nnot JSON\n{\"id\":");
         fed.feed("3}\n");
         wait_for_publications(&s, 4);
@@ -376,7 +377,7 @@ fn a_signal_before_the_types_are_known_ends_in_good_order_too() {
         let mut fed = Fed::start(&store, &args);
         let line = fed.wait_for_line();
         assert!(line.contains("cannot be read again"), "{line}");
-        // No record says of which type `later` is.
+        // No record shows the type of `later`.
         fed.feed(&lines(0..3));
         fed.signal(signal);
         let (ended, errors) = fed.end();

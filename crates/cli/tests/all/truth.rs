@@ -1,5 +1,5 @@
-//! Real events and places, loaded with each kind of index and asked through the command line: the
-//! answers must be those that other software computed (`../shared/data/truth.json`).
+//! Real events and places, loaded with each kind of index and queried through the command line. The
+//! answers must equal those computed by other software (`../shared/data/truth.json`).
 
 #![allow(
     missing_docs,
@@ -80,7 +80,7 @@ impl Loaded {
         esker(&all)
     }
 
-    /// The records for which all conditions hold, as the command line gives them.
+    /// The records that meet all conditions, as the command line prints them.
     fn select(&self, conditions: &[String], options: &[&str]) -> Vec<Value> {
         let mut args = vec!["d"];
         args.extend(conditions.iter().map(String::as_str));
@@ -107,8 +107,8 @@ impl Loaded {
         .expect(0);
     }
 
-    /// Deletes records: the first few through the command line, a process each; the others through
-    /// the library, because thousands of processes would take minutes.
+    /// Deletes records: the first few through the command line, one process each; the others
+    /// through the library, because thousands of processes would take minutes.
     fn delete(&self, ids: &[i64]) {
         let (few, many) = ids.split_at(ids.len().min(5));
         for id in few {
@@ -128,15 +128,15 @@ impl Loaded {
         db.close().unwrap();
     }
 
-    /// Every record as in the file again.
+    /// Restores every record from the file.
     fn restore(&self) {
         let file = self.file.display().to_string();
         self.run("load", &["d", &file]).expect(0);
     }
 }
 
-/// The conditions of a question as expressions of `find`; `None` where one has no such form.
-/// A rectangle across the 180th meridian is two lists.
+/// The conditions of a question as expressions of `find`; `None` if one has no such form. A
+/// rectangle across the meridian of 180 degrees is two lists.
 fn expressions(question: &Value) -> Option<Vec<Vec<String>>> {
     let mut all = Vec::new();
     for condition in question["where"].as_array()? {
@@ -146,7 +146,7 @@ fn expressions(question: &Value) -> Option<Vec<Vec<String>>> {
             _ => return None,
         };
         let value = match &condition[2] {
-            // One with a blank has to be quoted, as JSON does it.
+            // Text with a blank is quoted as in JSON.
             Value::String(text) if !text.contains(' ') => text.clone(),
             other => other.to_string(),
         };
@@ -171,7 +171,7 @@ fn ids(rows: &[Value]) -> Vec<i64> {
     rows.iter().map(|row| row["id"].as_i64().unwrap()).collect()
 }
 
-/// Orders records as a question says: `[["time", "desc"], ["id", "desc"]]`.
+/// Sorts records by the order of a question: `[["time", "desc"], ["id", "desc"]]`.
 fn sort(rows: &mut [Value], order: &Value) {
     let keys = order.as_array().unwrap();
     rows.sort_by(|a, b| {
@@ -196,7 +196,7 @@ fn integers(value: &Value) -> Vec<i64> {
         .collect()
 }
 
-/// Compares ids (ordered as the question says, or ascending) with what the truth tells of them.
+/// Compares ids (in the question's order, or ascending) with the expected result.
 fn compare(ids: &[i64], result: &Value, what: &str) {
     assert_eq!(ids.len() as u64, result["n"].as_u64().unwrap(), "{what}");
     if let Some(all) = result.get("ids") {
@@ -207,7 +207,7 @@ fn compare(ids: &[i64], result: &Value, what: &str) {
     }
 }
 
-/// Asks one question; false where the command line has no form for it.
+/// Runs one question; false if the command line has no form for it.
 fn ask(loaded: &Loaded, question: &Value) -> bool {
     let name = question["q"].as_str().unwrap();
     let what = format!(
@@ -241,7 +241,7 @@ fn ask(loaded: &Loaded, question: &Value) -> bool {
             result["count"].as_u64().unwrap(),
             "{what}"
         ),
-        // The files are in the order of time and id, so that this order is the newest first.
+        // The files are sorted by time and id, so this order is newest first.
         "select" if recency && !mutated => {
             let skip = question["offset"].as_u64().unwrap_or(0) as usize;
             let limit = question["limit"].as_u64().unwrap() as usize + skip;
@@ -318,8 +318,7 @@ fn ask(loaded: &Loaded, question: &Value) -> bool {
     true
 }
 
-/// Applies the updates and deletes of a question. Of deletes only those are done that the question
-/// can see.
+/// Applies the updates of a question, and those deletes that the question can observe.
 fn mutate(loaded: &Loaded, question: &Value) {
     for step in question["mutate"].as_array().unwrap() {
         let hit = |row: &Value, rule: &Value| {
@@ -345,7 +344,7 @@ fn mutate(loaded: &Loaded, question: &Value) {
     }
 }
 
-/// Asks all questions of a dataset; `expected` is how many of them the command line has a form for.
+/// Runs all questions of a dataset; `expected` of them have a form on the command line.
 fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
     let Some((folder, truth)) = real_data(dataset) else {
         return;
@@ -362,7 +361,7 @@ fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
         let (still, moving): (Vec<&Value>, Vec<&Value>) = questions
             .iter()
             .partition(|question| question.get("mutate").is_none());
-        let mut asked = still
+        let mut counted = still
             .iter()
             .filter(|question| ask(&loaded, question))
             .count();
@@ -373,17 +372,17 @@ fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
             }
             restored = false;
             mutate(&loaded, question);
-            asked += usize::from(ask(&loaded, question));
+            counted += usize::from(ask(&loaded, question));
         }
         loaded.run("check", &[]).expect(0);
         assert_eq!(
-            asked,
+            counted,
             expected,
-            "{dataset}, {kind}: questions asked, of {}",
+            "{dataset}, {kind}: questions counted, of {}",
             questions.len()
         );
     };
-    // Two at a time: most of it is waiting for one process.
+    // Two at a time, since most of the time is spent waiting for a process.
     let (first, second) = KINDS.split_at(KINDS.len() / 2);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| second.iter().copied().for_each(ask_all));

@@ -1,7 +1,8 @@
-//! Real points, loaded with each layout of a spatial index, also stored by place, and asked through the command line: areas with and without
-//! further conditions, the nearest, cells, and the latest of each key are those that other software computed
-//! (`../shared/data/truth.json`), also after records moved and were deleted. Those that have times are indexed by place and time
-//! together, too.
+//! Real points, loaded with each layout of a spatial index, and stored by location, and queried
+//! through the command line. Areas with and without conditions, nearest points, cells, and the
+//! latest record of each key must equal the results of other software
+//! (`../shared/data/truth.json`), also after records were moved and deleted. Points with times also
+//! get an index of place and time.
 
 #![allow(
     missing_docs,
@@ -22,7 +23,7 @@ const LAYOUTS: [&str; 5] = ["z", "mbr", "stacked", "embedded", "clustered"];
 struct Loaded {
     dir: TempDir,
     file: String,
-    /// Its only index, as it was declared; or what its records are stored by.
+    /// The only index as declared, or the path that the records are clustered by.
     index: String,
 }
 
@@ -44,7 +45,7 @@ impl Loaded {
         loaded
     }
 
-    /// Every record as in the file again.
+    /// Restores every record from the file.
     fn restore(&self) {
         self.run("load", &["d", &self.file]).expect(0);
     }
@@ -69,7 +70,7 @@ impl Loaded {
         .expect(0);
     }
 
-    /// What an answer says, if it is one: nothing found is an answer.
+    /// Runs a query; an empty answer is valid.
     fn answer(&self, verb: &str, args: &[String]) -> Run {
         let args: Vec<&str> = ["d", "lon,lat"]
             .into_iter()
@@ -83,12 +84,12 @@ impl Loaded {
         run
     }
 
-    /// All records, as they are now.
+    /// All current records.
     fn all(&self) -> Vec<Value> {
         self.run("scan", &["d"]).expect(0).rows()
     }
 
-    /// Moves and deletes records as a question says.
+    /// Moves and deletes records as the question says.
     fn mutate(&self, changes: &Value) {
         for change in changes.as_array().unwrap() {
             let of = change.get("update").or(change.get("delete")).unwrap();
@@ -161,7 +162,7 @@ fn conditions(question: &Value) -> Vec<String> {
     each.collect()
 }
 
-/// Asks one question, and compares the answer.
+/// Runs one question and compares the answer.
 fn ask(loaded: &Loaded, question: &Value) {
     let what = format!("{}/{}/{}", loaded.index, question["dataset"], question["q"]);
     let (result, limit) = (&question["result"], question["limit"].as_u64());
@@ -279,7 +280,8 @@ fn compare(found: &[i64], result: &Value, what: &str) {
     }
 }
 
-/// Asks all questions of a data set that are about space, with every layout; with `timed` of indexes of place and time, too.
+/// Runs all questions of a data set about space with every layout; with `timed`, also with indexes
+/// of place and time.
 fn check(dataset: &str, timed: bool, expected: usize) {
     let Some((folder, truth)) = real_data("points of real data") else {
         return;
@@ -336,7 +338,7 @@ fn places() {
     check("points", false, 18);
 }
 
-/// A few minutes in debug; `.ci/extra` runs them.
+/// Takes a few minutes in debug builds; `.ci/extra` runs it.
 #[test]
 #[ignore = "long: .ci/extra runs it"]
 fn aircraft() {

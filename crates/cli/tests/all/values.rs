@@ -1,4 +1,5 @@
-//! Values as people have them: numbers of any length, names that come twice, objects and positions that are none under an index.
+//! Values from real life: numbers of any length, duplicate names, and objects and invalid positions
+//! under an index.
 
 #![allow(
     missing_docs,
@@ -10,7 +11,7 @@
 
 use crate::common::esker;
 
-/// A store with the records of these lines; what the load printed is returned, too.
+/// A store with the records on these lines, and the output of the load.
 struct Loaded {
     room: tempfile::TempDir,
     store: String,
@@ -46,7 +47,7 @@ fn load_file(name: &str, records: &str, arguments: &[&str]) -> Loaded {
 }
 
 impl Loaded {
-    /// The keys that a condition finds, and counts.
+    /// The keys that `find` and `count` agree on for a condition.
     fn find(&self, condition: &str) -> String {
         let find = [
             "find",
@@ -202,7 +203,7 @@ fn records_with_an_object_under_an_index_are_kept_and_counted() {
     assert_eq!(later.find("customer != c_1"), "e2 e4");
     let stat = esker(&["stat", &later.store, "d"]).expect(0).stdout;
     assert!(stat.contains("not indexed: 2 records"), "{stat}");
-    // Once they are replaced, nothing is counted.
+    // After they are replaced, the count is zero.
     let fixed = later.room.path().join("fixed.ndjson");
     std::fs::write(
         &fixed,
@@ -248,7 +249,7 @@ fn reports_without_a_position_are_kept_and_counted() {
         assert!(stat.contains("not indexed: 1 record has"), "{stat}");
         assert!(stat.contains("not indexed: 2 records have"), "{stat}");
     }
-    // A dataset that is stored by place has them, too.
+    // A dataset stored by location has the same counts.
     let loaded = load(records, &["--cluster", "p"]);
     assert!(
         loaded.stderr.contains("4 records loaded, 0 rejected"),
@@ -259,7 +260,7 @@ fn reports_without_a_position_are_kept_and_counted() {
     assert_eq!(loaded.find("within(p, rect(9,53,11,54))"), "1");
     let check = esker(&["check", &loaded.store]).expect(0);
     assert!(!check.stdout.contains("error"), "{}", check.stdout);
-    // A value of another type is refused still.
+    // A value of another type is still refused.
     let loaded = load("{\"id\":1,\"p\":\"9,53\"}\n", &["--index", "p:spatial"]);
     assert!(
         loaded.stderr.contains("0 records loaded, 1 rejected"),
@@ -295,7 +296,7 @@ fn times_take_their_unit_from_the_first_values() {
             assert_eq!(loaded.find(&format!("at = 1700000000{fraction}")), "1");
             let stat = esker(&["stat", &loaded.store, "d"]).expect(0).stdout;
             assert!(stat.contains(ty), "{stat}");
-            // The type that is said for a dataset that is there may leave the unit open.
+            // For an existing dataset, the given type may leave the unit open.
             let again = loaded.room.path().join("rows.ndjson").display().to_string();
             let index = format!("at:{kind}:time");
             let load = [
@@ -315,14 +316,14 @@ fn times_take_their_unit_from_the_first_values() {
         let stat = esker(&["stat", &added.store, "d"]).expect(0).stdout;
         assert!(stat.contains(ty), "{stat}");
     }
-    // Far times of text are not taken for numbers.
+    // Text with a time far away gets no note about numbers.
     let loaded = load(
         "{\"id\":1,\"at\":\"0001-01-01T00:00:00Z\"}\n",
         &["--index", "at:lazy:time"],
     );
     let said = "note: `at` has a time of the year 1\n";
     assert!(loaded.stderr.contains(said), "{}", loaded.stderr);
-    // Text alone has no unit.
+    // Text has no unit.
     let loaded = load(
         "{\"id\":1,\"at\":\"2024-05-01\"}\n",
         &["--index", "at:lazy:time"],
@@ -358,7 +359,7 @@ fn records_expire_at_a_time_in_the_unit_that_is_said_or_shown() {
         "{}",
         refused.stderr
     );
-    // An object is no time, and would never expire.
+    // An object is not a time; the record would never expire.
     let refused = load("{\"id\":1,\"until\":{}}\n", &["--expires", "until"]);
     assert!(
         refused.stderr.contains("0 records loaded, 1 rejected"),
@@ -430,7 +431,7 @@ fn conditions_take_times_relative_to_now() {
         assert_eq!(loaded.find("at > now+2d"), "3");
         assert_eq!(loaded.find("at > now - 1h and (at <= now)"), "2");
         assert_eq!(loaded.find("(at > now - 1w1d)"), "1 2 3");
-        // Equal to the text.
+        // Compared with the text `now`.
         assert_eq!(loaded.find("name = now"), "1");
     }
 }
@@ -493,7 +494,8 @@ fn a_lenient_index_keeps_values_of_other_types_and_finds_them() {
             ("code ^= not", "3"),
             ("not code = 404", "3 4 5 6 7 8"),
         ] {
-            // In quotes a number is text where the type is not declared, and may be a number where it is.
+            // A quoted number is text for an undeclared type, and may be a number for a declared
+            // one.
             let declared_as_string = index.contains("string") && index.starts_with("code");
             if declared_as_string && condition.contains(">") {
                 continue;
@@ -509,7 +511,7 @@ fn a_lenient_index_keeps_values_of_other_types_and_finds_them() {
             assert!(arguments.contains(index), "{arguments}");
         }
     }
-    // The same for an index that comes later.
+    // The same for an index added later.
     let later = load(records, &[]);
     esker(&["index", "add", &later.store, "d", "code?:lazy:int"]).expect(0);
     assert_eq!(later.find("code = 404"), "1 2");
@@ -534,7 +536,7 @@ fn the_columns_that_a_note_proposes_print_the_values() {
         let run = esker(&scan).expect(0);
         let (_, hint) = run.stderr.split_once("--columns ").unwrap();
         let hint = hint.lines().next().unwrap();
-        // As it stands, and as a shell passes it on.
+        // With its quotes, and as a shell passes it on.
         for hint in [hint, hint.trim_matches('\'')] {
             let run = esker(&[&scan[..], &["--columns", hint]].concat()).expect(0);
             assert_eq!(run.stdout.lines().nth(1), Some("1,2,3,"), "{hint}");
@@ -593,7 +595,7 @@ fn contains_finds_parts_of_texts_and_null_is_null() {
         for (condition, keys) in [
             ("page contains docs", "1"),
             ("page contains \"/docs/go\"", "1"),
-            // An element is equal, or is none.
+            // `contains` compares whole elements of an array.
             ("page contains /docs", "1 4"),
             ("page contains /x", "4"),
             ("tags contains new", "1"),

@@ -12,7 +12,8 @@ use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Tokenizer, Type};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A store with a dataset `d` of three versions; `name` has an index of prefixes, `n` a recent one.
+/// A store with a dataset `d` that keeps three versions; `name` has a prefix index, `n` a recent
+/// one.
 fn store() -> (TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");

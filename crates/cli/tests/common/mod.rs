@@ -1,6 +1,6 @@
 //! Runs the `esker` binary as a user would.
 
-// Each test binary uses its own part of this.
+// Each test binary uses only a part of this module.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// What a run of the binary left.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub code: i32,
@@ -35,7 +35,7 @@ impl Run {
             .collect()
     }
 
-    /// Asserts the exit code, and that nothing panicked.
+    /// Asserts the exit code, and that no thread panicked.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
@@ -48,7 +48,7 @@ impl Run {
     }
 }
 
-/// The binary, with arguments.
+/// The binary with arguments.
 pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
     command
@@ -91,14 +91,15 @@ fn finish(output: std::process::Output) -> Run {
     }
 }
 
-/// The real data, and the answers that other software computed for it (`truth.json`): in the folder that `ESKER_DATA`
-/// names, which must be there, or in `../shared/data` beside the repository. Says on standard error that nothing was tested where
-/// that one is absent; a folder that is there and cannot be read fails.
+/// The real data, and the answers that other software computed for it (`truth.json`): from the
+/// folder that `ESKER_DATA` names, which must exist, or from `../shared/data` beside the
+/// repository. If that one does not exist, notes on standard error that the test is skipped. An
+/// unreadable folder is a failure.
 pub(crate) fn real_data(what: &str) -> Option<(PathBuf, Value)> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let named = std::env::var_os("ESKER_DATA").map(PathBuf::from);
     if named.is_none() && !beside.exists() {
-        // Past the test harness, which would swallow it.
+        // Written directly, because the test harness would capture it.
         let _ = writeln!(
             std::io::stderr(),
             "SKIPPED, NOTHING WAS TESTED: {what}: {} is absent (ESKER_DATA names another folder)",

@@ -1,5 +1,6 @@
-//! CSV with a header row. A quote that never closes, or that has text behind it, makes the row bad on the line where it opens, and reading
-//! goes on behind that line: no row is swallowed.
+//! CSV with a header row. A row is bad if a quote in it never closes, or text follows a closing
+//! quote. The bad row ends with the line on which the quote opens, and reading continues on the
+//! next line, so no other row is lost.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +11,11 @@ use super::input::Input;
 use super::table::{Renamed, Row, Table};
 use super::{LINE_MAX, Message, Shape};
 
-/// What separates columns, in the order in which it is looked for.
+/// The separators to detect, in order of preference.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
-/// Sends a source's rows: those that have come before each read, which may have to wait for a slow stream.
+/// Sends the rows of a source. Before each read, which may wait for a slow stream, the parsed rows
+/// are sent.
 pub(super) fn read(input: &mut Input<'_>, delimiter: Option<u8>) -> io::Result<()> {
     if input.byte(0)? == Some(0xEF) && input.byte(1)? == Some(0xBB) && input.byte(2)? == Some(0xBF)
     {
@@ -60,7 +62,7 @@ pub(super) fn read(input: &mut Input<'_>, delimiter: Option<u8>) -> io::Result<(
     Ok(())
 }
 
-/// What a first line `sep=;` says, as spreadsheets write it; takes the line.
+/// The separator in a first line `sep=;`, as spreadsheets write it; takes the line.
 fn named_delimiter(input: &mut Input<'_>) -> io::Result<Option<u8>> {
     for (at, expected) in b"sep=".iter().enumerate() {
         if input.byte(at)?.map(|byte| byte.to_ascii_lowercase()) != Some(*expected) {
@@ -79,7 +81,8 @@ fn named_delimiter(input: &mut Input<'_>) -> io::Result<Option<u8>> {
     Ok(Some(delimiter))
 }
 
-/// What separates the columns of the header, by which of the candidates is there, and separates the first row as often.
+/// The likely separator: it occurs in the header, preferably as often as in the first row, and most
+/// often.
 fn likely_delimiter(input: &mut Input<'_>) -> io::Result<u8> {
     let mut at = 0;
     while !matches!(input.byte(at)?, None | Some(b'\n' | b'\r')) {
@@ -100,7 +103,7 @@ fn likely_delimiter(input: &mut Input<'_>) -> io::Result<u8> {
     Ok(best.0)
 }
 
-/// How often a byte stands outside of quotes.
+/// The number of occurrences of a byte outside of quotes.
 fn count(line: &[u8], byte: u8) -> usize {
     let mut is_quoted = false;
     let counts = line.iter().filter(|b| {
@@ -113,9 +116,9 @@ fn count(line: &[u8], byte: u8) -> usize {
 struct Rows<'a, 'b> {
     input: &'a mut Input<'b>,
     delimiter: u8,
-    /// The header, once it is known.
+    /// The header, once known.
     width: Option<Arc<Table>>,
-    /// The last row ended with a carriage return: a line feed behind it belongs to that end.
+    /// The last row ended with a carriage return; a line feed behind it belongs to that end.
     is_behind_return: bool,
 }
 
@@ -143,7 +146,7 @@ impl Rows<'_, '_> {
             reason: None,
         };
         let mut at = 0;
-        // Where the first quote opens whose cell goes over several lines.
+        // The first quote whose cell spans several lines: its position and column.
         let mut over_lines = None;
         loop {
             if self.input.byte(at)? == Some(b'"') {
@@ -157,7 +160,7 @@ impl Rows<'_, '_> {
                     let what = "the quote that opens here never closes";
                     return self.bad(opens, column, what).map(Some);
                 }
-                // Blanks behind a quote do no harm.
+                // Blanks behind a closing quote are ignored.
                 while matches!(self.input.byte(at)?, Some(b' ')) {
                     at += 1;
                 }
@@ -165,11 +168,10 @@ impl Rows<'_, '_> {
                     None | Some(b'\n' | b'\r') => {}
                     Some(byte) if byte == self.delimiter => {}
                     Some(_) => {
-                        let what = match is_long {
-                            true => {
-                                "the quote that opens here does not close on its line, and text follows the quote that closes it"
-                            }
-                            false => "text follows a quoted cell",
+                        let what = if is_long {
+                            "the quote that opens here does not close on its line, and text follows the quote that closes it"
+                        } else {
+                            "text follows a quoted cell"
                         };
                         return self.bad(opens, column, what).map(Some);
                     }
@@ -211,7 +213,7 @@ impl Rows<'_, '_> {
         self.input.count_lines(1);
     }
 
-    /// Appends a quoted cell; whether its quote closes, and whether it goes over several lines.
+    /// Appends a quoted cell. Returns whether its quote closes, and whether it spans several lines.
     fn quoted(&mut self, at: &mut usize, text: &mut Vec<u8>) -> io::Result<(bool, bool)> {
         let begin = text.len();
         *at += 1;
@@ -260,7 +262,7 @@ impl Rows<'_, '_> {
         }
     }
 
-    /// A row that cannot be read because of the quote that opens at `opens`: it ends with that line.
+    /// A bad row because of the quote at `opens`; it ends with that line.
     fn bad(&mut self, opens: usize, column: usize, what: &str) -> io::Result<Row> {
         let mut end = opens;
         while !matches!(self.input.byte(end)?, None | Some(b'\n' | b'\r')) {

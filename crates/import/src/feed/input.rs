@@ -1,4 +1,5 @@
-//! The bytes of a source as its parser sees them: as many as a value or a row takes, and the line on which they begin.
+//! The bytes of a source for its parser, which may request more of them at any time, and their line
+//! numbers.
 
 use std::io::{self, Read};
 
@@ -7,19 +8,20 @@ use memchr::memchr_iter;
 use super::parsed::Parsed;
 use super::{CHUNK, Message, Sender, Shape};
 
-/// A source, read in pieces. What was parsed is sent before more is waited for: the other side may be a slow stream.
+/// A source, read in chunks. Parsed items are sent before each read, which may wait for a slow
+/// stream.
 pub(super) struct Input<'a> {
     reader: &'a mut dyn Read,
     scratch: Vec<u8>,
     buffer: Vec<u8>,
-    /// What lies before is taken.
+    /// The bytes before this position are taken.
     start: usize,
     is_ended: bool,
-    /// The line on which what is not taken begins, from 1.
+    /// The line number at `start`, from 1.
     line: u64,
     sender: &'a Sender,
     parsed: Parsed,
-    /// Nobody listens any more.
+    /// The feed was dropped.
     is_deaf: bool,
 }
 
@@ -27,7 +29,8 @@ impl<'a> Input<'a> {
     pub(super) fn new(reader: &'a mut dyn Read, sender: &'a Sender) -> Self {
         Self {
             reader,
-            // A pipe gives a quarter of it: what is not read is not cleared anew each time.
+            // Reused between reads: a pipe returns only part of it, and a new buffer would be
+            // cleared each time.
             scratch: vec![0; CHUNK],
             buffer: Vec::new(),
             start: 0,
@@ -39,12 +42,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// What was read and not taken.
+    /// The bytes read but not taken.
     pub(super) fn rest(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 
-    /// The byte so far behind what was taken; reads on for it. `None` behind the end.
+    /// The byte at this distance behind the taken ones, reading more if necessary; `None` behind
+    /// the end.
     pub(super) fn byte(&mut self, at: usize) -> io::Result<Option<u8>> {
         while self.start + at >= self.buffer.len() {
             if !self.fill()? {
@@ -54,12 +58,12 @@ impl<'a> Input<'a> {
         Ok(self.buffer.get(self.start + at).copied())
     }
 
-    /// The line on which what is not taken begins.
+    /// The line number of the next byte.
     pub(super) fn line(&self) -> u64 {
         self.line
     }
 
-    /// Reads on; false at the end.
+    /// Reads more; false at the end.
     pub(super) fn fill(&mut self) -> io::Result<bool> {
         if self.is_ended {
             return Ok(false);
@@ -87,14 +91,14 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Nothing more is of interest.
+    /// Discards the rest of the source.
     fn end(&mut self) {
         self.is_ended = true;
         self.buffer.clear();
         self.start = 0;
     }
 
-    /// True when nobody listens any more.
+    /// True if the feed was dropped.
     pub(super) fn is_deaf(&self) -> bool {
         self.is_deaf
     }
@@ -106,7 +110,7 @@ impl<'a> Input<'a> {
         self.skip(bytes);
     }
 
-    /// Takes bytes whose lines the caller counts.
+    /// Takes bytes without counting their lines; the caller does.
     pub(super) fn skip(&mut self, bytes: usize) {
         self.start = self.buffer.len().min(self.start + bytes);
     }
@@ -116,7 +120,7 @@ impl<'a> Input<'a> {
         self.line += lines;
     }
 
-    /// Takes whole lines as a chunk of their own, and counts them.
+    /// Takes whole lines as a separate chunk, and counts them.
     pub(super) fn take_lines(&mut self, bytes: usize, lines: u64) -> Vec<u8> {
         self.line += lines;
         if self.start > 0 {
@@ -128,7 +132,7 @@ impl<'a> Input<'a> {
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Takes so many bytes as a value.
+    /// Takes this many bytes as a value.
     pub(super) fn give(&mut self, length: usize) {
         let text = self.buffer.get(self.start..).unwrap_or_default();
         let text = text.get(..length).unwrap_or_default();
@@ -136,32 +140,32 @@ impl<'a> Input<'a> {
         self.take(length);
     }
 
-    /// What was parsed and is not sent yet.
+    /// The parsed items that are not sent yet.
     pub(super) fn parsed(&mut self) -> &mut Parsed {
         &mut self.parsed
     }
 
-    /// Sends what was parsed where that is much.
+    /// Sends the parsed items if they are large.
     pub(super) fn flush_large(&mut self) {
         if self.parsed.bytes() >= CHUNK {
             self.flush();
         }
     }
 
-    /// Sends what was parsed.
+    /// Sends the parsed items.
     pub(super) fn flush(&mut self) {
         if let Some(message) = self.parsed.message() {
             self.send(message);
         }
     }
 
-    /// Sends a message behind what was parsed before.
+    /// Sends a message behind the parsed items.
     pub(super) fn say(&mut self, message: Message) {
         self.flush();
         self.send(message);
     }
 
-    /// Sends what is left at the end of the source.
+    /// Sends the remaining items at the end of the source.
     pub(super) fn finish(&mut self) {
         self.flush();
         let left_out = self.parsed.take_left_out();

@@ -1,5 +1,6 @@
-//! NDJSON: lines that look like one object each are sent as they are, in chunks. What does not - an object over several lines, several on
-//! one, an array, an object that is there for an array of records - is taken apart here, value by value.
+//! NDJSON: lines that look like one object each are sent unparsed, in chunks. Anything else is
+//! split into values here: an object over several lines, several on one line, an array, an object
+//! that wraps an array of records.
 
 use std::io;
 
@@ -10,20 +11,20 @@ use super::scan::{Scan, Seen, Wrapper, is_space, wrapper};
 use super::{Message, Shape};
 use crate::rejects::TEXT_MAX;
 
-/// How much of an object is read before it is asked whether it is there for an array of records.
+/// The number of bytes of an object that are read to decide whether it wraps an array of records.
 const LARGE: usize = 4 << 20;
 
-/// How lines are read.
+/// How to read the lines.
 pub(super) struct Reading<'a> {
-    /// Of a line over so many bytes only the beginning is kept.
+    /// Of a line with more bytes, only the beginning is kept.
     pub(super) max: usize,
-    /// Every line is what it is: nothing is taken apart.
+    /// Every line is returned as it is.
     pub(super) is_plain: bool,
     /// The records are in an array at this path of each value.
     pub(super) records: Option<&'a [String]>,
 }
 
-/// Sends what a source of JSON holds.
+/// Sends the content of a JSON source.
 pub(super) fn read(input: &mut Input<'_>, reading: &Reading<'_>) -> io::Result<()> {
     if let Some(path) = reading.records {
         return Values::new(input, reading).at(path);
@@ -61,7 +62,8 @@ pub(super) fn read(input: &mut Input<'_>, reading: &Reading<'_>) -> io::Result<(
     }
 }
 
-/// Reads on until a line of which so much has been seen ends, or is too long; false at the end of the source.
+/// Reads more, until the current line ends or is longer than `max`; its first `seen` bytes have no
+/// line break. False at the end of the source.
 fn more(input: &mut Input<'_>, mut seen: usize, max: usize) -> io::Result<bool> {
     loop {
         if !input.fill()? {
@@ -82,13 +84,13 @@ fn send(input: &mut Input<'_>, bytes: usize, lines: u64) {
 }
 
 enum Next {
-    /// The next line has not come as a whole.
+    /// The next line is incomplete.
     More,
-    /// The next line is to be taken apart.
+    /// The next line must be split into values.
     Values,
 }
 
-/// How many bytes and lines there are before one that has not come, or is to be taken apart.
+/// The number of bytes and lines before the first line that is incomplete or must be split.
 fn plain_lines(input: &Input<'_>, reading: &Reading<'_>) -> (usize, u64, Next) {
     let rest = input.rest();
     let (mut at, mut lines) = (0, 0);
@@ -106,7 +108,7 @@ fn plain_lines(input: &Input<'_>, reading: &Reading<'_>) -> (usize, u64, Next) {
     }
 }
 
-/// True for a line that may be one object, or no JSON of several lines at all.
+/// True if the line may be one object, or is no part of JSON over several lines.
 fn looks_whole(line: &[u8]) -> bool {
     match line.first() {
         Some(b'{') => {}
@@ -128,7 +130,8 @@ fn looks_whole(line: &[u8]) -> bool {
     end == b'}' || matches!(end, b' ' | b'\t' | b'\r') && line.trim_ascii_end().ends_with(b"}")
 }
 
-/// True where a source begins with an array, or an object that is there for an array of records. Takes a byte order mark.
+/// True if the source begins with an array, or with an object that wraps an array of records or
+/// spans several lines. Skips a byte order mark.
 fn begins_otherwise(input: &mut Input<'_>) -> io::Result<bool> {
     if input.byte(0)? == Some(0xEF) && input.byte(1)? == Some(0xBB) && input.byte(2)? == Some(0xBF)
     {
@@ -181,7 +184,7 @@ fn skip_line(input: &mut Input<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes values out of a source one by one.
+/// Splits a source into values.
 struct Values<'a, 'b> {
     input: &'a mut Input<'b>,
     max: usize,
@@ -195,8 +198,8 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// Takes values until a line begins behind one. At the beginning of a source objects are looked at whether they are there for an
-    /// array of records.
+    /// Takes values until one ends with its line. The first value of a source may be an object that
+    /// wraps an array of records.
     fn until_lines(&mut self, mut is_first: bool) -> io::Result<()> {
         loop {
             self.indent(Some(0))?;
@@ -250,12 +253,12 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// How many values were given so far.
+    /// The number of values found so far.
     fn parsed(&mut self) -> u64 {
         self.input.parsed().given
     }
 
-    /// Passes over what may stand between values; the byte with which the next begins.
+    /// Skips separators, and returns the first byte of the next value.
     fn next(&mut self) -> io::Result<Option<u8>> {
         loop {
             match self.input.byte(0)? {
@@ -266,7 +269,7 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// Gives a line that is no value: the reason is found where it is put.
+    /// Takes a line that is no value as a value; parsing it as a record will give the reason.
     fn line(&mut self) {
         loop {
             let rest = self.input.rest();
@@ -281,7 +284,7 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// An array at the top of the source.
+    /// Takes an array at the top level.
     fn array(&mut self, is_first: bool) -> io::Result<()> {
         let (line, given) = (self.input.line(), self.parsed());
         if is_first {
@@ -297,7 +300,7 @@ impl<'a, 'b> Values<'a, 'b> {
         Ok(())
     }
 
-    /// An object at the top of the source.
+    /// Takes an object at the top level.
     fn object(&mut self, is_first: bool) -> io::Result<()> {
         if !is_first {
             return self.value();
@@ -315,7 +318,7 @@ impl<'a, 'b> Values<'a, 'b> {
         self.members(&path).map(|_| ())
     }
 
-    /// Looks at a value until it ends, or has more than so many bytes.
+    /// Scans a value until it ends, or has more than `most` bytes.
     fn go_on(&mut self, scan: &mut Scan, most: usize) -> io::Result<Seen> {
         loop {
             match scan.go_on(self.input.rest()) {
@@ -330,8 +333,8 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// Takes a value that is to be a record. Of a broken one the lines up to the next that begins like it are given: the reason is
-    /// found where they are put.
+    /// Takes a value that should be a record. A broken value extends to the next line that may
+    /// begin one; parsing it as a record will give the reason.
     fn value(&mut self) -> io::Result<()> {
         let mut scan = Scan::new();
         match self.go_on(&mut scan, self.max)? {
@@ -352,7 +355,8 @@ impl<'a, 'b> Values<'a, 'b> {
         Ok(())
     }
 
-    /// The length of a value that cannot be read: up to a line that begins with a bracket, no further in than the value's own line.
+    /// The length of a broken value: up to the next line that begins with a bracket and is not
+    /// indented more than the value's first line.
     fn broken(&mut self) -> io::Result<usize> {
         let indent = self.input.parsed().indent;
         let mut at = 0;
@@ -374,7 +378,7 @@ impl<'a, 'b> Values<'a, 'b> {
             let byte = self.input.byte(at + blanks)?;
             let begins = matches!(byte, Some(b'{' | b'[' | 0x1E)) && blanks <= indent
                 || matches!(byte, Some(b']')) && blanks < indent.max(1)
-                // A word at the margin is no part of JSON over several lines.
+                // A word at the margin cannot be part of JSON over several lines.
                 || byte.is_some_and(|byte| byte.is_ascii_alphabetic()) && blanks == 0;
             if begins {
                 return Ok(at);
@@ -382,7 +386,8 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// Takes the elements of an array, at a path of each where there is one; false where the array cannot be read on.
+    /// Takes the elements of an array, or the records at a path of each; false if the array cannot
+    /// be read further.
     fn elements(&mut self, path: &[String]) -> io::Result<bool> {
         let begins = self.input.line();
         self.input.take(1);
@@ -415,7 +420,8 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// Notes how far in the next value begins, where it begins a line; `indent` is 0 where the input is at the beginning of one.
+    /// Sets the indentation of the next value, if it begins a line; `indent` is 0 if the input is
+    /// at the beginning of a line.
     fn indent(&mut self, mut indent: Option<usize>) -> io::Result<()> {
         let mut at = 0;
         loop {
@@ -433,7 +439,7 @@ impl<'a, 'b> Values<'a, 'b> {
         Ok(())
     }
 
-    /// Takes the records that a value holds at a path; false where it cannot be read on.
+    /// Takes the records at a path of a value; false if the value cannot be read further.
     fn target(&mut self, path: &[String]) -> io::Result<bool> {
         match (self.input.byte(0)?, path.is_empty()) {
             (Some(b'['), _) => self.elements(path),
@@ -444,8 +450,8 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// Looks for the first name of a path among the members of an object, and takes the records there; false where the object cannot
-    /// be read on.
+    /// Finds the first name of a path among the members of an object, and takes the records there;
+    /// false if the object cannot be read further.
     fn members(&mut self, path: &[String]) -> io::Result<bool> {
         let Some((wanted, below)) = path.split_first() else {
             return self.value().map(|()| true);
@@ -472,12 +478,11 @@ impl<'a, 'b> Values<'a, 'b> {
             }
             self.input.take(1);
             self.next()?;
-            let is_read = match name == *wanted {
-                true => self.target(below)?,
-                false => {
-                    self.input.parsed().leave_out(&name);
-                    self.pass_over()?
-                }
+            let is_read = if name == *wanted {
+                self.target(below)?
+            } else {
+                self.input.parsed().leave_out(&name);
+                self.pass_over()?
             };
             if !is_read {
                 return Ok(false);
@@ -485,7 +490,7 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// Passes over a value of any size.
+    /// Skips a value of any size.
     fn pass_over(&mut self) -> io::Result<bool> {
         let mut scan = Scan::new();
         match self.go_on(&mut scan, self.max)? {
@@ -497,7 +502,8 @@ impl<'a, 'b> Values<'a, 'b> {
         }
     }
 
-    /// The object around the records cannot be read on: says so, and goes on behind the line.
+    /// Reports that the object around the records cannot be read further, and continues on the next
+    /// line.
     fn give_up(&mut self) -> io::Result<bool> {
         let line = self.input.line();
         let reason = "the object around the records is not valid JSON from here on".to_string();

@@ -1,5 +1,5 @@
-//! Records from files: NDJSON and other JSON, or CSV. A thread of its own reads and decompresses
-//! into a short queue of chunks, so that the loading thread only parses and writes.
+//! Records from files: NDJSON and other JSON, or CSV. A reading thread decompresses into a short
+//! queue of chunks, so that the importing thread only parses and writes.
 
 mod csv;
 mod input;
@@ -32,49 +32,50 @@ pub(crate) use self::table::cell;
 use self::table::{Cells, Row, Table};
 use crate::source::{Format, Source};
 
-/// The longest line (or CSV row) in bytes; a longer one is skipped without being held in memory.
+/// The maximum length of a line (or CSV row) in bytes. A longer one is skipped without being held
+/// in memory.
 pub const LINE_MAX: usize = 256 << 20;
-/// How much is read at a time.
+/// The number of bytes per read.
 const CHUNK: usize = 256 << 10;
-/// Chunks between the reading and the loading thread.
+/// The capacity of the queue between the reading and the importing thread, in chunks.
 const QUEUE: usize = 4;
 
-/// What the reading thread sends.
+/// A message of the reading thread.
 pub(crate) enum Message {
     /// The next source begins.
     Begin(usize),
-    /// Whole lines (the last of a source may lack its line break), and the number of the first.
+    /// Whole lines and the number of the first. The last line of a source may lack its line break.
     Lines { first: u64, text: Vec<u8> },
-    /// A line over `LINE_MAX`: its first bytes, and its length.
+    /// A line longer than `LINE_MAX`: its first bytes, and its length.
     Long {
         line: u64,
         text: Vec<u8>,
         length: u64,
     },
-    /// Values that were taken out of the source.
+    /// Values found in the source.
     Values { items: Vec<Item>, text: Vec<u8> },
     /// Rows of a CSV file.
     Rows(Arc<Table>, Vec<Row>),
-    /// How the source is read.
+    /// The shape of the source.
     Read(Shape),
-    /// The source cannot be read on; nothing follows.
+    /// The source cannot be read further. It is the last message.
     Failed(String),
 }
 
-/// How a source is read, where that is not a record a line.
+/// The shape of a source, if it is not one record per line.
 pub(crate) enum Shape {
     Array,
-    /// From this line on there are arrays among the lines.
+    /// From this line on, some lines are arrays.
     Arrays(u64),
     Collection,
     Member(String),
-    /// What stands beside the records, by name.
+    /// The names of members beside the records.
     LeftOut(Vec<String>),
-    /// What separates the columns of a CSV file.
+    /// The separator of a CSV file.
     Delimiter(u8),
-    /// The name that a column of a CSV file got, and its number.
+    /// A column number of a CSV file without a name, and the name that it got.
     Unnamed(usize, String),
-    /// The name that a further column of the same name got, and that name.
+    /// A duplicate column name, and the name that the further column got.
     Twice(String, String),
 }
 
@@ -109,64 +110,66 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The reading thread's end of the queue. An error means that nobody listens any more.
+/// The reading thread's end of the queue. Sending fails once the feed is dropped.
 type Sender = SyncSender<Message>;
 
 /// A line of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which source, from 0.
+    /// The number of the source, from 0.
     pub source: usize,
-    /// Which line of it, from 1.
+    /// The line number, from 1.
     pub line: u64,
-    /// Which of the values that begin on the line, from 1; 0 if the line is one value.
+    /// The number among the values that begin on the line, from 1; 0 if the line is one value.
     pub part: u32,
 }
 
-/// When nothing is there and what was given is so old, [`Event::Pause`] is given: a stream that gives something now and then, however
-/// often, keeps nothing waiting for longer.
+/// When no data is available and the first event since the last pause is this old, the feed returns
+/// [`Event::Pause`]. So even on a stream that sends a little all the time, no record waits longer
+/// for its commit.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// When standard input has nothing more to give so long after the first record, what has come is the sample if it is enough: more
-/// would tell more.
+/// If standard input pauses this long after the first record, the records so far are the sample, if
+/// they suffice.
 const SAMPLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// An item of a source.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// No more data is available yet: what was returned so far can be committed. Returned repeatedly until data arrives.
+    /// No more data is available yet: what was returned so far can be committed. Returned
+    /// repeatedly until data arrives.
     Pause,
     /// A line or value that may be a record.
     Record {
-        /// Which source, from 0.
+        /// The number of the source, from 0.
         source: usize,
         /// Its line, from 1.
         line: u64,
-        /// Which of the values that begin on the line, from 1; 0 if the line is one value.
+        /// The number among the values that begin on the line, from 1; 0 if the line is one value.
         part: u32,
         /// The record, as JSON.
         text: &'a [u8],
     },
     /// A line that cannot be a record.
     Bad {
-        /// Which source, from 0.
+        /// The number of the source, from 0.
         source: usize,
         /// Its line, from 1.
         line: u64,
-        /// Which of the values that begin on the line, from 1; 0 if the line is one value.
+        /// The number among the values that begin on the line, from 1; 0 if the line is one value.
         part: u32,
-        /// Why it is not a record.
+        /// The reason why it is not a record.
         reason: String,
         /// The line, or its beginning.
         text: &'a [u8],
     },
     /// The source cannot be read further.
     Failed {
-        /// Which source, from 0.
+        /// The number of the source, from 0.
         source: usize,
         /// The last line that was read.
         line: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -178,7 +181,7 @@ pub struct Sample {
     pub records: Vec<Vec<u8>>,
     /// Lines read that are not records.
     pub others: u64,
-    /// The source that cannot be read further, and why.
+    /// The source that cannot be read further, and the reason.
     pub failed: Option<(usize, String)>,
 }
 
@@ -186,30 +189,30 @@ pub struct Sample {
 pub struct Feed {
     receiver: Receiver<Message>,
     read: Arc<AtomicU64>,
-    /// Received for a sample, not yet taken.
+    /// Messages received for a sample, and not consumed yet.
     queue: VecDeque<Message>,
     current: Option<Message>,
-    /// Bytes of `Lines`, or entries of `Rows` and `Values`, that were taken from `current`.
+    /// How much of `current` is consumed: bytes of `Lines`, or entries of `Rows` and `Values`.
     taken: usize,
     source: usize,
     line: u64,
     part: u32,
-    /// What lies up to here is not given.
+    /// Events up to this place are skipped.
     skipped: Option<Place>,
-    /// What the dataset says about the columns of CSV files.
+    /// The CSV columns that the dataset declares.
     columns: Columns,
-    /// How the cells of the current rows are read, by column.
+    /// How to read the cells of the current rows, by column.
     read_as: Vec<Cells>,
-    /// What is to be said about how the sources are read.
+    /// Notes about how the sources are read.
     notes: Vec<String>,
     json: Vec<u8>,
-    /// Standard input is among the sources.
+    /// One of the sources is standard input.
     is_stream: bool,
     /// Every source is CSV.
     is_table: bool,
     names: Vec<String>,
     size: Option<u64>,
-    /// When the first of what was given since the last pause had come.
+    /// The arrival of the first message since the last pause.
     unpaused: Option<Instant>,
 }
 
@@ -223,7 +226,7 @@ impl Feed {
         let size = sources.iter().map(|source| source.size).sum();
         let is_table = sources.iter().all(|source| source.format == Format::Csv);
         let is_stream = sources.iter().any(|source| source.path.is_none());
-        // Not joined: it ends with its input, or with its first message after the feed is dropped.
+        // Not joined: the thread ends with its input, or when it sends after the feed was dropped.
         thread::spawn(move || read_all(&sources, &sender, &counter));
         Self {
             receiver,
@@ -262,7 +265,7 @@ impl Feed {
         self.is_table
     }
 
-    /// Where the last line is that was read.
+    /// The place of the last line read.
     fn place(&self) -> Place {
         Place {
             source: self.source,
@@ -286,13 +289,14 @@ impl Feed {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Says which CSV columns are strings, and which are numbers, whatever their cells look like.
+    /// Sets the CSV columns to read as strings or as numbers, regardless of their cells' text.
     pub(crate) fn set_columns(&mut self, columns: Columns) {
         self.columns = columns;
     }
 
-    /// Reads ahead until it has `records` records or `bytes` bytes. If standard input pauses, the data so far is the sample if
-    /// `enough` says so. If the process is asked to stop, it is the sample in any case.
+    /// Reads ahead until it has `records` records or `bytes` bytes. If standard input pauses, the
+    /// records so far are the sample if `enough` returns true for them. If `is_stopped` returns
+    /// true, they are the sample in any case.
     pub fn sample(
         &mut self,
         records: usize,
@@ -362,7 +366,7 @@ impl Feed {
         sample
     }
 
-    /// True when the line that was just read is to be skipped.
+    /// True if the current line is to be skipped.
     fn is_skipped(&self) -> bool {
         self.skipped.is_some_and(|skipped| self.place() <= skipped)
     }
@@ -541,12 +545,13 @@ impl Feed {
     }
 }
 
-/// A line without a byte order mark: files that begin with one are often strung together.
+/// Removes a byte order mark, which any line may have: files that begin with one are often
+/// concatenated.
 fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text)
 }
 
-/// What is left of a time that began with `since`.
+/// The rest of a period that began at `since`.
 fn left(since: Option<Instant>, time: Duration) -> Duration {
     since.map_or(time, |since| time.saturating_sub(since.elapsed()))
 }
@@ -555,7 +560,7 @@ fn too_long(bytes: u64) -> String {
     format!("the line has {bytes} bytes, over the limit of {LINE_MAX}")
 }
 
-/// White space only, as JSON sees it.
+/// True if the text is only white space of JSON.
 fn blank(text: &[u8]) -> bool {
     text.iter()
         .all(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))
@@ -575,7 +580,7 @@ fn read_all(sources: &[Source], sender: &Sender, counter: &Arc<AtomicU64>) {
     }
 }
 
-/// Sends what a source holds.
+/// Sends the content of a source.
 fn read_source(source: &Source, reader: &mut dyn Read, sender: &Sender) -> io::Result<()> {
     let mut input = Input::new(reader, sender);
     let read = match source.format {
@@ -589,14 +594,14 @@ fn read_source(source: &Source, reader: &mut dyn Read, sender: &Sender) -> io::R
             lines::read(&mut input, &reading)
         }
     };
-    // Also what came before a failure.
+    // Also the items before a failure.
     input.finish();
     read
 }
 
 #[cfg(test)]
 impl Feed {
-    /// A feed of what a reader gives.
+    /// A feed of a reader's content.
     pub(crate) fn of(source: Source, mut reader: Box<dyn Read + Send>) -> Self {
         let (sender, receiver) = mpsc::sync_channel(QUEUE);
         let mut feed = Self::start(Vec::new());

@@ -1,4 +1,4 @@
-//! What a parser has made of a source and not sent yet.
+//! Items that a parser has found in a source but not sent yet.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,38 +6,38 @@ use std::sync::Arc;
 use super::Message;
 use super::table::{Row, Table};
 
-/// A value that was taken out of a source.
+/// A value in a source.
 pub(crate) struct Item {
     /// The line on which it begins.
     pub(crate) line: u64,
-    /// Which value that begins there, from 1.
+    /// Its number among the values that begin on the line, from 1.
     pub(crate) part: u32,
-    /// Where it is in the text of all.
+    /// Its range in the text of all values.
     pub(crate) text: Range<usize>,
-    /// Why it is no record, where that is known.
+    /// The reason why it is not a record, if known.
     pub(crate) reason: Option<String>,
 }
 
-/// The most names of members beside the records that are kept.
+/// The maximum number of names kept of members beside the records.
 const NAMES: usize = 20;
 
-/// What a parser has made of a source.
+/// The items that a parser has found.
 #[derive(Default)]
 pub(super) struct Parsed {
     items: Vec<Item>,
     text: Vec<u8>,
     rows: Vec<Row>,
-    /// Bytes of the rows.
+    /// The size of the rows.
     row_bytes: usize,
     /// The header of the rows.
     pub(super) table: Option<Arc<Table>>,
-    /// Values that were given so far.
+    /// The number of values found so far.
     pub(super) given: u64,
-    /// The line of the last value, and how many began there up to it.
+    /// The line of the last value, and the number of values that began on it so far.
     last: (u64, u32),
-    /// It was said that arrays among the lines are read as their elements.
+    /// The note about arrays among the lines was sent.
     pub(super) is_array_said: bool,
-    /// How many blanks stand before the value that is being read, on its line.
+    /// The indentation of the current value on its line.
     pub(super) indent: usize,
     left_out: Vec<String>,
 }
@@ -47,7 +47,7 @@ impl Parsed {
         self.add(line, text, None);
     }
 
-    /// Something that can be no record.
+    /// Adds a value that cannot be a record.
     pub(super) fn bad(&mut self, line: u64, text: &[u8], reason: String) {
         self.add(line, text, Some(reason));
     }
@@ -74,7 +74,7 @@ impl Parsed {
         self.rows.push(row);
     }
 
-    /// A member beside the records.
+    /// Adds the name of a member beside the records.
     pub(super) fn leave_out(&mut self, name: &str) {
         if name != "type" && self.left_out.len() < NAMES && !self.left_out.iter().any(|n| n == name)
         {
@@ -90,7 +90,7 @@ impl Parsed {
         self.text.len() + self.row_bytes
     }
 
-    /// All of it, where there is something.
+    /// Takes the values, or else the rows; `None` if there are none.
     pub(super) fn message(&mut self) -> Option<Message> {
         if !self.items.is_empty() {
             return Some(Message::Values {

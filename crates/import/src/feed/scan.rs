@@ -1,49 +1,50 @@
-//! Where a JSON value ends, by JSON's grammar: as soon as a byte cannot belong to one it is known that the value is broken.
+//! Finds the end of a JSON value by JSON's grammar, incrementally. A value is broken at the first
+//! byte that cannot belong to it.
 
-/// What has been seen of a value, byte by byte.
+/// The state of a scan, which sees a value byte by byte.
 pub(super) struct Scan {
-    /// The brackets that are open.
+    /// The open brackets.
     open: Vec<u8>,
     expects: Expects,
-    /// Bytes seen.
+    /// The number of bytes seen.
     seen: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expects {
     Value,
-    /// A value or the end of an array that has none.
+    /// A value, or the end of an empty array.
     ValueOrEnd,
     Name,
-    /// A name or the end of an object that has none.
+    /// A name, or the end of an empty object.
     NameOrEnd,
     Colon,
     CommaOrEnd,
-    /// Within a string: of a name, and behind a backslash.
+    /// The rest of a string, which may be a name; the last byte may be a backslash.
     Text {
         is_name: bool,
         is_escaped: bool,
     },
-    /// Within a number or a literal.
+    /// The rest of a number or a literal.
     Word,
 }
 
-/// What the bytes are so far.
+/// The result for the bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// They hold a whole value of this length.
+    /// A whole value of this length.
     Whole(usize),
-    /// The value goes on.
+    /// The beginning of a value.
     Part,
-    /// They can be no value.
+    /// No value.
     Broken,
 }
 
-/// The deepest nesting that is followed: what is deeper is refused as a record anyway.
+/// The maximum nesting depth; records with deeper nesting are refused anyway.
 const DEEPEST: usize = 4096;
 
 impl Scan {
-    /// Begins with a value.
+    /// Begins at a value.
     pub(super) fn new() -> Self {
         Self {
             open: Vec::new(),
@@ -52,7 +53,7 @@ impl Scan {
         }
     }
 
-    /// Goes on with the bytes behind those that were seen; `bytes` are all of the value so far.
+    /// Continues with new bytes; `bytes` has all bytes of the value so far.
     pub(super) fn go_on(&mut self, bytes: &[u8]) -> Seen {
         while let Some(&byte) = bytes.get(self.seen) {
             if let Expects::Text {
@@ -66,9 +67,10 @@ impl Scan {
                 match bytes.get(self.seen) {
                     None => return Seen::Part,
                     Some(b'"') => {
-                        self.expects = match is_name {
-                            true => Expects::Colon,
-                            false => Expects::CommaOrEnd,
+                        self.expects = if is_name {
+                            Expects::Colon
+                        } else {
+                            Expects::CommaOrEnd
                         }
                     }
                     Some(b'\\') => {
@@ -106,11 +108,12 @@ impl Scan {
         Seen::Part
     }
 
-    /// What the bytes are where nothing follows them.
+    /// The result if no byte follows.
     pub(super) fn end(&self) -> Seen {
-        match self.open.is_empty() && self.expects == Expects::Word {
-            true => Seen::Whole(self.seen),
-            false => Seen::Broken,
+        if self.open.is_empty() && self.expects == Expects::Word {
+            Seen::Whole(self.seen)
+        } else {
+            Seen::Broken
         }
     }
 
@@ -118,7 +121,7 @@ impl Scan {
         self.open.is_empty() && self.expects == Expects::CommaOrEnd
     }
 
-    /// Takes a byte that is not within a string or a word; false where it cannot stand here.
+    /// Consumes a byte outside of strings and words; false if it is not allowed here.
     fn step(&mut self, byte: u8) -> bool {
         use Expects::*;
         if let Text { is_name, .. } = self.expects {
@@ -165,7 +168,7 @@ impl Scan {
     }
 }
 
-/// What the first bytes of a value are.
+/// Scans a complete text.
 pub(super) fn scan(bytes: &[u8]) -> Seen {
     let mut scan = Scan::new();
     match scan.go_on(bytes) {
@@ -174,22 +177,22 @@ pub(super) fn scan(bytes: &[u8]) -> Seen {
     }
 }
 
-/// White space between values: JSON's, the separator of text sequences (RFC 8142), and a byte order mark's bytes.
+/// White space between values: JSON's, and the separator of text sequences (RFC 7464 and 8142).
 pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x1E)
 }
 
-/// An object that is there for an array of objects, which are the records.
+/// An object that wraps an array of objects, which are the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wrapper {
     /// A GeoJSON FeatureCollection.
     Collection,
-    /// An object whose only member is the array, and its name.
+    /// An object with this array as its only member; the name of the member.
     Only(String),
 }
 
 impl Wrapper {
-    /// The member that has the records.
+    /// The name of the member with the records.
     pub(super) fn member(&self) -> &str {
         match self {
             Self::Collection => "features",
@@ -198,7 +201,7 @@ impl Wrapper {
     }
 }
 
-/// What an object is there for, by its bytes or, where it is large, by its first bytes.
+/// Whether an object wraps an array of records, by its bytes or, if it is large, its first bytes.
 pub(super) fn wrapper(bytes: &[u8]) -> Option<Wrapper> {
     let mut at = 1;
     let mut members = 0;
@@ -212,7 +215,7 @@ pub(super) fn wrapper(bytes: &[u8]) -> Option<Wrapper> {
                 continue;
             }
             Some(b'"') => {}
-            // The end of the object, or of its bytes.
+            // The end of the object, or of the given bytes.
             _ => break,
         }
         let Seen::Whole(length) = scan(bytes.get(at..)?) else {
@@ -255,8 +258,8 @@ fn behind_space(bytes: &[u8], at: usize) -> usize {
         .unwrap_or(rest.len())
 }
 
-/// The values of a line that holds several, or the records of one that is there for an array of them: where each lies.
-/// `None` where the line is one value, or cannot be read so.
+/// The ranges of the values in a line with several values, or of the records in a line that is an
+/// array or wraps one. `None` if the line is one value, or is broken.
 pub(crate) fn parts(line: &[u8]) -> Option<Vec<std::ops::Range<usize>>> {
     let mut parts = Vec::new();
     let mut at = 0;
@@ -307,7 +310,7 @@ pub(crate) fn parts(line: &[u8]) -> Option<Vec<std::ops::Range<usize>>> {
     (!elements.is_empty()).then_some(elements)
 }
 
-/// Where the array that a member of an object is begins.
+/// The position of the array in a member of an object.
 fn array(object: &[u8], member: &str) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -336,7 +339,7 @@ fn array(object: &[u8], member: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Values that are changed at random: where the parser finds a value, it ends where the scan says.
+    /// Random changes of values: if the parser finds a value, the scan finds the same end.
     #[test]
     fn a_value_ends_where_the_parser_says() {
         let texts = [
@@ -378,7 +381,7 @@ mod tests {
                     );
                     whole += 1;
                 }
-                // Of a number or a word only the bytes are looked at.
+                // The scan does not check the grammar of numbers and words.
                 (Ok(value), seen) => assert!(!value.is_array() && !value.is_object(), "{seen:?}"),
                 (Err(_), _) => broken += 1,
             }

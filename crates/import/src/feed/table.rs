@@ -1,31 +1,31 @@
-//! The columns of a CSV file, and its rows as JSON objects: a cell is a number where its text is one, `true` and `false` are booleans, an
-//! empty cell is left out.
+//! The columns of a CSV file, and its rows as JSON objects. A cell whose text is a number becomes a
+//! number, `true` and `false` become booleans, and empty cells are left out.
 
 use std::collections::HashSet;
 
-/// What the dataset says about columns, by name.
+/// The columns that the dataset declares, by name.
 #[derive(Default)]
 pub(crate) struct Columns {
-    /// Their cells are strings, whatever they look like.
+    /// Columns whose cells are strings, whatever they look like.
     pub(crate) strings: HashSet<String>,
-    /// Their cells are numbers where they can be read as one.
+    /// Columns whose cells are numbers, if they can be read as one.
     pub(crate) numbers: HashSet<String>,
 }
 
-/// How the cells of a column are read.
+/// How to read the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cells {
     Strings,
     Numbers,
-    /// As they look.
+    /// By their text.
     Any,
 }
 
 /// The header of a CSV file.
 pub(crate) struct Table {
-    /// The columns: the name, and `"name":` as JSON writes it.
+    /// For each column its name, and `"name":` as JSON.
     columns: Vec<(String, Vec<u8>)>,
-    /// The fewest cells of a row: columns at the end that have no name may lack.
+    /// The minimum number of cells in a row: cells of unnamed columns at the end may be missing.
     least: usize,
     delimiter: u8,
 }
@@ -33,11 +33,11 @@ pub(crate) struct Table {
 /// A row, and the line on which it begins.
 pub(crate) struct Row {
     pub(crate) line: u64,
-    /// The cells, one behind the other; of a row that cannot be read its text.
+    /// The concatenated cells; for a bad row, its text.
     pub(crate) text: Vec<u8>,
-    /// Where each cell ends.
+    /// The end of each cell in `text`.
     pub(crate) ends: Vec<usize>,
-    /// Why it cannot be read.
+    /// The reason why the row is bad, if it is.
     pub(crate) reason: Option<String>,
 }
 
@@ -49,16 +49,17 @@ impl Row {
     }
 }
 
-/// A name that the header did not have, and what for.
+/// A generated column name, and its reason.
 pub(super) enum Renamed {
-    /// The column of this number has no name.
+    /// The column with this number had no name.
     Unnamed(usize, String),
-    /// A further column has this name.
+    /// The column had the name of an earlier one, which is the first string.
     Twice(String, String),
 }
 
 impl Table {
-    /// The columns that a header names. Columns without a name, and further ones of the same name, get one.
+    /// The columns of a header. Columns without a name, or with the name of an earlier one, get a
+    /// generated name.
     pub(super) fn new(header: &Row, delimiter: u8) -> Result<(Self, Vec<Renamed>), String> {
         let mut names = Vec::with_capacity(header.ends.len());
         for name in header.cells() {
@@ -68,7 +69,7 @@ impl Table {
         let mut known: HashSet<String> = names.iter().map(|name| (*name).to_string()).collect();
         let mut free = |name: &dyn Fn(usize) -> String, from: usize| {
             let mut at = from;
-            // Ends: there are fewer names than numbers.
+            // Terminates, since the known names are finite.
             while !known.insert(name(at)) {
                 at += 1;
             }
@@ -79,7 +80,7 @@ impl Table {
         for (at, name) in names.iter().enumerate() {
             let name = if name.trim().is_empty() {
                 let new = free(&|number| format!("column_{number}"), at + 1);
-                // A header that ends with a separator has no column there.
+                // A separator at the end of the header makes no column.
                 if at + 1 < names.len() {
                     renamed.push(Renamed::Unnamed(at + 1, new.clone()));
                 }
@@ -113,7 +114,7 @@ impl Table {
         self.columns.len()
     }
 
-    /// How the cells of each column are read.
+    /// How to read the cells of each column.
     pub(super) fn read_as(&self, says: &Columns) -> Vec<Cells> {
         let columns = self.columns.iter().map(|(name, _)| match () {
             () if says.strings.contains(name) => Cells::Strings,
@@ -123,7 +124,7 @@ impl Table {
         columns.collect()
     }
 
-    /// True for the number of cells of a row.
+    /// True if a row may have this many cells.
     pub(super) fn takes(&self, cells: usize) -> bool {
         (self.least..=self.columns.len()).contains(&cells)
     }
@@ -133,7 +134,7 @@ impl Table {
         self.columns.get(at).map_or("", |(name, _)| name)
     }
 
-    /// Replaces `json` by a row as an object, or says why it is none.
+    /// Replaces `json` by a row as an object; the error says why the row is bad.
     pub(super) fn object(
         &self,
         row: &Row,
@@ -144,7 +145,7 @@ impl Table {
             return Err(reason.clone());
         }
         let (cells, columns) = (row.ends.len(), self.columns.len());
-        // Separators behind the last column are no cells.
+        // Empty cells behind the last column are ignored.
         let is_wider = row.cells().skip(columns).any(|cell| !cell.is_empty());
         if cells < self.least || is_wider {
             let (s, n) = (if cells == 1 { "" } else { "s" }, columns);
@@ -169,7 +170,7 @@ impl Table {
         Ok(())
     }
 
-    /// Replaces `text` by a row's cells, with separators between them; of a row that cannot be read its text.
+    /// Replaces `text` by the cells of a row with separators; for a bad row, by its text.
     pub(super) fn text(&self, row: &Row, text: &mut Vec<u8>) {
         text.clear();
         if row.reason.is_some() {
@@ -199,14 +200,16 @@ pub(crate) fn cell(text: &str, cells: Cells, json: &mut Vec<u8>) {
 }
 
 fn string(text: &str, json: &mut Vec<u8>) {
-    // Writing a string to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = serde_json::to_writer(json, text);
 }
 
-/// The most digits behind a plus sign that are taken for a number where the column is not declared to be one: telephone numbers have more.
+/// The maximum number of digits behind a plus sign in a column not declared as a number: with more,
+/// it is a telephone number.
 const SIGNED_DIGITS: usize = 6;
 
-/// A number as people write it, in JSON's way: without a digit before or behind the point, or with a plus sign.
+/// A number in people's notation as JSON: with a plus sign, or without digits before or behind the
+/// decimal point.
 fn number(text: &str, cells: Cells) -> Option<String> {
     let (sign, unsigned) = match text.as_bytes().first()? {
         b'-' => ("-", text.get(1..)?),
@@ -238,7 +241,7 @@ fn number(text: &str, cells: Cells) -> Option<String> {
     Some(format!("{sign}{whole}{fraction}{exponent}")).filter(|number| is_number(number))
 }
 
-/// A number by JSON's grammar that the types of Esker can hold.
+/// True for a JSON number in the range of Esker's types.
 fn is_number(text: &str) -> bool {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let digits = unsigned.len()

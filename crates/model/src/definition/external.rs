@@ -1,5 +1,5 @@
-//! Kinds of index that other crates add: the names that are registered in this process, and what implements each. What that is,
-//! the storage above knows; here it is opaque.
+//! Index kinds from other crates: the names registered in this process, and their implementations.
+//! The type of an implementation is known to the storage crate and opaque here.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -24,14 +24,17 @@ struct Registered {
 /// The only name of a built-in kind with a `-`.
 const SPACE_TIME: &str = "space-time";
 
-/// Few, and never removed: a definition may name a kind for as long as the process runs.
+/// The list is short, and kinds are never removed: a definition may name a kind as long as the
+/// process runs.
 static REGISTERED: Mutex<Vec<ExternalKind>> = Mutex::new(Vec::new());
 
 impl ExternalKind {
-    /// Registers a kind for the rest of the process; `implementation` is its implementation for the storage.
+    /// Registers a kind for the rest of the process; `implementation` is its implementation for the
+    /// storage.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the name is invalid (see [`ExternalKind::is_name`]) or registered already.
+    /// [`Error::BadInput`] if the name is invalid (see [`ExternalKind::is_name`]) or registered
+    /// already.
     pub fn register(
         name: &str,
         implementation: Box<dyn Any + Send + Sync>,
@@ -61,8 +64,9 @@ impl ExternalKind {
         registered.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// True for a valid name of such a kind: lower-case letters, digits and `-`, a letter first and a `-` inside, and not
-    /// `space-time`. No other built-in kind has a `-` in its name, now or later, so a name on disk never changes its meaning.
+    /// True for a valid name of such a kind: lower-case letters, digits and `-`, a letter first and
+    /// a `-` inside, and not `space-time`. No other built-in kind has a `-` in its name, now or
+    /// later, so a name on disk never changes its meaning.
     pub fn is_name(text: &str) -> bool {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let inside = text.trim_matches('-');
@@ -74,12 +78,12 @@ impl ExternalKind {
             && text != SPACE_TIME
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(self) -> &'static str {
         &self.0.name
     }
 
-    /// Its implementation.
+    /// The implementation.
     pub fn implementation(self) -> &'static (dyn Any + Send + Sync) {
         self.0.implementation.as_ref()
     }
@@ -91,7 +95,7 @@ impl fmt::Debug for ExternalKind {
     }
 }
 
-// A name is registered once.
+// A name is registered only once, so it identifies the kind.
 impl PartialEq for ExternalKind {
     fn eq(&self, other: &ExternalKind) -> bool {
         self.name() == other.name()

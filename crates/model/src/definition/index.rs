@@ -1,4 +1,4 @@
-//! How an attribute is to be indexed, said in a chain.
+//! A builder for the description of an index.
 
 use super::{IndexKind, Layout};
 use crate::schema::Type;
@@ -62,14 +62,15 @@ impl Index {
         Index::new(IndexKind::Recent)
     }
 
-    /// An [`IndexKind::Spatial`] index for points on the sphere, in the default layout. Its path is that of a GeoJSON point or
-    /// of an array of two numbers, or `LON_PATH,LAT_PATH`.
+    /// An [`IndexKind::Spatial`] index for points on the sphere, in the default layout. Its path is
+    /// that of a GeoJSON point or of an array of two numbers, or `LON_PATH,LAT_PATH`.
     pub fn spatial() -> Index {
         Index::new(IndexKind::Spatial(Layout::default())).of_type(Type::Point)
     }
 
-    /// An [`IndexKind::SpaceTime`] index for points on the sphere at a time, in the default layout. Its path is `POINT@TIME`:
-    /// the path of a point as for [`Index::spatial`], and that of a declared attribute with the time.
+    /// An [`IndexKind::SpaceTime`] index for points on the sphere at a time, in the default layout.
+    /// Its path is `POINT@TIME`: the path of a point as for [`Index::spatial`], and that of a
+    /// declared attribute with the time.
     pub fn space_time() -> Index {
         Index::new(IndexKind::SpaceTime(Layout::default())).of_type(Type::PointTime)
     }
@@ -107,7 +108,8 @@ impl Index {
         self.of_type(Type::Bool)
     }
 
-    /// For points in time; numbers are seconds since 1970. Other units have their own types: [`Type::TIMES`].
+    /// For points in time; numbers are seconds since 1970. Other units have their own types:
+    /// [`Type::TIMES`].
     pub fn time(self) -> Index {
         self.of_type(Type::Time)
     }
@@ -123,7 +125,8 @@ impl Index {
         Index { tokenizer, ..self }
     }
 
-    /// Keeps records with a value of another type; queries find them as a scan would. Without this such records are refused.
+    /// Keeps records with a value of another type; queries find them as a scan would. Without this
+    /// such records are refused.
     pub fn lenient(self) -> Index {
         Index {
             lenient: true,
@@ -151,7 +154,8 @@ impl Index {
         self.kind.type_for(self.ty)
     }
 
-    /// The attribute's type, if it is given; without one, an attribute that is declared already keeps its type.
+    /// The attribute's type, if it is given; without one, an attribute that is declared already
+    /// keeps its type.
     pub fn said_type(&self) -> Option<Type> {
         self.ty.and_then(|ty| self.kind.type_for(Some(ty)))
     }

@@ -1,4 +1,4 @@
-//! Kinds of index.
+//! The kinds of index.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,55 +7,59 @@ use super::ExternalKind;
 use crate::error::{Error, Result};
 use crate::schema::Type;
 
-/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). Queries return the same answers with
-/// every kind; kinds differ in the costs of writes and queries.
+/// How an attribute is indexed (LevelDB++ sections 3 and 4, Luo & Carey section 3). Queries return
+/// the same answers with every kind; kinds differ in the costs of writes and queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IndexKind {
     /// Not indexed: the attribute is typed and extracted, queries scan.
     None,
-    /// No separate index: the tables of records carry a zone map (the least and the greatest value) and a value filter for
-    /// each block. Cheapest to write; best if the attribute grows with time.
+    /// No separate index: the tables of records carry a zone map (the least and the greatest value)
+    /// and a value filter for each block. Cheapest to write; best if the attribute grows with time.
     Embedded,
-    /// As embedded, but each table carries one map from value fingerprints to blocks in place of a filter per block,
-    /// so that a lookup probes each table once. Nearly as cheap to write; lookups of a value come close to those of
-    /// the stand-alone kinds.
+    /// As embedded, but each table carries one map from value fingerprints to blocks in place of a
+    /// filter per block, so that a lookup probes each table once. Nearly as cheap to write; lookups
+    /// of a value come close to those of the stand-alone kinds.
     Fingerprint,
-    /// Only the least and the greatest value of each component, one flush or compaction result (Luo & Carey section 3). Costs
-    /// nothing to write; for ranges of an attribute that grows with time, read by a scan. The
-    /// [`Maintenance`](super::Maintenance) strategy determines how many components a query can skip.
+    /// Only the least and the greatest value of each component, one flush or compaction result (Luo
+    /// & Carey section 3). Costs nothing to write; for ranges of an attribute that grows with time,
+    /// read by a scan. The [`Maintenance`](super::Maintenance) strategy determines how many
+    /// components a query can skip.
     Filter,
-    /// A posting list (the keys of the records with a value) for each value, read and rewritten at each write. Writes slow
-    /// down as lists grow; a baseline of the papers.
+    /// A posting list (the keys of the records with a value) for each value, read and rewritten at
+    /// each write. Writes slow down as lists grow; a baseline of the papers.
     Eager,
-    /// A posting list (the keys of the records with a value) for each value. Writes append to it without reading it;
-    /// compactions merge the pieces later. Best for the newest few matches.
+    /// A posting list (the keys of the records with a value) for each value. Writes append to it
+    /// without reading it; compactions merge the pieces later. Best for the newest few matches.
     Lazy,
     /// A tree of (value, primary key). Best for queries that return all matches.
     Composite,
-    /// A tree of (value, descending sequence number, primary key): the newest records of a value are adjacent. Good for the
-    /// newest few matches and for all.
+    /// A tree of (value, descending sequence number, primary key): the newest records of a value
+    /// are adjacent. Good for the newest few matches and for all.
     Recent,
     /// Points in space, in one of several layouts; for attributes of type point or plane.
     Spatial(Layout),
-    /// Points at a time, in one of the same layouts: it answers conditions on an area and a time together. For attributes
-    /// whose path is `POINT@TIME`.
+    /// Points at a time, in one of the same layouts: it answers conditions on an area and a time
+    /// together. For attributes whose path is `POINT@TIME`.
     SpaceTime(Layout),
     /// A kind from another crate, with its own tree.
     External(ExternalKind),
 }
 
-/// How the points of a spatial index are laid out. Queries return the same answers with every layout.
+/// How the points of a spatial index are laid out. Queries return the same answers with every
+/// layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Layout {
     /// A tree in z-order: an area is a bounded number of ranges of its keys.
     #[default]
     Z,
-    /// A tree whose tables are cut by space: tables of a level do not overlap, and each compaction packs them anew.
+    /// A tree whose tables are cut by space: tables of a level do not overlap, and each compaction
+    /// packs them anew.
     Mbr,
     /// A tree of tiered runs, each packed by space: a baseline of the paper.
     Stacked,
-    /// No tree: tables and blocks of the records carry the bounds of their points. Writes cost nothing; for records that are
-    /// written in the order of their location, or whose keys are in that order.
+    /// No tree: tables and blocks of the records carry the bounds of their points. Writes cost
+    /// nothing; for records that are written in the order of their location, or whose keys are in
+    /// that order.
     Embedded,
     /// A tree in z-order that contains the records themselves: the dataset is stored by location
     /// ([`DatasetDef::cluster`](super::DatasetDef::cluster)). For one attribute, fixed at creation.
@@ -86,7 +90,7 @@ impl Layout {
         }
     }
 
-    /// True where the layout has a tree.
+    /// True if the layout has a tree.
     fn has_tree(self) -> bool {
         self != Layout::Embedded
     }
@@ -138,8 +142,8 @@ impl IndexKind {
         )
     }
 
-    /// The type of an attribute of this kind, given the declared type, if any; points become points at a time in the kind for
-    /// these.
+    /// The type of an attribute of this kind, given the declared type, if any; points become points
+    /// at a time in the kind for these.
     pub fn type_for(self, said: Option<Type>) -> Option<Type> {
         match self {
             IndexKind::Spatial(_) => said.or(Some(Type::Point)),

@@ -42,7 +42,8 @@ pub struct IndexDef {
     /// How its values become tokens of the index.
     #[serde(default)]
     pub tokenizer: Tokenizer,
-    /// Records with a value of another type at the path are kept; queries find them as a scan would.
+    /// Records with a value of another type at the path are kept; queries find them as a scan
+    /// would.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lenient: bool,
 }
@@ -66,12 +67,13 @@ impl IndexDef {
 
     /// Rejects a lenient index of points.
     pub fn check_lenient(&self) -> Result<()> {
-        match self.lenient && self.ty.has_place() {
-            false => Ok(()),
-            true => Err(Error::bad_input(format!(
+        if self.lenient && self.ty.has_place() {
+            Err(Error::bad_input(format!(
                 "attribute `{}`: an index of points cannot be lenient",
                 self.path
-            ))),
+            )))
+        } else {
+            Ok(())
         }
     }
 
@@ -86,7 +88,8 @@ impl IndexDef {
     }
 }
 
-/// The definition of a dataset. Its serialised form needs only a key and its type. It is checked when a dataset is created from it.
+/// The definition of a dataset. Its serialised form needs only a key and its type. It is checked
+/// when a dataset is created from it.
 ///
 /// ```
 /// # use esker_model as esker;
@@ -113,7 +116,8 @@ pub struct DatasetDef {
     /// When outdated index entries are detected: at write time or at query time.
     #[serde(default)]
     pub maintenance: Maintenance,
-    /// Measurements choose the strategy; `maintenance` is the current choice ([`DatasetDef::auto`]).
+    /// Measurements choose the strategy; `maintenance` is the current choice
+    /// ([`DatasetDef::auto`]).
     #[serde(default)]
     pub auto: bool,
     /// When the store records which writes are obsolete (replaced or deleted since).
@@ -128,10 +132,11 @@ pub struct DatasetDef {
     /// When records expire.
     #[serde(default, flatten)]
     pub expiry: Expiry,
-    /// Whether the change feed contains the records that changes replaced ([`DatasetDef::keep_old_records`]).
+    /// Whether the change feed contains the records that changes replaced
+    /// ([`DatasetDef::keep_old_records`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub old_records: bool,
-    /// What is wrong with what it was made of: reported by [`DatasetDef::validate`].
+    /// The first error of the builder methods, reported by [`DatasetDef::validate`].
     #[serde(skip)]
     mistake: Option<String>,
 }
@@ -144,7 +149,7 @@ fn is_false(set: &bool) -> bool {
     !set
 }
 
-/// The path; where it is none, a stand-in and what is wrong with it.
+/// The path; if it is invalid, a placeholder and the error.
 fn path_or_mistake(path: impl IntoPath) -> (Path, Option<String>) {
     match path.into_path() {
         Ok(path) => (path, None),
@@ -164,10 +169,11 @@ pub struct Expiry {
         skip_serializing_if = "Option::is_none"
     )]
     pub ttl: Option<Duration>,
-    /// The path of the record's own expiry time; of several times the earliest counts. Absent or null: never.
+    /// The path of the record's own expiry time; of several times the earliest counts. Absent or
+    /// null: never.
     #[serde(default, rename = "expires", skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
-    /// The type of the time at `path`, which says the unit of its numbers.
+    /// The type of the time at `path`, which defines the unit of its numbers.
     #[serde(
         default = "time",
         rename = "expires_type",
@@ -221,7 +227,8 @@ impl Expiry {
         self.ttl.is_some() || self.path.is_some()
     }
 
-    /// Rejects a time to live that is shorter than a millisecond or longer than a million years, and a type that is not a time.
+    /// Rejects a time to live that is shorter than a millisecond or longer than a million years,
+    /// and a type that is not a time.
     pub fn validate(&self) -> Result<()> {
         if !self.ty.is_time() {
             return Err(Error::bad_input(format!(
@@ -230,17 +237,18 @@ impl Expiry {
             )));
         }
         let millis = self.ttl.map(|ttl| ttl.as_millis());
-        match millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
-            true => Ok(()),
-            false => Err(Error::bad_input(
+        if millis.is_none_or(|millis| (1..=LONGEST_TTL).contains(&millis)) {
+            Ok(())
+        } else {
+            Err(Error::bad_input(
                 "a time to live must be at least a millisecond and at most a million years"
                     .to_string(),
-            )),
+            ))
         }
     }
 }
 
-/// In milliseconds: some million years.
+/// The longest time to live in milliseconds: a million years.
 const LONGEST_TTL: u128 = 1_000_000 * 366 * 86_400_000;
 
 impl DatasetDef {
@@ -263,8 +271,8 @@ impl DatasetDef {
         }
     }
 
-    /// A dataset without indexes that adds the key `_id` to records without one: a UUID of version 7, so that later records have greater
-    /// keys.
+    /// A dataset without indexes that adds the key `_id` to records without one: a UUID of version
+    /// 7, so that later records have greater keys.
     pub fn auto_key() -> DatasetDef {
         DatasetDef {
             auto_key: true,
@@ -272,8 +280,9 @@ impl DatasetDef {
         }
     }
 
-    /// Makes the change feed return with each change the record that it replaced or deleted. Each write then also reads and logs the old
-    /// record. This cannot be changed after the dataset is created.
+    /// Makes the change feed return with each change the record that it replaced or deleted. Each
+    /// write then also reads and logs the old record. This cannot be changed after the dataset is
+    /// created.
     pub fn keep_old_records(self) -> DatasetDef {
         DatasetDef {
             old_records: true,
@@ -281,18 +290,21 @@ impl DatasetDef {
         }
     }
 
-    /// Sets how long after its write a record expires. Can be changed later; a change applies to records written afterwards.
+    /// Sets how long after its write a record expires. Can be changed later; a change applies to
+    /// records written afterwards.
     pub fn ttl(mut self, ttl: Duration) -> DatasetDef {
         self.expiry.ttl = Some(ttl);
         self
     }
 
-    /// Records expire at the time in their field `path`: text, or seconds since 1970. Absent or null: never.
+    /// Records expire at the time in their field `path`: text, or seconds since 1970. Absent or
+    /// null: never.
     pub fn expires_at(self, path: impl IntoPath) -> DatasetDef {
         self.expires_as(path, Type::Time)
     }
 
-    /// Records expire at the time of type `ty` in their field `path`: text, or a number in the unit of the type. Absent or null: never.
+    /// Records expire at the time of type `ty` in their field `path`: text, or a number in the unit
+    /// of the type. Absent or null: never.
     pub fn expires_as(mut self, path: impl IntoPath, ty: Type) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         self.expiry.path = Some(path);
@@ -310,8 +322,9 @@ impl DatasetDef {
         }
     }
 
-    /// Lets measurements choose the maintenance strategy: first validation, then whichever of eager, validation and mutable-bitmap is
-    /// expected to cost least (the dataset's statistics say why).
+    /// Lets measurements choose the maintenance strategy: first validation, then whichever of
+    /// eager, validation and mutable-bitmap is expected to cost least (the dataset's statistics say
+    /// why).
     pub fn auto(self) -> DatasetDef {
         DatasetDef {
             maintenance: Maintenance::Validation,
@@ -353,9 +366,10 @@ impl DatasetDef {
         self
     }
 
-    /// Stores the records in the order of the points at `path`, so that a query for an area reads neighbouring blocks; a lookup by key
-    /// needs one more read. The path is as for [`Index::spatial`], or `POINT@TIME` as for [`Index::space_time`]; points of the plane
-    /// must be declared first. This cannot be changed after the dataset is created.
+    /// Stores the records in the order of the points at `path`, so that a query for an area reads
+    /// neighbouring blocks; a lookup by key needs one more read. The path is as for
+    /// [`Index::spatial`], or `POINT@TIME` as for [`Index::space_time`]; points of the plane must
+    /// be declared first. This cannot be changed after the dataset is created.
     pub fn cluster(mut self, path: impl IntoPath) -> DatasetDef {
         let (path, mistake) = path_or_mistake(path);
         self.mistake = self.mistake.or(mistake);
@@ -366,7 +380,7 @@ impl DatasetDef {
         let declared = self.indexes.iter_mut().find(|known| known.path == path);
         match declared {
             Some(known) if known.kind == IndexKind::None => known.kind = kind,
-            // What is wrong with one that has an index is said when it is validated.
+            // `validate` rejects an attribute that is already indexed.
             _ => self.indexes.push(IndexDef {
                 ty: kind.type_for(None).unwrap_or(Type::Point),
                 path,
@@ -408,7 +422,7 @@ impl DatasetDef {
         }
         if self.key_type == KeyType::Fields && key_paths(&self.key)?.len() < 2 {
             return Err(Error::bad_input(format!(
-                "the fields of a key of several are separated by commas, but `{}` is one field",
+                "a composite key is several fields separated by commas, but `{}` is one field",
                 self.key
             )));
         }
@@ -459,7 +473,8 @@ impl DatasetDef {
     }
 }
 
-/// Rejects points without a spatial index, spatial indexes of other types, and invalid paths of points.
+/// Rejects points without a spatial index, spatial indexes of other types, and invalid paths of
+/// points.
 pub fn check_type(path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
     let refused = |goes: &str| {
         Err(Error::bad_input(format!(
@@ -482,8 +497,8 @@ pub fn check_type(path: &Path, kind: IndexKind, ty: Type) -> Result<()> {
     }
 }
 
-/// Rejects an attribute of place and time if its parts are declared with other types, or if its time is not declared: the meaning of a
-/// comparison depends on the type of the time.
+/// Rejects an attribute of place and time if its parts are declared with other types, or if its
+/// time is not declared: the meaning of a comparison depends on the type of the time.
 pub fn check_place_and_time(
     path: &Path,
     ty: Type,

@@ -21,8 +21,9 @@ pub struct StoredAttribute {
     pub tree: u32,
     /// Writes after this one went to the index directly; the build added the earlier ones.
     pub since: Seq,
-    /// True if numbers that no float represents exactly are distinguished, also in records stored before the declaration. False for
-    /// attributes of floats that an earlier version declared: their indexes contain the nearest float.
+    /// True if numbers that no float represents exactly are distinguished, also in records stored
+    /// before the declaration. False for attributes of floats that an earlier version declared:
+    /// their indexes contain the nearest float.
     pub exact: bool,
 }
 
@@ -73,16 +74,18 @@ pub struct MaintenanceSettings {
     pub merging: Merging,
     /// How many versions of a record are kept.
     pub versions: u32,
-    /// If set, the primary-key index contains only the writes after this one; the earlier ones are still being added.
+    /// If set, the primary-key index contains only the writes after this one; the earlier ones are
+    /// still being added.
     pub keys_after: Option<Seq>,
-    /// Later writes used this strategy; for earlier ones the repair watermark says whether their obsolete entries
-    /// have been recorded.
+    /// Later writes used this strategy; for earlier ones the repair watermark says whether their
+    /// obsolete entries have been recorded.
     pub since: Seq,
 }
 
 impl StoredDef {
-    /// The stored form of a new dataset's definition. The attribute by whose location the records are stored gets the last number, so
-    /// that all records are stored with the attributes up to it ([`StoredDef::in_all_records`]).
+    /// The stored form of a new dataset's definition. The attribute by whose location the records
+    /// are stored gets the last number, so that every record is stored with all attributes up to it
+    /// ([`StoredDef::in_all_records`]).
     pub fn new(def: &DatasetDef) -> StoredDef {
         let last = def.indexes.len() as u32;
         let clustered = def
@@ -137,7 +140,7 @@ impl StoredDef {
             Some(_) => point_time_paths(&def.path).ok(),
             None => None,
         };
-        // Of a point at a time, the time is declared on its own.
+        // For a point at a time, the type of the time is declared separately.
         match time.and_then(|(_, time)| self.attribute(&time)) {
             Some(time) => wanted.at_time(time.def.ty, time.def.lenient),
             None => wanted,
@@ -149,8 +152,9 @@ impl StoredDef {
         self.attributes.iter().find(|a| a.def.kind.is_clustered())
     }
 
-    /// True if the tree of keys has the attribute of this number for every record. In a dataset stored by location these are the
-    /// attributes declared when the dataset was created; in any other dataset, all.
+    /// True if the tree of keys has the attribute of this number for every record. In a dataset
+    /// stored by location these are the attributes declared when the dataset was created; in any
+    /// other dataset, all.
     pub fn in_all_records(&self, id: u32) -> bool {
         self.clustered().is_none_or(|clustered| id <= clustered.id)
     }
@@ -221,11 +225,12 @@ impl StoredDef {
                 ..AttributeJson::from(&change.attribute)
             }),
         };
-        // Strings and numbers in a struct are always JSON.
+        // A struct of strings and numbers always serialises.
         serde_json::to_vec(&json).unwrap_or_default()
     }
 
-    /// Decodes the output of [`StoredDef::to_bytes`], also of older builds; `None` if it is malformed.
+    /// Decodes the output of [`StoredDef::to_bytes`], also of older builds; `None` if it is
+    /// malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<StoredDef> {
         let json: Json = serde_json::from_slice(bytes).ok()?;
         let attributes = json.get("attributes")?.as_array()?.iter();
@@ -256,7 +261,8 @@ impl StoredDef {
 }
 
 impl StoredDef {
-    /// The first kind in a stored definition that another crate must register before [`StoredDef::from_bytes`] can decode it.
+    /// The first kind in a stored definition that another crate must register before
+    /// [`StoredDef::from_bytes`] can decode it.
     pub fn unregistered_kind(bytes: &[u8]) -> Option<String> {
         let json: Json = serde_json::from_slice(bytes).ok()?;
         let attributes = json.get("attributes")?.as_array()?.iter();
@@ -269,7 +275,7 @@ impl StoredDef {
     }
 }
 
-/// Definitions of datasets whose records do not expire have no such fields.
+/// The fields are missing if records do not expire.
 fn expiry(json: &Json) -> Option<Expiry> {
     let expiry = Expiry {
         ttl: match json.get("ttl") {
@@ -317,7 +323,8 @@ fn settings(json: &Json) -> Option<MaintenanceSettings> {
     })
 }
 
-/// A stored definition. The order of its fields is that of the bytes, whichever features `serde_json` has.
+/// A stored definition. The order of its fields is the order on disk, regardless of `serde_json`'s
+/// features.
 #[derive(Serialize)]
 struct DefJson {
     key: String,

@@ -1,19 +1,23 @@
-//! Strategies: when obsolete index entries are found, when they are recorded, how trees are compacted.
+//! Strategies: when obsolete index entries are detected, when they are recorded, and how trees are
+//! compacted.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// When the index entry of a replaced record is detected as obsolete (Luo & Carey sections 3.1, 4 and 5; DELI section IV). Queries
-/// return the same answers with every strategy; strategies differ in the costs of writes and queries.
+/// When the index entry of a replaced record is detected as obsolete (Luo & Carey sections 3.1, 4
+/// and 5; DELI section IV). Queries return the same answers with every strategy; strategies differ
+/// in the costs of writes and queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Maintenance {
     /// At the write: reads the old record and removes its index entries. Indexes are always exact.
     Eager,
-    /// At the query: looks in the primary-key index (a tree of keys only) for a newer write, or fetches the record and compares.
+    /// At the query: looks in the primary-key index (a tree of keys only) for a newer write, or
+    /// fetches the record and compares.
     Validation,
-    /// At the write, with the primary-key index only: sets the bit of the old record's write in the set of obsolete writes.
+    /// At the write, with the primary-key index only: sets the bit of the old record's write in the
+    /// set of obsolete writes.
     MutableBitmap,
     /// At the query: fetches the record, compares, and records obsolete writes.
     #[default]
@@ -32,7 +36,7 @@ impl Maintenance {
         Maintenance::DeletedKey,
     ];
 
-    /// True for strategies that determine at each write what it replaces.
+    /// True for strategies that look up, at each write, the write that it replaces.
     pub fn looks_at_writes(self) -> bool {
         matches!(self, Maintenance::Eager | Maintenance::MutableBitmap)
     }
@@ -73,15 +77,17 @@ impl FromStr for Maintenance {
     }
 }
 
-/// When the store records which writes are obsolete, so that compactions drop their index entries and queries skip them.
+/// When the store records which writes are obsolete, so that compactions drop their index entries
+/// and queries skip them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Repair {
-    /// During compactions of the primary-key index or, without one, of the records: each records atomically what it drops (merge
-    /// repair, Luo & Carey section 4.4; streaming repair, DELI section V).
+    /// During compactions of the primary-key index or, without one, of the records: each records
+    /// atomically the writes that it drops (merge repair, Luo & Carey section 4.4; streaming
+    /// repair, DELI section V).
     #[default]
     Merge,
-    /// On request, by a scan of the records; until then compactions keep replaced versions (staged repair, DELI section V; needs
-    /// deferred maintenance). A baseline of the papers.
+    /// On request, by a scan of the records; until then compactions keep replaced versions (staged
+    /// repair, DELI section V; needs deferred maintenance). A baseline of the papers.
     Staged,
     /// On request, by a scan of the indexes (`Dataset::repair`).
     None,
@@ -122,15 +128,16 @@ impl FromStr for Repair {
 /// How the trees of a dataset are compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Merging {
-    /// Tiers above one leveled run, for each tree separately. Updates write half as much as with levels; a read probes a few more
-    /// runs after updates.
+    /// Tiers above one leveled run, for each tree separately. Updates write half as much as with
+    /// levels; a read probes a few more runs after updates.
     #[default]
     LazyLeveled,
     /// LevelDB's levels, for each tree separately. Fewest runs to read.
     Leveled,
     /// AsterixDB's tiers, ratio 1.2, for each tree separately. Writes less.
     Tiered,
-    /// Tiers, and all trees of the dataset compact the same components together (Luo & Carey section 4.4). A baseline of the papers.
+    /// Tiers, and all trees of the dataset compact the same components together (Luo & Carey
+    /// section 4.4). A baseline of the papers.
     Correlated,
 }
 

@@ -1,6 +1,6 @@
-//! Parts of definitions as text, as people write them: `id:int`, `user.name:lazy:string`, `until:time_ms`.
+//! Parts of definitions as people write them: `id:int`, `user.name:lazy:string`, `until:time_ms`.
 //!
-//! A type that is not said is left open: whoever has records infers it.
+//! A type that is left out is open, and is inferred from records.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,11 +36,11 @@ pub struct KeyText {
     pub path: Path,
     /// Its type, if given.
     pub ty: Option<KeyType>,
-    /// Whether records without a key get one.
+    /// True if records without a key get a generated one.
     pub is_auto: bool,
 }
 
-/// True where there are commas that no backslash precedes.
+/// True if the text has a comma without a backslash before it.
 fn has_commas(text: &str) -> bool {
     let mut is_escaped = false;
     text.chars().any(|c| {
@@ -77,7 +77,7 @@ impl FromStr for KeyText {
             (true, None | Some(KeyType::Fields)) => Some(KeyType::Fields),
             (true, Some(ty)) => {
                 return Err(format!(
-                    "the fields of a key of several can be whole numbers or texts: leave :{ty} out"
+                    "the fields of a composite key can be whole numbers or texts: leave :{ty} out"
                 ));
             }
         };
@@ -150,9 +150,10 @@ impl fmt::Display for ExpiresText {
     }
 }
 
-/// An attribute and how to index it: `PATH[?][:KIND[:TYPE[:TOKENIZER]]]`, or for points `PATH:spatial[:LAYOUT][:plane]` and
-/// `POINT@TIME:space-time[:LAYOUT][:plane]`. The question mark allows values of other types; a question mark that is part of the
-/// name is escaped by a backslash.
+/// An attribute and how to index it: `PATH[?][:KIND[:TYPE[:TOKENIZER]]]`, or for points
+/// `PATH:spatial[:LAYOUT][:plane]` and `POINT@TIME:space-time[:LAYOUT][:plane]`. The question mark
+/// allows values of other types; a question mark that is part of the name is escaped by a
+/// backslash.
 ///
 /// ```
 /// use esker_model::definition::{IndexKind, IndexText};
@@ -161,7 +162,7 @@ impl fmt::Display for ExpiresText {
 /// let index: IndexText = "code?:composite:int".parse()?;
 /// assert_eq!((index.kind, index.ty, index.lenient), (IndexKind::Composite, Some(Type::Int), true));
 /// assert_eq!(index.to_string(), "code?:composite:int");
-/// // The kind that is usual is lazy, and the type is left open.
+/// The default kind is lazy, and the type is left open.
 /// assert_eq!("user.name".parse::<IndexText>()?.kind, IndexKind::Lazy);
 /// # Ok::<(), String>(())
 /// ```
@@ -173,14 +174,15 @@ pub struct IndexText {
     pub kind: IndexKind,
     /// The type of its values, if given.
     pub ty: Option<Type>,
-    /// How its values become tokens of the index.
+    /// The tokenizer of its values.
     pub tokenizer: Tokenizer,
-    /// Whether records with values of other types are kept.
+    /// True if records with values of other types are kept.
     pub lenient: bool,
 }
 
 impl IndexText {
-    /// The default index kind: of the kinds that read little beside the matches, the fastest to query.
+    /// The default index kind: of the kinds that read little beside the matches, the fastest to
+    /// query.
     pub const USUAL: IndexKind = IndexKind::Lazy;
 
     /// The type, if it is given or follows from the kind.
@@ -211,7 +213,8 @@ impl IndexText {
         }
     }
 
-    /// True if an attribute agrees with this text; parts that the text leaves open agree with anything.
+    /// True if an attribute agrees with this text; parts that the text leaves open agree with
+    /// anything.
     pub fn agrees(&self, def: &IndexDef) -> bool {
         let ty = self.ty.and_then(|ty| self.kind.type_for(Some(ty)));
         def.path == self.path
@@ -241,7 +244,8 @@ impl IndexText {
         Ok(IndexText::new(path, kind, ty))
     }
 
-    /// Declares the times of indexes over place and time, if they are not declared yet, as type time.
+    /// Declares the times of indexes over place and time, if they are not declared yet, as type
+    /// time.
     pub fn declare_times(indexes: &mut Vec<IndexText>) {
         let timed = indexes
             .iter()
@@ -264,10 +268,10 @@ impl IndexText {
         }
     }
 
-    /// With the path as it is written, which may end with a question mark.
+    /// From the path as written, which may end with a question mark.
     fn at(path: &str, kind: IndexKind, ty: Option<Type>) -> Result<IndexText, String> {
         let without = path.strip_suffix('?');
-        // A backslash that is not escaped itself makes the mark a part of the name.
+        // A backslash, unless it is escaped itself, makes the mark part of the name.
         let is_mark = without.is_some_and(|rest| {
             let backslashes = rest.len() - rest.trim_end_matches('\\').len();
             backslashes.is_multiple_of(2)
@@ -303,7 +307,7 @@ impl FromStr for IndexText {
         if let Ok(kind) = last.parse() {
             return IndexText::at(head, kind, None);
         }
-        // A tokenizer comes behind a type: a name with a colon in it is not mistaken for one.
+        // A tokenizer follows a type, so a name with a colon is not taken for one.
         if let Ok(tokenizer) = last.parse()
             && let Some((_, ty)) = head.rsplit_once(':')
             && ty.parse::<Type>().is_ok()
@@ -315,7 +319,7 @@ impl FromStr for IndexText {
         }
         let (head, kind) = head.rsplit_once(':').unwrap_or((head, last));
         let kind = kind.parse().map_err(|_| match kind.parse::<Type>() {
-            // Without a kind.
+            // The kind is missing.
             Ok(_) if kind == last => {
                 let usual = IndexText::USUAL;
                 format!("unknown index kind `{kind}`: did you mean `{head}:{usual}:{kind}`? (kinds: {KINDS})")
@@ -352,7 +356,7 @@ impl fmt::Display for IndexText {
     }
 }
 
-/// An index of points; `None` for one that is none of points.
+/// Parses a spatial index; `None` for other indexes.
 fn spatial(text: &str) -> Option<Result<IndexText, String>> {
     const NAMES: [&str; 2] = ["spatial", "space-time"];
     let found = |name: &'static str| Some((name, text.rfind(&format!(":{name}"))?));

@@ -6,19 +6,19 @@ use super::point::{Point, Space};
 use super::polygon::Polygon;
 use crate::error::{Error, Result};
 
-/// An area of the sphere or of the plane, including its border. The cost of creating one is proportional to the number
-/// of its corners.
+/// An area of the sphere or of the plane, including its border. The cost of creating one is
+/// proportional to the number of its corners.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Area {
     space: Space,
     shape: Shape,
-    /// Together they cover the area.
+    /// Boxes that together cover the area.
     boxes: Vec<Bounds>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Shape {
-    /// Exactly the boxes.
+    /// The boxes themselves.
     Rect,
     Circle {
         centre: Point,
@@ -39,14 +39,14 @@ pub enum Relation {
 }
 
 impl Area {
-    /// All points with longitudes from `west` to `east` and latitudes from `south` to `north` (in the plane: first
-    /// and second coordinates), all four included. On the sphere `west` may be greater than `east`: then the
-    /// rectangle crosses the meridian of 180 degrees.
+    /// All points with longitudes from `west` to `east` and latitudes from `south` to `north` (in
+    /// the plane: first and second coordinates), all four included. On the sphere `west` may be
+    /// greater than `east`: then the rectangle crosses the meridian of 180 degrees.
     ///
     /// # Errors
     ///
-    /// If a corner is not a valid [point](Point::new), `south` is greater than `north`, or, in the plane, `west` is
-    /// greater than `east`.
+    /// If a corner is not a valid [point](Point::new), `south` is greater than `north`, or, in the
+    /// plane, `west` is greater than `east`.
     pub fn rect(space: Space, west: f64, south: f64, east: f64, north: f64) -> Result<Area> {
         let (low, high) = (
             Point::new(space, west, south)?,
@@ -82,7 +82,8 @@ impl Area {
         }
     }
 
-    /// All points at most `radius` away from `centre`: metres on the sphere, the unit of the coordinates in the plane.
+    /// All points at most `radius` away from `centre`: metres on the sphere, the unit of the
+    /// coordinates in the plane.
     ///
     /// # Errors
     ///
@@ -134,12 +135,12 @@ impl Area {
         let contains = match &self.shape {
             Shape::Rect => is_in_box(),
             Shape::Circle { centre, radius } => {
-                // Most points near a circle are outside of its boxes, too, which is quicker to see.
+                // Most points near a circle are also outside of its boxes, which is checked faster.
                 is_in_box() && distance(self.space, *centre, point) <= *radius
             }
             Shape::Polygon(polygon) => polygon.contains(point),
         };
-        // Indexes look only where a box is.
+        // Indexes search only the boxes.
         debug_assert!(
             !contains || is_in_box(),
             "{point} is in the area, and in none of its boxes"
@@ -152,7 +153,8 @@ impl Area {
         &self.boxes
     }
 
-    /// The relation of a box to the area. [`Relation::Crosses`] is approximate, the others are exact.
+    /// The relation of a box to the area. [`Relation::Crosses`] is approximate, the others are
+    /// exact.
     pub fn relation(&self, bounds: &Bounds) -> Relation {
         if !self.boxes.iter().any(|part| part.meets(bounds)) {
             return Relation::Outside;
@@ -174,8 +176,8 @@ impl Area {
     }
 }
 
-/// The boxes of a range of longitudes and latitudes: cut at the meridian of 180 degrees, which has two names, with
-/// all longitudes at a pole.
+/// The boxes of a range of longitudes and latitudes: cut at the meridian of 180 degrees, with both
+/// of its longitudes, and with all longitudes at a pole.
 pub(super) fn on_sphere(west: f64, east: f64, south: f64, north: f64) -> Vec<Bounds> {
     let part = |min_x, max_x, min_y, max_y| Bounds {
         min_x,
@@ -183,12 +185,13 @@ pub(super) fn on_sphere(west: f64, east: f64, south: f64, north: f64) -> Vec<Bou
         max_x,
         max_y,
     };
-    let mut boxes = match west <= east {
-        true => vec![part(west, east, south, north)],
-        false => vec![
+    let mut boxes = if west <= east {
+        vec![part(west, east, south, north)]
+    } else {
+        vec![
             part(west, 180.0, south, north),
             part(-180.0, east, south, north),
-        ],
+        ]
     };
     if west <= east && (west == -180.0) != (east == 180.0) {
         let other = if west == -180.0 { 180.0 } else { -180.0 };
@@ -205,7 +208,7 @@ pub(super) fn on_sphere(west: f64, east: f64, south: f64, north: f64) -> Vec<Bou
 
 /// The boxes around a circle on the sphere.
 fn around(centre: Point, radius: f64) -> Vec<Bounds> {
-    // More than the rounding errors of the sine and its inverse.
+    // Larger than the rounding errors of the sine and its inverse.
     let wider = |degrees: f64| degrees * (1.0 + 1e-6) + 1e-9;
     let angle = radius / EARTH_RADIUS_M;
     let up = wider(angle.to_degrees());

@@ -1,4 +1,5 @@
-//! Polygons beside an evaluator without rounding: coordinates are read from their bits, and computed in whole numbers.
+//! Polygons compared with an evaluator without rounding, which computes coordinates as whole
+//! numbers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -13,7 +14,8 @@ fn area(corners: &[(f64, f64)]) -> Result<Area> {
     Ok(Area::polygon(Polygon::new(S, &[vec![ring]])?))
 }
 
-/// Units of a degree: coordinates of the tests are multiples of 2^-52, so that 360 degrees and products fit.
+/// The number of bits of a degree's fraction: the tests' coordinates are multiples of 2^-52, so
+/// that 360 degrees and products fit.
 const UNIT: i32 = 52;
 
 fn exact(v: f64) -> i128 {
@@ -22,12 +24,13 @@ fn exact(v: f64) -> i128 {
     scaled as i128
 }
 
-/// The sign of a * b - c * d: numbers of 62 bits at most, so that products fit.
+/// The sign of a * b - c * d; the numbers have at most 62 bits, so that the products fit.
 fn sign(a: i128, b: i128, c: i128, d: i128) -> i32 {
     (a * b - c * d).signum() as i32
 }
 
-/// True when the point is on the border of the ring or in it: every edge, at every name of the point.
+/// True if the point is in the ring or on its border: tests every edge with every longitude of the
+/// point.
 fn slow(corners: &[(f64, f64)], point: (f64, f64)) -> bool {
     let turn = exact(360.0);
     let mut line: Vec<(i128, i128)> = Vec::new();
@@ -81,7 +84,7 @@ fn agrees(corners: &[(f64, f64)], points: &[(f64, f64)]) -> usize {
         let expected = slow(corners, (*x, *y));
         assert_eq!(area.contains(point), expected, "{point} in {corners:?}");
         within += usize::from(expected);
-        // The box of the point, and the boxes that it lies in: as those of blocks and tables.
+        // The box of the point, and larger boxes around it, like those of blocks and tables.
         for bounds in [
             Bounds::of(point),
             Bounds::of(point).union(Bounds::of(Point::raw(x.clamp(-170.0, 170.0), *y))),
@@ -101,7 +104,7 @@ fn agrees(corners: &[(f64, f64)], points: &[(f64, f64)]) -> usize {
 fn borders_across_the_meridian_of_180_degrees_belong_to_the_area() {
     let tenth = |i: i32| f64::from(i) / 10.0;
     for i in 1..1790 {
-        // The eastern border, then the western one; each ring from either end.
+        // The eastern border, then the western one; the ring begins at each corner.
         let (east, west) = (tenth(i - 1800), tenth(1800 - i));
         for (west, east) in [(179.5, east), (west, -179.5)] {
             if west - east <= 180.0 {
@@ -128,7 +131,7 @@ fn the_seam_of_a_ring_around_a_pole_is_counted_once() {
         &whole,
         &[(180_f64.next_down(), -50.0), (180.0, -50.0), (-180.0, 7.0)],
     );
-    // Noise as of a sine: 0, but for 1e-14.
+    // Noise like that of a computed sine: about 1e-14 instead of 0.
     let noise = exact_noise();
     let antarctic = [
         (noise, -70.0),
@@ -138,7 +141,7 @@ fn the_seam_of_a_ring_around_a_pole_is_counted_once() {
     ];
     let points: Vec<(f64, f64)> = (-89..-70).map(|y| (0.0, f64::from(y))).collect();
     assert_eq!(agrees(&antarctic, &points), points.len());
-    // A step of 180 degrees and less than the last digit.
+    // A step of slightly less than 180 degrees.
     for x in [noise, -noise] {
         let over = [(x, 10.0), (180.0, 20.0), (180.0, -20.0), (x, -10.0)];
         agrees(
@@ -156,7 +159,7 @@ fn exact_noise() -> f64 {
 #[test]
 fn polygons_agree_with_whole_numbers() {
     let mut random = fastrand::Rng::with_seed(13);
-    let (mut asked, mut within) = (0, 0);
+    let (mut tested, mut within) = (0, 0);
     for _ in 0..3000 {
         let noisy = random.u8(0..3) == 0;
         let one = |random: &mut fastrand::Rng, most: i32| -> f64 {
@@ -183,7 +186,8 @@ fn polygons_agree_with_whole_numbers() {
         let mut points = corners.clone();
         for (at, a) in corners.iter().enumerate() {
             let b = corners[(at + 1) % corners.len()];
-            // On borders that follow a meridian or a parallel, and close to the others.
+            // Points on borders that follow a meridian or a parallel, and points close to the other
+            // borders.
             let middle = on_grid((a.1 + b.1) / 2.0);
             points.extend([(a.0, middle), (b.0, middle), (-a.0, a.1), (a.0, b.1)]);
             points.push((on_grid((a.0 + b.0) / 2.0), middle));
@@ -194,13 +198,13 @@ fn polygons_agree_with_whole_numbers() {
                 on_grid(one(&mut random, 90)),
             ));
         }
-        asked += points.len();
+        tested += points.len();
         within += agrees(&corners, &points);
     }
-    assert!(asked > 100_000 && within > 20_000, "{asked}, {within}");
+    assert!(tested > 100_000 && within > 20_000, "{tested}, {within}");
 }
 
-/// The nearest number that [`exact`] takes.
+/// The nearest number that [`exact`] accepts.
 fn on_grid(v: f64) -> f64 {
     let scale = f64::from(UNIT).exp2();
     (v * scale).trunc() / scale

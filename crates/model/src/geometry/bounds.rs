@@ -2,8 +2,8 @@
 
 use super::point::Point;
 
-/// A box: all points with `min_x <= x <= max_x` and `min_y <= y <= max_y`. On the sphere it never crosses the
-/// meridian of 180 degrees.
+/// A box: all points with `min_x <= x <= max_x` and `min_y <= y <= max_y`. On the sphere it never
+/// crosses the meridian of 180 degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// Least longitude, or first coordinate.
@@ -37,7 +37,7 @@ impl Bounds {
         }
     }
 
-    /// True when the point is in the box, borders included.
+    /// True if the point is in the box, borders included.
     pub fn contains(&self, point: Point) -> bool {
         self.has(point.x(), point.y())
     }
@@ -50,7 +50,7 @@ impl Bounds {
             && other.min_y <= self.max_y
     }
 
-    /// True when all of `other` is in this box.
+    /// True if all of `other` is in this box.
     pub fn holds(&self, other: &Bounds) -> bool {
         self.has(other.min_x, other.min_y) && self.has(other.max_x, other.max_y)
     }

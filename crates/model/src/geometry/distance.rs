@@ -6,10 +6,11 @@ use super::point::{Point, Space};
 /// The earth's mean radius in metres, (2a + b) / 3 of WGS 84.
 pub const EARTH_RADIUS_M: f64 = 6_371_008.8;
 
-/// The distance of two points: on the sphere along the great circle, in metres (by haversines); in the plane the
-/// Euclidean distance.
+/// The distance of two points: on the sphere along the great circle, in metres (by haversines); in
+/// the plane the Euclidean distance.
 ///
-/// Every comparison of distances in Esker uses this function, so every kind of index returns the same order.
+/// Every comparison of distances in Esker uses this function, so every kind of index returns the
+/// same order.
 pub fn distance(space: Space, a: Point, b: Point) -> f64 {
     match space {
         Space::Plane => (a.x() - b.x()).hypot(a.y() - b.y()),
@@ -22,7 +23,8 @@ pub fn distance(space: Space, a: Point, b: Point) -> f64 {
     }
 }
 
-/// A lower bound of the distance from the point to any point of the box: close to the least distance, never above it.
+/// A lower bound of the distance from the point to any point of the box: close to the least
+/// distance, never above it.
 pub fn nearest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     let exact = match space {
         Space::Plane => {
@@ -38,8 +40,8 @@ pub fn nearest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     (exact - slack(exact)).max(0.0)
 }
 
-/// An upper bound of the distance from the point to any point of the box: close to the greatest distance, never below
-/// it.
+/// An upper bound of the distance from the point to any point of the box: close to the greatest
+/// distance, never below it.
 pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     match space {
         Space::Plane => {
@@ -52,11 +54,12 @@ pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
             ));
             exact + slack(exact)
         }
-        // The farthest point from a point is the nearest to its antipode.
+        // The farthest point is the nearest to the antipode.
         Space::Sphere => {
-            let x = match point.x() > 0.0 {
-                true => point.x() - 180.0,
-                false => point.x() + 180.0,
+            let x = if point.x() > 0.0 {
+                point.x() - 180.0
+            } else {
+                point.x() + 180.0
             };
             let left = to_box(Point::raw(x, -point.y()), bounds);
             let exact = std::f64::consts::PI * EARTH_RADIUS_M - left;
@@ -65,7 +68,8 @@ pub fn farthest(space: Space, point: Point, bounds: &Bounds) -> f64 {
     }
 }
 
-/// More than the rounding error of a distance: haversines lose half of their digits towards the antipode.
+/// Larger than the rounding error of a distance: haversines lose half of their digits near the
+/// antipode.
 fn slack(distance: f64) -> f64 {
     1e-6 + 1e-8 * distance
 }
@@ -73,7 +77,7 @@ fn slack(distance: f64) -> f64 {
 /// The distance to the nearest point of a box on the sphere, with rounding errors.
 fn to_box(point: Point, bounds: &Bounds) -> f64 {
     if bounds.min_x <= point.x() && point.x() <= bounds.max_x {
-        // Along the meridian: every other path to a parallel is longer.
+        // Along the meridian, since any other path to a parallel is longer.
         let beyond = (bounds.min_y - point.y())
             .max(point.y() - bounds.max_y)
             .max(0.0);
@@ -85,8 +89,8 @@ fn to_box(point: Point, bounds: &Bounds) -> f64 {
 /// The distance to the nearest point of a segment of a meridian, with rounding errors.
 fn to_meridian(point: Point, x: f64, bounds: &Bounds) -> f64 {
     let (latitude, east) = (point.y().to_radians(), (x - point.x()).to_radians());
-    // The foot of the perpendicular on the great circle of the meridian; beyond a pole where it is on the other side
-    // of the earth.
+    // The foot of the perpendicular on the great circle of the meridian. It lies beyond a pole if
+    // it is on the other side of the earth.
     let foot = latitude
         .sin()
         .atan2(latitude.cos() * east.cos())

@@ -1,15 +1,17 @@
-//! Points, and areas that contain them: rectangles, circles and polygons, on the sphere and in the plane.
+//! Points, and areas that contain them: rectangles, circles and polygons, on the sphere and in the
+//! plane.
 //!
-//! On the [sphere](Space::Sphere) a point is a longitude and a latitude in degrees, and distances are great-circle
-//! distances in metres on a sphere of the earth's mean radius. In the [plane](Space::Plane) coordinates are any
-//! finite numbers, and distances are Euclidean.
+//! On the [sphere](Space::Sphere) a point is a longitude and a latitude in degrees, and distances
+//! are great-circle distances in metres on a sphere of the earth's mean radius. In the
+//! [plane](Space::Plane) coordinates are any finite numbers, and distances are Euclidean.
 //!
-//! Areas are closed: points on the border are inside. On the sphere the meridians -180 and 180 are one, and so are
-//! all points of a pole, whatever longitude they are written with.
+//! Areas are closed: points on the border are inside. On the sphere the meridians -180 and 180 are
+//! one, and so are all points of a pole, whatever longitude they are written with.
 //!
-//! An index uses three functions of an area. [`Area::boxes`] returns the boxes to search, which together cover it.
-//! [`Area::relation`] says of a box (of a block, of a file) whether the area contains none or all of its points.
-//! [`Area::contains`] decides about one point, and is exact: the result does not depend on the boxes.
+//! An index uses three functions of an area. [`Area::boxes`] returns the boxes to search, which
+//! together cover it. [`Area::relation`] determines whether the area contains all or none of the
+//! points in a box (of a block or a file). [`Area::contains`] tests one point, and is exact: the
+//! result does not depend on the boxes.
 //!
 //! ```
 //! use esker_model::geometry::{Area, Point, Space};

@@ -7,13 +7,15 @@ use crate::error::{Error, Result};
 /// The meaning of coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// Longitude and latitude in degrees on a sphere with the earth's mean radius; distances in metres.
+    /// Longitude and latitude in degrees on a sphere with the earth's mean radius; distances in
+    /// metres.
     Sphere,
     /// Any two numbers; distances in their unit.
     Plane,
 }
 
-/// A point. `x` is the longitude on the sphere, `y` the latitude. Neither is ever NaN, infinite or a negative zero.
+/// A point. `x` is the longitude on the sphere, `y` the latitude. Neither is ever NaN, infinite or
+/// a negative zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
     x: f64,
@@ -21,26 +23,30 @@ pub struct Point {
 }
 
 impl Point {
-    /// Makes a point of valid coordinates.
+    /// Creates a point with valid coordinates.
     ///
     /// # Errors
     ///
-    /// If a coordinate is not a finite number, or, on the sphere, a longitude lies outside -180 to 180 or a
-    /// latitude outside -90 to 90.
+    /// If a coordinate is not a finite number, or, on the sphere, a longitude lies outside -180 to
+    /// 180 or a latitude outside -90 to 90.
     pub fn new(space: Space, x: f64, y: f64) -> Result<Point> {
-        let fits = |name: &str, value: f64, limit: f64| match value.abs() <= limit {
-            true => Ok(()),
-            false => Err(Error::bad_input(format!(
-                "{name} {value} is not between -{limit} and {limit}"
-            ))),
+        let fits = |name: &str, value: f64, limit: f64| {
+            if value.abs() <= limit {
+                Ok(())
+            } else {
+                Err(Error::bad_input(format!(
+                    "{name} {value} is not between -{limit} and {limit}"
+                )))
+            }
         };
         match space {
             Space::Sphere => {
                 fits("longitude", x, 180.0)?;
                 fits("latitude", y, 90.0).map_err(|error| {
-                    match y.abs() <= 180.0 && x.abs() <= 90.0 {
-                        true => Error::bad_input(format!("{error}: the longitude comes first")),
-                        false => error,
+                    if y.abs() <= 180.0 && x.abs() <= 90.0 {
+                        Error::bad_input(format!("{error}: the longitude comes first"))
+                    } else {
+                        error
                     }
                 })?;
             }
@@ -68,7 +74,7 @@ impl Point {
         self.y
     }
 
-    /// On the sphere: at a pole all longitudes are the same point.
+    /// True at a pole of the sphere, where all longitudes are the same point.
     pub(super) fn at_pole(self) -> bool {
         self.y.abs() == 90.0
     }

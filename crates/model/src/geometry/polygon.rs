@@ -1,5 +1,5 @@
-//! Polygons with holes. The side of an edge on which a point lies is decided without rounding errors (Shewchuk's
-//! adaptive predicate).
+//! Polygons with holes. The side of an edge on which a point lies is computed without rounding
+//! errors (Shewchuk's adaptive predicate).
 
 use std::ops::RangeInclusive;
 
@@ -10,12 +10,14 @@ use super::bounds::Bounds;
 use super::point::{Point, Space};
 use crate::error::{Error, Result};
 
-/// One or more polygons, each with any number of holes. All borders are included, also those of holes.
+/// One or more polygons, each with any number of holes. All borders are included, also those of
+/// holes.
 ///
-/// An edge is a straight line in the plane of the coordinates, on the sphere too, as in GeoJSON (RFC 7946, section
-/// 3.1.1): between two points of one latitude it follows the parallel. An edge over more than 180 degrees of
-/// longitude takes the short way, across the meridian of 180 degrees (one of exactly 360 degrees circles the earth).
-/// A ring around the earth encloses the pole of the hemisphere of the mean of its corners.
+/// An edge is a straight line in the plane of the coordinates, on the sphere too, as in GeoJSON
+/// (RFC 7946, section 3.1.1): between two points of one latitude it follows the parallel. An edge
+/// over more than 180 degrees of longitude takes the short way, across the meridian of 180 degrees
+/// (one of exactly 360 degrees circles the earth). A ring around the earth encloses the pole of the
+/// hemisphere of the mean of its corners.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Polygon {
     space: Space,
@@ -40,43 +42,44 @@ enum Place {
 const EDGES_PER_SLAB: usize = 8;
 const MAX_SLABS: usize = 4096;
 
-/// A closed line. Its corners stay as they were given: a longitude beyond 180 degrees would have to be rounded, and what
-/// lies on a border would not be there any more.
+/// A closed line. Its corners keep their coordinates: a longitude moved beyond 180 degrees would be
+/// rounded, and points on a border would no longer lie on it.
 #[derive(Debug, Clone, PartialEq)]
 struct Ring {
     space: Space,
     edges: Vec<Edge>,
-    /// Its least and greatest latitude, or second coordinate.
+    /// The least and the greatest latitude, or second coordinate.
     min_y: f64,
     max_y: f64,
-    /// Its westernmost and easternmost corner. The first is greater where it crosses the meridian of 180 degrees; a ring
-    /// around the earth, or over all longitudes, is from -180 to 180.
+    /// The westernmost and the easternmost corner. `west > east` if the ring crosses the meridian
+    /// of 180 degrees. A ring around the earth, or over all longitudes, extends from -180 to 180.
     west: f64,
     east: f64,
-    /// The latitude of the pole that it encircles.
+    /// The latitude of the pole that the ring encircles, if any.
     pole: Option<f64>,
-    /// For each slab of the range of x, from the west, the edges that reach into it.
+    /// For each slab of the range of x, from the west: the edges that reach into it.
     slabs: Vec<Vec<u32>>,
 }
 
-/// A straight line, from its western end to its eastern one.
+/// A straight line from its western to its eastern end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Edge {
     west: Coord<f64>,
     east: Coord<f64>,
-    /// It crosses the meridian of 180 degrees: in the plane of its western end, its eastern end is a turn further than its
-    /// longitude says.
+    /// True if the edge crosses the meridian of 180 degrees. In the plane of its western end, the
+    /// longitude of its eastern end is then greater by 360 degrees.
     over: bool,
 }
 
 impl Polygon {
-    /// The polygons, each a list of rings: its outline, then its holes. A ring is a list of at least four points, the
-    /// last of which equals the first. The direction of rings does not matter.
+    /// The polygons, each a list of rings: its outline, then its holes. A ring is a list of at
+    /// least four points, the last of which equals the first. The direction of rings does not
+    /// matter.
     ///
     /// # Errors
     ///
-    /// If there is no polygon, or a polygon has no ring; or if a ring has fewer points, is not closed, or circles the earth
-    /// more than once.
+    /// If there is no polygon, or a polygon has no ring; or if a ring has fewer points, is not
+    /// closed, or circles the earth more than once.
     pub fn new(space: Space, polygons: &[Vec<Vec<Point>>]) -> Result<Polygon> {
         if polygons.is_empty() {
             return Err(Error::bad_input("no polygon is given"));
@@ -108,8 +111,8 @@ impl Polygon {
         self.space
     }
 
-    /// True if the point is in a polygon or on its border. The cost is proportional to the number of edges above and below
-    /// the point.
+    /// True if the point is in a polygon or on its border. The cost is proportional to the number
+    /// of edges above and below the point.
     pub fn contains(&self, point: Point) -> bool {
         self.parts.iter().any(|part| {
             part.outer.place(point) != Place::Outside
@@ -120,7 +123,7 @@ impl Polygon {
         })
     }
 
-    /// Boxes that together cover it.
+    /// Boxes that together cover the polygon.
     pub(super) fn boxes(&self) -> Vec<Bounds> {
         self.parts
             .iter()
@@ -128,7 +131,7 @@ impl Polygon {
             .collect()
     }
 
-    /// The relation of a box to it.
+    /// The relation of a box to the polygon.
     pub(super) fn relation(&self, bounds: &Bounds) -> Relation {
         if self.space == Space::Sphere && (bounds.max_y == 90.0 || bounds.min_y == -90.0) {
             return Relation::Crosses;
@@ -140,10 +143,11 @@ impl Polygon {
         if rings.any(|ring| ring.meets(bounds)) {
             return Relation::Crosses;
         }
-        // No border in the box: all of its points are on the same side.
-        match self.contains(Point::raw(bounds.min_x, bounds.min_y)) {
-            true => Relation::Inside,
-            false => Relation::Outside,
+        // Without a border in the box, all its points are on the same side.
+        if self.contains(Point::raw(bounds.min_x, bounds.min_y)) {
+            Relation::Inside
+        } else {
+            Relation::Outside
         }
     }
 }
@@ -161,7 +165,7 @@ impl Ring {
                 "it is not closed: it begins at {first} and ends at {last}"
             ));
         }
-        // Each corner with the turns around the earth before it.
+        // Each corner with the number of turns around the earth before it.
         let mut line: Vec<Corner> = Vec::with_capacity(points.len());
         let (mut turn, mut before) = (0, first.x());
         for point in points {
@@ -203,14 +207,15 @@ impl Ring {
         };
         for (at, edge) in ring.edges.iter().enumerate() {
             let at = at as u32;
-            let parts = match edge.over {
-                true => [Some((edge.west.x, 180.0)), Some((-180.0, edge.east.x))],
-                false => [Some((edge.west.x, edge.east.x)), None],
+            let parts = if edge.over {
+                [Some((edge.west.x, 180.0)), Some((-180.0, edge.east.x))]
+            } else {
+                [Some((edge.west.x, edge.east.x)), None]
             };
             for (from, to) in parts.into_iter().flatten() {
                 let slabs = ring.slabs_between(from, to);
                 for slab in slabs.into_iter().flatten().flatten() {
-                    // Once, since a crossing is counted once.
+                    // Only once, because a crossing counts once.
                     if let Some(slab) = ring.slabs.get_mut(slab)
                         && slab.last() != Some(&at)
                     {
@@ -222,19 +227,20 @@ impl Ring {
         Ok(ring)
     }
 
-    /// How far a coordinate is from the west of the ring, going east. Rounded, but never so that one that is further
-    /// has a smaller value: both ends of a line are rounded alike.
+    /// The distance of a coordinate from the west of the ring, going east. It is rounded, but
+    /// monotonic: both ends of a line are rounded alike.
     fn way_east(&self, x: f64) -> f64 {
-        match self.space == Space::Sphere && x < self.west {
-            true => (x + 360.0) - self.west,
-            false => x - self.west,
+        if self.space == Space::Sphere && x < self.west {
+            (x + 360.0) - self.west
+        } else {
+            x - self.west
         }
     }
 
-    /// The slab of a coordinate, ascending from the west.
+    /// The slab of a coordinate, numbered from the west.
     fn slab(&self, x: f64) -> usize {
         let share = self.way_east(x) / self.width();
-        // NaN where the ring has no width: the first.
+        // NaN, if the ring has no width, becomes the first slab.
         ((share * self.slabs.len() as f64) as usize).min(self.slabs.len() - 1)
     }
 
@@ -242,23 +248,27 @@ impl Ring {
         self.way_east(self.east)
     }
 
-    /// The slabs of a range of coordinates: those up to the last and those from the first on, where it begins before the
-    /// west of the ring and ends after it.
+    /// The slabs of a range of coordinates. If the range begins before the west of the ring and
+    /// ends after it, these are the slabs up to its end and the slabs from its beginning on.
     fn slabs_between(&self, min_x: f64, max_x: f64) -> [Option<RangeInclusive<usize>>; 2] {
         let (from, to) = (self.slab(min_x), self.slab(max_x));
-        match min_x < self.west && self.west <= max_x {
-            true if self.space == Space::Plane => [Some(0..=to), None],
-            true => [Some(0..=to), Some(from..=self.slabs.len() - 1)],
-            false => [Some(from..=to), None],
+        let begins_before = min_x < self.west && self.west <= max_x;
+        if !begins_before {
+            [Some(from..=to), None]
+        } else if self.space == Space::Plane {
+            [Some(0..=to), None]
+        } else {
+            [Some(0..=to), Some(from..=self.slabs.len() - 1)]
         }
     }
 
-    /// The edges above, below and at a coordinate.
+    /// The edges that may lie above, below or at a coordinate.
     fn near(&self, x: f64) -> impl Iterator<Item = &Edge> {
         let share = self.way_east(x);
-        let slab = match share < 0.0 || share > self.width() {
-            true => None,
-            false => self.slabs.get(self.slab(x)),
+        let slab = if share < 0.0 || share > self.width() {
+            None
+        } else {
+            self.slabs.get(self.slab(x))
         };
         let slab = slab.map_or(&[][..], Vec::as_slice);
         slab.iter().filter_map(|at| self.edges.get(*at as usize))
@@ -266,10 +276,12 @@ impl Ring {
 
     fn place(&self, point: Point) -> Place {
         if self.space == Space::Sphere && point.at_pole() {
-            return match self.pole == Some(point.y()) {
-                true => Place::Inside,
-                false if self.min_y <= point.y() && point.y() <= self.max_y => Place::Border,
-                false => Place::Outside,
+            return if self.pole == Some(point.y()) {
+                Place::Inside
+            } else if self.min_y <= point.y() && point.y() <= self.max_y {
+                Place::Border
+            } else {
+                Place::Outside
             };
         }
         let beside = point.y() < self.min_y || point.y() > self.max_y;
@@ -281,14 +293,15 @@ impl Ring {
             y: point.y(),
         };
         if self.space == Space::Sphere && point.x.abs() == 180.0 {
-            // Both names of the meridian: edges end at either. Crossings are counted in the west.
+            // The meridian has two longitudes, and edges end at either. Crossings are counted at
+            // -180.
             point.x = 180.0;
             if self.near(point.x).any(|edge| edge.holds(point)) {
                 return Place::Border;
             }
             point.x = -180.0;
         }
-        // Going north from the point, each edge crossed changes the side.
+        // On the way north from the point, each crossed edge changes the side.
         let mut crossed = false;
         for edge in self.near(point.x) {
             if edge.holds(point) {
@@ -296,18 +309,19 @@ impl Ring {
             }
             crossed ^= edge.is_above(point);
         }
-        match crossed ^ (self.pole == Some(90.0)) {
-            true => Place::Inside,
-            false => Place::Outside,
+        if crossed ^ (self.pole == Some(90.0)) {
+            Place::Inside
+        } else {
+            Place::Outside
         }
     }
 
-    /// True when the line itself may share a point with the box.
+    /// True if the line itself may share a point with the box.
     fn meets(&self, bounds: &Bounds) -> bool {
         if bounds.max_y < self.min_y || bounds.min_y > self.max_y {
             return false;
         }
-        // A side on the meridian of 180 degrees has another name, which edges may have.
+        // The meridian of 180 degrees has a second longitude, which edges may use.
         let side = |x: f64| Bounds {
             min_x: x,
             max_x: x,
@@ -329,7 +343,7 @@ impl Ring {
         })
     }
 
-    /// Boxes that together cover it. Their sides are coordinates of corners.
+    /// Boxes that together cover the ring. Their sides are coordinates of corners.
     fn boxes(&self) -> Vec<Bounds> {
         let (min_y, max_y) = (self.min_y, self.max_y);
         if self.space == Space::Plane {
@@ -348,18 +362,18 @@ impl Ring {
     }
 }
 
-/// The most turns of a ring around the earth, in either direction, before it closes.
+/// The maximum number of turns around the earth, in either direction, before the ring closes.
 const MOST_TURNS: i32 = 2;
 
-/// A corner, and the turns around the earth before it.
+/// A corner, and the number of turns around the earth before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Corner {
     turn: i32,
     at: Coord<f64>,
 }
 
-/// -1 or 1 where the way from one longitude to another is over more than 180 degrees to the west or to the east, and thus
-/// goes the other way; 0 for a whole turn.
+/// -1 or 1 if the way from one longitude to another covers more than 180 degrees to the west or to
+/// the east, and therefore goes the other way; 0 otherwise, and for a whole turn.
 fn short_way(from: f64, to: f64) -> i32 {
     if from.abs() == 180.0 && to.abs() == 180.0 {
         return 0;
@@ -369,8 +383,8 @@ fn short_way(from: f64, to: f64) -> i32 {
     i32::from(is_over(step, rounded)) - i32::from(is_over(-step, -rounded))
 }
 
-/// The westernmost and the easternmost longitude (or least and greatest coordinate) of a line: turns count first. From -180
-/// to 180 where these are a turn apart or more.
+/// The westernmost and the easternmost longitude (or the least and the greatest coordinate) of a
+/// line; turns count first. From -180 to 180 if the two are a turn or more apart.
 fn extent(line: &[Corner], all_around: bool) -> (f64, f64) {
     let whole = (-180.0, 180.0);
     let order = |a: &&Corner, b: &&Corner| a.turn.cmp(&b.turn).then(a.at.x.total_cmp(&b.at.x));
@@ -387,7 +401,7 @@ fn extent(line: &[Corner], all_around: bool) -> (f64, f64) {
 }
 
 impl Edge {
-    /// None where a point equals its predecessor.
+    /// `None` if both corners are equal.
     fn of(corners: &[Corner]) -> Option<Edge> {
         let [a, b] = corners else {
             return None;
@@ -395,9 +409,10 @@ impl Edge {
         if a == b {
             return None;
         }
-        let (west, east) = match (a.turn, a.at.x) <= (b.turn, b.at.x) {
-            true => (a, b),
-            false => (b, a),
+        let (west, east) = if (a.turn, a.at.x) <= (b.turn, b.at.x) {
+            (a, b)
+        } else {
+            (b, a)
         };
         Some(Edge {
             west: west.at,
@@ -414,39 +429,45 @@ impl Edge {
         self.west.y.max(self.east.y)
     }
 
-    /// What is to be added to a longitude so that it is in the plane of the western end; `None` where the edge does not
-    /// reach it.
+    /// The number of degrees to add to a longitude so that it lies in the plane of the western end;
+    /// `None` if the edge does not reach it.
     fn turn_to(&self, x: f64) -> Option<f64> {
-        match self.over {
-            false => (self.west.x <= x && x <= self.east.x).then_some(0.0),
-            true if self.west.x <= x => Some(0.0),
-            true => (x <= self.east.x).then_some(360.0),
+        if !self.over {
+            (self.west.x <= x && x <= self.east.x).then_some(0.0)
+        } else if self.west.x <= x {
+            Some(0.0)
+        } else {
+            (x <= self.east.x).then_some(360.0)
         }
     }
 
-    /// On which side of the line a point lies: positive in the north, zero on it. Never wrong by rounding.
+    /// The side of the line on which a point lies: positive in the north, zero on the line. Exact.
     fn side(&self, x: f64, y: f64, turn: f64) -> f64 {
         let point = Coord { x, y };
-        match self.over {
-            false => orient2d(self.west, self.east, point),
-            true => side_over(self.west, self.east, point, turn),
+        if self.over {
+            side_over(self.west, self.east, point, turn)
+        } else {
+            orient2d(self.west, self.east, point)
         }
     }
 
-    /// True when the point is on the edge.
+    /// True if the point is on the edge.
     fn holds(&self, point: Coord<f64>) -> bool {
         let between = self.min_y() <= point.y && point.y <= self.max_y();
         let turn = if between { self.turn_to(point.x) } else { None };
         turn.is_some_and(|turn| self.side(point.x, point.y, turn) == 0.0)
     }
 
-    /// True when the ray north from the point crosses the edge. Of two edges that meet above the point exactly one is
-    /// crossed, where the line continues. The meridian of 180 degrees is asked for as -180.
+    /// True if the ray north from the point crosses the edge. Where two edges meet above the point,
+    /// exactly one of them is crossed if the line continues. The meridian of 180 degrees must be
+    /// given as -180.
     fn is_above(&self, point: Coord<f64>) -> bool {
-        // The eastern end belongs to the next edge: it is at 180 degrees where it has the name -180 beyond.
-        let ends = match self.over {
-            true => point.x < self.west.x && point.x >= self.east.x,
-            false => point.x >= self.east.x,
+        // The eastern end belongs to the next edge. It is at 180 degrees, while the next edge has
+        // it at -180.
+        let ends = if self.over {
+            point.x < self.west.x && point.x >= self.east.x
+        } else {
+            point.x >= self.east.x
         };
         if ends || point.y > self.max_y() {
             return false;
@@ -455,18 +476,20 @@ impl Edge {
         turn.is_some_and(|turn| self.side(point.x, point.y, turn) < 0.0)
     }
 
-    /// True when a box may share a point with the edge: not where it lies on one side of its line.
+    /// True if a box may share a point with the edge; false if it lies on one side of the edge's
+    /// line.
     fn meets(&self, bounds: &Bounds) -> bool {
         if bounds.max_y < self.min_y() || bounds.min_y > self.max_y() {
             return false;
         }
-        // In the plane of the western end, and in that of the eastern one.
-        let (west, east) = match self.over {
-            true => (bounds.max_x >= self.west.x, bounds.min_x <= self.east.x),
-            false => (
+        // In the plane of the western end, and in the plane of the eastern end.
+        let (west, east) = if self.over {
+            (bounds.max_x >= self.west.x, bounds.min_x <= self.east.x)
+        } else {
+            (
                 bounds.max_x >= self.west.x && bounds.min_x <= self.east.x,
                 false,
-            ),
+            )
         };
         let crosses = |turn: f64| {
             let sides = bounds.corners().map(|(x, y)| self.side(x, y, turn));
@@ -476,13 +499,13 @@ impl Edge {
     }
 }
 
-/// [`Edge::side`] of the line from `a` to `b` moved east by 360 degrees, of a point moved east by `turn`. The sums are not
-/// rounded: what floats cannot tell is computed without.
+/// [`Edge::side`] of the line from `a` to `b` moved east by 360 degrees, for a point moved east by
+/// `turn`. The sums are not rounded: if floats cannot decide, the sign is computed exactly.
 fn side_over(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>, turn: f64) -> f64 {
     let to_b = (b.x - point.x) + (360.0 - turn);
     let to_a = (a.x - point.x) - turn;
     let near = to_a * (b.y - point.y) - (a.y - point.y) * to_b;
-    // More than the rounding errors of longitudes and latitudes, which are of some 1e-11.
+    // Larger than the rounding errors of longitudes and latitudes, which are about 1e-11.
     if near.abs() > 1e-8 {
         return near;
     }
@@ -501,9 +524,9 @@ fn side_over(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>, turn: f64) -> f64 
     sign_of_sum(&products)
 }
 
-/// A number of the sign of the sum of products: exact, unless one is below the least floats.
+/// A number with the sign of a sum of products. Exact, unless a product underflows.
 fn sign_of_sum(products: &[(f64, f64)]) -> f64 {
-    // Parts that do not overlap, in ascending order of their size (Shewchuk's expansions).
+    // Non-overlapping parts, in ascending order of their size (Shewchuk's expansions).
     let mut parts: Vec<f64> = Vec::with_capacity(2 * products.len());
     for (a, b) in products {
         let high = a * b;
@@ -520,14 +543,14 @@ fn sign_of_sum(products: &[(f64, f64)]) -> f64 {
     greatest.unwrap_or(0.0)
 }
 
-/// The sum of two numbers, rounded, and what rounding took away.
+/// The rounded sum of two numbers, and the rounding error.
 fn total(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let of_b = sum - a;
     (sum, (a - (sum - of_b)) + (b - of_b))
 }
 
-/// The difference of two numbers, rounded, and what rounding took away.
+/// The rounded difference of two numbers, and the rounding error.
 fn difference(a: f64, b: f64) -> (f64, f64) {
     total(a, -b)
 }

@@ -1,4 +1,4 @@
-//! Areas compared with slow, simple computations: every box, every point.
+//! Areas compared with slow, simple computations for every box and every point.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -40,7 +40,8 @@ fn a_point_has_possible_coordinates() {
 
 #[test]
 fn distances_are_those_of_great_circles() {
-    // A quarter of the earth, to the antipode, across the meridian of 180 degrees, along a parallel near the pole.
+    // A quarter of the earth, to the antipode, across the meridian of 180 degrees, along a parallel
+    // near the pole.
     let quarter = EARTH_RADIUS_M * std::f64::consts::FRAC_PI_2;
     assert!((distance(S, at(0.0, 0.0), at(90.0, 0.0)) - quarter).abs() < 1e-6);
     assert!((distance(S, at(20.0, 10.0), at(-160.0, -10.0)) - 2.0 * quarter).abs() < 1.0);
@@ -113,7 +114,8 @@ fn polygons_have_holes_borders_and_parts() {
             assert_eq!(area.contains(at(x, y)), inside, "{space:?} {x} {y}");
         }
     }
-    // A point on a slanted edge, exactly: (1, 1/3) rounded is not on the line to (3, 1), (1.5, 0.5) is.
+    // A point on a slanted edge, exactly: (1, 1/3) rounded is not on the line to (3, 1), (1.5, 0.5)
+    // is.
     let slanted = polygon(P, &[&[(0.0, 0.0), (3.0, 1.0), (3.0, -5.0)]]);
     assert!(slanted.contains(at(1.5, 0.5)));
     assert!(!slanted.contains(at(1.5, 0.5_f64.next_up())));
@@ -154,7 +156,7 @@ fn polygons_cross_the_meridian_of_180_degrees_and_go_around_poles() {
     ] {
         assert_eq!(south.contains(at(x, y)), inside, "{x} {y}");
     }
-    // The same around the north, the other way, with a hole around the pole.
+    // A ring around the north pole in the other direction, with a hole around the pole.
     let parallel = |y: f64| -> Vec<(f64, f64)> {
         (-17..=18).rev().map(|i| (f64::from(i) * 10.0, y)).collect()
     };
@@ -306,7 +308,7 @@ fn any_area(random: &mut fastrand::Rng, space: Space) -> Area {
     }
 }
 
-/// A coordinate: often whole, sometimes the least or greatest.
+/// A coordinate, often a whole number, sometimes the least or the greatest.
 fn edgy(random: &mut fastrand::Rng, most: f64) -> f64 {
     match random.u8(0..8) {
         0 => most,
@@ -369,7 +371,7 @@ fn boxes_cover_areas_and_relations_are_sure() {
                 );
             }
             if space == S {
-                // The other name of the same point gives the same result.
+                // The other coordinates of the same point give the same result.
                 if x.abs() == 180.0 {
                     assert_eq!(
                         area.contains(at(-x, y)),
@@ -401,7 +403,7 @@ fn boxes_cover_areas_and_relations_are_sure() {
 fn polygons_agree_with_counting_all_edges() {
     let mut random = fastrand::Rng::with_seed(11);
     for round in 0..400 {
-        // Small whole coordinates: points are often on corners and edges.
+        // Small whole coordinates, so that points are often on corners and edges.
         let corners: Vec<(i64, i64)> = (0..random.usize(3..60))
             .map(|_| (random.i64(-6..7), random.i64(-6..7)))
             .collect();
@@ -435,7 +437,7 @@ fn polygons_agree_with_counting_all_edges() {
     }
 }
 
-/// In whole numbers: on an edge, or an odd number of edges to the east.
+/// Computed in whole numbers: on an edge, or with an odd number of edges to the east.
 fn slow(corners: &[(i64, i64)], (x, y): (i64, i64)) -> bool {
     let mut inside = false;
     for (at, a) in corners.iter().enumerate() {
@@ -488,7 +490,7 @@ fn bounds_of_distances_hold() {
                 close = close.min(to);
             }
         }
-        // Not only valid but close: within a step of the grid.
+        // The bound must also be close: within a step of the grid.
         let step = (bounds.max_x - bounds.min_x).hypot(bounds.max_y - bounds.min_y) / 16.0;
         let step = if space == S {
             step.to_radians() * EARTH_RADIUS_M

@@ -1,18 +1,19 @@
-//! Numbers as they are written: decimals of any length, compared by value.
+//! Numbers in their textual form: decimals of any length, compared by value.
 
 use std::cmp::Ordering;
 
-/// So many significant digits tell a float from any other: two decimals that have no more of them are in the order of
-/// the floats nearest to them.
+/// Decimals with at most this many significant digits are in the order of the floats nearest to
+/// them, since each has another nearest float.
 const DIGITS_OF_FLOATS: usize = 15;
 
-/// Up to here every whole number is a float.
+/// Up to this bound every whole number is a float.
 const WHOLE_FLOATS: f64 = 9_007_199_254_740_992.0;
 
-/// Below that floats have fewer digits.
+/// Below this bound floats have fewer digits.
 const LEAST_NORMAL: f64 = 1e-290;
 
-/// A decimal: `0.DIGITS * 10^exponent`, without zeros in front of the digits or behind them; zero has no digits.
+/// A decimal: `0.DIGITS * 10^exponent`, without leading or trailing zeros in the digits; zero has
+/// no digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Decimal {
     negative: bool,
@@ -21,7 +22,8 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number as JSON has it; also with a plus sign, and without digits on one side of the point.
+    /// Parses a number as in JSON; also with a plus sign, and without digits on one side of the
+    /// point.
     pub(crate) fn parse(text: &str) -> Option<Decimal> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -48,7 +50,7 @@ impl Decimal {
         })
     }
 
-    /// The shortest decimal of which a finite float is the nearest: what programs write for it.
+    /// The shortest decimal whose nearest float is `v`, which is how programs print `v`.
     pub(crate) fn of_float(v: f64) -> Decimal {
         Decimal::parse(&format!("{v:e}")).unwrap_or(Decimal {
             negative: false,
@@ -72,7 +74,7 @@ impl Decimal {
         }
     }
 
-    /// The greatest whole number that is not above it, or the nearest one that there is.
+    /// The greatest whole number that is not greater, or the nearest bound of `i128`.
     pub(crate) fn floor(&self) -> i128 {
         let places = usize::try_from(self.exponent).unwrap_or(0);
         let whole = self.digits.get(..places).unwrap_or(&self.digits);
@@ -92,7 +94,7 @@ impl Decimal {
     }
 }
 
-/// The power of ten behind an `e`; of one that is too large the largest.
+/// The power of ten behind an `e`, clamped to a large range.
 fn exponent(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -116,7 +118,7 @@ impl Ord for Decimal {
         let (mine, others) = (sign(self), sign(other));
         let magnitude = || {
             let by_size = self.exponent.cmp(&other.exponent);
-            // Without zeros behind them, what is longer is greater.
+            // Without trailing zeros, a longer sequence of digits with this prefix is greater.
             by_size.then_with(|| self.digits.cmp(&other.digits))
         };
         mine.cmp(&others).then_with(|| match mine {
@@ -133,16 +135,16 @@ impl PartialOrd for Decimal {
     }
 }
 
-/// True when a number of this text, to which the float `v` is the nearest, is in the same order as `v` among all such numbers: it
-/// has few digits. A quick look, which says no of some others.
+/// True if a number with this text and the nearest float `v` compares with all other such numbers
+/// as `v` does: it has few digits. A quick check with false negatives.
 pub(crate) fn is_short(text: &str, v: f64) -> bool {
-    // Of almost all numbers: so few characters have no more digits.
+    // True for almost all numbers: a text this short has few digits.
     if text.len() <= DIGITS_OF_FLOATS && v.abs() > LEAST_NORMAL {
         return v.abs() < WHOLE_FLOATS;
     }
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
-    // Zeros in front are no digits that count; they are few.
+    // Leading zeros are not significant; there are few of them.
     let in_front = mantissa.bytes().take_while(|byte| b"-+0.".contains(byte));
     let zeros = in_front.filter(|byte| *byte == b'0').count();
     digits - zeros <= DIGITS_OF_FLOATS
@@ -150,12 +152,13 @@ pub(crate) fn is_short(text: &str, v: f64) -> bool {
         && (v.abs() > LEAST_NORMAL || digits == zeros)
 }
 
-/// True when the text is a decimal of the float `v` that programs would write: then it is in the order of floats.
+/// True if programs print the float `v` as a decimal of this value; the decimal then compares as
+/// `v` does.
 pub(crate) fn is_of_float(text: &str, v: f64) -> bool {
     is_short(text, v) || Decimal::parse(text).is_some_and(|decimal| decimal == Decimal::of_float(v))
 }
 
-/// The same of a whole number.
+/// As [`is_of_float`], for a whole number.
 pub(crate) fn int_is_of_float(v: i128) -> bool {
     v.unsigned_abs() <= WHOLE_FLOATS as u128 || Decimal::of_int(v) == Decimal::of_float(v as f64)
 }

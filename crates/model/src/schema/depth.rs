@@ -1,19 +1,19 @@
-//! The nesting depth of a record. The JSON parser limits the depth only of what it descends into; fields that are not
-//! extracted are skipped at any depth, and later readers would refuse them.
+//! The nesting depth of a record. The JSON parser limits the depth only where it descends. Fields
+//! that are not extracted are skipped at any depth, and later readers would refuse them.
 
 /// The maximum nesting of objects and arrays in a record; the limit of serde_json.
 pub(super) const MAX_DEPTH: usize = 127;
 
-/// True when `json` nests deeper than [`MAX_DEPTH`]. One vectorised count for ordinary records.
+/// True if `json` nests deeper than [`MAX_DEPTH`]. Ordinary records cost one vectorised count.
 pub(crate) fn is_too_deep(json: &[u8]) -> bool {
     opening_brackets(json) > MAX_DEPTH && deepest(json) > MAX_DEPTH
 }
 
-/// The number of `[` and `{`, inside of strings too.
+/// The number of `[` and `{`, including those in strings.
 fn opening_brackets(json: &[u8]) -> usize {
     json.chunks(255)
         .map(|chunk| {
-            // The two differ in one bit. Counting in bytes keeps the vector lanes small.
+            // The two bytes differ in one bit. Counting in bytes keeps the vector lanes small.
             usize::from(
                 chunk
                     .iter()

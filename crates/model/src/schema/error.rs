@@ -10,7 +10,7 @@ use crate::error::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordError {
-    /// The record's primary key as text, when it could be read.
+    /// The record's primary key as text, if it could be read.
     pub key: Option<String>,
     /// The error.
     pub kind: RecordErrorKind,
@@ -27,7 +27,7 @@ pub enum RecordErrorKind {
     },
     /// The text is not valid JSON.
     Json {
-        /// What the parser expected.
+        /// The parser's message.
         what: String,
         /// The line, from 1.
         line: usize,
@@ -146,12 +146,13 @@ impl fmt::Display for RecordErrorKind {
                 strict,
             } => {
                 write!(f, "field {path} must be of type {expected}, found {found}")?;
-                match strict {
-                    true => write!(
+                if *strict {
+                    write!(
                         f,
                         "; an index of `{path}?` keeps such records, as in {path}?:lazy:{expected}"
-                    ),
-                    false => Ok(()),
+                    )
+                } else {
+                    Ok(())
                 }
             }
             RecordErrorKind::ValueTooLong {
@@ -184,7 +185,7 @@ impl From<RecordError> for Error {
     }
 }
 
-/// Why a value or a text is not a primary key of a dataset.
+/// The reason why a value or a text is not a primary key of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {

@@ -1,13 +1,14 @@
-//! Numbers of JSON texts, read to the last bit. `serde_json` does so with its feature `float_roundtrip` only, and a feature is forced on
-//! all who use a library: so where a number counts, its text is kept (`RawValue`) and read here.
+//! Numbers of JSON texts, read to the last bit. `serde_json` does this only with its feature
+//! `float_roundtrip`, and a feature of a library applies to the whole program. Therefore, where the
+//! exact value matters, the text is kept (`RawValue`) and parsed here.
 
 use serde_json::value::RawValue;
 
 use super::decimal::{int_is_of_float, is_of_float, is_short};
 use super::walk::Found;
 
-/// A number by its text, as JSON has them: an integer of 64 bits, or a decimal with the nearest float (`-0`, too). `None` for what
-/// is no number, and for numbers beyond all floats.
+/// Parses a JSON number: an integer of 64 bits, or a decimal with the nearest float (also for
+/// `-0`). `None` if the text is not a number, or is beyond all floats.
 pub(super) fn number(text: &str) -> Option<Found<'_>> {
     if !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
         return None;
@@ -22,15 +23,16 @@ pub(super) fn number(text: &str) -> Option<Found<'_>> {
         }
     }
     let v = text.parse::<f64>().ok()?;
-    let found = match is_short(text, v) {
-        true => Found::Float(v),
-        false => Found::Long(text, v),
+    let found = if is_short(text, v) {
+        Found::Float(v)
+    } else {
+        Found::Long(text, v)
     };
     v.is_finite().then_some(found)
 }
 
-/// The float that stands for a number that was found, in the order of all such: the nearest one, unless another number is written
-/// for it.
+/// The float that represents a number in the order of all numbers: the nearest one, unless programs
+/// print that float as another number.
 pub(super) fn float_of(found: Found<'_>) -> Option<f64> {
     match found {
         Found::Int(v) => int_is_of_float(v).then_some(v as f64),
@@ -40,7 +42,7 @@ pub(super) fn float_of(found: Found<'_>) -> Option<f64> {
     }
 }
 
-/// A value as the nearest float; `None` when it is no number.
+/// The nearest float of a value; `None` if it is not a number.
 pub(crate) fn as_f64(value: &RawValue) -> Option<f64> {
     match number(value.get())? {
         Found::Int(v) => Some(v as f64),
@@ -49,7 +51,7 @@ pub(crate) fn as_f64(value: &RawValue) -> Option<f64> {
     }
 }
 
-/// A string without escapes by its text.
+/// The content of a JSON string, if it has no escapes.
 pub(super) fn plain_string(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
     (!inner.contains('\\')).then_some(inner)

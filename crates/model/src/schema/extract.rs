@@ -1,7 +1,7 @@
-//! The extraction of the key and the indexed attributes, in one pass over a record's JSON.
+//! Extraction of the key and the indexed attributes, in one pass over a record's JSON.
 //!
-//! Attributes are extracted once, at the write, and are stored beside the body, so that JSON is not parsed again
-//! after the write.
+//! Attributes are extracted once, by the write, and stored beside the body, so JSON is not parsed
+//! again after the write.
 
 use std::ops::ControlFlow;
 
@@ -24,17 +24,17 @@ use super::value::{
 use super::walk::{Found, Numbers, Rest, Sink, Trie};
 use super::wanted::{Remark, USUAL_MICROS, Wanted};
 
-/// What is found at a path.
+/// The use of the values at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Key,
-    /// A field of a key of several.
+    /// A field of a composite key.
     KeyField(u32),
     /// A value of the attribute with this number.
     Value(u32),
-    /// A coordinate of an attribute that is a point: the first, the second, or the next of the two.
+    /// A coordinate of a point: the first, the second, or the next one of an array.
     Coordinate(u32, Option<bool>),
-    /// A GeoJSON point, or its coordinates; in the place of an object there are coordinates below it.
+    /// A GeoJSON point, or its coordinates; an object has its coordinates in a member.
     Place(u32),
     /// A time of an attribute that is a point at a time.
     Time(u32),
@@ -46,11 +46,11 @@ pub struct Extraction {
     pub(super) key: (Path, KeyType),
     pub(super) attributes: Vec<Wanted>,
     trie: Trie,
-    /// What the targets of the trie are, in order.
+    /// The targets of the trie, by number.
     targets: Vec<Target>,
-    /// The paths of the fields of a key of several.
+    /// The paths of the fields of a composite key.
     key_fields: Vec<Path>,
-    /// The nodes on the key's path: an array at one of them would give several keys.
+    /// The nodes on the key's path. An array at one of them would give several keys.
     key_nodes: Vec<u32>,
 }
 
@@ -58,15 +58,15 @@ pub struct Extraction {
 #[derive(Debug, Clone, Default)]
 pub struct Extracted {
     key: Vec<u8>,
-    /// The fields of a key of several, encoded, as they were found; empty where one was not found.
+    /// The encoded fields of a composite key; empty where a field was not found.
     key_fields: Vec<Vec<u8>>,
     values: Vec<u8>,
     entries: Vec<Entry>,
-    /// What was found of attributes that are points.
+    /// The coordinates found of attributes that are points.
     points: Vec<(u32, Coordinates)>,
-    /// Times found of attributes that are points at a time.
+    /// The times found of attributes that are points at a time.
     times: Vec<(u32, i64)>,
-    /// The attributes at whose paths there is something that is not indexed.
+    /// The attributes with a value at their path that is not indexed.
     unindexed: Vec<u32>,
     remarks: Vec<(u32, Remark)>,
 }
@@ -79,7 +79,7 @@ struct Entry {
 }
 
 impl Extraction {
-    /// Compiles the key and non-lenient attributes; an attribute is identified by its index in the list.
+    /// Compiles the key and non-lenient attributes, which are identified by their index.
     pub fn new(key: (Path, KeyType), attributes: Vec<(Path, Type)>) -> Extraction {
         let wanted = attributes.into_iter();
         Extraction::of(
@@ -95,7 +95,7 @@ impl Extraction {
             trie.add(path, targets.len() as u32, numbers);
             targets.push(target);
         };
-        // Definitions with a path that cannot be split are refused.
+        // A definition with an invalid path is refused, so its errors are ignored here and below.
         let key_fields = match key.1 {
             KeyType::Fields => key_paths(&key.0).unwrap_or_default(),
             KeyType::Int | KeyType::String => Vec::new(),
@@ -116,7 +116,6 @@ impl Extraction {
             let place = match (ty.space(), ty.timed_space()) {
                 (Some(_), _) => Some(path.clone()),
                 (None, None) => None,
-                // Definitions with a path that cannot be split are refused.
                 (None, Some(_)) => match point_time_paths(path) {
                     Ok((point, time)) => {
                         add(&time, Target::Time(i), numbers);
@@ -138,7 +137,6 @@ impl Extraction {
                         add(&below, Target::Coordinate(i, None), numbers);
                     }
                 },
-                // Definitions with such a path are refused.
                 Some((_, Err(_))) => {}
             }
         }
@@ -156,12 +154,12 @@ impl Extraction {
         }
     }
 
-    /// As [`Extraction::extract`], for a record to be written: also refuses a record with fields that no reader could parse, even if they
-    /// are not extracted.
+    /// As [`Extraction::extract`], for a record to be written: also refuses a record with fields
+    /// that no reader could parse, even if they are not extracted.
     pub fn extract_new(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
         self.extract_with(json, Rest::Read, out).map_err(|error| {
             if error.key.is_none() && self.extract(json, out).is_ok() {
-                // The key is behind the unreadable field.
+                // The key follows the unreadable field.
                 let key = decode_key(self.key.1, &out.key).map(|key| key.to_string());
                 return RecordError { key, ..error };
             }
@@ -171,10 +169,11 @@ impl Extraction {
 
     /// Extracts the key and the attributes of the record `json` into `out`, in one pass.
     ///
-    /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one value for each element. An object
-    /// instead of a value, and an invalid point, are not indexed ([`Extracted::unindexed`]). If an object has several fields of one name,
-    /// the last one counts. Nothing is allocated once the buffers of `out` have grown, except for escaped strings and skipped nested
-    /// content.
+    /// An attribute that is missing or null has no value; an array, anywhere on its path, gives one
+    /// value for each element. An object instead of a value, and an invalid point, are not indexed
+    /// ([`Extracted::unindexed`]). If an object has several fields of one name, the last one
+    /// counts. Nothing is allocated once the buffers of `out` have grown, except for escaped
+    /// strings and skipped nested content.
     /// # Errors
     /// If the record is refused: see [`RecordErrorKind`]. The contents of `out` are then undefined.
     pub fn extract(&self, json: &[u8], out: &mut Extracted) -> Result<(), RecordError> {
@@ -246,7 +245,7 @@ impl Extraction {
             (Ok(()), Some(kind)) => kind,
             (Err(e), _) => json_error(&e),
         };
-        // The walk continues after an error, so that the message can nearly always include the key.
+        // The walk continues after an error, so that the message nearly always has the key.
         let key = decode_key(self.key.1, &out.key).map(|key| key.to_string());
         Err(RecordError { key, kind })
     }
@@ -258,7 +257,7 @@ impl Extraction {
         }
     }
 
-    /// The path of the key, or of a field of it.
+    /// The path of the key, or of one of its fields.
     fn key_path(&self, field: Option<u32>) -> Path {
         let field = field.and_then(|field| self.key_fields.get(field as usize));
         field.unwrap_or(&self.key.0).clone()
@@ -280,7 +279,8 @@ impl Extracted {
         &self.key
     }
 
-    /// Every attribute value: (index of the attribute in the list, encoded value), ascending and without duplicates.
+    /// Every attribute value: (index of the attribute in the list, encoded value), ascending and
+    /// without duplicates.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> + Clone {
         self.entries
             .iter()
@@ -294,8 +294,8 @@ impl Extracted {
             .map(|(_, value)| value)
     }
 
-    /// The attributes (by their index in the list) at whose paths the record has something that is not indexed: an object instead of a
-    /// value, or an invalid point.
+    /// The attributes (by their index in the list) at whose paths the record has something that is
+    /// not indexed: an object instead of a value, or an invalid point.
     pub fn unindexed(&self) -> impl Iterator<Item = usize> + Clone {
         self.unindexed.iter().map(|attribute| *attribute as usize)
     }
@@ -306,7 +306,7 @@ impl Extracted {
         remarks.map(|(attribute, remark)| (*attribute as usize, *remark))
     }
 
-    /// The earliest of the values of an attribute of type [`Type::Time`]: microseconds since 1970.
+    /// The earliest value of an attribute of type [`Type::Time`], in microseconds since 1970.
     pub fn time(&self, attribute: usize) -> Option<i64> {
         let first = self.values(attribute).next()?;
         match Value::decode(Type::Time, &mut Reader::new(first))? {
@@ -337,7 +337,7 @@ impl Extracted {
         self.remarks.clear();
     }
 
-    /// Sorts the entries and drops duplicates. Few entries come in order; many are rare.
+    /// Sorts the entries and drops duplicates. Records have few entries, nearly sorted.
     fn normalise(&mut self) {
         self.unindexed.sort_unstable();
         self.unindexed.dedup();
@@ -358,14 +358,14 @@ fn bytes_of<'a>(values: &'a [u8], entry: &Entry) -> &'a [u8] {
     values.get(entry.start..entry.end).unwrap_or_default()
 }
 
-/// Encodes the values that the walk finds; keeps the first error.
+/// Encodes the values that the walk finds, and keeps the first error.
 struct Collector<'a> {
     extraction: &'a Extraction,
     out: &'a mut Extracted,
     error: Option<RecordErrorKind>,
-    /// An integer was expected, and the parser found -0.0: the text may say `-0`.
+    /// The parser found -0.0 where an integer was expected: the text may be `-0`.
     negative_zero: bool,
-    /// A name came twice in an object.
+    /// An object has a name twice.
     is_repeated: bool,
 }
 
@@ -398,7 +398,7 @@ impl Sink for Collector<'_> {
         ControlFlow::Continue(())
     }
 
-    /// The walk goes on: what does not count is to be readable, too.
+    /// The walk continues, because values that do not count must be readable, too.
     fn repeated(&mut self) -> ControlFlow<()> {
         self.is_repeated = true;
         ControlFlow::Continue(())
@@ -438,7 +438,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Makes the key of its fields, in the order of the definition.
+    /// Concatenates the fields of a composite key, in the order of the definition.
     fn key_of_fields(&mut self) {
         if self.extraction.key_fields.is_empty() || self.error.is_some() {
             return;
@@ -448,7 +448,7 @@ impl Collector<'_> {
             match field.filter(|field| !field.is_empty()) {
                 Some(field) => self.out.key.extend_from_slice(field),
                 None => {
-                    // A part of a key names no record.
+                    // An incomplete key identifies no record.
                     self.out.key.clear();
                     let path = path.clone();
                     return self.refuse(RecordErrorKind::KeyMissing { path });
@@ -562,7 +562,7 @@ impl Collector<'_> {
         }
     }
 
-    /// A part of a point.
+    /// Takes a coordinate, or the object around it.
     fn coordinate(&mut self, target: Target, found: Found<'_>) {
         let (attribute, first) = match target {
             Target::Coordinate(attribute, first) => (attribute, first),
@@ -587,7 +587,7 @@ impl Collector<'_> {
         }
     }
 
-    /// A time of a point.
+    /// Takes the time of a point.
     fn time(&mut self, attribute: u32, found: Found<'_>) {
         let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
             return;
@@ -610,7 +610,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Encodes the points that were found.
+    /// Encodes the points found.
     fn points(&mut self) {
         let points = std::mem::take(&mut self.out.points);
         for (attribute, coordinates) in &points {

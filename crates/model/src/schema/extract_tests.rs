@@ -281,7 +281,8 @@ fn many_attributes_share_paths() {
     assert_eq!(last.remove(199), vec![Value::Int(2)]);
 }
 
-// The naive way: parse everything, then search. Names are drawn from few, so that they occur in the paths.
+// A reference implementation: parse everything, then search. The names come from a small set, so
+// that they occur in the paths.
 
 /// The encoded key, and the encoded values of each attribute.
 type Expected = (Vec<u8>, Vec<BTreeSet<Vec<u8>>>);
@@ -300,7 +301,7 @@ fn naive(x: &Extraction, json: &Json) -> Option<Expected> {
         naive_at(json, &p.names().collect::<Vec<_>>(), &mut found);
         let values = found.into_iter().filter(|v| !v.is_null() && !v.is_object());
         let encoded = values.map(|v| match (*t, v.to_string().parse::<i128>().ok()) {
-            // No float stands for it.
+            // No float represents it exactly.
             (Type::Float, Some(n)) if n.to_string() != (n as f64).to_string() => {
                 Some(crate::schema::other(Type::Float)?.to_vec())
             }
@@ -458,7 +459,7 @@ fn damaged_text_never_panics() {
     }
 }
 
-/// Where a point may stand, and what is refused.
+/// The accepted forms of points, and refused ones.
 #[test]
 fn points_are_extracted_from_all_their_forms_and_bad_ones_are_refused() {
     use crate::geometry::Point;
@@ -477,7 +478,7 @@ fn points_are_extracted_from_all_their_forms_and_bad_ones_are_refused() {
                     .to_string()
             })
             .collect();
-        // The reader of conditions sees the same.
+        // The reader of conditions finds the same points.
         let space = ty.space().unwrap();
         let read = PointAt::new(&path(at))
             .unwrap()
@@ -512,7 +513,7 @@ fn points_are_extracted_from_all_their_forms_and_bad_ones_are_refused() {
     ] {
         assert_eq!(found(at, p, json).as_deref(), Ok(expected), "{json}");
     }
-    // What is no position is kept, and not indexed.
+    // Invalid positions are kept, and not indexed.
     for (at, json) in [
         ("at", r#""at":[48,200]"#),
         ("at", r#""at":[48,100]"#),

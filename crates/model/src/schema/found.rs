@@ -1,4 +1,4 @@
-//! JSON values as values of a type.
+//! Conversion of JSON values to values of a type.
 
 use super::exact::float_of;
 use super::time::{self, Offset};
@@ -6,14 +6,16 @@ use super::types::Type;
 use super::value::{MAX_INDEXED_VALUE, encode_float, other};
 use super::walk::Found;
 
-// Kept out of line: inlined, the optimiser runs the slow conversions ahead of the match, for values of every type.
+// Not inlined: otherwise the optimiser runs the slow conversions before the match, for values of
+// every type.
 
 #[inline(never)]
 pub(super) fn nearest_float(v: i128) -> f64 {
     v as f64
 }
 
-/// A number as a float, where one stands for it.
+/// Encodes a number as a float; if no float represents it exactly, as the nearest one or as
+/// [`other`].
 #[inline(never)]
 pub(super) fn encode_number(found: Found<'_>, rounds: bool, values: &mut Vec<u8>) {
     match (float_of(found), found) {
@@ -24,7 +26,7 @@ pub(super) fn encode_number(found: Found<'_>, rounds: bool, values: &mut Vec<u8>
     }
 }
 
-/// What was found as a time of type `ty`, in microseconds since 1970.
+/// A value as a time of type `ty`, in microseconds since 1970.
 #[inline(never)]
 pub(crate) fn time_of(ty: Type, found: Found<'_>) -> Option<(i64, Offset)> {
     let number = |micros: Option<i64>| micros.map(|micros| (micros, Offset::Said));
@@ -36,8 +38,9 @@ pub(crate) fn time_of(ty: Type, found: Found<'_>) -> Option<(i64, Offset)> {
     }
 }
 
-/// True when an attribute of type `ty` has a value for what was found: then no [`other`] stands for it. For floats true of any number:
-/// whether one stands for it, [`float_of`] tells.
+/// True if an attribute of type `ty` has a value for the JSON value, so that it is not replaced by
+/// [`other`]. For floats, true for any number; [`float_of`] determines whether a float represents
+/// it.
 pub(crate) fn fits(ty: Type, found: Found<'_>) -> bool {
     match (ty, found) {
         (Type::Int, Found::Int(_))

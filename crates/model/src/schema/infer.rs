@@ -9,9 +9,10 @@ use super::readable::without_negative_zeros;
 use super::time;
 use super::types::{KeyType, Type};
 
-/// The type that most records of `samples` have at `path`; of equally frequent types, the first. Each record has one vote, even with an
-/// array of values. Integers and floats count together, as float if any value is a float. Nulls are ignored, and strings never count as
-/// times. `None` if no sample has a value. Samples that are not JSON are skipped.
+/// The type that most records of `samples` have at `path`; of equally frequent types, the first.
+/// Each record has one vote, even with an array of values. Integers and floats count together, as
+/// float if any value is a float. Nulls are ignored, and strings never count as times. `None` if no
+/// sample has a value. Samples that are not JSON are skipped.
 ///
 /// Parses every sample completely; meant for some hundreds of them.
 pub fn infer(samples: &[&[u8]], path: &Path) -> Option<Type> {
@@ -33,8 +34,8 @@ pub fn infer_counted(samples: &[&[u8]], path: &Path) -> Option<(Type, usize)> {
     Some((if is_float { Type::Float } else { ty }, others))
 }
 
-/// The type for the primary key at `path`, and the number of samples that have a value of another type: int if most values there are
-/// integers, otherwise string. `None` if no sample has a value.
+/// The type for the primary key at `path`, and the number of samples that have a value of another
+/// type: int if most values there are integers, otherwise string. `None` if no sample has a value.
 pub fn infer_key(samples: &[&[u8]], path: &Path) -> Option<(KeyType, usize)> {
     let records = records(samples, path);
     let values = records.iter().filter(|record| !record.counts.is_empty());
@@ -52,9 +53,9 @@ pub fn infer_key(samples: &[&[u8]], path: &Path) -> Option<(KeyType, usize)> {
     }
 }
 
-/// What a record has at a path.
+/// The values of a record at a path.
 struct Record {
-    /// How many values of each type, numbers as `Int`.
+    /// The number of values by type; all numbers count as `Int`.
     counts: Vec<(Type, usize)>,
     has_float: bool,
 }
@@ -94,12 +95,13 @@ fn count(counts: &mut Vec<(Type, usize)>, ty: Type) {
 
 /// The most frequent type, the first of equally frequent ones.
 fn most(counts: &[(Type, usize)]) -> Option<Type> {
-    // For equal counts `max_by_key` returns the last.
+    // For equal counts `max_by_key` returns the last element.
     let most = counts.iter().rev().max_by_key(|(_, count)| *count);
     most.map(|(ty, _)| *ty)
 }
 
-/// The type of the times at `path` in `samples`: its unit is the largest in which most of the numbers are times of the years 1900 to
+/// The type of the times at `path` in `samples`: its unit is the largest in which most of the
+/// numbers are times of the years 1900 to
 /// 2500. [`Type::Time`] if there are no numbers except 0.
 pub fn infer_time(samples: &[&[u8]], path: &Path) -> Type {
     let mut votes = [0_usize; Type::TIMES.len()];
@@ -116,7 +118,7 @@ pub fn infer_time(samples: &[&[u8]], path: &Path) -> Type {
             *votes += 1;
         }
     });
-    // For equal counts `max_by_key` returns the last: the larger unit comes first.
+    // For equal counts `max_by_key` returns the last element, which is the larger unit.
     let most = Type::TIMES
         .iter()
         .zip(votes)

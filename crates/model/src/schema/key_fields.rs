@@ -1,10 +1,10 @@
-//! Primary keys of several fields: written as a JSON array, and encoded so that the order of the bytes is the order of the first field,
-//! then of the next, whole numbers before text.
+//! Composite primary keys: written as a JSON array. The encoding has the order of the first field,
+//! then of the next one, with whole numbers before text.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
-//! | 1 | what follows: `01` a whole number, `02` text |
-//! | | the number or the text, as a value is encoded; then the next field |
+//! | 1 | the type of the field: `01` a whole number, `02` text |
+//! | | the number or the text, encoded as a value; then the next field |
 
 use esker_coding::Reader;
 use serde_json::Value as Json;
@@ -15,7 +15,7 @@ use super::types::Type;
 use super::value::{MAX_PRIMARY_KEY, Value, encode_int, encode_string, parse_int};
 use crate::error::{Error, Result};
 
-/// The most fields of a key.
+/// The maximum number of fields.
 const MOST: usize = 16;
 
 const INT: u8 = 1;
@@ -46,8 +46,8 @@ pub fn key_paths(path: &Path) -> Result<Vec<Path>> {
     }
 }
 
-/// What stands in front of a field of this type in a key of several, in front of the encoded value: no field begins with another.
-/// None of a type that no field has.
+/// The byte before the encoded value of a field of this type in a composite key; it keeps any field
+/// from being a prefix of another. `None` for types that a field cannot have.
 pub fn field_of_key(ty: Type) -> Option<u8> {
     match ty {
         Type::Int => Some(INT),
@@ -68,11 +68,11 @@ pub(super) fn encode_text(text: &str, out: &mut Vec<u8>) {
     encode_string(text, out);
 }
 
-/// Appends the key that a JSON array is.
+/// Appends the key for a JSON array.
 pub(super) fn encode_array(text: &str, out: &mut Vec<u8>) -> std::result::Result<(), KeyError> {
     let begin = out.len();
     let unreadable = |what: &str| KeyError::Unreadable {
-        what: format!("{text:?} is not a key of several fields: expected {what}, as in [\"a\",1]"),
+        what: format!("{text:?} is not a composite key: expected {what}, as in [\"a\",1]"),
     };
     let Ok(Json::Array(fields)) = serde_json::from_str(text) else {
         return Err(unreadable("a JSON array"));
@@ -99,7 +99,7 @@ pub(super) fn encode_array(text: &str, out: &mut Vec<u8>) -> std::result::Result
     }
 }
 
-/// The JSON array that an encoded key is; `None` when the bytes are malformed.
+/// The JSON array of an encoded key; `None` if the bytes are malformed.
 pub(super) fn decode_array(bytes: &[u8]) -> Option<String> {
     let mut input = Reader::new(bytes);
     let mut fields = Vec::new();

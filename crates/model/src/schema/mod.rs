@@ -1,7 +1,8 @@
-//! The schema of a dataset's records: attributes by path, their types, the order-preserving encodings of their
-//! values, and their extraction from JSON.
+//! The schema of a dataset's records: attributes by path, their types, the order-preserving
+//! encodings of their values, and their extraction from JSON.
 //!
-//! [`Extraction`] runs once per write, in one pass over the record; all later code compares encoded values as bytes.
+//! [`Extraction`] runs once per write, in one pass over the record; all later code compares encoded
+//! values as bytes.
 
 pub(crate) mod decimal;
 mod depth;

@@ -5,15 +5,17 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// The characters that a backslash may escape in a path: the dot, itself, and the operators of conditions.
+/// The characters that a backslash may escape in a path: the dot, the backslash, and the operators
+/// of conditions.
 const ESCAPED: &str = ".\\=<>^";
 
-/// Further ones: the characters that end a path in a condition, or in the text of an index.
+/// Further characters that it may escape: those that end a path in a condition or in the text of an
+/// index.
 const ALSO_ESCAPED: &str = "!()\"', ?";
 
-/// The path of a field: the names of its enclosing objects, and its own. As text the names are joined by dots:
-/// `user.name`. A backslash escapes a dot, itself, and the characters of operators (`=`, `<`, `>`, `^`): `a\.b` is
-/// one name.
+/// The path of a field: the names of its enclosing objects, and its own. As text the names are
+/// joined by dots: `user.name`. A backslash escapes a dot, a backslash, and the characters of
+/// operators (`=`, `<`, `>`, `^`): `a\.b` is one name.
 ///
 /// Arrays on the path have no name: `tags.text` reaches into each element of an array `tags`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,7 +27,7 @@ impl Path {
     /// Parses a path.
     ///
     /// # Errors
-    /// The reason: a name is empty, or a backslash precedes a character that needs none.
+    /// The reason: a name is empty, or a backslash precedes a character that it cannot escape.
     pub fn parse(text: &str) -> Result<Path, String> {
         let mut names = Vec::new();
         let mut name = String::new();
@@ -59,14 +61,14 @@ impl Path {
         self.names.iter().map(String::as_str)
     }
 
-    /// A path in the place of one that could not be read.
+    /// A placeholder for a path that could not be read.
     pub(crate) fn stand_in() -> Path {
         Path {
             names: vec!["?".to_string()],
         }
     }
 
-    /// The field `name` of what is at this path.
+    /// The path of the field `name` of the object at this path.
     pub(super) fn child(&self, name: &str) -> Path {
         let mut names = self.names.clone();
         names.push(name.to_owned());
@@ -79,7 +81,7 @@ pub trait IntoPath {
     /// The path.
     ///
     /// # Errors
-    /// [`Error::BadInput`] where the text is none.
+    /// [`Error::BadInput`] if the text is not a path.
     fn into_path(self) -> Result<Path, Error>;
 }
 

@@ -1,14 +1,18 @@
-//! Points as values of attributes: their encoding, whose order is the z-order, and where they stand in a record.
+//! Points as values of attributes: their encoding, whose order is the z-order, and their place in a
+//! record.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
-//! | 8 | the cell, big-endian: 32 bits of the first coordinate and 32 of the second in turn, the most significant first, the first coordinate's before the second's |
-//! | 8 | the first coordinate exactly, as a float is encoded |
-//! | 8 | the second |
+//! | 8 | the cell, big-endian |
+//! | 8 | the exact first coordinate, encoded as a float |
+//! | 8 | the exact second coordinate |
 //!
-//! Cells of degrees are equal parts of 360 and of 180 degrees; those of the plane are the leading bits of the
-//! coordinates' encodings. Both grow with the coordinates, so that a rectangle of points lies in the rectangle of their
-//! cells.
+//! A cell has 32 bits of each coordinate. They alternate, the most significant first, the first
+//! coordinate's bit before the second's.
+//!
+//! Cells of degrees are equal parts of 360 and of 180 degrees; cells of the plane are the leading
+//! bits of the coordinates' encodings. Both grow with the coordinates, so the points in a rectangle
+//! have cells in the rectangle of its corners' cells.
 
 use super::path::Path;
 use super::value::{decode_float, encode_float};
@@ -43,7 +47,8 @@ pub fn decode_point(space: Space, bytes: &[u8]) -> Option<Point> {
     (input.is_empty() && interleave(cell_x, cell_y) == u64::from_be_bytes(*z)).then_some(point)
 }
 
-/// Decodes a coordinate from its encoding, read as a whole number; `None` if it is not a coordinate.
+/// Decodes a coordinate from its encoding, read as a whole number; `None` if it is not a
+/// coordinate.
 pub fn coordinate(ordered: u64) -> Option<f64> {
     decode_float(&mut Reader::new(&ordered.to_be_bytes()))
 }
@@ -65,7 +70,7 @@ fn cell(space: Space, is_first: bool, value: f64) -> u32 {
     match space {
         Space::Sphere => {
             let half = if is_first { 180.0 } else { 90.0 };
-            // At the upper end the conversion saturates.
+            // The conversion saturates at the upper end.
             ((value + half) / (2.0 * half) * 4_294_967_296.0) as u32
         }
         Space::Plane => {
@@ -78,7 +83,8 @@ fn cell(space: Space, is_first: bool, value: f64) -> u32 {
     }
 }
 
-/// A cell that is larger by `CELL_BITS - level` bits: the points of all its smallest cells lie within.
+/// The bounds of the points in a cell of this level, which spans `CELL_BITS - level` bits of the
+/// smallest cells in each dimension.
 pub(crate) fn cell_bounds(space: Space, level: u32, x: u32, y: u32) -> Bounds {
     let (min_x, max_x) = cell_side(space, true, level, x);
     let (min_y, max_y) = cell_side(space, false, level, y);
@@ -90,13 +96,14 @@ pub(crate) fn cell_bounds(space: Space, level: u32, x: u32, y: u32) -> Bounds {
     }
 }
 
-/// From where to where a cell of a level reaches: in the first coordinate (a longitude) or the second one.
+/// The bounds of a cell of this level in one dimension: the first coordinate (a longitude) or the
+/// second one.
 pub(crate) fn cell_side(space: Space, is_first: bool, level: u32, at: u32) -> (f64, f64) {
     match space {
         Space::Sphere => {
             let half = if is_first { 180.0 } else { 90.0 };
             let size = 2.0 * half * f64::from_bits(u64::from(1023 - level) << 52);
-            // More than the rounding errors, and far less than the smallest cell.
+            // Larger than the rounding errors, and much smaller than the smallest cell.
             let slack = 1e-11;
             let low = f64::from(at) * size - half;
             ((low - slack).max(-half), (low + size + slack).min(half))
@@ -111,23 +118,25 @@ pub(crate) fn cell_side(space: Space, is_first: bool, level: u32, at: u32) -> (f
                     _ => !ordered,
                 };
                 let value = f64::from_bits(bits);
-                match value.is_finite() {
-                    true => value,
-                    // Beyond all numbers that are stored.
-                    false if ordered >> 63 == 1 => f64::MAX,
-                    false => f64::MIN,
+                if value.is_finite() {
+                    value
+                } else if ordered >> 63 == 1 {
+                    // Beyond all finite numbers.
+                    f64::MAX
+                } else {
+                    f64::MIN
                 }
             };
-            let all = rest == 32;
-            match all {
-                true => (f64::MIN, f64::MAX),
-                false => (value(low), value(low | width)),
+            if rest == 32 {
+                (f64::MIN, f64::MAX)
+            } else {
+                (value(low), value(low | width))
             }
         }
     }
 }
 
-/// The bits of two numbers in turn, the most significant of `x` first.
+/// Alternates the bits of two numbers, beginning with the most significant one of `x`.
 pub(crate) const fn interleave(x: u32, y: u32) -> u64 {
     spread(x) << 1 | spread(y)
 }
@@ -141,7 +150,8 @@ const fn spread(v: u32) -> u64 {
     (v | v << 1) & 0x5555_5555_5555_5555
 }
 
-/// The paths of a record's point: one path, of a GeoJSON point or an array of two numbers, or two paths joined by a comma, longitude first.
+/// The paths of a record's point: one path, of a GeoJSON point or an array of two numbers, or two
+/// paths joined by a comma, longitude first.
 ///
 /// # Errors
 /// If there are more than two paths, or one is invalid.
@@ -156,24 +166,25 @@ pub fn coordinate_paths(path: &Path) -> Result<Vec<Path>> {
     }
 }
 
-/// The name of the field of a GeoJSON point that has its coordinates.
+/// The field of a GeoJSON point with its coordinates.
 pub(super) const COORDINATES: &str = "coordinates";
 
-/// The coordinates of a point, as they are found in a record.
+/// The coordinates found for a point of a record.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Coordinates {
     x: Option<f64>,
     y: Option<f64>,
-    /// Numbers found; behind two there may be an altitude.
+    /// The number of coordinates found; a third one may be an altitude.
     found: u8,
-    /// An object is at the path: a GeoJSON point, which has coordinates.
+    /// An object was found at the path, which may be a GeoJSON point.
     is_object: bool,
-    /// Something else than a number was where a coordinate is expected.
+    /// The first value found that cannot be a coordinate.
     wrong: Option<&'static str>,
 }
 
 impl Coordinates {
-    /// A number that is the first (`Some(true)`) or the second coordinate, or the next of the two.
+    /// Takes a number: the first (`Some(true)`) or the second coordinate, or the next one of an
+    /// array.
     pub(super) fn take(&mut self, first: Option<bool>, value: f64) {
         let place = match first {
             Some(true) => &mut self.x,
@@ -194,7 +205,7 @@ impl Coordinates {
         self.found = self.found.saturating_add(1);
     }
 
-    /// An object begins at the path.
+    /// Notes that an object begins at the path.
     pub(super) fn begin(&mut self) {
         if std::mem::replace(&mut self.is_object, true) {
             self.refuse("more than one point");
@@ -205,10 +216,10 @@ impl Coordinates {
         self.wrong.get_or_insert(found);
     }
 
-    /// The place. The error says what was found that is of another type.
+    /// The place. The error names the value that cannot be a part of a point.
     pub(super) fn point(&self, space: Space) -> std::result::Result<Place, &'static str> {
         match (self.wrong, self.x, self.y) {
-            // Of another shape, or none of GeoJSON.
+            // A GeoJSON object of another type, or another object.
             (Some(_), _, _) if self.is_object => Ok(Place::NoPoint),
             (Some(wrong), _, _) => Err(wrong),
             (None, None, None) if self.is_object => Ok(Place::NoPoint),
@@ -223,12 +234,12 @@ impl Coordinates {
     }
 }
 
-/// What coordinates say.
+/// The result of the coordinates found.
 pub(super) enum Place {
-    /// There are none.
+    /// There are no coordinates.
     Nowhere,
     At(Point),
-    /// There is something that is no point: an object of another kind, or coordinates out of range.
+    /// There is no valid point: an object of another kind, or coordinates out of range.
     NoPoint,
 }
 
@@ -236,7 +247,7 @@ pub(super) enum Place {
 #[derive(Debug, Clone)]
 pub struct PointAt {
     values: Values,
-    /// There is a path for each coordinate.
+    /// Each coordinate has its own path.
     is_pair: bool,
 }
 

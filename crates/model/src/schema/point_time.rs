@@ -1,16 +1,20 @@
-//! Points at a time as values of attributes: their encoding, in which place and time take turns, and where they stand in a
-//! record.
+//! Points at a time as values of attributes: their encoding, which interleaves place and time, and
+//! their place in a record.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | --- | --- |
-//! | 4 | the period, big-endian: the 25 leading bits of the time. A period is 2^39 microseconds, about 6.4 days |
-//! | 8 | the cell in it, big-endian: 21 bits of the first coordinate, of the second and of the time in the period in turn, the most significant first |
-//! | 8 | the first coordinate exactly, as a float is encoded |
-//! | 8 | the second |
-//! | 8 | the time exactly: microseconds since 1970, big-endian, the sign bit flipped |
+//! | 4 | the period, big-endian: the 25 leading bits of the time |
+//! | 8 | the cell in the period, big-endian |
+//! | 8 | the exact first coordinate, encoded as a float |
+//! | 8 | the exact second coordinate |
+//! | 8 | the exact time: microseconds since 1970, big-endian, the sign bit flipped |
 //!
-//! In one period an area at a time is few ranges; of a longer time each period has its own. That is how GeoMesa's index Z3
-//! bins time.
+//! A period is 2^39 microseconds, about 6.4 days. A cell has 21 bits of the first coordinate, of
+//! the second one, and of the time in the period. They alternate in this order, the most
+//! significant first.
+//!
+//! An area at a time has few ranges per period; a longer time has ranges in each of its periods.
+//! GeoMesa's index Z3 bins time in the same way.
 
 use super::path::Path;
 use super::point::{CELL_BITS, cell_of};
@@ -29,7 +33,7 @@ pub(crate) const TIMED_BITS: u32 = 21;
 /// Bits of a time in its period.
 pub(crate) const PERIOD_BITS: u32 = 39;
 
-/// Between the path of a point and that of its time.
+/// Separates the path of a point from the path of its time.
 const SEPARATOR: char = '@';
 
 /// A time as a whole number in the same order.
@@ -74,7 +78,7 @@ pub fn decode_point_time(space: Space, bytes: &[u8]) -> Option<(Point, i64)> {
     fits.then_some((point, time_at(ordered)))
 }
 
-/// The bits of three numbers of 21 bits in turn, the most significant of `x` first.
+/// Alternates the bits of three numbers of 21 bits, beginning with the most significant one of `x`.
 pub(crate) fn interleave3(x: u32, y: u32, t: u32) -> u64 {
     spread3(x) << 2 | spread3(y) << 1 | spread3(t)
 }

@@ -1,6 +1,7 @@
-//! Checks that other readers can parse a record's JSON. The walk may skip fields without decoding them, and then
-//! accepts two things that the grammar allows: lone surrogates (`"\ud800"` is not valid text), and numbers beyond the
-//! range of floats (`1e400`). Whether a later reader refuses the record would depend on the fields it reads.
+//! Checks that other readers can parse a record's JSON. The walk may skip fields without decoding
+//! them, and then accepts two things that the grammar allows: lone surrogates (`"\ud800"` is not
+//! valid text), and numbers beyond the range of floats (`1e400`). Later readers of these fields
+//! would refuse the record.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +11,8 @@ use serde_json::value::RawValue;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Any JSON, decoded and discarded. Costs hardly more than skipping it: strings without escapes are not copied.
+/// Any JSON, decoded and discarded. It costs hardly more than skipping, since strings without
+/// escapes are not copied.
 pub(super) struct Everything;
 
 impl<'de> Deserialize<'de> for Everything {
@@ -61,7 +63,8 @@ impl<'de> Visitor<'de> for Everything {
     }
 }
 
-/// The text with the last of several fields of the same name in each object, as parsers read it. `None` when it is not JSON.
+/// Rewrites JSON so that each object has every name once, with its last value, as parsers read it.
+/// `None` if the text is not JSON.
 pub(crate) fn without_repeated_names(json: &str) -> Option<String> {
     let mut out = String::with_capacity(json.len());
     rewrite(json, &mut out)?;
@@ -100,7 +103,7 @@ fn rewrite(json: &str, out: &mut String) -> Option<()> {
     Some(())
 }
 
-/// The fields of an object, each name once, with the last of its values.
+/// The fields of an object: each name once, with its last value.
 struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
@@ -132,7 +135,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// The text with a space instead of the sign of each number `-0`, and no other change: the parser reads the integer `-0` as
+/// Replaces the sign of each number `-0` by a space, because the parser reads the integer `-0` as
 /// the float -0.0. `None` if the text has no `-0`.
 pub fn without_negative_zeros(json: &str) -> Option<String> {
     let bytes = json.as_bytes();

@@ -469,7 +469,8 @@ fn types_are_inferred_from_samples() {
     assert_eq!(key(&["{}"]), None);
 }
 
-/// Cells grow with coordinates: what lies in a rectangle lies in the rectangle of its cells.
+/// Cells grow with coordinates: the points in a rectangle have cells in the rectangle of its
+/// corners' cells.
 #[test]
 fn cells_are_in_the_order_of_coordinates() {
     let mut rng = fastrand::Rng::with_seed(SEED + 5);
@@ -523,9 +524,10 @@ fn times_are_read_in_forms_close_to_rfc_3339() {
         let parsed = super::time::parse(text);
         assert_eq!(parsed.map(|(micros, _)| micros), Some(second), "{text}");
         let has_offset = text.contains(['Z', '+', 'U', 'g']);
-        let said = match has_offset {
-            true => super::time::Offset::Said,
-            false => super::time::Offset::Assumed,
+        let said = if has_offset {
+            super::time::Offset::Said
+        } else {
+            super::time::Offset::Assumed
         };
         assert_eq!(parsed.map(|(_, said)| said), Some(said), "{text}");
     }

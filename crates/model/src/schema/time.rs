@@ -1,7 +1,7 @@
 //! Points in time: microseconds since 1970-01-01T00:00:00Z, and their text (RFC 3339).
 //!
 //! Years outside 0000 to 9999 are written with a sign and six digits (ISO 8601 expanded years), so
-//! that every `i64` of microseconds has a text that reads back to it.
+//! every `i64` of microseconds has a text that parses back to it.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::types::Type;
 const MICROS: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// What text says of the offset of its time.
+/// The offset of a time in text form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offset {
-    /// It says one, or it is a date alone.
+    /// The text has an offset, or is only a date.
     Said,
-    /// It says none: the time is taken for UTC.
+    /// The text has no offset; UTC is assumed.
     Assumed,
 }
 
-/// Parses a time: RFC 3339, a date alone (its midnight, UTC), and forms that are close to it. Digits beyond microseconds are
-/// truncated; second 60 is the first of the next minute.
+/// Parses a time: RFC 3339, a date (its midnight, UTC), and similar forms. Digits beyond
+/// microseconds are truncated; second 60 is the first of the next minute.
 ///
 /// | form | as in |
 /// | --- | --- |
@@ -88,27 +88,29 @@ pub(crate) fn year_of(micros: i64) -> i64 {
     civil_from_days(micros.div_euclid(MICROS * DAY_SECONDS)).0
 }
 
-/// The time of a number in the unit of a type of times, rounded down to the microsecond; `None` when it is out of range.
+/// The time of a number in the unit of a time type, rounded down to the microsecond; `None` if it
+/// is out of range.
 pub(crate) fn from_int(t: Type, number: i128) -> Option<i64> {
     let per_second = t.per_second()?;
     let scaled = number.checked_mul(i128::from(MICROS))?;
     i64::try_from(scaled.div_euclid(per_second)).ok()
 }
 
-/// The time of a decimal in the unit of a type of times, to the nearest microsecond.
+/// The time of a decimal in the unit of a time type, rounded to the nearest microsecond.
 pub(crate) fn from_decimal(t: Type, number: f64) -> Option<i64> {
     let (per_second, micros) = (t.per_second()? as f64, MICROS as f64);
-    // The factors are whole numbers, so that only the result is rounded.
-    let micros = match per_second <= micros {
-        true => number * (micros / per_second),
-        false => number / (per_second / micros),
+    // Both factors are whole numbers, so only the result is rounded.
+    let micros = if per_second <= micros {
+        number * (micros / per_second)
+    } else {
+        number / (per_second / micros)
     };
     let micros = micros.round();
     // i64::MAX is not a float; the float above it is the first that does not fit.
     (micros >= i64::MIN as f64 && micros < i64::MAX as f64).then_some(micros as i64)
 }
 
-/// Writes `micros` as RFC 3339 in UTC, with as many digits of a second as necessary.
+/// Writes `micros` as RFC 3339 in UTC, with no, three or six digits after the second.
 pub(crate) fn write_rfc3339(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Result {
     let (seconds, fraction) = (micros.div_euclid(MICROS), micros.rem_euclid(MICROS));
     let (days, second) = (
@@ -131,8 +133,8 @@ pub(crate) fn write_rfc3339(f: &mut fmt::Formatter<'_>, micros: i64) -> fmt::Res
     f.write_str("Z")
 }
 
-/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar. Years are counted from March,
-/// so that the leap day is the last of its year, in eras of 400 years (146,097 days).
+/// Days from 1970-01-01 to a date of the proleptic Gregorian calendar. Years are counted from
+/// March, so that the leap day is the last of its year, in eras of 400 years (146,097 days).
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
@@ -169,7 +171,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// The next byte, when it is one of `any`.
+    /// Takes the next byte, if it is one of `any`.
     fn byte(&mut self, any: &[u8]) -> Option<u8> {
         let (first, rest) = self.rest.split_first()?;
         if !any.contains(first) {
@@ -201,7 +203,8 @@ impl Scan<'_> {
         Some(if sign == Some(b'-') { -year } else { year })
     }
 
-    /// The offset from UTC in seconds, with the name of a zone behind it; `Some(None)` at the end, and `None` for anything else.
+    /// The offset from UTC in seconds, with an optional name of a zone behind it. `Some(None)` at
+    /// the end; `None` for anything else.
     fn offset(&mut self) -> Option<Option<i64>> {
         let at_end = self.rest.is_empty();
         while self.byte(b" ").is_some() {}
@@ -229,7 +232,7 @@ impl Scan<'_> {
         Some(Some(east))
     }
 
-    /// The name of a zone behind an offset, which says nothing more: ` CEST`, `[Europe/Paris]`.
+    /// Skips the name of a zone behind an offset: ` CEST`, `[Europe/Paris]`.
     fn zone(&mut self) -> Option<()> {
         let name = match self.rest {
             [] => return Some(()),
@@ -245,7 +248,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// One digit or more behind the point, as microseconds.
+    /// The digits behind the point, at least one, as microseconds.
     fn fraction(&mut self) -> Option<i64> {
         let mut unit = MICROS / 10;
         let mut micros = self.digit()? * unit;

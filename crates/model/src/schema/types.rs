@@ -21,14 +21,16 @@ pub enum Type {
     Bool = 4,
     /// A point in time in microseconds: text or seconds since 1970.
     ///
-    /// The text is RFC 3339 (`2024-05-01T12:30:00Z`) or close to it: a date alone, a blank instead of the `T`, no seconds, offsets such as
-    /// `+0200`, `+02` or ` UTC`, a comma instead of the point, slashes between year, month and day. Text without an offset is UTC.
+    /// The text is RFC 3339 (`2024-05-01T12:30:00Z`) or close to it: a date alone, a blank instead
+    /// of the `T`, no seconds, offsets such as `+0200`, `+02` or ` UTC`, a comma instead of the
+    /// point, slashes between year, month and day. Text without an offset is UTC.
     Time = 5,
     /// A point on the sphere: longitude and latitude in degrees.
     Point = 6,
     /// A point of the plane: any two numbers.
     PlanePoint = 7,
-    /// A point on the sphere at a time, for indexes over both. Its path `POINT@TIME` combines two attributes.
+    /// A point on the sphere at a time, for indexes over both. Its path `POINT@TIME` combines two
+    /// attributes.
     PointTime = 8,
     /// A point of the plane at a time.
     PlanePointTime = 9,
@@ -98,7 +100,7 @@ impl Type {
         }
     }
 
-    /// How many of a time's numbers are a second; `None` for types that are no times.
+    /// The number of a time type's units per second; `None` for other types.
     pub(crate) fn per_second(self) -> Option<i128> {
         match self {
             Type::Time | Type::TimeS => Some(1),
@@ -137,14 +139,15 @@ impl Type {
         time::year_of(micros.unwrap_or(if number < 0 { i64::MIN } else { i64::MAX }))
     }
 
-    /// True if a number in the unit of this type is a time in the years 1900 to 2500, the usual years of records.
+    /// True if a number in the unit of this type is a time in the years 1900 to 2500, the usual
+    /// years of records.
     pub fn is_usual_year(self, number: i128) -> bool {
         time::from_int(self, number)
             .is_some_and(|micros| (1900..=2500).contains(&time::year_of(micros)))
     }
 
-    /// True if an attribute declared as `said` may be of this type: `said` is the same type, or time without a unit while this type is a
-    /// time.
+    /// True if an attribute declared as `said` may be of this type: `said` is the same type, or
+    /// time without a unit while this type is a time.
     pub fn is_said_by(self, said: Type) -> bool {
         self == said || said == Type::Time && self.is_time()
     }
@@ -208,7 +211,8 @@ pub enum KeyType {
     Int = 1,
     /// Text of 1 byte to 64 KiB.
     String = 2,
-    /// Several fields, each a whole number or text; the path names them, separated by commas. Such a key is written as a JSON array.
+    /// Several fields, each a whole number or text; the path names them, separated by commas. Such
+    /// a key is written as a JSON array.
     Fields = 3,
 }
 

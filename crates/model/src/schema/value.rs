@@ -1,16 +1,19 @@
 //! Values of attributes, and their encoding: the order of the bytes is the order of the values.
 //!
-//! Every encoding is canonical (one value, one encoding) and no encoding is a prefix of another one of its type, so
-//! that an index key can be a value followed by anything.
+//! Every encoding is canonical (one value, one encoding) and no encoding is a prefix of another one
+//! of its type, so that an index key can be a value followed by anything.
 //!
 //! | type | bytes |
 //! | --- | --- |
-//! | int, time | header `0x80 + n` (0 and above) or `0x80 - n` (below), `n` bytes of magnitude: big-endian, without leading zeros, complemented when negative |
-//! | float | 8 bytes, big-endian: the IEEE bits with the sign bit flipped, or all bits when negative; -0.0 is 0.0 |
+//! | int, time | a header and `n` bytes: see below |
+//! | float | 8 bytes, big-endian: IEEE bits, the sign (or all if negative) flipped; -0.0 is 0.0 |
 //! | string | UTF-8 with `00` written as `00 FF`, then `00 01` |
 //! | bool | `00` or `01` |
 //! | point, plane | 24 bytes: see [`POINT_LEN`] |
 //! | point@time, plane@time | 36 bytes: see [`POINT_TIME_LEN`] |
+//!
+//! The header of an int is `0x80 + n` (0 and above) or `0x80 - n` (below). The `n` bytes are its
+//! magnitude: big-endian, without leading zeros, complemented if the int is negative.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -32,15 +35,15 @@ pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 /// Longest value of an indexed attribute, in encoded bytes.
 pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
 
-/// Stands for a value that its type has no encoding for ([`other`]).
+/// The stand-ins for values without an encoding ([`other`]).
 const OTHER_INT: &[u8] = &[0xff];
 const OTHER_FLOAT: &[u8] = &[0xff; 8];
 const OTHER_STRING: &[u8] = &[0xff, 0, 1];
 const OTHER_BOOL: &[u8] = &[2];
 
-/// The stand-in for a value that the attribute's type cannot encode: a number that no float represents exactly, or, in a lenient attribute,
-/// a value of another type. It sorts after all values of the type; the record contains the actual value. `None` for types without a
-/// stand-in.
+/// The stand-in for a value that the attribute's type cannot encode: a number that no float
+/// represents exactly, or, in a lenient attribute, a value of another type. It sorts after all
+/// values of the type; the record contains the actual value. `None` for types without a stand-in.
 pub fn other(t: Type) -> Option<&'static [u8]> {
     match t {
         Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
@@ -59,10 +62,11 @@ pub type ValueRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// A value of an attribute or a primary key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A whole number from `i64::MIN` to `u64::MAX`. A number outside is encoded as the nearest one inside; nothing
-    /// in this crate creates one.
+    /// A whole number from `i64::MIN` to `u64::MAX`. A number outside is encoded as the nearest one
+    /// inside; nothing in this crate creates one.
     Int(i128),
-    /// A float. Infinities and NaN are never stored; their encodings sort outside those of the finite floats.
+    /// A float. Infinities and NaN are never stored; their encodings sort outside those of the
+    /// finite floats.
     Float(f64),
     /// Text.
     String(String),
@@ -160,7 +164,8 @@ impl Value {
         }
     }
 
-    /// Splits `bytes` after the encoded value of type `t` at their start, without decoding it. `None` if they are too short.
+    /// Splits `bytes` after the encoded value of type `t` at their start, without decoding it.
+    /// `None` if they are too short.
     pub fn split(t: Type, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let length = match t {
             Type::Int | Type::Time | Type::TimeS | Type::TimeMs | Type::TimeUs | Type::TimeNs => {
@@ -270,10 +275,12 @@ pub fn string_prefix_range(prefix: &str) -> ValueRange {
     (Bound::Included(low), high)
 }
 
-/// Appends a primary key: an int as [`Value`] encodes it, a string as its plain bytes, several fields one after the other.
+/// Appends a primary key: an int as [`Value`] encodes it, a string as its plain bytes, several
+/// fields one after the other.
 ///
 /// # Errors
-/// [`KeyError`] if `key` is not a valid primary key of type `t`: another type, an empty string, or too long.
+/// [`KeyError`] if `key` is not a valid primary key of type `t`: another type, an empty string, or
+/// too long.
 pub fn encode_key(t: KeyType, key: &Value, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match (t, key) {
         (KeyType::Int, Value::Int(v)) => encode_int(*v, out),
@@ -353,7 +360,7 @@ pub(super) fn encode_int(v: i128, out: &mut Vec<u8>) {
         bytes[1..].copy_from_slice(&(!magnitude << (64 - 8 * length)).to_be_bytes());
     } else {
         bytes[0] = 0x80 + length as u8;
-        // Zero has no bytes of magnitude, and a shift by 64 is none.
+        // Zero has no bytes of magnitude; the shift by 64 must give 0.
         let shifted = magnitude.checked_shl(64 - 8 * length as u32).unwrap_or(0);
         bytes[1..].copy_from_slice(&shifted.to_be_bytes());
     }
@@ -365,7 +372,7 @@ fn int_length(header: u8) -> Option<usize> {
     (length <= 8).then_some(length)
 }
 
-/// The same of what may be [`other`], which is its header alone.
+/// As [`int_length`], but also accepts [`other`], which is a header without further bytes.
 fn split_int(header: u8) -> Option<usize> {
     match header {
         0xff => Some(0),
@@ -380,7 +387,8 @@ fn decode_int(input: &mut Reader<'_>) -> Option<i128> {
     if bytes.first().is_some_and(|first| first ^ flip == 0) {
         return None;
     }
-    // The first four bytes and the last four, which overlap or meet; of fewer, one by one.
+    // The first four bytes and the last four, which overlap or touch; fewer than four bytes are
+    // read one by one.
     let magnitude = match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         (Some(first), Some(last)) => {
             let shift = 8 * (bytes.len() - 4);
@@ -443,7 +451,7 @@ fn escape(v: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// The escaped bytes of a string, without the terminator that ended them.
+/// The escaped bytes of a string, without the terminator; takes both.
 fn take_string<'a>(input: &mut Reader<'a>) -> Option<&'a [u8]> {
     let bytes = input.rest();
     let mut length = 0;

@@ -55,9 +55,10 @@ impl Values {
         Values(trie)
     }
 
-    /// Calls `visit` for each scalar value at one of the paths, with the number of the path, in the order of the text; the
-    /// elements of an array are visited one by one. If an object has several fields of one name, the last one counts. Returns
-    /// false if the text is not JSON; then no value is visited.
+    /// Calls `visit` for each scalar value at one of the paths, with the number of the path, in the
+    /// order of the text; the elements of an array are visited one by one. If an object has several
+    /// fields of one name, the last one counts. Returns false if the text is not JSON; then no
+    /// value is visited.
     pub fn visit(&self, json: &[u8], visit: &mut dyn FnMut(usize, Scalar<'_>)) -> bool {
         let mut gather = Gather::default();
         let mut input = serde_json::Deserializer::from_slice(json);
@@ -87,7 +88,7 @@ impl Values {
     }
 }
 
-/// Keeps what a walk finds until it is known that it counts.
+/// Keeps the values found by a walk until the walk has succeeded.
 #[derive(Default)]
 struct Gather {
     found: Vec<(u32, Kept)>,
@@ -100,7 +101,7 @@ enum Kept {
     Bool(bool),
     Int(i128),
     Float(f64),
-    /// A part of the texts.
+    /// A range of `texts`.
     Text {
         from: usize,
         to: usize,

@@ -1,7 +1,8 @@
-//! One pass over a JSON text that visits the values at given paths and skips the rest.
+//! One pass over a JSON text, which visits the values at given paths and skips the rest.
 //!
-//! The paths are compiled into a trie; the parser (serde_json's streaming deserializer) traverses text and trie
-//! together. Nothing is allocated for skipped values, nor for strings and names without escapes.
+//! The paths are compiled into a trie; the parser (serde_json's streaming deserializer) traverses
+//! text and trie together. Nothing is allocated for skipped values, nor for strings and names
+//! without escapes.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -16,15 +17,15 @@ use super::exact;
 use super::path::Path;
 use super::readable::Everything;
 
-/// The value at a path. Elements of arrays come one by one, so there is no array variant.
+/// The value at a path. Elements of arrays are visited one by one, so there is no array variant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Found<'a> {
     Null,
     Bool(bool),
     Int(i128),
-    /// Read to the last bit, one of so few digits that its value is in the order of floats.
+    /// A decimal with few digits, whose float (exact to the last bit) has the same order.
     Float(f64),
-    /// Any other number that is read to the last bit: its text, and the nearest float.
+    /// Any other exact number: its text, and the nearest float.
     Long(&'a str, f64),
     Str(&'a str),
     Object,
@@ -33,9 +34,9 @@ pub(crate) enum Found<'a> {
 /// How a walk reads the numbers at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// As the parser does: floats may be off in the last bits. For paths where no float is used.
+    /// As the parser does; floats may be off in the last bits. For paths where floats are not used.
     Parsed,
-    /// To the last bit.
+    /// Exact to the last bit.
     Exact,
 }
 
@@ -50,22 +51,22 @@ pub(crate) enum Rest {
 
 /// Receives the values that a walk finds. `Break` ends the walk with an error.
 pub(crate) trait Sink {
-    /// A value at the path of each of `targets`.
+    /// Receives a value at the path of each of `targets`.
     fn found(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()>;
 
-    /// The same of an element of an array.
+    /// As `found`, for an element of an array.
     fn element(&mut self, targets: &[u32], found: Found<'_>) -> ControlFlow<()> {
         self.found(targets, found)
     }
 
-    /// An array at `node`; its elements follow.
+    /// Receives an array at `node`; its elements follow.
     fn array(&mut self, node: u32) -> ControlFlow<()> {
         let _ = node;
         ControlFlow::Continue(())
     }
 
-    /// A name on some path occurred a second time in the same object; its value follows. It counts, and what was found of the
-    /// one before does not: see [`super::readable::without_repeated_names`].
+    /// A name on a path occurs again in the same object; its value follows. The last value counts,
+    /// so the values found earlier are void: see [`super::readable::without_repeated_names`].
     fn repeated(&mut self) -> ControlFlow<()>;
 }
 
@@ -79,7 +80,7 @@ pub(crate) struct Trie {
 struct Node {
     children: Vec<Child>,
     targets: Vec<u32>,
-    /// The numbers here are read to the last bit.
+    /// Numbers at this node are read to the last bit.
     exact: bool,
 }
 
@@ -99,7 +100,7 @@ impl Trie {
         }
     }
 
-    /// Sends the value at `path` to `target`.
+    /// Adds `path`; its values are reported for `target`.
     pub(crate) fn add(&mut self, path: &Path, target: u32, numbers: Numbers) {
         let mut at = Trie::ROOT;
         for name in path.names() {
@@ -136,7 +137,7 @@ impl Trie {
         self.nodes.get(at as usize).unwrap_or(&NOWHERE)
     }
 
-    /// The nodes on the path to `path`, its own last, without the root.
+    /// The nodes along `path`, without the root; its own is the last.
     pub(crate) fn nodes_of(&self, path: &Path) -> Vec<u32> {
         let mut at = Some(Trie::ROOT);
         path.names()
@@ -149,8 +150,8 @@ impl Trie {
             .collect()
     }
 
-    /// Walks the value in `input`, and reports to `sink`. Values outside of the paths are skipped or decoded, by
-    /// `rest`.
+    /// Walks the value in `input`, and reports to `sink`. Values outside of the paths are treated
+    /// as `rest` says.
     pub(crate) fn walk<'de, D, S>(&self, input: D, rest: Rest, sink: &mut S) -> Result<(), D::Error>
     where
         D: Deserializer<'de>,
@@ -169,7 +170,7 @@ impl Trie {
 }
 
 impl Node {
-    /// The index among the children, and the node, of the child called `name`.
+    /// The child called `name`: its index among the children, and its node.
     #[inline]
     fn find(&self, name: &str) -> Option<(usize, u32)> {
         let (place, child) = self
@@ -189,7 +190,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// Adds `i`; true when it is new.
+    /// Adds `i`; true if it is new.
     #[inline]
     pub(crate) fn insert(&mut self, i: usize) -> bool {
         if i < 64 {
@@ -206,7 +207,7 @@ impl Bits {
             .is_some_and(|bit| !std::mem::replace(bit, true))
     }
 
-    /// True when `i` is in the set.
+    /// True if `i` is in the set.
     #[inline]
     pub(crate) fn contains(&self, i: usize) -> bool {
         if i < 64 {
@@ -217,7 +218,7 @@ impl Bits {
     }
 }
 
-/// The parser is before the value of `node`.
+/// The parser stands before the value of `node`.
 struct Step<'w, S> {
     trie: &'w Trie,
     node: &'w Node,
@@ -230,32 +231,33 @@ struct Step<'w, S> {
 
 impl<S: Sink> Step<'_, S> {
     #[inline]
-    fn tell<E: Error>(self, found: Found<'_>) -> Result<(), E> {
+    fn report<E: Error>(self, found: Found<'_>) -> Result<(), E> {
         if self.node.targets.is_empty() {
             return Ok(());
         }
-        go_on(match self.is_element {
-            false => self.sink.found(&self.node.targets, found),
-            true => self.sink.element(&self.node.targets, found),
+        go_on(if self.is_element {
+            self.sink.element(&self.node.targets, found)
+        } else {
+            self.sink.found(&self.node.targets, found)
         })
     }
 }
 
 impl<S: Sink> Step<'_, S> {
-    /// The value by its text, which is JSON by its grammar.
+    /// Reports the value with this text, which is grammatical JSON.
     fn exactly<E: Error>(self, text: &str) -> Result<(), E> {
         if let Some(number) = exact::number(text) {
-            return self.tell(number);
+            return self.report(number);
         }
         if let Some(string) = exact::plain_string(text) {
-            return self.tell(Found::Str(string));
+            return self.report(Found::Str(string));
         }
         if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
             return Err(E::custom("number out of range"));
         }
         let mut input = serde_json::Deserializer::from_str(text);
         input.deserialize_any(self).map_err(|error| {
-            // Where the value is in the whole text, the parser of that text adds.
+            // The parser of the whole text adds its own position.
             let (text, line, column) = (error.to_string(), error.line(), error.column());
             let place = format!(" at line {line} column {column}");
             E::custom(text.strip_suffix(&place).unwrap_or(&text))
@@ -291,27 +293,27 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.tell(Found::Null)
+        self.report(Found::Null)
     }
 
     fn visit_bool<E: Error>(self, v: bool) -> Result<(), E> {
-        self.tell(Found::Bool(v))
+        self.report(Found::Bool(v))
     }
 
     fn visit_i64<E: Error>(self, v: i64) -> Result<(), E> {
-        self.tell(Found::Int(i128::from(v)))
+        self.report(Found::Int(i128::from(v)))
     }
 
     fn visit_u64<E: Error>(self, v: u64) -> Result<(), E> {
-        self.tell(Found::Int(i128::from(v)))
+        self.report(Found::Int(i128::from(v)))
     }
 
     fn visit_f64<E: Error>(self, v: f64) -> Result<(), E> {
-        self.tell(Found::Float(v))
+        self.report(Found::Float(v))
     }
 
     fn visit_str<E: Error>(self, v: &str) -> Result<(), E> {
-        self.tell(Found::Str(v))
+        self.report(Found::Str(v))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
@@ -348,9 +350,10 @@ impl<'de, S: Sink> Visitor<'de> for Step<'_, S> {
             ..
         } = self;
         if !node.targets.is_empty() {
-            go_on(match is_element {
-                false => sink.found(&node.targets, Found::Object),
-                true => sink.element(&node.targets, Found::Object),
+            go_on(if is_element {
+                sink.element(&node.targets, Found::Object)
+            } else {
+                sink.found(&node.targets, Found::Object)
             })?;
         }
         let mut seen = Bits::default();

@@ -1,4 +1,4 @@
-//! What is extracted of records, and what may be said of them.
+//! The attributes to extract from records, and remarks about records.
 
 use super::path::Path;
 use super::types::Type;
@@ -10,14 +10,15 @@ pub struct Wanted {
     pub(super) ty: Type,
     pub(super) lenient: bool,
     pub(super) refuses_objects: bool,
-    /// Of a number that no float stands for, the nearest is taken.
+    /// A number that no float represents exactly becomes the nearest float.
     pub(super) rounds: bool,
-    /// Of a point at a time: the type of the time, and whether other values are let pass.
+    /// For a point at a time: the type of the time, and whether it accepts other values.
     pub(super) time: (Type, bool),
 }
 
 impl Wanted {
-    /// The values of a type at a path. A record with a value of another type is refused; an object is not indexed.
+    /// The values of a type at a path. A record with a value of another type is refused; an object
+    /// is not indexed.
     pub fn new(path: Path, ty: Type) -> Wanted {
         Wanted {
             path,
@@ -31,7 +32,7 @@ impl Wanted {
 
     /// For a point at a time: sets the type of the time; a lenient time accepts other values.
     pub fn at_time(self, ty: Type, lenient: bool) -> Wanted {
-        // Numbers that are declared as such are seconds.
+        // Numbers without a unit are seconds.
         let ty = if ty.is_time() { ty } else { Type::Time };
         Wanted {
             time: (ty, lenient),
@@ -39,7 +40,8 @@ impl Wanted {
         }
     }
 
-    /// Sets whether the attribute is lenient: a value of another type then becomes [`other`](super::other).
+    /// Sets whether the attribute is lenient: a value of another type then becomes
+    /// [`other`](super::other).
     pub fn lenient(self, lenient: bool) -> Wanted {
         Wanted { lenient, ..self }
     }
@@ -73,6 +75,6 @@ pub enum Remark {
     NoPoint,
 }
 
-/// The times that records usually have: of the years 1900 to 2500.
+/// The usual times of records: the years 1900 to 2500.
 pub(super) const USUAL_MICROS: std::ops::Range<i64> =
     -2_208_988_800_000_000..16_756_761_600_000_000;

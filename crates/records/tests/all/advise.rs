@@ -1,4 +1,4 @@
-//! The advisor: what it measures of the data, and what is counted of the use.
+//! The advisor: its measurements of the data, and its counts of operations.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn def() -> DatasetDef {
 }
 
 fn body(id: i64) -> String {
-    // The user of a record has nothing to do with its key.
+    // The user of a record does not depend on its key.
     let user = (id.wrapping_mul(2_654_435_761) >> 7) % 97;
     let rare = if id % 10 == 0 { ",\"rare\":1" } else { "" };
     format!(
@@ -66,7 +66,7 @@ fn store(fs: &Memory) -> (Database, Dataset) {
     (db, dataset)
 }
 
-/// What must be measured, whether the records are in memory or in tables.
+/// The expected measurements, for records in memory and in tables.
 fn assert_measured(dataset: &Dataset) {
     let advice = dataset.advise(Some(&MIX)).unwrap();
     assert_eq!(advice.source, MixSource::Given);
@@ -88,7 +88,7 @@ fn assert_measured(dataset: &Dataset) {
 }
 
 #[test]
-fn an_attribute_that_grows_with_the_key_is_told_from_one_that_does_not() {
+fn the_advisor_knows_whether_an_attribute_grows_with_the_key() {
     let fs = Memory::new();
     let (db, dataset) = store(&fs);
     fill(&dataset, 0..RECORDS);
@@ -132,7 +132,7 @@ fn a_mix_must_make_sense() {
     }
 }
 
-/// Asks in every way once or more.
+/// Runs each sort of operation at least once.
 fn use_it(dataset: &Dataset) {
     for id in 0..5 {
         let key = dataset.parse_key(&id.to_string()).unwrap();
@@ -158,14 +158,14 @@ fn use_it(dataset: &Dataset) {
 fn assert_counted(dataset: &Dataset, puts: u64) {
     let counts = dataset.usage();
     assert_eq!((counts.puts, counts.deletes, counts.gets), (puts, 1, 5));
-    let asked = |name: &str| counts.attributes[&path(name)];
-    let user = asked("user");
+    let attribute = |name: &str| counts.attributes[&path(name)];
+    let user = attribute("user");
     assert_eq!((user.lookups, user.ranges, user.scans), (3, 0, 0));
     assert_eq!((user.limited, user.limits), (2, 40));
-    let at = asked("at");
+    let at = attribute("at");
     assert_eq!((at.lookups, at.ranges, at.range_rows), (0, 1, 10));
-    assert_eq!((asked("free").lookups, asked("free").scans), (1, 1));
-    assert_eq!((asked("rare").lookups, asked("rare").scans), (1, 1));
+    assert_eq!((attribute("free").lookups, attribute("free").scans), (1, 1));
+    assert_eq!((attribute("rare").lookups, attribute("rare").scans), (1, 1));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn what_is_counted_is_kept_by_a_handle_that_wrote() {
         }
         let names = |fs: &Memory| fs.list(DIR.as_ref()).unwrap();
         let before = names(&fs);
-        // A handle that reads adds nothing.
+        // Operations of a reading handle are not counted.
         let db = open(Arc::new(fs.clone())).unwrap();
         let dataset = db.dataset::<esker::Key>("d").unwrap();
         assert_counted(&dataset, 100);
@@ -215,11 +215,11 @@ fn what_was_counted_is_what_is_advised_for() {
     }
     let advice = dataset.advise(None).unwrap();
     assert_eq!(advice.source, MixSource::Counted);
-    // Nobody asks for these.
+    // The use had no queries for these.
     let at = of(&advice, "at");
     assert_eq!((at.kind, at.change), (IndexKind::None, AdvisedChange::Drop));
     assert_eq!(of(&advice, "rare").change, AdvisedChange::Keep);
-    // A scan answers this one.
+    // Queries for this one need a scan.
     let free = of(&advice, "free");
     assert_eq!((free.now, free.change), (None, AdvisedChange::Add));
     assert_ne!(free.kind, IndexKind::None);
@@ -280,6 +280,6 @@ fn paths_that_are_made_up_do_not_fill_the_memory() {
     }
     let usage = dataset.usage();
     assert_eq!(usage.attributes.len(), 128);
-    // What no record has is not advised on.
+    // There is no advice about a field that no record has.
     assert_eq!(dataset.advise(None).unwrap().attributes.len(), 3);
 }

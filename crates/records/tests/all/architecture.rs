@@ -1,4 +1,4 @@
-//! The shape that ARCHITECTURE.md claims for this crate, read off its sources.
+//! Checks the layers that ARCHITECTURE.md gives for this crate against its sources.
 
 #[path = "../../../../tests/layers.rs"]
 #[allow(dead_code, reason = "its parts are tested in the engine's crate")]

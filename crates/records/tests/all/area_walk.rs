@@ -1,4 +1,5 @@
-//! An area on the corner of far apart cells: what lies between their ranges of keys is not read.
+//! An area at the corner of cells that are far apart in z-order: the tables between its key ranges
+//! are not read.
 
 use std::path::Path;
 use std::sync::Arc;

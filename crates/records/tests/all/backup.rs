@@ -1,5 +1,6 @@
-//! A backup is exactly what one snapshot saw, whatever the store does meanwhile: it is sound, answers as a scan of it
-//! does, can be written to, repaired, compacted and backed up again, and gives out numbers above all of its own.
+//! A backup contains exactly the writes visible to one snapshot, whatever the store does at the
+//! same time. It is sound, its indexes agree with a scan, it can be written to, repaired, compacted
+//! and backed up again, and its new sequence numbers are greater than all of its own.
 //! `ESKER_BACKUPS=1000 cargo test --release -p esker --test all backup::` makes more of them.
 
 use crate::common;
@@ -48,7 +49,7 @@ fn definition(maintenance: Maintenance) -> DatasetDef {
         .maintenance(maintenance)
 }
 
-/// The index, keys alone and counts find what a scan finds. Returns how many records there are.
+/// The index, keys alone and counts agree with a scan. Returns the number of records.
 fn agree(dataset: &Dataset) -> u64 {
     let snapshot = dataset.snapshot();
     let mut right: BTreeMap<u64, Vec<String>> = BTreeMap::new();
@@ -78,7 +79,7 @@ fn repair(dataset: &Dataset) {
     report.unwrap();
 }
 
-/// A copy is sound, and a store of its own.
+/// A copy is sound and independent.
 fn prove(fs: &Arc<dyn Fs>, dir: &FsPath) -> u64 {
     let db = open(fs.clone(), dir);
     check(&db);
@@ -86,7 +87,7 @@ fn prove(fs: &Arc<dyn Fs>, dir: &FsPath) -> u64 {
     for name in db.dataset_names() {
         let dataset = db.dataset::<esker::Key>(&name).unwrap();
         records += agree(&dataset);
-        // What is new is newer than all that the copy knows of.
+        // New writes are newer than all writes in the copy.
         put(&dataset, 0..7, 3);
         put(&dataset, 3..5, 1);
         agree(&dataset);
@@ -118,7 +119,8 @@ fn remove(fs: &Arc<dyn Fs>, dir: &FsPath) {
     }
 }
 
-/// At each call that a backup makes, once: all records are written again, and the obsolete set is told so.
+/// At one call of a backup after another, all records are written again and the obsolete set
+/// records the old ones.
 #[test]
 fn a_backup_has_no_bits_of_writes_that_it_lacks() {
     const KEYS: u64 = 30;
@@ -158,7 +160,7 @@ fn a_backup_has_no_bits_of_writes_that_it_lacks() {
     }
 }
 
-/// The copy goes on with the store's numbers, also where no table is left that has them.
+/// The copy continues the store's numbers, even if no table has the greatest of them any more.
 #[test]
 fn a_backup_gives_out_numbers_above_all_that_its_marks_say() {
     for maintenance in Maintenance::ALL {
@@ -185,7 +187,7 @@ fn a_backup_gives_out_numbers_above_all_that_its_marks_say() {
     }
 }
 
-/// An index that is being built is built to its end in the copy.
+/// A build in progress is completed in the copy.
 #[test]
 fn a_build_that_was_broken_off_goes_on_in_the_backup() {
     let fs: Arc<dyn Fs> = Arc::new(Memory::new());
@@ -214,15 +216,16 @@ fn a_build_that_was_broken_off_goes_on_in_the_backup() {
     copy.close().unwrap();
 }
 
-/// A writer, a reader whose queries note what is obsolete, flushes, repairs, the store's own maintenance, and backups: every second
-/// one by a handle that only reads, as another process has it, and that lags behind now and then.
+/// A writer, a reader whose queries record obsolete writes, flushes, repairs, background
+/// maintenance, and backups. Every second backup is made by a reading handle, as in another
+/// process, which lags behind now and then.
 #[test]
 fn backups_under_load_are_sound() {
     const KEYS: u64 = 2000;
     let backups = number("ESKER_BACKUPS", 30);
     let each = backups.div_ceil(Maintenance::ALL.len());
     let rounds = Maintenance::ALL.into_iter().flat_map(|maintenance| {
-        // The writers never pause: a store of its own from time to time, or each backup is of more than the one before.
+        // The writers never pause. A new store from time to time keeps backups from growing.
         let starts = (0..each).step_by(20);
         starts.map(move |first| (maintenance, first..each.min(first + 20)))
     });
@@ -290,7 +293,7 @@ fn backups_under_load_are_sound() {
     }
 }
 
-/// Ends the other threads, also when the test has failed.
+/// Stops the other threads, also after a failure.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

@@ -1,5 +1,6 @@
-//! Batches over several datasets: all of a batch or nothing, with what it expects of any of them, through power cuts, under every pair
-//! of strategies; and each dataset's feed has its part.
+//! Batches over several datasets: a batch is written completely or not at all, depends on
+//! expectations in any of the datasets, and survives power cuts, under every pair of strategies.
+//! The feed of each dataset has its part.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ fn random_batches_over_two_datasets_are_as_a_model_says() {
         let number = seed as usize;
         let memory = Arc::new(Memory::new());
         let Both { db, users, visits } = both(memory, number, number / 5);
-        // The value and the write of each record.
+        // The value and the sequence number of each record.
         let mut names: BTreeMap<String, u64> = BTreeMap::new();
         let mut ids: BTreeMap<u64, u64> = BTreeMap::new();
         let mut batch = db.batch();
@@ -86,7 +87,7 @@ fn random_batches_over_two_datasets_are_as_a_model_says() {
                         new_ids.remove(&id);
                     }
                     6 => {
-                        // A key of its own: what the batch does to it otherwise does not matter here.
+                        // A separate key, which no other step of the batch uses.
                         let id = 100 + round;
                         exists |= new_ids.contains_key(&id);
                         batch.insert(&visits, &json!({"id": id, "n": n})).unwrap();
@@ -105,7 +106,7 @@ fn random_batches_over_two_datasets_are_as_a_model_says() {
                 }
             }
             if round == 30 && seed % 3 == 0 {
-                // The batch is made again, for what the dataset is now.
+                // The batch is built again for the changed dataset.
                 visits.drop_index("n").unwrap();
             }
             match batch.commit() {

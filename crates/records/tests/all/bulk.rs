@@ -1,4 +1,4 @@
-//! Large answers that are not by recency: exact, in bounded memory, with nothing left behind.
+//! Large answers in other orders than recency: exact, in bounded memory, without leftover files.
 
 use std::ops::ControlFlow;
 use std::path::Path as FsPath;
@@ -28,7 +28,7 @@ fn filled(fs: &Memory) -> (esker::Database, Dataset) {
         let json = format!("{{\"id\":{id},\"version\":{version}{attributes}}}");
         dataset.put_json(json.as_bytes()).unwrap();
     };
-    // Not in the order of the keys.
+    // Not in key order.
     for n in 0..RECORDS {
         put(n * 1999 % RECORDS, 50);
     }
@@ -75,7 +75,7 @@ fn every_record_comes_once_however_many_entries_it_has() {
             assert_eq!(any.len(), 100, "{name}");
         }
         assert!(ids(range("70", "80"), BulkOrder::Key).is_empty());
-        // Another condition, that no index answers.
+        // A further condition without an index.
         let both = range("0", "60").equals(&path("version"), "51");
         assert_eq!(ids(both, BulkOrder::Key), new, "{name}");
     }
@@ -90,7 +90,8 @@ fn every_record_comes_once_however_many_entries_it_has() {
     );
 }
 
-/// The file has no name any more when it is used, so it cannot be left over, nor removed by another process.
+/// The file is unlinked when it is created, so that it cannot be left over or removed by another
+/// process.
 #[test]
 fn what_does_not_fit_is_sorted_in_a_file_that_goes_away() {
     let fs = Memory::new();

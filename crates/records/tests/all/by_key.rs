@@ -1,4 +1,5 @@
-//! Conditions on the primary key: their answers are those of a model, and what they say of keys bounds what is read.
+//! Conditions on the primary key: the answers agree with a model, and the condition bounds the keys
+//! that are read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ fn fill(
     rows
 }
 
-/// A condition, and what it says of a row.
+/// A condition, and whether it holds for a row.
 type Asked = (Expr, Holds);
 type Holds = Box<dyn Fn(&Value, i64) -> bool>;
 
@@ -128,7 +129,7 @@ fn of_text(rng: &mut Rng) -> Asked {
     }
 }
 
-/// Names of which some begin with others.
+/// Names, some of which are prefixes of others.
 fn name(id: i64) -> String {
     match id % 3 {
         0 => format!("k{}", id / 3),
@@ -137,7 +138,7 @@ fn name(id: i64) -> String {
     }
 }
 
-/// Of one field of a key of two, which holds numbers and texts.
+/// A condition on one field of a composite key of two, whose values are numbers and texts.
 fn of_a_field(rng: &mut Rng) -> Asked {
     let (path, at) = [("f", 0), ("g", 1)][rng.usize(0..2)];
     let number = rng.i64(-2..10);
@@ -240,7 +241,7 @@ fn compare(dataset: &Dataset<Key>, rows: &[(Value, i64)], (expr, holds): &Asked,
     let upside_down = |error: &esker::Error| error.to_string().contains("are reversed");
     let query = || dataset.query().filter(expr.clone());
     let answer = match query().run() {
-        // Bounds of a declared range that exclude each other are refused.
+        // Reversed bounds of a declared field are refused.
         Err(error) if upside_down(&error) => return,
         answer => answer.unwrap(),
     };
@@ -272,7 +273,8 @@ fn run(seed: u64) {
             1 => def.index("n", Index::composite().int()),
             2 => def.cluster("at"),
             _ => {
-                // Also of another type than the key: numbers that are close are the same there.
+                // Some have an index on the key with another type, in which close numbers are
+                // equal.
                 let index = match (ty, seed % 8) {
                     (KeyType::Int, 3) => Index::composite().int(),
                     (KeyType::Int, _) => Index::composite().float(),
@@ -291,18 +293,18 @@ fn run(seed: u64) {
         .unwrap();
     let named = fill(&db, &names, &mut rng, |id| json!(name(id)));
     for round in 0..60 {
-        let asked = any(&mut rng, of_integer, 3);
+        let condition = any(&mut rng, of_integer, 3);
         compare(
             &numbers,
             &rows,
-            &asked,
+            &condition,
             &format!("ESKER_SEED={seed}, {round}"),
         );
-        let asked = any(&mut rng, of_text, 3);
+        let condition = any(&mut rng, of_text, 3);
         compare(
             &names,
             &named,
-            &asked,
+            &condition,
             &format!("ESKER_SEED={seed}, {round}"),
         );
     }
@@ -345,9 +347,9 @@ fn conditions_on_fields_of_the_key_agree_with_a_model() {
             rows.push((key, n));
         }
         for round in 0..150 {
-            let asked = any(rng, of_a_field, 3);
+            let condition = any(rng, of_a_field, 3);
             let what = format!("ESKER_SEED={seed}, {round}");
-            compare(&dataset, &rows, &asked, &what);
+            compare(&dataset, &rows, &condition, &what);
         }
     }
 }
@@ -371,7 +373,7 @@ fn a_condition_on_fields_of_the_key_reads_their_records_alone() {
             1,
             "the record of a key",
         ),
-        // What a person writes may be a number or a text.
+        // An untyped operand may be a number or a text.
         ("c = c3 and a = 7 and b = 5", 1, "the records of 4 keys"),
         ("a = 7", 1_000, "the records in a range of keys"),
         ("a = 7 and b >= 98", 20, "the records in a range of keys"),

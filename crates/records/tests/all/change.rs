@@ -1,5 +1,5 @@
-//! Indexes that are added, switched and dropped while the dataset is in use.
-//! `ESKER_SEEDS=200 cargo test -p esker --test all change::` tries more; `ESKER_SEED=17` repeats one.
+//! Indexes are added, switched and dropped while the dataset is in use. `ESKER_SEEDS=200 cargo test
+//! -p esker --test all change::` tries more; `ESKER_SEED=17` repeats one.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ fn stop(_: IndexProgress) -> ControlFlow<()> {
     ControlFlow::Break(())
 }
 
-/// A store with a dataset of `n` records, whose attribute `v` is not declared, some of it in tables.
+/// A store with a dataset of `n` records, some of them in tables, whose attribute `v` is not
+/// declared.
 fn store(n: i64) -> (Database, Dataset) {
     let db = open(Arc::new(Memory::new())).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int);
@@ -40,14 +41,14 @@ fn body(id: i64, v: i64) -> String {
     format!("{{\"id\":{id},\"v\":{v},\"pad\":\"{}\"}}", "x".repeat(40))
 }
 
-/// Every pair of kinds that a change can lead from and to; `None` is "not declared".
+/// Every pair of old and new kind; `None` is "not declared".
 fn pairs() -> Vec<(Option<IndexKind>, IndexKind)> {
     let from = IndexKind::ALL.map(Some).into_iter().chain([None]);
     let pairs = from.flat_map(|from| IndexKind::ALL.map(|to| (from, to)));
     pairs.filter(|(from, to)| *from != Some(*to)).collect()
 }
 
-/// Makes the attribute `v` of a store be indexed so.
+/// Gives the attribute `v` an index of this kind.
 fn prepare(dataset: &Dataset, kind: Option<IndexKind>) {
     if let Some(kind) = kind {
         let change = dataset
@@ -72,7 +73,7 @@ fn change(
     }
 }
 
-/// Each index tells what a scan tells.
+/// Each index agrees with a scan.
 fn agree(snapshot: &DatasetSnapshot, values: std::ops::Range<i64>) {
     let mut by_value: BTreeMap<i64, Vec<(u64, String)>> = BTreeMap::new();
     for record in snapshot.scan(..) {
@@ -115,21 +116,21 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
         let (db, dataset) = store(300);
         prepare(&dataset, from);
         let before = dataset.snapshot();
-        let mut told = 0;
+        let mut reports = 0;
         let mut amid = None;
         let mut progress = |progress: IndexProgress| {
             assert!(progress.done <= progress.total);
-            told += 1;
-            let id = 1000 - told;
-            put(&dataset, id, told % 7);
-            put(&dataset, told, 6);
-            let key = dataset.parse_key(&(told * 3).to_string()).unwrap();
+            reports += 1;
+            let id = 1000 - reports;
+            put(&dataset, id, reports % 7);
+            put(&dataset, reports, 6);
+            let key = dataset.parse_key(&(reports * 3).to_string()).unwrap();
             dataset.delete(&key).unwrap();
-            if told % 3 == 0 {
+            if reports % 3 == 0 {
                 check(&db);
                 agree(&dataset.snapshot(), 0..7);
             }
-            if told == 4 {
+            if reports == 4 {
                 converge(&db);
                 amid = Some(dataset.snapshot());
             }
@@ -151,7 +152,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
         check(&db);
         agree(&dataset.snapshot(), 0..7);
         let trees = dataset.stats().trees.len();
-        // The data, and the obsolete set.
+        // The data tree and the obsolete set.
         assert_eq!(trees, 2 + usize::from(to.is_standalone()), "{from:?} {to}");
         let plan = dataset.query().equals(&path("v"), "1").run().unwrap();
         let plan = plan.explain().plan;
@@ -162,7 +163,7 @@ fn every_change_of_kind_is_exact_before_amid_and_after() {
     }
 }
 
-/// Lists of many pieces: what writes bring while the index is built is newer than all of them.
+/// Lists of many pieces: postings written during the build are newer than all built ones.
 #[test]
 fn the_newest_of_a_long_list_come_first_whenever_they_were_written() {
     for to in IndexKind::ALL {
@@ -260,7 +261,7 @@ fn a_batch_that_was_begun_before_a_change_is_in_the_new_index() {
             ControlFlow::Continue(())
         };
         change(&dataset, from, to, &mut progress).unwrap();
-        // A drop has no middle.
+        // A drop is atomic, so it has no intermediate step.
         batch.durability(Durability::Os).commit().unwrap();
         second.insert_json(body(103, 9).as_bytes()).unwrap();
         second.durability(Durability::Os).commit().unwrap();
@@ -314,7 +315,7 @@ fn a_record_that_does_not_fit_fails_the_add_and_leaves_everything_as_before() {
         assert_eq!(dataset.def(), def);
         assert_eq!(dataset.unfinished_index(), None);
         assert_eq!(dataset.stats().trees.len(), 2);
-        // Any type goes as before.
+        // Values of any type are still accepted.
         dataset.put_json(br#"{"id":152,"v":"x"}"#).unwrap();
         for id in [150, 151, 152] {
             assert!(try_add().is_err());
@@ -384,7 +385,7 @@ fn a_snapshot_from_before_a_drop_is_answered_by_the_dropped_index() {
 }
 
 #[test]
-fn one_change_goes_at_a_time_and_a_dropped_dataset_is_gone() {
+fn one_change_runs_at_a_time_and_ends_with_its_dataset() {
     let (db, dataset) = store(50);
     let mut refused = Vec::new();
     let mut progress = |_| {
@@ -403,15 +404,15 @@ fn one_change_goes_at_a_time_and_a_dropped_dataset_is_gone() {
     assert_eq!(refused, [ErrorKind::Busy; 3]);
     let mut batch = dataset.batch();
     batch.put_json(body(1, 1).as_bytes()).unwrap();
-    // The trees of an unfinished build go with the dataset.
+    // Dropping the dataset drops the trees of an unfinished build.
     db.drop_dataset("d").unwrap();
     assert!(db.group().snapshot().version().trees.is_empty());
     let error = batch.durability(Durability::Os).commit().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownDataset);
 }
 
-/// Writers go on through switches between all kinds; whatever a snapshot shows, the index tells the
-/// same as a scan.
+/// Writers continue through switches between all kinds; in every snapshot the index agrees with a
+/// scan.
 #[test]
 fn writers_go_on_while_the_kind_is_switched() {
     let options = Options {
@@ -454,10 +455,10 @@ fn writers_go_on_while_the_kind_is_switched() {
                 if to == from {
                     continue;
                 }
-                let mut told = 0;
+                let mut reports = 0;
                 let mut progress = |_| {
-                    told += 1;
-                    if told % 8 == 1 {
+                    reports += 1;
+                    if reports % 8 == 1 {
                         agree(&dataset.snapshot(), 0..7);
                     }
                     ControlFlow::Continue(())

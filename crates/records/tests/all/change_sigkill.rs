@@ -1,7 +1,7 @@
-//! A process is killed with SIGKILL while one of its threads writes and another changes the kind of an
-//! index, again and again on the same folder: nothing acknowledged is lost, every index agrees with
-//! the data as soon as the store is open again, and the change goes on where it was.
-//! `ESKER_KILLS=1000 cargo test -p esker --test all change_sigkill::` kills more often.
+//! A process is killed with SIGKILL while one thread writes and another changes the kind of an
+//! index, many times on the same folder. No acknowledged write is lost, every index agrees with the
+//! data as soon as the store is open again, and the change resumes. `ESKER_KILLS=1000 cargo test -p
+//! esker --test all change_sigkill::` kills more often.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,17 +12,17 @@ use std::process::{Command, Stdio};
 use crate::common::{Doing, TextQuery, check, keys, number, path, scan, seeds};
 use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 
-/// Tells the child where the store is, and from which batch on it writes.
+/// For the child: the folder of the store, and the first batch to write.
 const DIR: &str = "ESKER_CHANGE_DIR";
 const FIRST: &str = "ESKER_CHANGE_FIRST";
 
 const KEYS: u64 = 1500;
 const VALUES: u64 = 40;
 
-/// The record whose body tells the last batch.
+/// The record whose body has the number of the last batch.
 const LAST: u64 = KEYS;
 
-/// Little memory: an index is built in many pieces.
+/// A small memory budget, so that an index is built in many pieces.
 fn options() -> Options {
     Options {
         memory_budget: 128 << 10,
@@ -50,7 +50,7 @@ fn body(key: u64, value: u64, batch: u64) -> String {
     format!("{{\"id\":{key},\"v\":{value},\"batch\":{batch},\"pad\":\"{pad}\"}}")
 }
 
-/// Says a line in one call, so that a kill cannot leave half of it.
+/// Prints a line in one call, so that a kill cannot cut it.
 fn say(line: String) {
     let mut out = std::io::stdout();
     out.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -73,8 +73,8 @@ fn write_batch(dataset: &Dataset, number: u64) {
     batch.durability(Durability::Os).commit().unwrap();
 }
 
-/// The child: writes batches, and changes the kind of the index all the time, until it is killed. Run
-/// by itself it does nothing.
+/// The child: writes batches, and changes the kind of the index all the time, until it is killed.
+/// Without a parent it does nothing.
 #[test]
 #[ignore = "the child of the other test"]
 fn change_until_killed() {
@@ -116,7 +116,7 @@ fn change_until_killed() {
     });
 }
 
-/// What a child said.
+/// The output of a child.
 #[derive(Default)]
 struct Said {
     last: Option<u64>,
@@ -124,7 +124,7 @@ struct Said {
     done: usize,
 }
 
-/// Runs the child and kills it when it has told so many steps.
+/// Runs the child and kills it after this many reported steps.
 fn kill_after(dir: &FsPath, first: u64, steps: usize) -> Said {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -155,9 +155,9 @@ fn kill_after(dir: &FsPath, first: u64, steps: usize) -> Said {
             continue;
         }
         seen += 1;
-        // Something must be acknowledged, so that the parent knows where it is.
+        // An acknowledgement is needed, so that the parent knows the last batch.
         if seen >= steps && said.last.is_some() {
-            // What it says until the signal arrives is read all the same.
+            // Lines printed before the signal arrives are still read.
             let _ = child.kill();
         }
     }
@@ -217,7 +217,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
         let dataset = db.dataset::<esker::Key>("d").unwrap();
         unfinished += usize::from(dataset.unfinished_index().is_some());
         let found = scan(&dataset.snapshot()).unwrap();
-        // The batch after the last acknowledged one may be there, and no other.
+        // The batch after the last acknowledged one may also be there, but no later one.
         let reached = |upto: u64| found.last().unwrap().1 == body(LAST, VALUES, upto);
         let upto = if reached(last) { last } else { last + 1 };
         assert!(reached(upto), "{:?}, not batch {last}", found.last());
@@ -246,7 +246,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
         }
     }
     assert!(unfinished > 0 && resumed > 0 && done > 0);
-    // Whatever was left is finished.
+    // An unfinished change is completed.
     let db = Database::open(dir, options()).unwrap();
     let dataset = db.dataset::<esker::Key>("d").unwrap();
     dataset.resume_index().run().unwrap();

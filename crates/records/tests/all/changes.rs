@@ -1,4 +1,4 @@
-//! The change feed: each change once and in order, from any place on; what it refuses; who waits.
+//! The change feed: each change once and in order, from any position; refused positions; consumers.
 
 use crate::common;
 use std::path::Path as FsPath;
@@ -32,7 +32,7 @@ fn def() -> DatasetDef {
     DatasetDef::new("id", KeyType::Int)
 }
 
-/// Everything that a feed has: number, key, body.
+/// The changes of a feed: sequence number, key, body.
 type Seen = Vec<(u64, String, Option<Vec<u8>>)>;
 
 fn read(changes: &mut Changes) -> Seen {
@@ -50,8 +50,9 @@ fn put(dataset: &Dataset, id: u64, v: u64) -> (String, Option<Vec<u8>>) {
     (id.to_string(), Some(body))
 }
 
-/// Under every strategy and across flushes, compactions and restarts a feed from each place gives what was changed behind it, also from the middle
-/// of a batch; the changes of another dataset are not among them.
+/// Under every strategy and across flushes, compactions and restarts, a feed from any position
+/// returns all later changes, also from the middle of a batch. Changes of other datasets are not
+/// included.
 #[test]
 fn a_feed_gives_each_change_once_from_any_place() {
     for maintenance in Maintenance::ALL {
@@ -92,7 +93,7 @@ fn a_feed_gives_each_change_once_from_any_place() {
             let before = db.position().seq;
             batch.durability(Durability::Os).commit().unwrap();
             let mut behind = read(&mut dataset.changes(before).unwrap());
-            // Of a key that is written twice in a batch only the last write may be there.
+            // If a batch writes a key twice, only the last write may be returned.
             wanted.reverse();
             let mut keys = std::collections::BTreeSet::new();
             let once: Vec<_> = wanted
@@ -136,7 +137,7 @@ fn a_feed_gives_each_change_once_from_any_place() {
             read(&mut dataset.changes(ChangesFrom::Oldest).unwrap()),
             made
         );
-        // One that is put away in the middle of a batch goes on there.
+        // A position in the middle of a batch resumes there.
         let mut changes = dataset.changes(0).unwrap();
         for (seq, _, _) in &made {
             assert_eq!(changes.next().unwrap().unwrap().seq(), *seq);
@@ -188,7 +189,7 @@ fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
         ErrorKind::PositionExpired
     );
 
-    // A copy goes its own way: places of the one mean nothing in the other.
+    // A copy has its own history, so positions of the store are invalid in it.
     db.backup(FsPath::new("/copy")).unwrap();
     let options = small(Arc::new(memory.clone()));
     let copy = Database::open(FsPath::new("/copy"), options).unwrap();
@@ -198,13 +199,13 @@ fn places_that_the_log_does_not_have_are_refused_and_consumers_keep_theirs() {
     assert_eq!(refused.kind(), ErrorKind::OtherHistory);
     let refused = copied.changes(db.position()).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::OtherHistory);
-    // A number that was not given out yet.
+    // A number that was not allocated yet.
     let refused = dataset.changes(db.position().seq + 1).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::OtherHistory);
 }
 
 #[test]
-fn who_waits_gets_the_next_change_or_is_told_that_none_will_come() {
+fn a_waiting_feed_gets_the_next_change_or_an_error() {
     let memory = Memory::new();
     let db = open(&memory, 0);
     let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();
@@ -222,7 +223,7 @@ fn who_waits_gets_the_next_change_or_is_told_that_none_will_come() {
         stop.cancel();
         assert_eq!(waiting.join().unwrap(), ErrorKind::Cancelled);
     });
-    // What was there before the end is given first.
+    // Changes before the drop are returned first.
     put(&dataset, 8, 1);
     db.drop_dataset("d").unwrap();
     let last = changes.next();
@@ -235,7 +236,7 @@ fn who_waits_gets_the_next_change_or_is_told_that_none_will_come() {
         changes.wait(WAIT).err().unwrap().kind(),
         ErrorKind::UnknownDataset
     );
-    // One of the same name is another.
+    // A new dataset of the same name is a different one.
     let again = db.create_dataset::<esker::Key>("d", def()).unwrap();
     let mut anew = again.changes(ChangesFrom::Oldest).unwrap();
     assert!(read(&mut anew).is_empty());
@@ -269,7 +270,8 @@ fn a_reader_beside_follows_the_writer() {
     }
 }
 
-/// One name in two datasets are two consumers, each with its place, until its dataset is dropped.
+/// The same name in two datasets is two consumers, each with its own place, until its dataset is
+/// dropped.
 #[test]
 fn a_consumer_belongs_to_a_dataset() {
     let memory = Memory::new();
@@ -296,7 +298,7 @@ fn a_consumer_belongs_to_a_dataset() {
     assert_eq!(read(&mut two.changes(of_two.position).unwrap()).len(), 1);
     assert_eq!(db.change_consumers().unwrap().len(), 2);
 
-    // Names that no two consumers may share, and those that are none.
+    // Invalid names, and names that differ little.
     for name in ["", "a\0b", &"x".repeat(256)] {
         let refused = one.keep_changes_for(name, begin, keep).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::BadInput, "{name:?}");
@@ -305,7 +307,7 @@ fn a_consumer_belongs_to_a_dataset() {
     one.keep_changes_for(&long, begin, keep).unwrap();
     assert!(one.release_changes(&long).unwrap());
 
-    // A dataset's consumers end with it; one of the same name begins without.
+    // A dataset's consumers end with it; a new dataset of the same name has none.
     db.drop_dataset("two").unwrap();
     assert_eq!(db.change_consumers().unwrap(), [of_one]);
     let dropped = two.keep_changes_for("mirror", db.position(), keep);
@@ -314,9 +316,9 @@ fn a_consumer_belongs_to_a_dataset() {
     assert!(again.change_consumer("mirror").unwrap().is_none());
 }
 
-/// The first dataset that uses a consumer of the whole store, as an earlier version kept it
-/// (`fixtures/consumer-of-the-store.store`: datasets `one` and `two`, consumer `old`, record 1 put into `one`), gets it with its place;
-/// be it beside a process that writes.
+/// A consumer of the whole store, as an earlier version kept it, goes with its place to the first
+/// dataset that uses it, even beside a writing process (`fixtures/consumer-of-the-store.store`:
+/// datasets `one` and `two`, consumer `old`, record 1 put into `one`).
 #[test]
 fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
     for beside in [false, true] {
@@ -347,7 +349,7 @@ fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
         consumer.done().unwrap();
         assert_eq!(at("one"), db.position());
         assert!(consumer.next().unwrap().is_none());
-        // Ended, it is not the earlier one again.
+        // After its end, the name does not bring the old consumer back.
         let busy = one.release_changes("old").unwrap_err();
         assert_eq!(busy.kind(), ErrorKind::Busy);
         drop(consumer);
@@ -358,7 +360,8 @@ fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
     }
 }
 
-/// A consumer in another process: what it has not dealt with is kept by the writer, it is one at a time, and ends with its dataset.
+/// A consumer in another process: the writer keeps the changes that it has not acknowledged. Only
+/// one process at a time can use it, and it ends with its dataset.
 #[test]
 fn a_consumer_beside_a_writer_misses_nothing() {
     let memory = Memory::new();
@@ -393,7 +396,7 @@ fn a_consumer_beside_a_writer_misses_nothing() {
     assert_eq!(keys(&mut consumer, 2), ["2", "3"]);
     consumer.done().unwrap();
     assert_eq!(keys(&mut consumer, 9), ["4", "5"]);
-    // It ends without having dealt with these.
+    // It ends without acknowledging these.
     drop(consumer);
     put(&dataset, 6, 1);
     db.flush().unwrap();
@@ -401,7 +404,7 @@ fn a_consumer_beside_a_writer_misses_nothing() {
     assert!(!again.is_new());
     assert_eq!(keys(&mut again, 9), ["4", "5", "6"]);
     again.done().unwrap();
-    // From an earlier place, which is kept no more.
+    // From an earlier place, whose changes are no longer kept.
     drop(again);
     put(&dataset, 7, 1);
     db.flush().unwrap();
@@ -419,7 +422,7 @@ fn a_consumer_beside_a_writer_misses_nothing() {
     assert!(db.change_consumers().unwrap().is_empty());
 }
 
-/// A dataset that is dropped while a reader notes the place of its consumer keeps none.
+/// If a dataset is dropped while a reader stores the place of its consumer, the consumer ends.
 #[test]
 fn a_consumer_that_is_noted_while_its_dataset_is_dropped_ends() {
     let memory = Memory::new();
@@ -448,7 +451,8 @@ fn a_consumer_that_is_noted_while_its_dataset_is_dropped_ends() {
     assert!(!left.iter().any(|path| is_place(path)), "{left:?}");
 }
 
-/// What a crash within `drop_dataset` leaves of consumers retains no log after the next opening.
+/// After a crash within `drop_dataset`, leftover consumers retain no log once the store was opened
+/// again.
 #[test]
 fn consumers_that_a_drop_left_are_removed_by_the_next_opening() {
     let memory = Memory::new();
@@ -482,13 +486,13 @@ fn consumers_that_a_drop_left_are_removed_by_the_next_opening() {
     assert_eq!(group.log_bytes_behind(group.oldest_position()), 0);
 }
 
-/// For how long changes have been waiting is known to the second, in a copy, too.
+/// The age of the oldest unread change is known to the second, also in a copy.
 #[test]
-fn the_age_of_the_oldest_unread_change_is_told() {
+fn the_age_of_the_oldest_unread_change_is_reported() {
     let memory = Memory::new();
     let now = Arc::new(AtomicU64::new(1_700_000_000_000));
     let of_test = now.clone();
-    // With background work a writer looks once a second whether there are consumers.
+    // With background work, a writer looks for consumers once a second.
     let options = || Options {
         background: true,
         clock: {
@@ -507,7 +511,7 @@ fn the_age_of_the_oldest_unread_change_is_told() {
     assert_eq!(age(&db), None);
     for id in 0..5 {
         now.fetch_add(10_000, Ordering::SeqCst);
-        // A change of another dataset is none of its.
+        // Changes of another dataset do not count.
         put(&other, id, 1);
         now.fetch_add(10_000, Ordering::SeqCst);
         put(&dataset, id, 1);

@@ -1,4 +1,4 @@
-//! What a check finds: each derived thing is put out of step with what it is derived from, through the engine.
+//! The checks: each derived structure is made inconsistent with its source, through the engine.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn tree(db: &Database, name: &str) -> TreeId {
     db.group().tree(name).unwrap()
 }
 
-/// The key of a record, by its place in the order of keys, and the record as it is stored.
+/// The key of a record, by its position in key order, and its stored form.
 fn stored(db: &Database, place: usize) -> (Vec<u8>, Vec<u8>) {
     let snapshot = db.group().snapshot();
     let mut cursor = snapshot.cursor(tree(db, "d/data"), 0);
@@ -50,7 +50,7 @@ fn write(db: &Database, fill: impl FnOnce(&mut Batch)) {
     db.group().write(&mut batch, Durability::Os).unwrap();
 }
 
-/// Writes a record again as nobody who keeps to the strategy would: the data alone.
+/// Overwrites a record in violation of the strategy: in the data tree only.
 fn overwrite(db: &Database) {
     let (key, value) = stored(db, 0);
     let data = tree(db, "d/data");
@@ -82,7 +82,7 @@ fn a_current_record_in_the_set_is_found_for_every_kind() {
         for maintenance in Maintenance::ALL {
             let (db, _dataset) = store(kind, maintenance);
             let set = tree(&db, "d/superseded");
-            // The record of key 0 is the first write.
+            // The record with key 0 is the first write.
             write(&db, |batch| {
                 batch.put(set, &esker_lsm::entry::seq_key(1), &[]).unwrap();
             });

@@ -1,4 +1,5 @@
-//! After `close` the folder can be opened again, whatever handles still exist, and each of them answers `Closed`.
+//! After `close` the folder can be opened again while old handles exist, and each of them returns
+//! `Closed`.
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ fn handles_that_live_longer_answer_closed_and_the_folder_is_free() {
     batch.put_json(r#"{"id":1000}"#).unwrap();
     db.close().unwrap();
 
-    // Beside all of these handles.
+    // While all these handles exist.
     let again = Database::open("/store", options(&fs)).unwrap();
     let fresh = again.dataset::<u64>("d").unwrap();
     fresh.put_json(r#"{"id":100,"n":1,"m":100}"#).unwrap();
@@ -88,7 +89,7 @@ fn handles_that_live_longer_answer_closed_and_the_folder_is_free() {
     let added = data.add_index("o", Index::lazy().int());
     closed("an index", added.run().unwrap_err().kind());
 
-    // Nothing of the first handle's end touches the second's folder.
+    // The end of the first handle does not touch the second one's folder.
     drop((other, snapshot, batch, data));
     fresh.put_json(r#"{"id":101,"n":2,"m":101}"#).unwrap();
     again.compact(None).unwrap();

@@ -1,6 +1,7 @@
-//! Datasets that are stored by place: whatever reads, writes, follows, copies or checks records does so as in any other dataset,
-//! compared with a model under random operations; areas are read from neighbouring blocks; what does not go is refused.
-//! `ESKER_SEEDS=1000 cargo test -p esker --test all clustered::` runs more seeds; `ESKER_SEED=17` repeats one.
+//! Datasets stored by location behave like any other dataset: reads, writes, feeds, copies and
+//! checks are compared with a model under random operations. Areas are read from neighbouring
+//! blocks, and unsupported settings are refused. `ESKER_SEEDS=1000 cargo test -p esker --test all
+//! clustered::` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use serde_json::{Value as Json, json};
 
 const START: u64 = 1_700_000_000_000;
 
-/// A record as the model has it: its JSON, its point, the time at which it expires, and the order of writes.
+/// A record of the model: its JSON, its point, its expiry time, and the order of its write.
 #[derive(Debug, Clone)]
 struct Row {
     json: Json,
@@ -41,12 +42,12 @@ struct Run {
     db: Option<Database>,
     rows: Rows,
     writes: u64,
-    /// What a follower of the feed has, and where it is.
+    /// The copy of a follower of the feed, and its position.
     copy: BTreeMap<u64, Json>,
     given: u64,
     copies: u64,
     held: Vec<(DatasetSnapshot<u64>, Rows)>,
-    /// What a named snapshot must show.
+    /// The expected content of the named snapshot.
     kept: Option<Rows>,
 }
 
@@ -118,7 +119,7 @@ impl Run {
         let point = (self.rng.usize(0..6) > 0).then(|| point(&mut self.rng));
         let now = self.clock.load(Ordering::SeqCst);
         let until = (self.rng.usize(0..8) == 0).then(|| now + self.rng.u64(1..40_000));
-        // In whole seconds, as records have it.
+        // In whole seconds, as in the records.
         let until = until.map(|until| until.div_ceil(1000) * 1000);
         let mut json = json!({
             "id": id,
@@ -192,7 +193,8 @@ impl Run {
         }
     }
 
-    /// A batch that is begun before an index is added, and made again from its own records.
+    /// A batch that is begun before an index is added, and is then built again from its own
+    /// records.
     fn write_across_a_change(&mut self) {
         let dataset = self.dataset();
         let mut batch = dataset.batch();
@@ -217,7 +219,7 @@ impl Run {
             (0, _) => {
                 let to = Maintenance::ALL[self.rng.usize(0..Maintenance::ALL.len())];
                 let to = dataset.set_maintenance(to).run();
-                // Staged repair is for one strategy only.
+                // Staged repair works with one strategy only.
                 assert!(to.is_ok() || def.repair == esker::Repair::Staged);
             }
             (1, Some(who)) if who.kind.is_indexed() => {
@@ -250,7 +252,7 @@ impl Run {
         self.open();
     }
 
-    /// Each change replaces what the one of its key before it gave.
+    /// Applies the feed; the old record of each change must be the last one of its key.
     fn follow(&mut self) {
         let dataset = self.dataset();
         let mut changes: Changes<u64> = dataset.changes(self.given).unwrap().with_old().unwrap();
@@ -345,7 +347,7 @@ impl Run {
         let is_n = |row: &Row| row.json["n"] == n;
         let is_who = |row: &Row| row.json["who"] == who.as_str();
         type Meets<'a> = Box<dyn Fn(&Row) -> bool + 'a>;
-        let asked: Vec<(Expr, Meets<'_>)> = vec![
+        let conditions: Vec<(Expr, Meets<'_>)> = vec![
             (field("at").within(area()), Box::new(inside)),
             (
                 field("at").within(area()) & field("n").eq(n),
@@ -366,21 +368,21 @@ impl Run {
                 Box::new(|row| is_n(row) || inside(row)),
             ),
         ];
-        for (condition, meets) in asked {
-            let told = |what: &str| format!("ESKER_SEED={seed}: {what} {condition}");
+        for (condition, meets) in conditions {
+            let label = |what: &str| format!("ESKER_SEED={seed}: {what} {condition}");
             let matching: Vec<&Row> = rows.iter().copied().filter(|row| meets(row)).collect();
             let find = || snapshot.find(condition.clone());
             for order in [Order::Newest, Order::Oldest] {
                 let wanted = jsons(matching.clone(), Some(order));
                 let few = self.rng.usize(1..5);
                 let found: Vec<Json> = find().order(order).run().unwrap().map(json).collect();
-                assert_eq!(found, wanted, "{}", told("find"));
+                assert_eq!(found, wanted, "{}", label("find"));
                 let found = find().order(order).limit(few).run().unwrap();
                 let found: Vec<Json> = found.map(json).collect();
-                assert_eq!(found, wanted[..few.min(wanted.len())], "{}", told("few"));
+                assert_eq!(found, wanted[..few.min(wanted.len())], "{}", label("few"));
             }
             let count = find().count().unwrap();
-            assert_eq!(count, matching.len() as u64, "{}", told("count"));
+            assert_eq!(count, matching.len() as u64, "{}", label("count"));
             for order in [BulkOrder::Key, BulkOrder::Any] {
                 let mut found = Vec::new();
                 let visit = &mut |record: Record<u64>| {
@@ -391,13 +393,13 @@ impl Run {
                 assert!(order == BulkOrder::Any || found.is_sorted_by_key(|(key, _)| *key));
                 found.sort_by_key(|(key, _)| *key);
                 let found: Vec<Json> = found.into_iter().map(|(_, json)| json).collect();
-                assert_eq!(found, jsons(matching.clone(), None), "{}", told("bulk"));
+                assert_eq!(found, jsons(matching.clone(), None), "{}", label("bulk"));
             }
             let keys = find().keys().unwrap().map(Result::unwrap);
             let mut keys: Vec<u64> = keys.collect();
             keys.sort_unstable();
             let wanted = matching.iter().map(|row| row.json["id"].as_u64().unwrap());
-            assert_eq!(keys, wanted.collect::<Vec<u64>>(), "{}", told("keys"));
+            assert_eq!(keys, wanted.collect::<Vec<u64>>(), "{}", label("keys"));
         }
         let versions = snapshot
             .versions_with("who", who.as_str())
@@ -479,7 +481,7 @@ fn records_that_are_stored_by_place_agree_with_the_model() {
     }
 }
 
-/// Points in an order of keys that has nothing to do with their place.
+/// Random points, written in an order unrelated to their location.
 fn spread(def: DatasetDef, points: u64) -> (Database, Dataset<u64>) {
     let options = Options {
         table_size: 256 << 10,
@@ -491,7 +493,7 @@ fn spread(def: DatasetDef, points: u64) -> (Database, Dataset<u64>) {
     let mut rng = Rng::with_seed(5);
     let mut batch = dataset.batch();
     for n in 0..points {
-        // Every key once.
+        // Each key once.
         let id = n.wrapping_mul(7919) % points;
         let (x, y) = (rng.f64() * 80.0, rng.f64() * 80.0);
         let json = json!({"id": id, "at": [x, y], "n": n % 7, "text": "t".repeat(120)});
@@ -506,7 +508,8 @@ fn spread(def: DatasetDef, points: u64) -> (Database, Dataset<u64>) {
     (db, dataset)
 }
 
-/// Blocks with entries that an area of some hundred records needs: of the data, of the index, and of the records by place.
+/// The blocks with entries that a query of an area with some hundred records reads: of the data, of
+/// the index, and of the records by location.
 fn blocks_of_an_area(def: DatasetDef) -> (u64, u64) {
     let (_db, dataset) = spread(def, 40_000);
     let area = AreaExpr::rect(40.0, 40.0, 50.0, 50.0);
@@ -552,14 +555,14 @@ fn an_area_is_read_from_neighbouring_blocks() {
         let def = DatasetDef::new("id", KeyType::Int).maintenance(maintenance);
         let beside = blocks_of_an_area(def.clone().index("at", Index::spatial()));
         let by_place = blocks_of_an_area(def.cluster("at"));
-        // Without a strategy that knows which entries are current each stub is looked at.
+        // Deferred maintenance does not know which entries are current, so each stub is read.
         let fewer = match maintenance {
             Maintenance::Deferred => 1,
             _ => 8,
         };
-        let told = format!("{maintenance}: {by_place:?} blocks, beside the records {beside:?}");
-        assert!(fewer * by_place.0 < beside.0, "{told}");
-        assert!(fewer * by_place.1 < beside.1, "{told}");
+        let message = format!("{maintenance}: {by_place:?} blocks, beside the records {beside:?}");
+        assert!(fewer * by_place.0 < beside.0, "{message}");
+        assert!(fewer * by_place.1 < beside.1, "{message}");
     }
 }
 
@@ -573,34 +576,34 @@ fn what_does_not_go_with_a_dataset_in_the_order_of_place_is_refused() {
             .unwrap()
             .to_string()
     };
-    let told = created(def().cluster("a").cluster("b"));
-    assert!(told.contains("in the order of one"), "{told}");
+    let message = created(def().cluster("a").cluster("b"));
+    assert!(message.contains("in the order of one"), "{message}");
     let versions = def().maintenance(Maintenance::Deferred).versions(2);
-    let told = created(versions.cluster("at"));
-    assert!(told.contains("keeps one"), "{told}");
-    let told = created(def().index("at", Index::spatial()).cluster("at"));
-    assert!(told.contains("indexed twice"), "{told}");
-    let told = created(def().index("at", Index::none().string()).cluster("at"));
-    assert!(told.contains("types point and plane"), "{told}");
-    let told = created(def().cluster("at@time"));
-    assert!(told.contains("declare its time first"), "{told}");
+    let message = created(versions.cluster("at"));
+    assert!(message.contains("keeps one"), "{message}");
+    let message = created(def().index("at", Index::spatial()).cluster("at"));
+    assert!(message.contains("indexed twice"), "{message}");
+    let message = created(def().index("at", Index::none().string()).cluster("at"));
+    assert!(message.contains("types point and plane"), "{message}");
+    let message = created(def().cluster("at@time"));
+    assert!(message.contains("declare its time first"), "{message}");
 
     let clustered = IndexKind::Spatial(Layout::Clustered);
     let index = Index::new(clustered).of_type(Type::Point);
     let plain = db.create_dataset::<u64>("plain", def()).unwrap();
-    let told = plain
+    let message = plain
         .add_index("at", index)
         .run()
         .err()
         .unwrap()
         .to_string();
-    assert!(told.contains("cannot be added"), "{told}");
+    assert!(message.contains("cannot be added"), "{message}");
 
     let dataset = db.create_dataset::<u64>("d", def().cluster("at")).unwrap();
     dataset
         .put(&json!({"id": 1, "at": [1, 2], "n": 3}))
         .unwrap();
-    let told = [
+    let errors = [
         dataset.drop_index("at").err(),
         dataset.rebuild_index("at").run().err(),
         dataset
@@ -609,12 +612,12 @@ fn what_does_not_go_with_a_dataset_in_the_order_of_place_is_refused() {
             .err(),
         dataset.switch_index("at", IndexKind::None).run().err(),
     ];
-    for told in told {
-        let told = told.unwrap();
-        assert_eq!(told.kind(), esker::ErrorKind::BadInput);
+    for error in errors {
+        let error = error.unwrap();
+        assert_eq!(error.kind(), esker::ErrorKind::BadInput);
         assert!(
-            told.to_string().contains("in order of the points at `at`"),
-            "{told}"
+            error.to_string().contains("in order of the points at `at`"),
+            "{error}"
         );
     }
     for kind in [
@@ -622,17 +625,21 @@ fn what_does_not_go_with_a_dataset_in_the_order_of_place_is_refused() {
         IndexKind::Fingerprint,
         IndexKind::Filter,
     ] {
-        let told = dataset.add_index("n", Index::new(kind).int()).run();
-        let told = told.err().unwrap().to_string();
-        assert!(told.contains("when the dataset was created"), "{told}");
+        let message = dataset.add_index("n", Index::new(kind).int()).run();
+        let message = message.err().unwrap().to_string();
+        assert!(
+            message.contains("when the dataset was created"),
+            "{message}"
+        );
     }
     dataset.add_index("n", Index::lazy().int()).run().unwrap();
     assert_eq!(dataset.find(field("n").eq(3)).count().unwrap(), 1);
-    let told = dataset.switch_index("n", IndexKind::Embedded).run();
-    assert!(told.err().unwrap().to_string().contains("was created"));
+    let refused = dataset.switch_index("n", IndexKind::Embedded).run();
+    assert!(refused.err().unwrap().to_string().contains("was created"));
 }
 
-/// Of what was declared at the beginning stubs tell: kinds that tables carry can be added.
+/// Stubs contain the attributes declared at creation, so embedded kinds of index can be added for
+/// them.
 #[test]
 fn tables_of_stubs_carry_what_was_declared_at_the_beginning() {
     let def = DatasetDef::new("id", KeyType::Int)
@@ -676,7 +683,7 @@ fn a_check_finds_stubs_without_records() {
         db.group().write(&mut batch, Durability::Os).unwrap();
         let errors = db.check().unwrap().errors;
         assert!(!errors.is_empty());
-        // What compactions have not dropped is found all the same.
+        // The check also finds entries that compactions have not dropped.
         db.compact(None).unwrap();
         (errors.join("; "), dataset)
     };
@@ -686,26 +693,26 @@ fn a_check_finds_stubs_without_records() {
         cursor.seek_first().unwrap();
         (cursor.key().to_vec(), cursor.value().to_vec())
     };
-    let (told, dataset) = wrong(&|batch, db| {
+    let (message, dataset) = wrong(&|batch, db| {
         batch
             .delete(tree(db, "d/index/0"), &first(db, "d/index/0").0)
             .unwrap();
     });
     assert!(
-        told.contains("the tree of records by location has 49"),
-        "{told}"
+        message.contains("the tree of records by location has 49"),
+        "{message}"
     );
-    // Whoever reads the record says so.
+    // Reads of the record fail, too.
     let failed: Vec<esker::Error> = dataset.scan(..).filter_map(Result::err).collect();
     assert_eq!(failed[0].kind(), esker::ErrorKind::Damaged, "{failed:?}");
-    // There is one, of another write.
-    let (told, dataset) = wrong(&|batch, db| {
+    // The record exists, but from another write.
+    let (message, dataset) = wrong(&|batch, db| {
         let (key, stub) = first(db, "d/data");
         batch.put(tree(db, "d/data"), &key, &stub).unwrap();
     });
     assert!(
-        told.contains("the tree of records by location has 49"),
-        "{told}"
+        message.contains("the tree of records by location has 49"),
+        "{message}"
     );
     assert_eq!(
         dataset.get(0).err().unwrap().kind(),
@@ -713,7 +720,8 @@ fn a_check_finds_stubs_without_records() {
     );
 }
 
-/// Writers of the same few keys under each strategy: each sees what it replaces, and of each key the last write is whole.
+/// Several writers of the same few keys under each strategy: each finds the records that it
+/// replaces, and the last write of each key is complete.
 #[test]
 fn writers_at_the_same_time_find_whole_records() {
     for maintenance in Maintenance::ALL {
@@ -792,16 +800,17 @@ fn advice_fits_a_dataset_in_the_order_of_place() {
     let advice = dataset.advise(None).unwrap();
     for advised in &advice.attributes {
         match advised.path.to_string().as_str() {
-            // Never asked for, and nothing to drop.
+            // There were no queries for it, and it has no index to drop.
             "at" => assert_eq!(advised.change, AdvisedChange::Keep, "{}", advised.why),
-            // Not in the stubs.
+            // The attribute is not in the stubs.
             _ => assert!(!advised.costs.iter().any(|cost| cost.kind.is_embedded())),
         }
     }
     assert_eq!(advice.attributes.len(), 2);
 }
 
-/// The attribute has the greatest number of those that are declared at the beginning, wherever it stands among them.
+/// The clustering attribute gets the greatest number of the attributes declared at creation,
+/// wherever it stands among them.
 #[test]
 fn a_definition_keeps_its_order() {
     let none = || Index::none().int();

@@ -1,5 +1,5 @@
-//! Random conditions give what a look at each record gives, for every kind of index, strategy, order and way of
-//! asking.
+//! Random conditions find the same records as an evaluation of every record, for every kind of
+//! index, strategy, order and form of query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use esker::{
     Value, field,
 };
 
-/// Of these, `n` and `s` are indexed by the kind of the test, `t` by another, `u` by none.
+/// `n` and `s` have an index of the tested kind, `t` one of another kind, `u` none.
 const NAMES: [&str; 4] = ["n", "s", "t", "u"];
 
 fn value(name: &str, rng: &mut fastrand::Rng) -> Value {
@@ -166,7 +166,7 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
             let query = dataset.find(expr.clone()).order(order);
             assert_eq!(rows(query.clone()), right);
             keys_in_every_way(&query);
-            // The same as it is printed.
+            // The printed condition parses back to the same one.
             let read = expr.to_string().parse().unwrap();
             let limit = right.len().min(rng.usize(0..20));
             let few = dataset.find(read).order(order).limit(Some(limit));
@@ -253,7 +253,7 @@ fn indexes_drive_together_where_each_branch_has_one() {
     }
     assert!(plan("n = 3 and (u = 3 or u = 53)").1.index.is_some());
     assert!(plan("n >= 3 and n < 5").1.index.is_some());
-    // Both indexes answer alone: no record is read for the keys.
+    // Each index answers alone: no record is read for keys.
     let either = field("n").one_of([3, 4]);
     let keys = dataset.find(either).keys().unwrap();
     assert_eq!(keys.count(), 8);

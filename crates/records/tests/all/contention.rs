@@ -1,9 +1,8 @@
-//! Several writers that want the same keys, readers with snapshots, flushes, merges and repairs, all at
-//! once, under each maintenance strategy. Each snapshot's answers through the indexes are those of its own
-//! scan; at the end of each key the last write by number is there, and the obsolete set has
-//! all that it must have and nothing else.
-//! `ESKER_SEEDS=20 cargo test -p esker --test all contention::` tries more; `ESKER_SEED=17` repeats one (as far as
-//! threads do the same again).
+//! Several writers of the same keys, readers with snapshots, flushes, compactions and repairs at
+//! once, under each maintenance strategy. In each snapshot the indexes agree with a scan. At the
+//! end each key has its last write by sequence number, and the obsolete set is exact.
+//! `ESKER_SEEDS=20 cargo test -p esker --test all contention::` tries more; `ESKER_SEED=17` repeats
+//! one (as far as the threads behave the same way again).
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +27,7 @@ const VALUES: u64 = 6;
 const WRITERS: u64 = 3;
 const READERS: u64 = 2;
 
-/// Counts threads down, well or not.
+/// Counts the ended threads, also failed ones.
 struct End<'a>(&'a AtomicUsize);
 
 impl Drop for End<'_> {
@@ -45,7 +44,7 @@ fn body(id: u64, value: u64, stamp: &str) -> String {
     format!("{{\"id\":{id},{fields}\"stamp\":\"{stamp}\"}}")
 }
 
-/// What a writer did to each key last: the body, or nothing.
+/// The last write of each key by one writer: a body, or a deletion.
 type Last = BTreeMap<u64, Option<String>>;
 
 fn write(dataset: &Dataset, seed: u64, writer: u64, batches: usize) -> Last {
@@ -87,7 +86,7 @@ fn all(snapshot: &DatasetSnapshot) -> Vec<Record> {
     scan.map(Result::unwrap).collect()
 }
 
-/// The indexes of a snapshot tell what a scan of it tells.
+/// The indexes of a snapshot agree with its scan.
 fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) -> Vec<Record> {
     let mut records = all(snapshot);
     records.sort_by_key(|record| std::cmp::Reverse(record.seq()));
@@ -129,7 +128,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
     let db = Database::create_or_open(common::DIR, options).unwrap();
     let dataset = db.create_dataset::<esker::Key>("d", def.clone()).unwrap();
     let writing = AtomicUsize::new(WRITERS as usize);
-    // Every write that a reader has ever seen to be current, by key.
+    // By key: every write that any reader has seen as current.
     let seen: Mutex<BTreeMap<String, BTreeSet<Seq>>> = Mutex::default();
     let lasts: Vec<Last> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
@@ -200,7 +199,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
             .iter()
             .map(|record| (record.key().to_string(), record))
             .collect();
-        // The last write of a key is somebody's last.
+        // The last write of a key is the last one of some writer.
         for id in 0..KEYS {
             let found = current.get(&id.to_string());
             let found = found.map(|record| String::from_utf8(record.json().to_vec()).unwrap());
@@ -209,7 +208,7 @@ fn contend(seed: u64, strategy: usize, batches: usize) {
         }
         let group = db.group().snapshot();
         let set = group.version().tree_named("d/superseded").unwrap().id;
-        // What no tree has anything of any more is forgotten.
+        // The set may have forgotten writes that have no entry in any tree.
         let held = esker_lsm::held(&group, set).unwrap().unwrap();
         let set = group.superseded(set).unwrap();
         let exact = matches!(
@@ -287,7 +286,8 @@ fn of_inserts_of_one_key_at_once_one_goes() {
 
 #[test]
 fn a_large_batch_is_committed_among_small_ones_of_the_same_keys() {
-    // Under eager maintenance each small write overtakes the large one: they go on until it is done.
+    // Under eager maintenance each small write overtakes the large one; the small writes continue
+    // until it is committed.
     let options = Options {
         background: true,
         ..small(Arc::new(Memory::new()))

@@ -1,6 +1,7 @@
-//! What the obsolete set covers after a change of strategy: every kind of index through every pair of strategies. A
-//! change is ended by a repair, which looks for what indexes with trees of their own hold; the versions that data tables still
-//! hold, which embedded and fingerprint indexes read, are another matter.
+//! The coverage of the obsolete set after a change of strategy, for every kind of index and every
+//! pair of strategies. A change ends with a repair, which finds the obsolete entries of indexes
+//! with their own tree. It does not cover the versions that data tables still hold and that
+//! embedded and fingerprint indexes read.
 
 use crate::common;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use esker::{
     Type,
 };
 
-/// What is asked of `a` under all validations: count, keys, records.
+/// Queries `a` with every validation: count, keys, records.
 fn ask(dataset: &Dataset, a: u64, right: &[&str]) {
     let query = || dataset.query().equals(&path("a"), &a.to_string());
     for validation in [Validation::Auto, Validation::Direct, Validation::Timestamp] {
@@ -52,7 +53,7 @@ fn change(dataset: &Dataset, to: Maintenance) {
     assert!(report.unwrap().complete);
 }
 
-/// Updates that leave `b` as it is, and a deletion, on both sides of a change of strategy.
+/// Updates that leave `b` unchanged, and a deletion, before and after a change of strategy.
 fn through_a_change(
     kind: IndexKind,
     beside: Option<IndexKind>,
@@ -115,7 +116,8 @@ fn every_kind_is_exact_after_every_change_of_strategy() {
     }
 }
 
-/// The audit's way to it: whole obsolete records, not only their keys, where candidates do not bring their records.
+/// Obsolete records are larger than their keys here, and candidates of an embedded index come
+/// without their records.
 #[test]
 fn large_records_of_an_embedded_index_are_current_after_a_change_of_strategy() {
     for kind in [
@@ -155,7 +157,8 @@ fn large_records_of_an_embedded_index_are_current_after_a_change_of_strategy() {
     }
 }
 
-/// Merges that report nothing may leave nothing of a primary-key index: no component then tells that a write is obsolete.
+/// Compactions that report nothing may remove all entries of a key from the primary-key index; then
+/// no component shows that a write is obsolete.
 #[test]
 fn what_is_deleted_stays_so_when_nothing_is_left_of_the_primary_key_index() {
     for kind in INDEXED {

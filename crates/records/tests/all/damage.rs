@@ -1,6 +1,7 @@
-//! Damage on disk: bytes flipped, files cut short, files removed, of a small store with an index of
-//! every kind, and of one with points in every layout. A query then gives the right answer or an error that names the file; a check tells.
-//! By default one byte of seven is flipped; `ESKER_DAMAGE=1 cargo test -p esker --test all damage::` flips all.
+//! Damage on disk: flipped bytes, truncated files and removed files of a small store with an index
+//! of every kind, and of one with points in every layout. A query then gives the right answer or an
+//! error that names the file, and a check reports the damage. By default one byte of seven is
+//! flipped; `ESKER_DAMAGE=1 cargo test -p esker --test all damage::` flips all.
 
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use fastrand::Rng;
 
 const VALUES: usize = 4;
 
-/// What the questions of [`ask`] must give: the scan, then for each value its rows and a range's.
+/// The expected results of [`ask`]: the scan, then the rows of each value and of a range.
 type Answers = Vec<Vec<Row>>;
 
-/// What records are about.
+/// The content of the records.
 #[derive(Debug, Clone, Copy)]
 enum About {
     /// A text for each kind of index.
@@ -70,7 +71,7 @@ impl About {
         format!("{{\"id\":\"key {id}\",{fields}\"pad\":\"{pad}\"}}")
     }
 
-    /// Asks every index; a scan comes first.
+    /// Queries every index; the first query is a scan.
     fn ask(self, dataset: &Dataset) -> Vec<Result<Vec<Row>, Error>> {
         let snapshot = dataset.snapshot();
         let mut answers = vec![scan(&snapshot)];
@@ -146,7 +147,7 @@ fn undamaged(about: About, closed: bool) -> (Memory, Answers) {
         db.close().unwrap();
         fs
     } else {
-        // As a killed process leaves it.
+        // As a killed process leaves the files.
         fs.power_cut(0, esker::fs::memory::PowerCut::Kept)
     };
     (fs, answers)
@@ -160,25 +161,25 @@ fn copy(fs: &Memory) -> Memory {
     copy
 }
 
-/// An error of damage that names a file of the store.
+/// Asserts an error of damage that names a file of the store.
 fn must_tell(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
     assert!(error.to_string().contains(DIR), "{error}");
 }
 
-/// What became of a damaged store.
+/// The outcome for a damaged store.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     /// The store does not open.
     Refused,
-    /// The check tells.
+    /// The check reports the damage.
     Told,
-    /// Nothing is wrong with it.
+    /// No error is found.
     Harmless,
 }
 
-/// Opens a damaged store and asks it everything. `lost` says that the end of what was written may be
-/// missing without a word, as after a power cut.
+/// Opens a damaged store and runs all queries. `lost` says that the last writes may be missing
+/// without an error, as after a power cut.
 fn face(about: About, fs: Memory, answers: &Answers, lost: bool) -> Outcome {
     let db = match Database::open(FsPath::new(DIR), small(Arc::new(fs))) {
         Ok(db) => db,
@@ -219,7 +220,7 @@ fn face(about: About, fs: Memory, answers: &Answers, lost: bool) -> Outcome {
 }
 
 fn files(fs: &Memory) -> Vec<(PathBuf, Vec<u8>)> {
-    // `USAGE` is statistics, which a store does without.
+    // `USAGE` has only statistics, and the store works without it.
     let named = |path: &PathBuf| {
         path.file_name()
             .is_some_and(|name| name != "LOCK" && name != "USAGE")
@@ -230,7 +231,7 @@ fn files(fs: &Memory) -> Vec<(PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// Flips a byte of so many of each file.
+/// Flips every `step`-th byte of each file.
 fn flip_bytes(about: About, step: usize) {
     let (fs, answers) = undamaged(about, true);
     assert_eq!(face(about, copy(&fs), &answers, false), Outcome::Harmless);
@@ -245,24 +246,24 @@ fn flip_bytes(about: About, step: usize) {
             let copy = copy(&fs);
             copy.write(&path, &damaged);
             let outcome = face(about, copy, &answers, false);
-            assert_ne!(outcome, Outcome::Harmless, "nobody noticed");
+            assert_ne!(outcome, Outcome::Harmless, "the damage went unnoticed");
         }
     }
     println!("{flips} of {bytes} bytes flipped");
 }
 
 #[test]
-fn a_flipped_byte_is_told_and_never_a_wrong_answer() {
+fn a_flipped_byte_is_reported_and_never_a_wrong_answer() {
     flip_bytes(About::Texts, number("ESKER_DAMAGE", 7));
 }
 
 #[test]
-fn a_flipped_byte_of_a_store_of_points_is_told_and_never_a_wrong_answer() {
+fn a_flipped_byte_of_a_store_of_points_is_reported_and_never_a_wrong_answer() {
     flip_bytes(About::Points, number("ESKER_DAMAGE", 17));
 }
 
 #[test]
-fn a_file_cut_short_is_told_and_never_a_wrong_answer() {
+fn a_file_cut_short_is_reported_and_never_a_wrong_answer() {
     let (fs, answers) = undamaged(About::Texts, true);
     let step = number("ESKER_DAMAGE", 7);
     let mut cuts = 0;
@@ -273,14 +274,14 @@ fn a_file_cut_short_is_told_and_never_a_wrong_answer() {
             let copy = copy(&fs);
             copy.write(&path, &content[..len]);
             let outcome = face(About::Texts, copy, &answers, false);
-            assert_ne!(outcome, Outcome::Harmless, "nobody noticed");
+            assert_ne!(outcome, Outcome::Harmless, "the damage went unnoticed");
         }
     }
     println!("{cuts} cuts");
 }
 
 #[test]
-fn a_removed_or_emptied_or_exchanged_file_is_told_and_never_a_wrong_answer() {
+fn a_removed_or_emptied_or_exchanged_file_is_reported_and_never_a_wrong_answer() {
     for closed in [true, false] {
         let (fs, answers) = undamaged(About::Texts, closed);
         let files = files(&fs);
@@ -311,8 +312,8 @@ fn a_removed_or_emptied_or_exchanged_file_is_told_and_never_a_wrong_answer() {
     }
 }
 
-/// The log of a store that was not closed: its tail may be torn, so that a cut is no damage; a flip
-/// in what was synced is.
+/// The log of a store that was not closed. Its tail may be torn, so truncation is not damage, but a
+/// flipped byte in the synced part is.
 #[test]
 fn damage_in_an_unsealed_log_gives_an_error_or_a_consistent_store() {
     let (fs, answers) = undamaged(About::Texts, false);

@@ -1,5 +1,6 @@
-//! Datasets are created and dropped beside everything else: nobody who wants a handle waits for that, calls of the same
-//! name are right in any order, and what goes through all datasets passes over those that are dropped meanwhile.
+//! Datasets are created and dropped while other work goes on: handles never wait for that, calls
+//! with the same name work in any order, and operations over all datasets skip those dropped in
+//! between.
 
 use std::path::Path as FsPath;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -15,7 +16,7 @@ use esker::{
     Type,
 };
 
-/// Long enough for any machine; waited for only by a test that fails.
+/// Long enough for any machine; only a failing test waits this long.
 const NEVER: Duration = Duration::from_secs(20);
 
 fn def() -> DatasetDef {
@@ -44,13 +45,14 @@ fn open(fs: &Hooked) -> Database {
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 
-/// Lets one thread wait in a call until another has done something.
+/// Holds one thread in a call until another thread has acted.
 struct Gate {
     reached: Mutex<Receiver<()>>,
     open: Sender<()>,
 }
 
-/// Closes a gate at the first call of `call` of the file whose name begins with `name`, on another thread than this.
+/// Closes a gate at the first `call` on a file whose name begins with `name`, for other threads
+/// than this one.
 fn gate(fs: &Hooked, call: &'static str, name: &'static str) -> Gate {
     let (reach, reached) = channel();
     let (open, opened) = channel();
@@ -71,7 +73,7 @@ fn gate(fs: &Hooked, call: &'static str, name: &'static str) -> Gate {
     }
 }
 
-/// Whether handles can be had while `work` waits at the gate.
+/// Whether handles can be opened while `work` waits at the gate.
 fn handles_beside(db: &Database, gate: &Gate, work: impl FnOnce() + Send) -> bool {
     std::thread::scope(|scope| {
         scope.spawn(work);
@@ -126,7 +128,8 @@ fn a_handle_does_not_wait_for_maintenance_to_give_way_to_a_drop() {
     let fs = Hooked::default();
     let db = open(&fs);
     fill(&db.create_dataset::<esker::Key>("d", def()).unwrap(), 10);
-    // A strategy that is not settled: the next look repairs by index, which nobody may change meanwhile.
+    // An incomplete change of strategy: the next maintenance step repairs by index and locks the
+    // indexes.
     let busy = db.create_dataset::<esker::Key>("busy", def()).unwrap();
     fill(&busy, 6000);
     busy.set_maintenance(Maintenance::Validation)
@@ -147,7 +150,7 @@ fn a_handle_does_not_wait_for_maintenance_to_give_way_to_a_drop() {
             dropped.send(other.drop_dataset("busy").is_ok()).unwrap();
         });
         started.recv_timeout(NEVER).unwrap();
-        // The drop waits, or has not begun: in both cases handles can be had.
+        // The drop waits or has not begun; in both cases handles can be opened.
         for _ in 0..20 {
             let (done, wait) = channel();
             let db = db.clone();
@@ -185,7 +188,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
                 let (created, dropped) = (&created, &dropped);
                 scope.spawn(move || {
                     start.wait();
-                    // All create, all drop, or half and half.
+                    // All create, all drop, or half of each.
                     let creates = match round % 3 {
                         0 => true,
                         1 => false,
@@ -217,7 +220,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
             1 => assert!(!after && dropped <= 1),
             _ => {}
         }
-        // The trees are those of the datasets.
+        // All trees belong to the datasets.
         let snapshot = db.group().snapshot();
         let mut trees = snapshot.version().trees.values();
         assert_eq!(trees.any(|tree| tree.name == "x/data"), after);
@@ -274,7 +277,7 @@ fn what_goes_through_all_datasets_passes_over_those_that_are_dropped_meanwhile()
     db.close().unwrap();
 }
 
-/// Tells the others to end, well or not.
+/// Stops the other threads, also after a failure.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {

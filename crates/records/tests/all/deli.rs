@@ -1,5 +1,6 @@
-//! DELI's API: what queries note, who keeps it, and what snapshots from before see of it; tokenizers. Versions by key and by value
-//! beside a model are in the simulation (`sim/`).
+//! DELI's API: obsolete writes found by queries, which handles record them, and what earlier
+//! snapshots see of them; tokenizers. The simulation (`sim/`) compares versions by key and by value
+//! with a model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const STANDALONE: [IndexKind; 4] = [
     IndexKind::Recent,
 ];
 
-/// The numbers of writes that are known to be obsolete, on disk and in memory.
+/// The numbers of writes known to be obsolete, on disk and in memory.
 fn over(db: &Database) -> impl Fn(u64) -> bool {
     let snapshot = db.group().snapshot();
     let tree = db.group().tree("d/superseded").unwrap();
@@ -56,7 +57,7 @@ fn what_queries_find_to_be_over_is_made_durable_by_a_handle_that_writes_and_by_n
     };
     drop(first);
     db.close().unwrap();
-    // A handle that only reads leaves nothing.
+    // A reading handle records nothing.
     let db = open(fs.clone()).unwrap();
     ask(&db);
     ask(&db);
@@ -126,13 +127,13 @@ fn an_entry_without_its_record_is_not_shown_and_is_noted_unless_another_record_h
             .unwrap();
         dataset.put_json(br#"{"id":1,"v":"a"}"#).unwrap();
         dataset.put_json(br#"{"id":2,"v":"b"}"#).unwrap();
-        // As a half-done write would leave it: an index entry, and no record.
+        // Like an incomplete write: an index entry without its record.
         let index = db.group().tree("d/index/0").unwrap();
         let entry = |value: &str, key: u8| [value.as_bytes(), &[0, 1, 0x81, key]].concat();
         let mut batch = esker_lsm::Batch::new();
         batch.put(index, &entry("a", 2), &[]).unwrap();
         let dangling = db.group().write(&mut batch, Durability::Os).unwrap();
-        // As a mistake could leave it: an entry of a record under the key of another.
+        // Like an error: an entry of a record under another record's key.
         dataset.put_json(br#"{"id":3,"v":"c"}"#).unwrap();
         let mut batch = esker_lsm::Batch::new();
         let data = db.group().tree("d/data").unwrap();
@@ -185,7 +186,7 @@ fn tokenizers_go_with_their_types_and_with_indexes_that_stand_alone() {
     );
     assert_eq!(make("y", lazy, Type::Time, Tokenizer::Number), None);
     assert_eq!(make("z", lazy, Type::String, Tokenizer::Prefix), None);
-    // A switch keeps it, where it can.
+    // A switch keeps the tokenizer if the new kind supports it.
     let dataset = db.dataset::<esker::Key>("z").unwrap();
     dataset.put_json(br#"{"id":1,"a":"x"}"#).unwrap();
     let refused = dataset.switch_index(path("a"), embedded).run();
@@ -199,8 +200,8 @@ fn tokenizers_go_with_their_types_and_with_indexes_that_stand_alone() {
     assert_eq!(dataset.def().indexes[0].tokenizer, Tokenizer::Exact);
 }
 
-/// Writes that are not synced, queries that find what they superseded, and flushes: whatever is lost in a power cut,
-/// nothing that is left may be taken for over.
+/// Writes without syncs, queries that find obsolete writes, and flushes. Whatever a power cut
+/// loses, no surviving write may be taken for obsolete.
 fn noted_life(fs: Arc<dyn Fs>, seed: u64, synced: &mut BTreeMap<u64, u64>) -> esker::Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let db = open(fs)?;
@@ -291,8 +292,8 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
                         .is_none_or(|order| order_of(&record) >= order)
                 );
             }
-            assert!(synced.is_empty(), "records are gone: {synced:?}");
-            // Merges leave out what is obsolete.
+            assert!(synced.is_empty(), "records were lost: {synced:?}");
+            // Compactions drop obsolete entries.
             db.compact(None).unwrap();
             assert_eq!(read(), records);
             let mut found: Vec<u64> = (0..3).flat_map(|v| keys_of(&dataset, v).unwrap()).collect();
@@ -305,7 +306,7 @@ fn a_power_cut_leaves_nothing_over_that_is_there() {
     }
 }
 
-/// A range filter gives the newest of each key and no other version: versions are looked for without it.
+/// A range filter finds only the newest version of each key, so versions are read without it.
 #[test]
 fn a_range_filter_hides_no_version() {
     let db = open(Arc::new(Memory::new())).unwrap();

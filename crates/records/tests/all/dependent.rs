@@ -1,4 +1,4 @@
-//! Merge patches, and the deletion of what meets a condition, beside other writers.
+//! Merge patches, and deletion by a condition, beside other writers.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn a_merge_changes_a_part_and_says_what_was_there() {
         (1, "[1]"),
         (1, "7"),
         (1, r#"{"a""#),
-        // A record that is not there needs its key.
+        // A patch of a missing record needs its key.
         (2, r#"{"user":"ann"}"#),
     ] {
         let refused = d.merge_json(key, patch).map(drop).unwrap_err();
@@ -92,17 +92,17 @@ fn a_deletion_that_is_ended_goes_on_where_it_was() {
     put(&d, 0..3500, "ann");
     put(&d, 3500..4000, "bob");
     let ann = || field("user").eq("ann");
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     let deleted = d
         .delete_where(ann(), &mut |so_far| {
-            told.push(so_far);
-            match told.len() {
+            reports.push(so_far);
+            match reports.len() {
                 2 => ControlFlow::Break(()),
                 _ => ControlFlow::Continue(()),
             }
         })
         .unwrap();
-    assert_eq!((deleted, told), (2000, vec![1000, 2000]));
+    assert_eq!((deleted, reports), (2000, vec![1000, 2000]));
     assert_eq!(d.query().count().unwrap(), 2000);
     drop(d);
     db.close().unwrap();
@@ -114,7 +114,7 @@ fn a_deletion_that_is_ended_goes_on_where_it_was() {
     assert_eq!(db.check().unwrap().errors, Vec::<String>::new());
 }
 
-/// What others write while it runs is deleted if it meets the condition as it is now, and only then.
+/// Records written by others during the deletion are deleted only if they meet the condition then.
 #[test]
 fn what_others_write_meanwhile_is_looked_at_again() {
     let (db, d) = open(&Memory::new());
@@ -124,7 +124,7 @@ fn what_others_write_meanwhile_is_looked_at_again() {
         .delete_where(field("user").eq("ann"), &mut |_| {
             turns += 1;
             if turns == 1 {
-                // Of all that is still there some are somebody else's now, and some were written again.
+                // Half of the remaining records change their user; the other half is written again.
                 let left: Vec<u64> = d.scan(..).map(|record| *record.unwrap().key()).collect();
                 for id in left {
                     let user = if id % 2 == 0 { "bob" } else { "ann" };

@@ -1,5 +1,6 @@
-//! Without background threads a run is a function of what is called: the same calls on a new file system give the
-//! same answers, the same sequence of file-system calls and the same bytes, and all of that on the caller's thread.
+//! Without background threads, a run depends only on its calls: the same calls on a new file system
+//! give the same answers, the same sequence of file-system calls and the same bytes, all on the
+//! caller's thread.
 
 use crate::common;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,21 +19,21 @@ use esker::{
     RepairMethod, RepairOptions, Type,
 };
 
-/// Everything that happened, in order.
+/// All events, in order.
 #[derive(Default)]
 struct Journal {
     lines: Vec<String>,
     threads: Vec<ThreadId>,
 }
 
-/// A file system that notes every call.
+/// A file system that records every call.
 #[derive(Clone)]
 struct Noting {
     inner: Memory,
     journal: Arc<Mutex<Journal>>,
 }
 
-/// Files of large answers are named after the process, and numbered within it; nothing else depends on that.
+/// Only the names of temporary files depend on the process; they are replaced.
 fn name_of(path: &FsPath) -> String {
     match path
         .extension()
@@ -163,10 +164,10 @@ impl ReadFile for Reader {
     }
 }
 
-/// Enough datasets that an order by chance is not the same twice.
+/// So many datasets that a random order would not repeat.
 const DATASETS: usize = 6;
 
-/// One life of a store: the calls depend on the seed alone.
+/// One life of a store; the calls depend on the seed only.
 struct Run {
     fs: Noting,
     rng: fastrand::Rng,
@@ -196,7 +197,7 @@ impl Run {
     }
 
     fn open(&mut self) {
-        // A cache that is too small, so that what is evicted from it shows in what is read.
+        // A small cache, so that evictions change which blocks are read.
         let options = Options {
             memory_budget: 384 << 10,
             ..small(Arc::new(self.fs.clone()))
@@ -304,23 +305,23 @@ impl Run {
                     method: methods[self.rng.usize(0..methods.len())],
                     ..RepairOptions::default()
                 };
-                let mut told = Vec::new();
+                let mut reports = Vec::new();
                 let report = dataset
                     .repair(&options)
                     .on_progress(|progress| {
-                        told.push(progress);
+                        reports.push(progress);
                         ControlFlow::Continue(())
                     })
                     .run();
                 let counts = report.map(|report| (report.entries, report.found, report.sorted));
-                format!("{counts:?} {told:?}")
+                format!("{counts:?} {reports:?}")
             }
             86..=87 => {
                 let to = Maintenance::ALL[self.rng.usize(0..Maintenance::ALL.len())];
                 let auto = self.rng.bool();
-                let mut told = Vec::new();
+                let mut reports = Vec::new();
                 let mut progress = |progress| {
-                    told.push(progress);
+                    reports.push(progress);
                     ControlFlow::Continue(())
                 };
                 let report = match auto {
@@ -328,7 +329,7 @@ impl Run {
                     false => dataset.set_maintenance(to).on_progress(&mut progress).run(),
                 };
                 let report = report.map(|report| (report.from, report.to, report.keys));
-                format!("{report:?} {told:?}")
+                format!("{report:?} {reports:?}")
             }
             88..=90 => {
                 let kind = IndexKind::ALL[self.rng.usize(0..IndexKind::ALL.len())];
@@ -341,7 +342,7 @@ impl Run {
                 format!("{:?}", change.map(|change| (change.from, change.to)))
             }
             91 => {
-                // What queries of several datasets find to be obsolete is written with the next flush.
+                // The next flush writes the obsolete writes found by queries of several datasets.
                 self.db().flush().unwrap();
                 let names = self.db().dataset_names();
                 let datasets = names
@@ -385,7 +386,7 @@ impl Run {
     }
 }
 
-/// All that can be seen of a run.
+/// All observable results of a run.
 fn life(seed: u64) -> (Vec<String>, Vec<ThreadId>, Memory) {
     let mut run = Run::new(seed);
     for step in 0..400 {

@@ -1,4 +1,4 @@
-//! Numbers, texts and moments at their ends.
+//! Edge cases of numbers, texts and times.
 
 use crate::common;
 use std::path::Path as FsPath;
@@ -45,9 +45,9 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
             let records = values.records.iter();
             found.extend(records.map(|record| record.key().to_string()));
             let Some(next) = values.next else { break };
-            // As text, too.
+            // Also as text.
             let next: esker::ValueToken = next.to_string().parse().unwrap();
-            // What is written meanwhile does not show, and hides nothing.
+            // Later writes are not visible, and hide no version.
             if found.len() == 2 {
                 dataset.put_json(br#"{"id":0,"a":2}"#).unwrap();
             }
@@ -93,7 +93,7 @@ fn the_integer_minus_zero_is_zero() {
         let query = dataset.query().equals(&path(at), value);
         assert_eq!(keys(query), ["0"], "{at}={value}");
     }
-    // An index that is added later reads it, too.
+    // An index added later reads it, too.
     let go = &mut |_| std::ops::ControlFlow::Continue(());
     let lazy = IndexKind::Lazy;
     dataset
@@ -195,7 +195,7 @@ fn what_no_reader_can_read_is_refused_wherever_it_stands() {
     }
 }
 
-/// The quick looks miss nothing that a parser refuses, and refuse nothing that it takes.
+/// The quick checks refuse a record exactly if a parser does.
 #[test]
 fn random_records_are_refused_where_a_parser_refuses_them() {
     let (_db, dataset) = store(DatasetDef::new(path("id"), KeyType::Int));
@@ -253,7 +253,7 @@ fn random_records_are_refused_where_a_parser_refuses_them() {
     assert!(taken > 2000 && refused > 2000, "{taken} and {refused}");
 }
 
-/// What a repair finds in a dataset of its own.
+/// The result of a repair in a new dataset.
 fn repaired(options: &RepairOptions) -> esker::Result<esker::RepairReport> {
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(

@@ -1,5 +1,6 @@
-//! What the planner expects of an index beside what the index gives: two hundred conditions on skewed records for each kind, in
-//! memory and in tables, after updates and deletes, before and after merges.
+//! Compares the planner's estimates with the results: two hundred conditions on skewed records for
+//! each kind of index, in memory and in tables, after updates and deletes, before and after
+//! compactions.
 
 #[path = "../common/expected.rs"]
 mod expected;
@@ -16,7 +17,7 @@ use esker::{
 };
 use expected::{EVEN, SKEWED, compare};
 
-/// Commits: few authors have many, few repositories have all, in bursts.
+/// Commits with skewed authors and repositories, in bursts.
 struct Commits {
     rng: fastrand::Rng,
     authors: Vec<String>,
@@ -38,14 +39,14 @@ impl Commits {
         }
     }
 
-    /// A number below `n`: each half of what is left has a fixed share.
+    /// A number below `n` with a logarithmic distribution.
     fn skewed(&mut self, n: usize) -> usize {
         let exponent = self.rng.f64();
         ((n as f64).powf(exponent) - 1.0) as usize
     }
 
     fn author(&mut self) -> String {
-        // The first is hot, and of the others some are more frequent than others.
+        // One author is hot, and the others have skewed frequencies.
         match self.rng.f64() < 0.3 {
             true => "hot".to_owned(),
             false => {
@@ -110,13 +111,13 @@ fn store(
         let index = Index::new(IndexKind::Spatial(layout));
         def = def.index("at", index.of_type(Type::Point));
     }
-    // Beside it every condition has to be compared.
+    // With a condition on `all` beside it, the planner must estimate every other condition.
     def = def.index("all", Index::new(IndexKind::Composite).of_type(Type::Int));
     let dataset = db.create_dataset("d", def).unwrap();
     (db, dataset)
 }
 
-/// A condition that one index answers, and how far off it may be.
+/// A condition that one index answers, and the allowed error.
 fn condition(commits: &mut Commits) -> (String, f64) {
     let rng = &mut commits.rng;
     match rng.u32(..12) {
@@ -159,7 +160,7 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     let what = |state: &str| format!("{kind}, {maintenance}, seed {seed}, {state}");
     let next = |commits: &mut Commits| {
         let (text, bound) = condition(commits);
-        // Of what is rare, samples of the data's tables have too little.
+        // Samples of data tables contain too few rare values.
         let bound = if kind.is_standalone() { bound } else { SKEWED };
         (text, bound)
     };
@@ -211,7 +212,7 @@ fn estimates_fit(kind: IndexKind, maintenance: Maintenance, seed: u64) {
     assert_eq!(n, 0, "{n} estimates do not fit: {wrong:#?}");
 }
 
-/// Points about towns, some of which are large, and a few anywhere.
+/// Points around towns of different sizes, and a few anywhere.
 fn place(rng: &mut fastrand::Rng, towns: &[(f64, f64)]) -> (f64, f64) {
     if rng.f64() < 0.05 {
         return (rng.f64() * 360.0 - 180.0, rng.f64() * 170.0 - 85.0);

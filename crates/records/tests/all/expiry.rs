@@ -1,5 +1,6 @@
-//! Records that expire, against a model: nobody sees them from that moment on, by whatever kind of index, strategy and way of asking, whatever is done to the
-//! store and whatever the clock does; and a feed gives each once, when that was acted on.
+//! Expiring records, compared with a model: from its expiry on a record is invisible to every kind
+//! of index, strategy and form of query, whatever happens to the store and the clock. A feed
+//! returns each expiry once, when the record is deleted.
 
 mod copies;
 mod world;
@@ -19,7 +20,7 @@ use esker::{
 use world::{Hand, START, World, open};
 
 #[test]
-fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
+fn expired_records_are_invisible_by_any_kind_and_strategy() {
     let mut expired = 0;
     for seed in seeds(48) {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -39,7 +40,7 @@ fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
             if rng.usize(0..3) == 0 {
                 world.ask(&mut rng);
             }
-            // A picture of before sees what it saw.
+            // An earlier snapshot keeps its content.
             if rng.usize(0..10) == 0 {
                 let snapshot = world.dataset.snapshot();
                 let live: Vec<String> = world.live().map(|(key, _)| key.to_string()).collect();
@@ -63,7 +64,8 @@ fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
     assert!(expired > 100, "{expired}");
 }
 
-/// A power cut at each call of acting on expiry, and of what comes behind: nobody sees what had expired, and a feed gives each once.
+/// A power cut at each call of deleting expired records and of the work after it: expired records
+/// stay invisible, and a feed returns each expiry once.
 #[test]
 fn acting_on_expiry_can_be_cut_off_anywhere() {
     for maintenance in Maintenance::ALL {
@@ -99,7 +101,7 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
             put(0..20);
             db.flush().unwrap();
             hand.add(600);
-            // Of these the earlier write has nothing to expire any more.
+            // The earlier writes of these no longer have to expire.
             put(15..30);
             hand.add(600);
             let from = db.position();
@@ -148,7 +150,8 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
     }
 }
 
-/// A clock that jumps by more than a day is not believed: reads go by it, and nothing is deleted before somebody confirms it.
+/// A clock that jumps by more than a day is not trusted: reads follow it, but nothing is deleted
+/// until it is confirmed.
 #[test]
 fn a_clock_that_is_not_believed_deletes_nothing() {
     let (memory, hand) = (Memory::new(), Hand::new());
@@ -169,7 +172,8 @@ fn a_clock_that_is_not_believed_deletes_nothing() {
     assert_eq!(dataset.query().count().unwrap(), 0);
 }
 
-/// Of a dataset that keeps versions one that has expired is a deletion, by key and by value; a snapshot that is kept under a name sees what it saw.
+/// In a dataset with versions, an expired version is a deletion, by key and by value; a named
+/// snapshot keeps its content.
 #[test]
 fn a_version_that_has_expired_is_a_deletion() {
     let (memory, hand) = (Memory::new(), Hand::new());

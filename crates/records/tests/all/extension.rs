@@ -1,4 +1,5 @@
-//! An extension's trees live beside datasets: through flushes, merges, restarts, copies, snapshots and power cuts, under its own merge operator, in one log.
+//! The trees of an extension live beside datasets: through flushes, compactions, restarts, copies,
+//! snapshots and power cuts, with their own merge operator, in one log.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use esker::extension::{Batch, Cost, Extension, ExtensionStore, Kind, TreeId, Tre
 use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, DatasetDef, Durability, ErrorKind, KeyType, Options, Seq};
 
-/// Inboxes: what was sent to somebody, newest first, and how many messages there were.
+/// Inboxes: the messages to a receiver, newest first, and each sent message.
 struct Inbox;
 
 impl Extension for Inbox {
@@ -21,7 +22,7 @@ impl Extension for Inbox {
 
     fn tree_options(&self, tree: &str, config: &[u8]) -> Option<TreeOptions> {
         match (tree, config) {
-            // A tree that is called as that of a dataset's records is none.
+            // A tree may have the name of a dataset's data tree.
             ("data", b"lists") => Some(TreeOptions {
                 operator: Some(Arc::new(Lists)),
                 ..TreeOptions::default()
@@ -32,7 +33,7 @@ impl Extension for Inbox {
     }
 }
 
-/// Pieces of a list, one after the other.
+/// Concatenates the pieces of a list.
 struct Lists;
 
 impl MergeOperator for Lists {
@@ -64,7 +65,7 @@ fn trees(store: &ExtensionStore) -> [TreeId; 2] {
     }
 }
 
-/// Sends: one operand for whom it is, one entry for what was sent.
+/// Sends: one operand for the receiver, and one entry for the message.
 fn send(store: &ExtensionStore, to: u8, message: u8) {
     let [data, sent] = trees(store);
     let mut batch = Batch::new();
@@ -73,7 +74,7 @@ fn send(store: &ExtensionStore, to: u8, message: u8) {
     store.write(&mut batch, Durability::Sync).unwrap();
 }
 
-/// All lists, newest first, and all that was sent.
+/// All lists, newest first, and all sent messages.
 fn state(db: &Database) -> (BTreeMap<u8, Vec<u8>>, BTreeMap<u8, u8>) {
     let store = db.extension("inbox").unwrap();
     let [data, sent] = trees(&store);
@@ -132,7 +133,7 @@ fn its_trees_live_through_everything_that_datasets_do() {
     assert_eq!(state(&db), (lists.clone(), sent.clone()));
     let report = db.check().unwrap();
     assert_eq!((report.errors, report.records), (vec![], 200));
-    // Merged to one piece.
+    // Combined to one piece.
     let store = db.extension("inbox").unwrap();
     let mut walk = store.snapshot().walk(trees(&store)[0], &[3]);
     assert!(walk.next_entry().unwrap().is_some() && walk.next_entry().unwrap().is_none());
@@ -185,7 +186,7 @@ fn a_power_cut_takes_a_batch_whole_or_not_at_all() {
             expected.entry(*to).or_default().insert(0, *message);
         }
         assert_eq!(lists, expected, "seed {seed}");
-        // What was synced is there, and nothing without what came before it.
+        // All synced messages are there, and a message is there only with all earlier ones.
         let synced = ((seed % 50) as u8).div_ceil(5);
         let least = if synced == 0 { 0 } else { (synced - 1) * 5 + 1 };
         assert!(
@@ -269,7 +270,7 @@ fn the_log_has_its_commits_among_all_others_in_order() {
     }
     let expected = (0..20).map(|message| if message % 3 == 0 { 255 } else { message });
     assert_eq!(order, expected.collect::<Vec<_>>());
-    // A dataset's feed has none of it.
+    // The feed of a dataset does not contain the extension's writes.
     let mut keys = Vec::new();
     while let Some(change) = changes.next().unwrap() {
         keys.push(change.key().to_string());

@@ -1,6 +1,6 @@
-//! The worked example in FORMAT.md: a small store, taken apart field by field. The decoder here is
-//! its own, written after FORMAT.md, so that the text, the example and the code are held together.
-//! `ESKER_BLESS=1` writes the example into FORMAT.md instead of comparing it.
+//! The worked example in FORMAT.md: a small store, decoded field by field. The decoder is
+//! independent of the code and written from FORMAT.md, so that the text, the example and the code
+//! must agree. `ESKER_BLESS=1` writes the example into FORMAT.md instead of comparing it.
 
 mod dump;
 
@@ -15,7 +15,7 @@ const FORMAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../FORMAT.md");
 const BEGIN: &str = "<!-- example: begin -->\n";
 const END: &str = "<!-- example: end -->\n";
 
-/// A store with attributes of four kinds: two records in tables, a third in the log, closed.
+/// A closed store with attributes of four kinds: two records in tables, a third in the log.
 fn store(dir: &Path) -> Memory {
     let fs = Memory::new();
     let options = Options {
@@ -68,7 +68,7 @@ fn example() -> String {
         };
         let name = path.file_name().unwrap().to_string_lossy();
         if name == "USAGE" {
-            // Statistics: text that says what it is, and no part of the store.
+            // A file of statistics, which names itself and is not part of the store.
             continue;
         }
         out += &format!("### `{name}`, {} bytes\n\n", bytes.len());

@@ -1,5 +1,5 @@
-//! Inserts look their keys up before they hold anything that other writers wait for, and exactly one of those who
-//! insert the same key succeeds.
+//! Inserts look up their keys before they take a lock that other writers wait for, and exactly one
+//! of several inserts of the same key succeeds.
 
 use crate::common;
 use std::path::Path as FsPath;
@@ -17,7 +17,7 @@ use esker::{
     Type,
 };
 
-/// Long enough for any machine; waited for only by a test that fails.
+/// Long enough for any machine; only a failing test waits this long.
 const NEVER: Duration = Duration::from_secs(20);
 
 fn def(maintenance: Maintenance) -> DatasetDef {
@@ -33,7 +33,7 @@ fn body(id: u64, a: u64) -> String {
     format!("{{\"id\":{id},\"a\":{a}}}")
 }
 
-/// A store with the even ids in tables, nothing of which is in the cache, and an empty dataset beside it.
+/// A store with the even ids in tables that are not cached, and an empty dataset beside it.
 fn even_ids(fs: Arc<dyn Fs>, maintenance: Maintenance) -> (Database, Dataset, Dataset) {
     let db = common::open(fs.clone()).unwrap();
     let dataset = db
@@ -50,7 +50,7 @@ fn even_ids(fs: Arc<dyn Fs>, maintenance: Maintenance) -> (Database, Dataset, Da
     db.flush().unwrap();
     db.close().unwrap();
     let db = common::open(fs).unwrap();
-    // Who opens a table keeps others from opening it meanwhile.
+    // Opens all tables, because opening one blocks others that need it.
     for table in db.group().snapshot().version().tables() {
         table.table().unwrap();
     }
@@ -61,10 +61,10 @@ fn even_ids(fs: Arc<dyn Fs>, maintenance: Maintenance) -> (Database, Dataset, Da
     (db, dataset, other)
 }
 
-/// What is to be done by another thread while the inserter reads.
+/// Work for another thread while the inserter reads.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that does what it is given.
+/// A thread that runs the given jobs.
 fn helper() -> Sender<Job> {
     let (give, take) = channel::<Job>();
     std::thread::spawn(move || take.into_iter().for_each(|job| job()));
@@ -78,7 +78,7 @@ fn other_writers_do_not_wait_for_the_reads_of_an_insert() {
         let fs = Hooked::default();
         fs.inner.create_dir(FsPath::new(DIR)).unwrap();
         let (db, dataset, other) = even_ids(Arc::new(fs.clone()), maintenance);
-        // So that the first write's own work is not counted.
+        // Keeps the own work of the first write out of the counts.
         other.put_json(body(0, 0).as_bytes()).unwrap();
         let (reads, written) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let inserter = std::thread::current().id();
@@ -90,7 +90,7 @@ fn other_writers_do_not_wait_for_the_reads_of_an_insert() {
             }
             let id = counted.0.fetch_add(1, SeqCst) as u64;
             if id > counted.1.load(SeqCst) as u64 {
-                // Once is enough to know.
+                // Once is enough.
                 return Ok(());
             }
             let (done, wait) = channel();
@@ -123,7 +123,7 @@ fn other_writers_do_not_wait_for_the_reads_of_an_insert() {
 
 #[test]
 fn an_insert_that_is_overtaken_while_it_reads_sees_it() {
-    // What the other one does meanwhile, and whether the key is there then.
+    // The work of the other thread, and whether the key exists afterwards.
     type Overtake = fn(&Database, &Dataset);
     let put: Overtake = |_, dataset| dataset.put_json(body(101, 7).as_bytes()).unwrap();
     let insert: Overtake = |_, dataset| dataset.insert_json(body(101, 7).as_bytes()).unwrap();
@@ -186,7 +186,7 @@ fn of_those_who_insert_a_key_exactly_one_succeeds() {
     for maintenance in Maintenance::ALL {
         let _doing = Doing(maintenance.to_string());
         let options = Options {
-            // So little that generations are flushed all the time.
+            // A budget so small that generations are flushed all the time.
             memory_budget: 64 << 10,
             background: true,
             table_size: 2 << 10,
@@ -217,7 +217,8 @@ fn of_those_who_insert_a_key_exactly_one_succeeds() {
                             Err(error) => assert_eq!(error.kind(), ErrorKind::Exists, "{error}"),
                         }
                         batch.clear();
-                        // A batch with a key that is taken takes none: each key is tried alone, too.
+                        // A batch with an existing key inserts none of its records, so each key is
+                        // also tried alone.
                         for key in key..end {
                             match dataset.insert_json(body(key, writer).as_bytes()) {
                                 Ok(()) => winners[key as usize].lock().unwrap().push(writer),

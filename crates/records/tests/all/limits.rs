@@ -1,5 +1,5 @@
-//! What every kind of index refuses and takes at the ends: ranges, types, lengths, batches that are refused.
-//! That all kinds give the answers of a model is what the simulation shows (`sim/`).
+//! Limits of every kind of index: ranges, types, lengths, refused batches. The simulation (`sim/`)
+//! compares the answers of all kinds with a model.
 
 use std::sync::Arc;
 

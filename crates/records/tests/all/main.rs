@@ -1,5 +1,5 @@
-//! The tests of the record store, one module a subject. The simulation, and what counts what the process allocates, are programs of their
-//! own beside it.
+//! The tests of the record store, one module per subject. The simulation, and tests that measure
+//! the allocations of the process, are separate programs beside it.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]

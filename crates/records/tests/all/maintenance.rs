@@ -1,5 +1,6 @@
-//! Changing the maintenance strategy of a dataset in use: with writers going on, by itself, and beside repairs. Changes in the
-//! middle of everything else, with power cuts, are in the simulation (`sim/`).
+//! Changes of the maintenance strategy while the dataset is in use: beside writers, automatically,
+//! and beside repairs. The simulation (`sim/`) changes it in the middle of everything else, with
+//! power cuts.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -72,7 +73,7 @@ struct Life {
 }
 
 impl Life {
-    /// A batch with some puts, deletes and inserts, keys that come twice among them.
+    /// A batch with some puts, deletes and inserts, and some repeated keys.
     fn write(
         &mut self,
         dataset: &Dataset,
@@ -117,7 +118,8 @@ fn writers_and_readers_go_on_while_strategies_change() {
     }
 }
 
-/// Each writer has keys of its own, and each write of one is newer than what any reader saw of it before.
+/// Each writer has its own keys, and each write of a key is newer than all that readers have seen
+/// of it.
 fn with_threads(seed: u64) {
     let options = Options {
         background: true,
@@ -173,7 +175,7 @@ fn with_threads(seed: u64) {
         };
         for _ in 0..12 {
             let to = strategy(&mut rng);
-            // The store's own maintenance may be at the same.
+            // Background maintenance may change the strategy at the same time.
             let _ = dataset.set_maintenance(to).run();
         }
         stop.store(true, Ordering::Relaxed);
@@ -210,7 +212,7 @@ fn an_automatic_strategy_follows_the_workload_and_says_why() {
         model: Model::new(),
         order: 0,
     };
-    // Nobody asks: writes stay blind.
+    // There are no queries, so writes stay blind.
     for _ in 0..1200 {
         life.write(&dataset, 40, Durability::Os).unwrap();
     }
@@ -223,7 +225,7 @@ fn an_automatic_strategy_follows_the_workload_and_says_why() {
     let repair = strategy.last_repair.as_ref().unwrap();
     assert!(!repair.why.is_empty(), "{stats:#?}");
     assert!(strategy.update_ratio.unwrap() > 0.5, "{stats:#?}");
-    // Many index-only queries.
+    // Many queries that only read the index.
     for _ in 0..1200 {
         life.write(&dataset, 40, Durability::Os).unwrap();
         for value in (0..VALUES).cycle().take(100) {
@@ -269,8 +271,8 @@ fn replace_five(dataset: &Dataset) {
     (5..10).for_each(|id| dataset.put_json(body(id, 2, id).as_bytes()).unwrap());
 }
 
-/// What is replaced while the primary-key index is built has no older entry there: a repair that moved
-/// the mark before must not let it pass for known.
+/// A record replaced while the primary-key index is built has no older entry there. An earlier
+/// repair, which moved the repair watermark, must not count it as known.
 #[test]
 fn a_repair_before_the_keys_are_there_does_not_vouch_for_what_comes_after_it() {
     for is_cut_off in [true, false] {
@@ -303,12 +305,12 @@ fn a_repair_before_the_keys_are_there_does_not_vouch_for_what_comes_after_it() {
     }
 }
 
-/// While the primary-key index is being built neither the merges of the data nor its own tell of all that they leave out: the
-/// data's do so no more, and it has no entry of what was there before.
+/// While the primary-key index is built, compactions of neither tree report all drops: those of the
+/// data no longer report them, and the primary-key index lacks the entries from before the change.
 #[test]
 fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
     for method in [RepairMethod::Auto, RepairMethod::Index] {
-        // Nothing goes on with the change by itself.
+        // The change does not resume automatically.
         let tuning = Tuning {
             background_maintenance: false,
             ..Tuning::default()
@@ -329,7 +331,7 @@ fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
             method,
             ..RepairOptions::default()
         };
-        // Everything up to the change is known now.
+        // All obsolete writes before the change are known now.
         dataset.repair(&options).run().unwrap();
         replace_five(&dataset);
         db.flush().unwrap();
@@ -349,9 +351,9 @@ fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
     }
 }
 
-/// Merges tell what they leave out from the moment on in which the first index is begun.
+/// Compactions report their drops from the moment on when the first index build begins.
 #[test]
-fn what_is_replaced_while_the_first_index_is_built_is_told() {
+fn records_replaced_while_the_first_index_is_built_are_reported() {
     let db = open(Arc::new(Memory::new())).unwrap();
     let dataset = db
         .create_dataset::<esker::Key>("d", DatasetDef::new(path("id"), KeyType::Int))

@@ -1,5 +1,5 @@
-//! What goes wrong in the maintenance that nobody asked for: it is told by `stats`, tried again after growing pauses,
-//! and costs nobody else anything.
+//! Errors in background maintenance: `stats` reports them, the work is retried after growing
+//! pauses, and other operations are not affected.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -19,7 +19,8 @@ fn body(id: u64, a: u64) -> String {
     format!("{{\"id\":{id},\"a\":{a}}}")
 }
 
-/// A store with room for all in one generation, so that flushes come when they are called for, and merges hardly.
+/// A store in which everything fits into one generation, so that flushes happen on request, and
+/// compactions rarely.
 fn open(fs: &Hooked) -> Database {
     let options = Options {
         memory_budget: 32 << 20,
@@ -61,19 +62,19 @@ fn table(db: &Database, tree: &str) -> PathBuf {
     FsPath::new(DIR).join(format!("{:06}.tbl", largest.meta().number))
 }
 
-/// Makes the inline maintenance look at what is due.
+/// Runs the inline maintenance.
 fn look(db: &Database, dataset: &Dataset) {
     db.flush().unwrap();
     put(dataset, 1_000_000..1_000_001, 0);
 }
 
 #[test]
-fn errors_of_the_maintenance_are_told_and_it_is_tried_again_after_growing_pauses() {
+fn errors_of_the_maintenance_are_reported_and_it_is_tried_again_after_growing_pauses() {
     for error in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
         let fs = Hooked::default();
         let db = open(&fs);
         let dataset = create(&db, Maintenance::Validation);
-        // Enough new keys for a repair.
+        // Enough new keys to make a repair due.
         put(&dataset, 0..6000, 1);
         db.flush().unwrap();
         let (bad, tries) = (table(&db, "d/keys"), Arc::new(AtomicUsize::new(0)));
@@ -93,8 +94,8 @@ fn errors_of_the_maintenance_are_told_and_it_is_tried_again_after_growing_pauses
                 tried.push(at);
             }
         }
-        let told = strategy(&dataset).error.unwrap_or_default();
-        assert!(told.contains(".tbl: "), "{told}");
+        let message = strategy(&dataset).error.unwrap_or_default();
+        assert!(message.contains(".tbl: "), "{message}");
         assert_eq!(strategy(&dataset).repaired_up_to, 0);
         // Each pause is longer than the one before.
         let pauses: Vec<i32> = tried.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -143,14 +144,14 @@ fn a_change_that_is_under_way_is_no_error_and_delays_nothing() {
 }
 
 #[test]
-fn what_queries_found_and_cannot_be_written_fails_no_flush_and_is_told() {
+fn findings_of_queries_that_cannot_be_written_fail_no_flush_and_are_reported() {
     let fs = Hooked::default();
     let db = open(&fs);
     let dataset = create(&db, Maintenance::Deferred);
     put(&dataset, 0..100, 1);
     db.flush().unwrap();
     put(&dataset, 0..50, 2);
-    // The keys of the new versions are in the memtables, the old index entries are not.
+    // The keys of the new versions are in the memtables, the old index entries are in tables.
     let count = || {
         let query = dataset.query().equals(&path("a"), "1");
         query.run().unwrap().count()
@@ -167,9 +168,9 @@ fn what_queries_found_and_cannot_be_written_fails_no_flush_and_is_told() {
     });
     db.flush().unwrap();
     assert!(failed.load(SeqCst) > 1, "the rest was flushed");
-    let told = strategy(&dataset).error.unwrap_or_default();
-    assert!(told.contains(".tbl: cannot create"), "{told}");
-    // It is found again, and then it can be written.
+    let message = strategy(&dataset).error.unwrap_or_default();
+    assert!(message.contains(".tbl: cannot create"), "{message}");
+    // The query finds them again, and now they can be written.
     assert_eq!(count(), 50);
     db.flush().unwrap();
     assert!(

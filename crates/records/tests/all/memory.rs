@@ -1,6 +1,7 @@
-//! Many large queries, an index build, a repair and compactions at once stay within the memory budget, measured as the resident
-//! memory of a process of their own. Its allocator keeps one heap: with one for each thread, as the C library has it by default, what a
-//! thread gave back stays with its heap, up to as much again as is in use.
+//! Many large queries, an index build, a repair and compactions at once stay within the memory
+//! budget, measured as the resident memory of a separate process. Its allocator has one heap: with
+//! one per thread, the default of the C library, memory that a thread frees stays with its heap,
+//! which can double the resident memory.
 
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -14,16 +15,17 @@ use esker::{
 use esker_lsm::Account;
 
 const BUDGET: usize = 32 << 20;
-/// Set in the process that does it.
+/// Set in the measured process.
 const ALONE: &str = "ESKER_MEMORY_ALONE";
 const NAME: &str =
     "memory::large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budget";
 const QUERIES: usize = 16;
-/// Code that is first run, the test's own records, stacks, buffers of the log and of tables that are written, blocks that go past the cache (up to half
-/// a megabyte a lookup), overdrafts, and holes of the heap.
+/// Code pages, the test's own records, stacks, buffers of the log and of tables being written,
+/// blocks that bypass the cache (up to half a megabyte per lookup), overdrafts, and heap
+/// fragmentation.
 const SLACK: usize = 20 << 20;
 
-/// The most that was resident so far, in bytes.
+/// The peak of resident memory so far, in bytes.
 fn highest() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
@@ -50,7 +52,8 @@ fn load(dataset: &esker::Dataset, from: usize, to: usize) {
 #[test]
 fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budget() {
     if std::env::var_os(ALONE).is_none() {
-        // Holes of the heap are as large as threads happen to meet; what is held beyond the budget is so in every run.
+        // Fragmentation depends on how threads interleave; memory held beyond the budget shows in
+        // every run.
         let is_within = |_| {
             let status = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", NAME, "--nocapture"])
@@ -106,7 +109,7 @@ fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budge
                 assert_eq!(count, records);
             }));
         }
-        // What it replaces is the same, so that answers are.
+        // It writes the same records again, so that answers do not change.
         let writer = scope.spawn(|| {
             while !done.load(Relaxed) {
                 load(&dataset, 0, 1000);

@@ -1,4 +1,4 @@
-//! Notes beside the records of a dataset: written in the commit of its records, or not at all.
+//! Notes beside the records of a dataset are written in the commit of its records, or not at all.
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn notes_live_beside_everything_that_is_done_to_a_dataset() {
     batch.note("two", Some(b"")).unwrap();
     batch.note("one", Some(b"2")).unwrap();
     batch.commit().unwrap();
-    // Of a batch that fails nothing is noted.
+    // A failed batch writes no note.
     batch.insert_json(record(1)).unwrap();
     batch.note("one", Some(b"3")).unwrap();
     assert_eq!(batch.commit().unwrap_err().kind(), ErrorKind::Exists);
@@ -97,7 +97,7 @@ fn notes_live_beside_everything_that_is_done_to_a_dataset() {
         .unwrap();
     db.compact(None).unwrap();
     assert_eq!(noted(&dataset), want);
-    // A batch may have notes alone.
+    // A batch may consist of notes only.
     batch.note("two", None).unwrap();
     batch.commit().unwrap();
     assert_eq!(noted(&dataset), want[..1]);
@@ -116,7 +116,8 @@ fn notes_live_beside_everything_that_is_done_to_a_dataset() {
     assert!(dataset.notes().unwrap().is_empty(), "dropped with it");
 }
 
-/// Batches of eager maintenance, and of eager lists, are made again when another one overtakes them.
+/// Batches under eager maintenance, and with eager lists, are built again when another one
+/// overtakes them.
 #[test]
 fn batches_that_are_made_again_keep_their_notes() {
     let fs = Arc::new(Memory::new());

@@ -1,6 +1,6 @@
-//! The obsolete set on disk and over time: a store whose set is a list of numbers (written before there were chunks,
-//! `fixtures/obsolete-numbers.store`) opens, answers, and is converted; and what the set takes follows what is live, under
-//! every strategy, whether anybody compacts or not.
+//! The obsolete set on disk and over time. A store whose set is a list of numbers (written before
+//! chunks existed, `fixtures/obsolete-numbers.store`) opens, answers, and is converted. The size of
+//! the set follows the live data, under every strategy, with or without explicit compactions.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,10 +15,10 @@ use esker::{
 };
 use esker_lsm::version::TreeVersion;
 
-/// A store as [`unpack`] reads it.
+/// A store in the format of [`unpack`].
 const OLD: &[u8] = include_bytes!("../fixtures/obsolete-numbers.store");
 
-/// What the store was filled with: see how `user` is made of a record's number and round.
+/// The records in the store; `user` depends on a record's number and round.
 fn old_records(dataset: &str) -> BTreeMap<u64, (String, u64)> {
     let mut records = BTreeMap::new();
     let last = (dataset == "deferred").then_some(1);
@@ -40,7 +40,7 @@ fn set(db: &Database, dataset: &str) -> TreeVersion {
     TreeVersion::clone(tree)
 }
 
-/// Entries of the tables.
+/// The number of entries in the tables of a tree.
 fn entries(tree: &TreeVersion) -> u64 {
     let tables = tree.runs.iter().flat_map(|run| run.tables.iter());
     tables.map(|table| table.meta().entries).sum()
@@ -77,11 +77,11 @@ fn a_store_whose_sets_are_lists_of_numbers_opens_answers_and_is_converted() {
     let mut known = Vec::new();
     for name in names {
         let set = set(&db, name);
-        // An entry for each number.
+        // One entry per number.
         assert!(entries(&set) >= set.bitmap().len() && set.bitmap().len() > 100);
         known.push(set.bitmap().clone());
     }
-    // Merged with a newer run it is chunks, and says the same.
+    // Merged with a newer run, the set consists of chunks with the same numbers.
     for name in names {
         let dataset = db.dataset::<esker::Key>(name).unwrap();
         let go = &mut |_| ControlFlow::Continue(());
@@ -112,7 +112,7 @@ fn a_store_whose_sets_are_lists_of_numbers_opens_answers_and_is_converted() {
     check(&db);
 }
 
-/// Records, and how often each is written.
+/// The number of records, and how often each is written.
 const RECORDS: u64 = 400;
 const ROUNDS: u64 = 60;
 
@@ -146,7 +146,7 @@ fn grow(maintenance: Maintenance, kind: IndexKind, compact: bool) {
     converge(&db);
     check_set(&db);
     let swept = set(&db, "d");
-    // Beside what is live a few bytes for each entry, and what one round of writes takes before the next sweep.
+    // A few bytes per live entry, and the numbers of one round of writes before the next sweep.
     let most = 8 * RECORDS as usize + 4096;
     let memory = swept.bitmap().memory();
     assert!(

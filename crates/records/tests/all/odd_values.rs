@@ -1,6 +1,7 @@
-//! Values that a type has no encoding for, numbers of any length, objects in the place of values, names that come twice: what a condition
-//! on an indexed field finds is what the same condition finds by a scan of a field that has the same values and is not declared, for every
-//! kind of index, every type, lenient or not.
+//! Values that a type cannot encode, numbers of any length, objects instead of values, duplicate
+//! names. A condition on an indexed field finds the same records as a scan with the same condition
+//! on an undeclared field with the same values, for every kind of index and every type, lenient or
+//! not.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -67,7 +68,7 @@ fn value(rng: &mut fastrand::Rng) -> &'static str {
     }
 }
 
-/// What stands at a path: one value, an array of some, or one value behind another that does not count.
+/// The field at a path: a value, an array of some, or a duplicate, of which the last one counts.
 fn field_of(name: &str, rng: &mut fastrand::Rng, fits: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut one = || loop {
         let value = value(rng);
@@ -137,7 +138,7 @@ fn conditions(rng: &mut fastrand::Rng, depth: usize) -> (Expr, Expr) {
     }
 }
 
-/// Operands that a declared type reads in its own way are left out.
+/// Leaves out operands that a declared type interprets in its own way.
 fn is_alike(expr: &str, ty: Type) -> bool {
     match ty {
         Type::String => !expr.contains("int(") && !expr.contains("float("),
@@ -170,7 +171,7 @@ fn an_index_gives_what_a_scan_gives_whatever_the_values_are() {
             true => Index::new(kind).of_type(ty).lenient(),
             false => Index::new(kind).of_type(ty),
         };
-        // In half of them the field is declared when there are records.
+        // Half of them declare the field after the records are written.
         let is_late = rng.bool();
         let mut def = DatasetDef::new(path("id"), KeyType::Int);
         if !is_late {
@@ -258,7 +259,7 @@ fn an_index_gives_what_a_scan_gives_whatever_the_values_are() {
     );
 }
 
-/// How many records have an object at the path.
+/// The number of records with an object at the path.
 fn check_counts(dataset: &Dataset, bodies: &BTreeMap<i64, String>, kind: IndexKind) {
     let with_object = bodies.values().filter(|body| {
         let json: serde_json::Value = serde_json::from_str(body).unwrap();
@@ -278,8 +279,8 @@ fn check_counts(dataset: &Dataset, bodies: &BTreeMap<i64, String>, kind: IndexKi
     assert_eq!(counted.get(&path("v")).copied().unwrap_or(0), expected);
 }
 
-/// A store of before values were told apart that floats round: numbers of any length, times, a time of expiry, an index that was added
-/// later, names that come twice.
+/// A store from before rounded floats were distinguished: numbers of any length, times, an expiry
+/// time, an index added later, duplicate names.
 #[test]
 fn a_store_of_an_earlier_version_answers_as_before() {
     let fs = common::unpack(include_bytes!("../fixtures/values-before.store"));
@@ -308,7 +309,7 @@ fn a_store_of_an_earlier_version_answers_as_before() {
         ("late > 0.1 and f > 1", &["3"]),
     ];
     answers(as_before);
-    // What was rounded is told apart by the record where the condition asks for it.
+    // If a condition needs the exact number, the record decides.
     answers(&[
         ("f = 211230200427052203004205123", &["2"]),
         ("f != 211230200427052203004205123", &["1", "3"]),
@@ -342,7 +343,7 @@ fn a_store_of_an_earlier_version_answers_as_before() {
     check(&db);
 }
 
-/// Texts of times, with what they are in microseconds since 1970.
+/// Texts of times, and the times in microseconds since 1970.
 const TIMES: [(&str, i64); 9] = [
     ("2023-11-14T22:13:20Z", 1_700_000_000_000_000),
     ("2023-11-14 22:13:20", 1_700_000_000_000_000),
@@ -355,13 +356,13 @@ const TIMES: [(&str, i64); 9] = [
     ("2600-01-01T00:00Z", 19_880_899_200_000_000),
 ];
 
-/// A number of a unit, as in a record, and its time.
+/// A number in a unit, as in a record, and its time.
 fn number_of(per_second: i128, rng: &mut fastrand::Rng) -> (String, i64) {
     let seconds = [1_700_000_000_i128, 1_699_920_000, 0, -1, 1_700_000_001][rng.usize(..5)];
     let part = [0, 1, 123, 999, 999_999_999][rng.usize(..5)] % per_second;
     let number = seconds * per_second + part;
     let micros = (number * 1_000_000).div_euclid(per_second);
-    // A half of the unit, as a decimal, where it is a whole number of microseconds.
+    // Half a unit as a decimal, if it is a whole number of microseconds.
     let half = 500_000 / per_second.min(1_000_000);
     if rng.usize(0..6) == 0 && half > 0 && per_second < 1_000_000 {
         let half = if number < 0 { -half } else { half };
@@ -423,7 +424,7 @@ fn times_of_every_unit_are_found_by_every_kind_of_index() {
         }
         if is_late {
             dataset.add_index("t", index).run().unwrap();
-            // A time whose unit was not said has that of the records.
+            // Without a given unit, the unit is inferred from the records.
             let found = dataset.def().indexes[0].ty;
             assert!(found.is_said_by(ty), "{found}");
         }

@@ -1,5 +1,6 @@
-//! Feeds with old records: each change says which record it replaced, and that is the one that the change of the key before it gave: whoever
-//! writes at the same time, whatever strategy is in force, and whatever becomes of the store.
+//! Feeds with old records: each change has the record that it replaced, which is the one of the
+//! previous change of that key, with concurrent writers, under every strategy, and whatever happens
+//! to the store.
 
 use std::collections::BTreeMap;
 use std::path::Path as FsPath;
@@ -36,12 +37,13 @@ fn def() -> DatasetDef {
         .keep_old_records()
 }
 
-/// What a follower of the feed has: by key the write, and the record.
+/// The state of a follower of the feed: by key, the write and the record.
 #[derive(Default, Debug, PartialEq)]
 struct Copy(BTreeMap<u64, (u64, Vec<u8>)>);
 
 impl Copy {
-    /// Follows the feed to its end; each change replaces what is here. Returns the kinds of the changes.
+    /// Follows the feed to its end, and checks that each change replaces the record here. Returns
+    /// the kinds of the changes.
     fn follow(&mut self, changes: &mut Changes<u64>) -> Vec<ChangeKind> {
         let mut kinds = Vec::new();
         while let Some(change) = changes.next().unwrap() {
@@ -68,7 +70,8 @@ fn json(id: u64, v: u64) -> String {
     format!("{{\"id\":{id},\"v\":{v}}}")
 }
 
-/// Writers of the same few keys: what is replaced is what is there when the commit has its place.
+/// Concurrent writers of the same few keys: a write replaces the record that is current at its
+/// place in the order of commits.
 #[test]
 fn writers_at_the_same_time_log_what_they_replace() {
     for number in 0..Maintenance::ALL.len() {
@@ -99,7 +102,7 @@ fn writers_at_the_same_time_log_what_they_replace() {
                                 dataset.update(id, new).unwrap();
                             }
                             2 => {
-                                // Several of one key, and others.
+                                // Several writes of one key, and writes of others.
                                 let mut batch = dataset.batch();
                                 for at in 0..rng.u64(1..6) {
                                     batch.put_json(json(at % 3, at)).unwrap();
@@ -128,7 +131,7 @@ fn a_dataset_that_was_not_made_for_it_refuses() {
     let refused = dataset.changes(0).unwrap().with_old().err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::NoOldRecords);
     assert!(refused.to_string().contains("`plain`"), "{refused}");
-    // Who does not ask is not given them.
+    // A feed without old records does not return them.
     let dataset = db.create_dataset::<u64>("d", def()).unwrap();
     let mut changes = dataset.changes(ChangesFrom::Now).unwrap();
     dataset.put_json(json(1, 1)).unwrap();
@@ -137,7 +140,7 @@ fn a_dataset_that_was_not_made_for_it_refuses() {
         assert_eq!(change.old(), None);
     }
     assert!(dataset.def().old_records);
-    // The log has them, and nothing else.
+    // Old records are only in the log.
     db.compact(None).unwrap();
     let stats = dataset.stats();
     let mut trees = stats.trees.iter();
@@ -145,7 +148,8 @@ fn a_dataset_that_was_not_made_for_it_refuses() {
     assert_eq!(old.unwrap().levels.len(), 0);
 }
 
-/// Through flushes, compactions, restarts, changes of the strategy, power cuts and backups, of the writer and of a reader beside it.
+/// Flushes, compactions, restarts, changes of the strategy, power cuts and backups, with a feed in
+/// the writer and in a reader beside it.
 #[test]
 fn old_records_survive_what_the_feed_survives() {
     for (seed, mode) in [
@@ -183,7 +187,7 @@ fn old_records_survive_what_the_feed_survives() {
                     let _ = dataset.set_maintenance(to).run();
                 }
                 3 => {
-                    // A feed of what was read before, in a store that ended in whatever way.
+                    // Follows the feed so far; the store then ends in one of several ways.
                     copy.follow(&mut changes);
                     db.sync().unwrap();
                     let from = changes.position();
@@ -210,7 +214,7 @@ fn old_records_survive_what_the_feed_survives() {
                 5 => {
                     copy.follow(&mut changes);
                     copy.compare(&dataset);
-                    // A backup goes on from there, in a history of its own.
+                    // A backup continues from there, in its own history.
                     let to = FsPath::new("/copy");
                     for path in memory.paths() {
                         if path.starts_with(to) {
@@ -241,7 +245,8 @@ fn old_records_survive_what_the_feed_survives() {
     }
 }
 
-/// What has expired is what its deletion replaces; and where it is put again before that, what the put replaces: a follower has it until then.
+/// The deletion of an expired record replaces that record. If the key is put before, the put
+/// replaces it. A follower keeps the record until then.
 #[test]
 fn what_has_expired_is_old_until_it_was_acted_on() {
     let (memory, time) = (Memory::new(), Arc::new(AtomicU64::new(START)));
@@ -262,7 +267,7 @@ fn what_has_expired_is_old_until_it_was_acted_on() {
     time.fetch_add(1000, Ordering::SeqCst);
     assert_eq!(dataset.query().count().unwrap(), 0);
     dataset.insert_json(json(1, 2)).unwrap();
-    // Nobody sees it, so nothing is deleted.
+    // The record is invisible, so the delete has no effect.
     assert!(dataset.delete(2).unwrap().is_none());
     assert_eq!(copy.follow(&mut changes), [ChangeKind::Put]);
     assert_eq!(dataset.expire_now().unwrap(), 3);

@@ -1,6 +1,6 @@
-//! The faults that the code published with the papers was shown to have, each as a test of every
-//! kind where it makes sense, in memory, flushed, and merged over several levels. The numbers are
-//! those of the list of faults in the project's notes on that code.
+//! The known faults of the code published with the papers, each as a test of every kind of index
+//! where it applies, in memory, flushed, and compacted over several levels. The numbers are those
+//! of the list of faults in the project's notes on that code.
 
 use crate::common;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Order, Type,
 };
 
-/// Where the data of a store is when it is asked.
+/// The place of the data when the store is queried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     Memtable,
@@ -29,7 +29,7 @@ const PLACES: [Place; 4] = [
 ];
 
 impl Place {
-    /// Puts there what was written.
+    /// Moves the written data there.
     fn bring(self, db: &Database) {
         match self {
             Place::Memtable => {}
@@ -93,7 +93,7 @@ fn everywhere(test: impl Fn(IndexKind, Place)) {
     }
 }
 
-// 4.1 In all three
+// 4.1 All three.
 
 #[test]
 fn fault_4_1_1_numbers_come_back_as_they_were_written() {
@@ -139,7 +139,7 @@ fn fault_4_1_2_ranges_compare_numbers_not_text() {
             assert_eq!(store.range("1", "2"), [""; 0]);
             assert_eq!(store.range("-10", "7"), ["-3", "7", "5"]);
             assert_eq!(store.range("100", "100"), ["100"]);
-            // As text the bounds are upside down; as numbers so are these.
+            // These bounds are reversed, as text and as numbers.
             let query = store.dataset.query().between(&path("v"), "10", "5");
             assert_eq!(query.run().err().unwrap().kind(), ErrorKind::BadInput);
         }
@@ -231,7 +231,7 @@ fn fault_4_1_5_bad_input_is_refused_and_harms_nothing() {
     });
 }
 
-// 4.2 Embedded
+// 4.2 Embedded.
 
 #[test]
 fn fault_4_2_1_deletes_are_not_undone_by_a_flush() {
@@ -274,7 +274,7 @@ fn fault_4_2_2_records_without_the_attribute_are_kept() {
     });
 }
 
-/// All kinds on one dataset, over the same value, with tables on several levels.
+/// All kinds on one dataset with the same values, with tables on several levels.
 #[test]
 fn fault_4_2_3_the_top_k_are_the_k_newest() {
     const RECORDS: u64 = 40_000;
@@ -359,14 +359,14 @@ fn fault_4_2_5_an_update_leaves_no_stale_row() {
     everywhere(|kind, place| {
         let store = store(kind, Type::String, KeyType::Int);
         let put = |id: usize, user: &str| store.put(&format!("{{\"id\":{id},\"v\":\"{user}\"}}"));
-        // Both versions in one memtable and one file.
+        // Both versions in one memtable and one table.
         (0..50).for_each(|id| put(id, "u1"));
         (0..50).for_each(|id| put(id, "u2"));
         place.bring(&store.db);
         assert_eq!(store.lookup("u1"), [""; 0]);
         assert_eq!(store.lookup("u2").len(), 50);
         assert_eq!(store.range("u1", "u2").len(), 50);
-        // The versions in different files, and back to the first value.
+        // The versions in different tables, and back to the first value.
         (0..25).for_each(|id| put(id, "u1"));
         place.bring(&store.db);
         assert_eq!(store.lookup("u1").len(), 25);
@@ -422,7 +422,7 @@ fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
                             std::thread::yield_now();
                             continue;
                         }
-                        // Distinct values: what was acknowledged must be found.
+                        // Distinct values: acknowledged records must be found.
                         let id = rng.u64(0..there);
                         let value = (id * 7919).to_string();
                         let found = keys(dataset.query().equals(&path("v"), &value));
@@ -430,7 +430,7 @@ fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
                     }
                 });
             }
-            // Readers end when the writer does, well or not.
+            // Readers end with the writer, also if it fails.
             struct Done<'a>(&'a AtomicBool);
             impl Drop for Done<'_> {
                 fn drop(&mut self) {
@@ -486,7 +486,7 @@ fn fault_4_2_8_the_index_survives_crash_reopening_and_backup() {
     }
 }
 
-// 4.3 Lazy
+// 4.3 Lazy.
 
 #[test]
 fn fault_4_3_1_merges_drop_no_list() {
@@ -562,7 +562,7 @@ fn fault_4_3_3_a_range_neither_misses_nor_invents_rows() {
         place.bring(&store.db);
         assert_eq!(store.range("050", "300").len(), 500);
         assert_eq!(store.range("000", "099"), [""; 0]);
-        // A second file, which the range does not begin in.
+        // A second table, in which the range does not begin.
         put(120, 400, 5);
         place.bring(&store.db);
         assert_eq!(store.range("150", "300").len(), 151 * 5);
@@ -616,13 +616,13 @@ fn fault_4_3_5_the_cost_of_a_put_does_not_grow_with_the_list() {
         }
         let (early, late) = (each[2], each[19]);
         assert!(late <= early + early / 10, "{kind}: {each:?} in the log");
-        // Levels multiply what is written, by a factor that grows with the logarithm.
+        // Levels multiply the written bytes by a factor that grows with the logarithm.
         assert!(work() < 40 * 20_000 * 100 || kind == IndexKind::Eager);
         assert_eq!(store.lookup("hot").len(), 20_000);
     }
 }
 
-// 4.4 Composite
+// 4.4 Composite.
 
 #[test]
 fn fault_4_4_1_a_delete_deletes() {
@@ -669,7 +669,7 @@ fn fault_4_4_4_no_character_of_a_value_separates() {
             assert_eq!(store.lookup(value), [format!("+{id}+")], "{value:?}");
         }
         assert_eq!(store.range("New", "New"), ["+2+"]);
-        // In the order of bytes NUL and the blank come before `+`.
+        // In byte order NUL and the blank come before `+`.
         assert_eq!(store.range("New", "New+"), ["+4+", "+3+", "+2+", "+1+"],);
     });
 }
@@ -698,13 +698,14 @@ fn fault_4_4_5_a_lookup_does_not_read_longer_values_that_begin_alike() {
                 .iter()
                 .map(|cost| cost.blocks_read + cost.blocks_cached)
                 .sum();
-            // An embedded index also reads a block for a filter's false alarm now and then.
+            // An embedded index sometimes reads an additional block for a false positive of a
+            // filter.
             assert!(blocks <= 60, "{kind} {place:?}: {blocks} blocks");
         }
     }
 }
 
-// 4.5 Atomicity and crash safety
+// 4.5 Atomicity and crash safety.
 
 #[test]
 fn fault_4_5_data_and_index_end_at_the_same_point_after_a_power_cut() {

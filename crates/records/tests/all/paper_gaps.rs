@@ -1,6 +1,6 @@
-//! What the papers on index maintenance leave open (Luo & Carey; DELI), a test of each gap: snapshots
-//! beside repairs, crashes between a version and its index entry, batches that fail, deletes among
-//! validations, merges and writers at once, keys that are written twice.
+//! Questions that the papers on index maintenance leave open (Luo & Carey; DELI), one test each:
+//! snapshots beside repairs, crashes between a version and its index entry, failed batches, deletes
+//! with validation, compactions and writers at once, repeated keys in a batch.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ fn store(def: DatasetDef) -> Store {
     store_in(Arc::new(Memory::new()), def)
 }
 
-/// Does `test` for every strategy with every kind that has a tree, and every way of merging.
+/// Runs `test` for every strategy with every kind that has a tree, and every compaction policy.
 fn everywhere(test: impl Fn(DatasetDef)) {
     for maintenance in Maintenance::ALL {
         for kind in STANDALONE {
@@ -102,7 +102,7 @@ impl Store {
         set.contains(seq)
     }
 
-    /// True when the write is in the set, or no tree that asks this has anything of it any more.
+    /// True if the write is in the set, or no tree that reads the set has entries of it.
     fn is_over_or_gone(&self, seq: Seq) -> bool {
         let set = self.tree("superseded").unwrap();
         let held = esker_lsm::held(&self.db.group().snapshot(), set).unwrap();
@@ -170,7 +170,7 @@ fn old_and_new(def: DatasetDef, by_hand: bool) {
         }
     };
     hold();
-    // Noted in memory (by writers, at once), by a repair, by merges: whoever finds out.
+    // Recorded in memory, as writers do, or by a repair.
     let group = store.db.group();
     let set = store.tree("superseded").unwrap();
     let mark = group.snapshot().seq();
@@ -207,8 +207,8 @@ fn puts(db: &Database, tree: TreeId) -> Vec<Seq> {
 }
 
 #[test]
-fn a_version_is_never_gone_without_its_bit_wherever_a_merge_that_tells_is_cut() {
-    let told = [
+fn a_version_has_its_bit_or_its_entry_wherever_a_reporting_compaction_is_cut() {
+    let reporting = [
         (Maintenance::Deferred, "data"),
         (Maintenance::Validation, "keys"),
         (Maintenance::DeletedKey, "deleted/0"),
@@ -219,9 +219,9 @@ fn a_version_is_never_gone_without_its_bit_wherever_a_merge_that_tells_is_cut() 
         PowerCut::Torn,
         PowerCut::Reordered,
     ];
-    for (maintenance, teller) in told {
+    for (maintenance, tree) in reporting {
         for merging in MERGINGS {
-            // Up to where the merge begins, what it does, and what it leaves over.
+            // Runs up to the compaction; `cut` is called before it.
             let run = |fs: Arc<dyn Fs>, cut: &mut dyn FnMut()| {
                 let def = def(IndexKind::Composite, maintenance).merging(merging);
                 let store = store_in(fs, def);
@@ -254,10 +254,10 @@ fn a_version_is_never_gone_without_its_bit_wherever_a_merge_that_tells_is_cut() 
                     let db = open(Arc::new(memory.power_cut(at, mode))).unwrap();
                     let dataset = db.dataset::<esker::Key>("d").unwrap();
                     let store = Store { db, dataset };
-                    let there = puts(&store.db, store.tree(teller).unwrap());
+                    let there = puts(&store.db, store.tree(tree).unwrap());
                     for seq in 1..=24 {
                         let known = there.contains(&seq) || store.is_over_or_gone(seq);
-                        assert!(known, "{seq} is gone");
+                        assert!(known, "{seq} was lost");
                     }
                     for (value, count) in [(0, 0), (1, 0), (2, 12)] {
                         assert_eq!(store.of(value).len(), count);
@@ -331,7 +331,7 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                     drop(batch);
                     let Store { db, dataset } = store;
                     drop((dataset, db));
-                    // Half of the batch is nowhere, whichever end the log has.
+                    // The batch is there completely or not at all, wherever the log ends.
                     let db = open(Arc::new(memory)).unwrap();
                     let dataset = db.dataset::<esker::Key>("d").unwrap();
                     let store = Store { db, dataset };
@@ -356,7 +356,7 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
 }
 
 #[test]
-fn a_delete_and_what_comes_after_it_are_told_apart_whichever_tree_is_merged_first() {
+fn a_delete_and_a_later_put_differ_whichever_tree_is_compacted_first() {
     for maintenance in Maintenance::ALL {
         for kind in STANDALONE {
             for repair in [Repair::Merge, Repair::None] {
@@ -371,7 +371,7 @@ fn a_delete_and_what_comes_after_it_are_told_apart_whichever_tree_is_merged_firs
                         store.delete(id);
                     }
                     store.db.flush().unwrap();
-                    // As before, elsewhere and back, gone for good.
+                    // Put again with the same value; moved and put back; deleted for good.
                     for id in 0..6 {
                         store.put(id, if id < 3 { 1 } else { 2 });
                     }
@@ -429,7 +429,7 @@ fn an_insert_of_a_key_whose_delete_is_not_flushed_goes_and_one_more_does_not() {
         );
         store.db.flush().unwrap();
         exists(insert(7));
-        // In a batch what is there at its commit decides.
+        // In a batch, the state at its commit decides.
         let key = store.dataset.parse_key("1").unwrap();
         let mut batch = store.dataset.batch();
         batch.delete(&key).unwrap();
@@ -460,7 +460,8 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
             }
             let mut batch = store.dataset.batch();
             let key = |id: u64| store.dataset.parse_key(&id.to_string()).unwrap();
-            // There and back; on and on; gone; gone and back; new and gone; new, twice.
+            // Moved and put back; moved twice; deleted; deleted and put; new and deleted; new,
+            // written twice.
             for (id, v) in [(0, 2), (0, 1), (1, 2), (1, 3), (2, 2)] {
                 batch.put_json(body(id, v).as_bytes()).unwrap();
             }
@@ -481,7 +482,7 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
                 match round {
                     0 => store.db.flush().unwrap(),
                     1 => store.db.compact(None).unwrap(),
-                    // The same values again: nothing of the batch shines through.
+                    // The same values again; no entry of the batch reappears.
                     _ => {
                         for (id, v) in [(5, 1), (4, 1)] {
                             store.put(id, v);
@@ -497,8 +498,8 @@ fn of_a_key_that_a_batch_updates_twice_the_last_counts() {
     });
 }
 
-/// Writes, flushes, repairs and merges of everything at once, from threads that wait for nobody; then all is held
-/// against what was written.
+/// Writes, flushes, repairs and compactions at once, from threads that do not wait for each other;
+/// then everything is compared with the writes.
 fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let kind = STANDALONE[rng.usize(0..STANDALONE.len())];

@@ -1,5 +1,5 @@
-//! What a change of an index or a strategy passed over, because it was replaced or deleted without a sync since the change
-//! began, does not come back by a power cut.
+//! Records that a change of an index or a strategy skips, because they were replaced or deleted
+//! without a sync since it began, do not come back after a power cut.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ fn body(key: u64, value: u64, order: u64) -> String {
     format!("{{\"id\":{key},\"a\":{value},\"b\":{value},\"order\":{order},\"pad\":\"{pad}\"}}")
 }
 
-/// Carries out a change of a dataset, as long as the function says so.
+/// Runs a change of a dataset while the function returns `Continue`.
 type Change<'c> = dyn Fn(&Dataset, &mut dyn FnMut() -> ControlFlow<()>) + 'c;
 
-/// Puts a hundred records, begins a change of the dataset and breaks it off before it has read anything, deletes or
+/// Puts a hundred records, begins a change and stops it before it has read a record, deletes or
 /// replaces every record without a sync, resumes the change, and cuts the power.
 fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &Change<'_>) {
     let memory = Memory::new();

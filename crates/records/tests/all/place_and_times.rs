@@ -1,4 +1,5 @@
-//! Datasets in the order of place and time: a record of several times lies at each of them, and is one record all the same.
+//! Datasets in the order of place and time: a record with several times is stored at each of them,
+//! and is still one record.
 
 use crate::common;
 use std::ops::ControlFlow;
@@ -44,22 +45,30 @@ fn a_record_of_several_times_is_one_record() {
             .put(&json!({"id": 4, "at": [4, 1], "time": [4, 5, 6], "pad": "x"}))
             .unwrap();
         for round in 0..3 {
-            let told = format!("{maintenance} {round}");
+            let label = format!("{maintenance} {round}");
             let area = || field("at").within(AreaExpr::rect(0.0, 0.0, 9.0, 9.0));
             let window = || area() & field("time").ge(0) & field("time").le(10);
             let wanted: Vec<u64> = (0..10).collect();
             let found = dataset.find(window()).run().unwrap();
             let mut found: Vec<u64> = found.map(|r| *r.unwrap().key()).collect();
             found.sort_unstable();
-            assert_eq!(found, wanted, "{told}: find");
-            assert_eq!(dataset.find(window()).count().unwrap(), 10, "{told}: count");
+            assert_eq!(found, wanted, "{label}: find");
+            assert_eq!(
+                dataset.find(window()).count().unwrap(),
+                10,
+                "{label}: count"
+            );
             for order in [BulkOrder::Key, BulkOrder::Any] {
-                assert_eq!(bulk(&dataset, window(), order), wanted, "{told} {order:?}");
-                assert_eq!(bulk(&dataset, area(), order), wanted, "{told} {order:?}");
+                assert_eq!(bulk(&dataset, window(), order), wanted, "{label} {order:?}");
+                assert_eq!(bulk(&dataset, area(), order), wanted, "{label} {order:?}");
             }
             for order in [BulkOrder::Key, BulkOrder::Any] {
                 let all = bulk(&dataset, field("pad").eq("x"), order);
-                assert_eq!(all, (0..20).collect::<Vec<u64>>(), "{told} {order:?}: scan");
+                assert_eq!(
+                    all,
+                    (0..20).collect::<Vec<u64>>(),
+                    "{label} {order:?}: scan"
+                );
             }
             let scanned = dataset.scan(..).map(|r| *r.unwrap().key());
             assert_eq!(scanned.count(), 20);
@@ -68,7 +77,7 @@ fn a_record_of_several_times_is_one_record() {
                 .nearest("at", (3.0, 1.0), 3, Some(1e6))
                 .unwrap();
             let near: Vec<u64> = near.iter().map(|n| *n.record.key()).collect();
-            assert_eq!(near, [3, 2, 4], "{told}");
+            assert_eq!(near, [3, 2, 4], "{label}");
             check(&db);
             match round {
                 0 => db.flush().unwrap(),

@@ -1,5 +1,5 @@
-//! Range filters (`IndexKind::Filter`): what they let a query pass over, as Luo & Carey found it (section 6.4.2). That answers
-//! are right is what the simulation shows (`sim/`).
+//! Range filters (`IndexKind::Filter`): how much they let a query skip, as in Luo & Carey (section
+//! 6.4.2). The simulation (`sim/`) checks the answers.
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use esker::{
 };
 use serde_json::json;
 
-/// Records in the order of their time, with keys that have none; half of the writes are updates or none.
+/// Records in the order of their times, with keys in random order; half of the writes are updates,
+/// or none.
 fn history(maintenance: Maintenance, updates: bool) -> (Database, Dataset) {
     let mut options = Options {
         table_size: 1 << 20,
         ..small(Arc::new(Memory::new()))
     };
-    // Many components, as a large dataset has them.
+    // Many components, as in a large dataset.
     options.tuning.largest_mergeable = 64 << 10;
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
@@ -48,7 +49,7 @@ fn history(maintenance: Maintenance, updates: bool) -> (Database, Dataset) {
 
 const WRITES: i64 = 8000;
 
-/// Data blocks that a count of a range of times looks into.
+/// The data blocks that a count of a range of times reads.
 fn blocks(dataset: &Dataset, lo: i64, hi: i64) -> u64 {
     let query = dataset
         .query()
@@ -58,7 +59,7 @@ fn blocks(dataset: &Dataset, lo: i64, hi: i64) -> u64 {
     explain.cost.data.data_blocks
 }
 
-/// Of a strategy: blocks of all, of old data, and of recent data.
+/// For a strategy: the blocks of all data, of old data, and of recent data.
 fn shape(maintenance: Maintenance, updates: bool) -> [u64; 3] {
     let (_db, dataset) = history(maintenance, updates);
     let (_, all) = dataset.query().count_explained().unwrap();

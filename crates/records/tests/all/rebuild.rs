@@ -1,4 +1,4 @@
-//! The way out of a damaged index: building it again, or dropping it, where its files cannot be read.
+//! Repairing a damaged index: rebuilding or dropping it although its files cannot be read.
 
 use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
@@ -13,7 +13,7 @@ use esker::{
     RepairOptions, Type,
 };
 
-/// What becomes of a file.
+/// The damage of a file.
 #[derive(Debug, Clone, Copy)]
 enum Damage {
     Flipped,
@@ -67,7 +67,7 @@ fn store_under(maintenance: Maintenance) -> Memory {
     fs
 }
 
-/// A store in which each table has a file of its own: files are damaged here, and only some tables are to be.
+/// A store with one table per file, because only some tables are to be damaged.
 fn open(fs: Arc<dyn Fs>) -> esker::Result<Database> {
     let small = small(fs);
     let tuning = Tuning {
@@ -100,7 +100,7 @@ fn files_of(db: &Database, tree: &str) -> Vec<PathBuf> {
     tables.map(|table| table.path()).collect()
 }
 
-/// The answers of every index agree with those of a scan.
+/// The answers of every index agree with a scan.
 fn exact(dataset: &Dataset) {
     let mut value_of = std::collections::BTreeMap::new();
     for record in dataset.scan(..) {
@@ -145,7 +145,7 @@ fn an_index_whose_files_cannot_be_read_is_built_again_from_the_records() {
         for damage in DAMAGES {
             let _doing = Doing(format!("{kind}, {damage:?}"));
             let (fs, db, dataset) = damaged(kind, damage);
-            // A write to an eager index reads the list that it adds to.
+            // A write to an eager index reads the list that it extends.
             if kind != IndexKind::Eager {
                 put(&dataset, 7, 1);
             }
@@ -184,7 +184,7 @@ fn an_index_whose_files_cannot_be_read_is_dropped() {
     }
 }
 
-/// The tables of the data carry these: writing them again makes their summaries anew.
+/// The data tables contain these indexes; rewriting the tables rebuilds their summaries.
 #[test]
 fn every_kind_can_be_built_again_and_stays_exact() {
     for maintenance in Maintenance::ALL {
@@ -219,7 +219,8 @@ fn built_again_under(maintenance: Maintenance) {
     assert_eq!(dataset.unfinished_index(), None);
 }
 
-/// The values that records had before, which a filter under eager maintenance needs, are there whatever becomes of a rebuild.
+/// A filter under eager maintenance needs the earlier values of records; they are kept whatever
+/// happens to a rebuild.
 #[test]
 fn a_filter_is_built_again_or_not_under_eager_maintenance() {
     let fs = store_under(Maintenance::Eager);
@@ -295,7 +296,8 @@ fn a_rebuild_that_was_broken_off_goes_on_or_is_taken_back() {
     assert_eq!(FsPath::new(DIR), db.group().dir());
 }
 
-/// The obsolete set is read whole at the opening; where it cannot be, everything but it works, and a repair makes it anew.
+/// The obsolete set is read completely at the opening. If it cannot be read, everything else works,
+/// and a repair rebuilds it.
 #[test]
 fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
     for maintenance in Maintenance::ALL {
@@ -304,7 +306,7 @@ fn an_obsolete_set_that_cannot_be_read_costs_no_answer_and_is_made_again() {
             let fs = store_under(maintenance);
             let db = open(Arc::new(fs.clone())).unwrap();
             let dataset = db.dataset::<esker::Key>("d").unwrap();
-            // So that there is something in the set, under every strategy.
+            // Puts numbers into the set under every strategy.
             let repaired = dataset.repair(&RepairOptions::default()).run().unwrap();
             assert!(repaired.complete);
             drop(dataset);
@@ -356,7 +358,7 @@ fn merges_that_fail_show_in_the_numbers_of_the_store_and_of_their_dataset_until_
         (0..20).for_each(|id| put(&dataset, id, round % 5));
         db.flush().unwrap();
     }
-    // All others are merged.
+    // All other trees are compacted.
     db.group().run_compactions().unwrap_err();
     let place = PATHS.iter().position(|path| *path == "lazy").unwrap();
     for failures in [db.stats().failures, dataset.stats().failures] {

@@ -1,4 +1,4 @@
-//! Datasets get other names while they are in use.
+//! Datasets are renamed while they are in use.
 
 use std::sync::Arc;
 
@@ -59,12 +59,12 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
     assert_eq!((old.name(), snapshot.name()), ("new".into(), "new".into()));
     let gone = db.dataset::<u64>("old").map(drop).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::UnknownDataset);
-    // The nearest name is named, where one is near.
+    // The error suggests a name if one is similar.
     assert_eq!(gone.to_string(), "there is no dataset `old`");
     let near = db.dataset::<u64>("news").map(drop).unwrap_err();
     let said = "there is no dataset `news`: did you mean `new`?";
     assert_eq!(near.to_string(), said);
-    // What was there, through the handle of before and one of now; and what is written now.
+    // Old and new records, through a handle from before and a new one.
     prepared.commit().unwrap();
     put(&old, 61..70, "ann");
     let new = db.dataset::<u64>("new").unwrap();
@@ -75,7 +75,7 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
         assert_eq!(count(handle, "at >= 60"), 20);
         assert_eq!(handle.get(60).unwrap().unwrap().seq(), 71);
     }
-    // The snapshot of before, and the feed that goes on.
+    // The earlier snapshot, and the feed, which continues.
     let bob: Expr = "user = bob".parse().unwrap();
     assert_eq!(snapshot.find(bob).count().unwrap(), 20);
     assert_eq!(snapshot.query().count().unwrap(), 60);
@@ -84,7 +84,7 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
         keys.push(*change.key());
     }
     assert_eq!(keys, (60..80).collect::<Vec<_>>());
-    // A kept snapshot has the name of before.
+    // A kept snapshot has the old name.
     let before = db.kept_snapshot("before").unwrap();
     assert_eq!(before.dataset_names(), ["old"]);
     assert_eq!(
@@ -96,7 +96,7 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
             .unwrap(),
         60
     );
-    // A process that reads beside this one sees the old name until it looks again; its handle goes on.
+    // A reader beside this process sees the old name until it refreshes; its handle still works.
     assert_eq!(
         (read.name(), read.query().count().unwrap()),
         ("old".into(), 60)
@@ -108,12 +108,12 @@ fn handles_snapshots_and_feeds_go_on_under_the_new_name() {
     );
     assert_eq!(reader.dataset_names(), ["new"]);
 
-    // Indexes and the strategy can be changed, under either handle.
+    // Indexes and the strategy can be changed through either handle.
     old.switch_index("user", IndexKind::Composite)
         .run()
         .unwrap();
     assert_eq!(count(&new, "user = bob"), 20);
-    // The snapshot is of other trees, which have the old name in it.
+    // The snapshot's trees have the old name.
     let bob: Expr = "user = bob".parse().unwrap();
     assert_eq!(snapshot.find(bob).count().unwrap(), 20);
     db.compact(Some("new")).unwrap();
@@ -142,14 +142,14 @@ fn names_that_are_taken_change_nothing() {
     assert_eq!(kind("c", "d"), ErrorKind::UnknownDataset);
     assert_eq!(kind("a", "a/b"), ErrorKind::BadInput);
     assert_eq!(kind("a", ""), ErrorKind::BadInput);
-    // Two swap their names by way of a third.
+    // Two datasets swap their names through a third.
     db.rename_dataset("a", "c").unwrap();
     db.rename_dataset("b", "a").unwrap();
     db.rename_dataset("c", "b").unwrap();
     assert_eq!((a.name(), b.name()), ("b".into(), "a".into()));
     assert_eq!(db.dataset::<u64>("b").unwrap().query().count().unwrap(), 3);
     assert_eq!(db.dataset::<u64>("a").unwrap().query().count().unwrap(), 0);
-    // One of a name that was given up, made and dropped, is another dataset.
+    // A dataset created and dropped under the former name is a different one.
     db.rename_dataset("b", "z").unwrap();
     let c = db.create_dataset::<u64>("b", def()).unwrap();
     put(&c, 0..9, "bob");
@@ -172,7 +172,7 @@ fn a_consumer_belongs_to_the_dataset_and_not_to_its_name() {
     db.rename_dataset("a", "b").unwrap();
     let other = db.create_dataset::<u64>("a", def()).unwrap();
     put(&other, 90..95, "bob");
-    // One that is at work goes on, and notes where it is.
+    // An active consumer continues, and stores its place.
     assert_eq!(*mailer.next().unwrap().unwrap().key(), 1);
     mailer.done().unwrap();
     drop(mailer);
@@ -180,7 +180,7 @@ fn a_consumer_belongs_to_the_dataset_and_not_to_its_name() {
     let of: Vec<_> = listed.iter().map(|one| one.dataset.as_deref()).collect();
     assert_eq!(of, [Some("b")]);
     assert!(other.change_consumer("mailer").unwrap().is_none());
-    // Dropping what has its old name now does not end it.
+    // Dropping the dataset that now has the old name does not end the consumer.
     db.drop_dataset("a").unwrap();
     drop((a, other));
     db.close().unwrap();
@@ -195,7 +195,8 @@ fn a_consumer_belongs_to_the_dataset_and_not_to_its_name() {
     assert_eq!(keys, [2, 3, 4]);
 }
 
-/// Whenever the power fails, the dataset has the one name or the other, and everything in it; once the call has returned, the new one.
+/// Whenever the power fails, the dataset has the old or the new name, with all its content; after
+/// the call has returned, the new one.
 #[test]
 fn a_power_cut_leaves_one_name_or_the_other() {
     for after in 0.. {
@@ -229,7 +230,7 @@ fn a_power_cut_leaves_one_name_or_the_other() {
     }
 }
 
-/// Writers, readers and renames at once: none fails, and nothing is lost.
+/// Concurrent writers, readers and renames: none fails, and no record is lost.
 #[test]
 fn renames_while_others_write() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Repair: what it goes through, refuses and keeps when it is broken off. Repairs of every kind in the middle of everything else
-//! are in the simulation (`sim/`).
+//! Repair: what it reads, what it refuses, and what it keeps when it is cancelled. The simulation
+//! (`sim/`) runs repairs of every kind in the middle of everything else.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -148,9 +148,9 @@ fn a_small_sorter_goes_to_disk_and_agrees() {
             ..RepairOptions::default()
         };
         let report = life.repair(&options).unwrap();
-        // Even of much it gets no more than the store's budget has.
+        // It gets at most the store's budget, even if `memory` is large.
         assert!(report.spilled > 0, "{report:?}");
-        // Only tables of the set were added, and the pieces are gone.
+        // Only tables of the set were added, and the temporary files are removed.
         let snapshot = life.db.group().snapshot();
         let tables = snapshot.version().tables().count();
         assert!(files(&life) <= before + tables);
@@ -335,7 +335,7 @@ fn a_read_that_fails_is_an_error_and_the_next_repair_completes() {
     check(&db);
 }
 
-/// A store created before there was a obsolete set: the first repair makes it.
+/// A store created before obsolete sets existed: the first repair creates the set.
 #[test]
 fn a_store_without_a_set_gets_one() {
     let fs = Arc::new(Memory::new());
@@ -364,7 +364,7 @@ fn a_store_without_a_set_gets_one() {
         }
         db.flush().unwrap();
     }
-    // Background maintenance has made the set by then, or the repair does.
+    // Either background maintenance has created the set by then, or the repair does.
     for _ in 0..2 {
         let go = &mut |_| ControlFlow::Continue(());
         assert!(

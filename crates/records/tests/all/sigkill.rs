@@ -1,6 +1,7 @@
-//! A process is killed with SIGKILL in the middle of loading, with flushes and merges under way, again
-//! and again on the same folder, under each maintenance strategy: nothing acknowledged is lost, batches are
-//! whole, every index agrees with the data, and no current record is among the obsolete writes. `ESKER_KILLS=1000 cargo test -p esker --test all sigkill::` kills more often.
+//! A process is killed with SIGKILL in the middle of loading, with flushes and compactions running,
+//! many times on the same folder, under each maintenance strategy. No acknowledged write is lost,
+//! batches are complete, every index agrees with the data, and the obsolete set has no current
+//! record. `ESKER_KILLS=1000 cargo test -p esker --test all sigkill::` kills more often.
 
 use crate::common;
 use std::collections::BTreeMap;
@@ -18,22 +19,23 @@ use esker::{
     Options, Type, field,
 };
 
-/// Tells the child where to load, and from which batch on.
+/// For the child: the folder of the store, and the first batch to load.
 const DIR: &str = "ESKER_SIGKILL_DIR";
 const FIRST: &str = "ESKER_SIGKILL_FIRST";
 
 const KEYS: u64 = 1000;
 const VALUES: u64 = 50;
-/// The record whose body tells the last batch.
+/// The record whose body has the number of the last batch.
 const LAST: u64 = KEYS;
 
-/// Memtables of 64 KiB and tables of 16 KiB: something is flushed or merged nearly all the time.
+/// Memtables of 64 KiB and tables of 16 KiB, so that flushes and compactions run nearly all the
+/// time.
 fn options() -> Options {
     Options {
         memory_budget: 512 << 10,
         table_size: 16 << 10,
         durability: Durability::Os,
-        // Nearly all merges are done in pieces.
+        // Nearly all compactions run in pieces.
         tuning: Tuning {
             piece_bytes: Some(16 << 10),
             ..Tuning::default()
@@ -42,15 +44,15 @@ fn options() -> Options {
     }
 }
 
-/// Paths of points, an index of each layout.
+/// Paths of points, with an index of each layout.
 const PLACES: [&str; 4] = ["z", "mbr", "stacked", "boxes"];
 
-/// Where a record of a value is: a grid of degrees, a row for each ten values.
+/// The point for a value: a grid of degrees, with a row for every ten values.
 fn place(value: u64) -> (f64, f64) {
     ((value % 10) as f64, (value / 10) as f64)
 }
 
-/// What is done to a key: its new value, or `None` for a delete.
+/// A write of a key: its new value, or `None` for a deletion.
 type Change = (u64, Option<u64>);
 
 /// The changes of a batch, the same in parent and child.
@@ -80,7 +82,8 @@ fn body(key: u64, value: u64, batch: u64) -> String {
     format!("{{\"id\":{key},{fields}{places}\"batch\":{batch},\"pad\":\"{pad}\"}}")
 }
 
-/// The child: loads batches and acknowledges each, until it is killed. Run by itself it does nothing.
+/// The child: loads batches and acknowledges each, until it is killed. Without a parent it does
+/// nothing.
 #[test]
 #[ignore = "the child of the other test"]
 fn load_until_killed() {
@@ -109,13 +112,13 @@ fn load_until_killed() {
             Durability::Os
         };
         batch.durability(durability).commit().unwrap();
-        // One call, so that a kill cannot leave half a line that is taken for a number.
+        // In one call, so that a kill cannot leave half a line with a wrong number.
         out.write_all(format!("ack {number}\n").as_bytes()).unwrap();
         out.flush().unwrap();
     }
 }
 
-/// Runs the child and kills it after so many acknowledgements; returns the last one.
+/// Runs the child and kills it after this many acknowledgements; returns the last one.
 fn kill_after(dir: &FsPath, first: u64, acknowledgements: usize) -> Option<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -144,7 +147,7 @@ fn kill_after(dir: &FsPath, first: u64, acknowledgements: usize) -> Option<u64> 
         last = Some(number);
         seen += 1;
         if seen == acknowledgements {
-            // What it acknowledges until the signal arrives is read all the same.
+            // Acknowledgements printed before the signal arrives are still read.
             child.kill().unwrap();
         }
     }
@@ -164,9 +167,9 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
     let strategies = Maintenance::ALL.len();
     let kills = number("ESKER_KILLS", 100) / strategies;
     let mut rng = fastrand::Rng::with_seed(common::seeds(1).start);
-    // Those that do not come by turns of the strategy.
+    // Chooses the settings that do not alternate with the strategy.
     let turn = rng.usize(0..3);
-    // Half of them with the records in the order of place.
+    // Half of them store the records by location.
     let odd = rng.usize(0..2);
     for strategy in 0..strategies {
         let clustered = strategy % 2 == odd;
@@ -208,7 +211,7 @@ fn kill_often(number: usize, clustered: bool, kills: usize, rng: &mut fastrand::
         let db = Database::open(dir, options()).unwrap();
         let dataset = db.dataset::<esker::Key>("d").unwrap();
         let found = scan(&dataset.snapshot()).unwrap();
-        // The batch after the last acknowledged one may be there, and no other.
+        // The batch after the last acknowledged one may also be there, but no later one.
         let reached = |upto: u64| found.last().unwrap().1 == body(LAST, VALUES, upto);
         let upto = if reached(last) { last } else { last + 1 };
         assert!(reached(upto), "{:?}, not batch {last}", found.last());
@@ -243,7 +246,7 @@ fn kill_often(number: usize, clustered: bool, kills: usize, rng: &mut fastrand::
                 assert_eq!(found, right, "{at} = {value}");
             }
         }
-        // Records move by their values; this area has those of a block of the grid.
+        // Records move with their values; this area contains a block of the grid.
         let (west, south) = (rng.u64(0..8) as f64, rng.u64(0..4) as f64);
         let inside = |value: u64| {
             let (lon, lat) = place(value);

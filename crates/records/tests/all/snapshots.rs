@@ -1,5 +1,6 @@
-//! Named snapshots of a store: each kind of index under each strategy answers as it did then, whatever becomes of the definition, the
-//! strategy and the dataset; and what the calls refuse. (Random histories are in `sim`.)
+//! Named snapshots of a store: each kind of index under each strategy answers as it did then,
+//! whatever happens to the definition, the strategy and the dataset; and refused calls. (Random
+//! histories are in `sim`.)
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ fn write(dataset: &Dataset, round: u64) {
 
 type Rows = Vec<(String, String)>;
 
-/// What is found by each value of both attributes, in both orders, by keys alone and counted; and by a scan.
+/// The results for each value of both attributes, in both orders, as keys and as counts; and of a
+/// scan.
 fn answers(snapshot: &DatasetSnapshot) -> (Rows, Vec<(Rows, Rows, u64)>) {
     let rows = |records: &mut dyn Iterator<Item = esker::Result<esker::Record>>| -> Rows {
         records.map(|record| row(record).unwrap()).collect()
@@ -59,7 +61,7 @@ fn answers(snapshot: &DatasetSnapshot) -> (Rows, Vec<(Rows, Rows, u64)>) {
                 .map(|key| key.unwrap().to_string())
                 .collect();
             assert!(keys.iter().eq(newest.iter().map(|(key, _)| key)));
-            // The index tells what the records do.
+            // The index agrees with the records.
             let right = format!("\"{attribute}\":{value},");
             let mut records = scanned.iter().filter(|(_, body)| body.contains(&right));
             assert!(records.all(|record| newest.contains(record)));
@@ -91,7 +93,7 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
             let seen = answers(&dataset.snapshot());
             db.keep_snapshot("then").unwrap();
             write(&dataset, 4);
-            // Everything about it changes.
+            // Changes the kind, the strategy and the records.
             let other = IndexKind::ALL[(at + 3) % IndexKind::ALL.len()];
             if other != kind {
                 dataset.switch_index(path("a"), other).run().unwrap();
@@ -117,7 +119,7 @@ fn each_kind_under_each_strategy_answers_as_it_did() {
             check(&db);
             let now = answers(&dataset.snapshot());
             assert_ne!(now, seen);
-            // Another one takes its name.
+            // Another dataset takes its name.
             drop(dataset);
             db.drop_dataset("d").unwrap();
             let def = DatasetDef::new(path("id"), KeyType::String);
@@ -170,7 +172,8 @@ fn what_is_refused_is_said_by_kind() {
     assert_eq!(stats.snapshot_bytes, 0);
 }
 
-/// What queries of the past find out is not noted for the dataset of now, nor do they count for its choices.
+/// Queries of a snapshot neither record obsolete writes for the current dataset nor count for its
+/// statistics.
 #[test]
 fn asking_the_past_changes_nothing_of_now() {
     let fs = Memory::new();

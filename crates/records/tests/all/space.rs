@@ -1,6 +1,7 @@
-//! Points: every layout under every maintenance strategy, compared with a model that looks at all records, under random
-//! writes, moves, deletions, snapshots, flushes, compactions, repairs, changes of index and strategy, reopenings and power
-//! cuts. `ESKER_SEEDS=1000 cargo test -p esker --test all space::` runs more seeds; `ESKER_SEED=17` repeats one.
+//! Points: every layout under every maintenance strategy, compared with a model that reads all
+//! records, under random writes, moves, deletions, snapshots, flushes, compactions, repairs,
+//! changes of index and strategy, reopenings and power cuts. `ESKER_SEEDS=1000 cargo test -p esker
+//! --test all space::` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use esker_model::geometry::{Area, Point, Space, distance};
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-/// Layouts whose tables are cut by space have another policy with each.
+/// Layouts that partition tables by space have a different policy with each.
 const MERGING: [Merging; 4] = [
     Merging::LazyLeveled,
     Merging::Leveled,
@@ -23,7 +24,7 @@ const MERGING: [Merging; 4] = [
     Merging::Correlated,
 ];
 
-/// A record as the model has it.
+/// A record of the model.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     id: u64,
@@ -36,10 +37,10 @@ struct Row {
 /// By key: the order of writes, and the record.
 type Rows = BTreeMap<u64, (u64, Row)>;
 
-/// Which records meet a condition.
+/// The condition on a record.
 type Meets<'a> = dyn Fn(&Row) -> bool + 'a;
 
-/// The form in which records have their point.
+/// The form of the point in a record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     Fields,
@@ -58,7 +59,7 @@ struct Run {
     /// Keys are below this.
     keys: u64,
     writes: u64,
-    /// The path by which the records are stored, where they are, and the paths that were declared at the beginning.
+    /// The path by which the records are clustered, its points, and the paths declared at creation.
     clustered: Option<String>,
     declared: Vec<String>,
     held: Vec<(DatasetSnapshot<u64>, Rows)>,
@@ -67,7 +68,7 @@ struct Run {
 fn coordinate(rng: &mut Rng, space: Space) -> (f64, f64) {
     let grid = |rng: &mut Rng, step: f64, most: i32| f64::from(rng.i32(-most..=most)) * step;
     match (space, rng.usize(0..10)) {
-        // A thousand records at one point, in the end.
+        // This collects about a thousand records at one point.
         (_, 0) => (2.5, 48.5),
         (Space::Sphere, 1) => (180.0 * f64::from(rng.i8(-1..=1)), grid(rng, 15.0, 6)),
         (Space::Sphere, 2) => (grid(rng, 30.0, 6), 90.0 * f64::from(rng.i8(-1..=1))),
@@ -95,7 +96,7 @@ impl Run {
             space,
             form,
             rows: Rows::new(),
-            // With the larger number, levels have several tables.
+            // With the larger number of keys, levels have several tables.
             keys: if rng.usize(0..3) == 0 { 3000 } else { 150 },
             writes: 0,
             clustered: None,
@@ -108,7 +109,7 @@ impl Run {
             .index("n", Index::lazy().int())
             .maintenance(Maintenance::ALL[run.rng.usize(0..Maintenance::ALL.len())])
             .merging(MERGING[run.rng.usize(0..MERGING.len())]);
-        // A plane is declared, and whatever has an index over its time.
+        // A plane must be declared, and so must the point and time of an index over both.
         let is_plane = run.space == Space::Plane;
         let timed = run.rng.bool();
         if run.rng.usize(0..4) > 0 || is_plane && timed {
@@ -126,7 +127,7 @@ impl Run {
                 true => run.at_time(),
                 false => run.at().to_string(),
             };
-            // In place of the index that it may have already.
+            // Instead of the index that it may already have.
             def.indexes.retain(|index| index.path != path(&at));
             let ty = match by_time {
                 true => run.timed_index(Layout::Z).type_of(),
@@ -250,27 +251,33 @@ impl Run {
             .iter()
             .any(|index| index.path == at && index.kind.is_indexed());
         if self.clustered.as_ref() == Some(&at.to_string()) {
-            let told = [
+            let errors = [
                 dataset.drop_index(&at).err(),
                 dataset.rebuild_index(&at).run().err(),
                 dataset.switch_index(&at, index.kind()).run().err(),
             ];
-            let told = told.map(|error| error.unwrap().to_string());
-            assert!(told[0].contains("in order of the points"), "{told:?}");
-            assert!(told[1].contains("in order of the points"), "{told:?}");
+            let messages = errors.map(|error| error.unwrap().to_string());
+            assert!(
+                messages[0].contains("in order of the points"),
+                "{messages:?}"
+            );
+            assert!(
+                messages[1].contains("in order of the points"),
+                "{messages:?}"
+            );
             return;
         }
         let late = self.clustered.is_some() && !self.declared.contains(&at.to_string());
         if late && layout == Layout::Embedded {
             if !has {
-                let told = dataset.add_index(&at, index).run().err().unwrap();
-                assert!(told.to_string().contains("was created"), "{told}");
+                let error = dataset.add_index(&at, index).run().err().unwrap();
+                assert!(error.to_string().contains("was created"), "{error}");
             }
             return;
         }
         match self.rng.usize(0..7) {
             6 => {
-                // Declared when there are records, with an index of its own.
+                // Declares it after records were written, with its own index.
                 let known = def.indexes.iter().find(|index| index.path == path("who"));
                 match known.map(|known| known.kind.is_indexed()) {
                     Some(true) => {
@@ -313,7 +320,7 @@ impl Run {
         match self.rng.usize(0..3) {
             0 => self.db.take().unwrap().close().unwrap(),
             1 => {
-                // Killed: what was written is there.
+                // Killed: all written records are there.
                 let there = self.memory.power_cut(self.rng.u64(..), PowerCut::Kept);
                 self.db = None;
                 self.memory = there;
@@ -365,7 +372,7 @@ impl Run {
         self.held = held;
     }
 
-    /// Compares one question of each sort with the model.
+    /// Compares one query of each sort with the model.
     fn check(&mut self, snapshot: &DatasetSnapshot<u64>, rows: &Rows) {
         let (seed, at, space) = (self.seed, self.at(), self.space);
         let declared = snapshot
@@ -429,7 +436,7 @@ impl Run {
                 Box::new(move |row: &Row| !inside(row)),
             ),
         };
-        let told = |what: &str| format!("ESKER_SEED={seed}: {what} {condition}");
+        let label = |what: &str| format!("ESKER_SEED={seed}: {what} {condition}");
         let mut expected: Vec<(u64, u64)> = rows
             .values()
             .filter(|(_, row)| meets(row))
@@ -444,7 +451,7 @@ impl Run {
                 let json: Json = record.parse().unwrap();
                 let (_, row) = &rows[record.key()];
                 let is_whole = json["n"] == row.n && json["who"] == row.who.as_str();
-                assert!(is_whole, "{}: {json}, not {row:?}", told("content"));
+                assert!(is_whole, "{}: {json}, not {row:?}", label("content"));
                 *record.key()
             });
             found.collect()
@@ -453,7 +460,7 @@ impl Run {
             found(Order::Newest, None),
             ids(&expected),
             "{}",
-            told("newest")
+            label("newest")
         );
         let few = self.rng.usize(1..6);
         let first = &expected[..expected.len().min(few)];
@@ -461,13 +468,13 @@ impl Run {
             found(Order::Newest, Some(few)),
             ids(first),
             "{}",
-            told("few")
+            label("few")
         );
         let mut oldest = ids(&expected);
         oldest.reverse();
-        assert_eq!(found(Order::Oldest, None), oldest, "{}", told("oldest"));
+        assert_eq!(found(Order::Oldest, None), oldest, "{}", label("oldest"));
         let count = snapshot.find(condition.clone()).count().unwrap();
-        assert_eq!(count as usize, expected.len(), "{}", told("count"));
+        assert_eq!(count as usize, expected.len(), "{}", label("count"));
         let mut bulk = Vec::new();
         let visit = &mut |record: esker::Record<u64>| {
             bulk.push(*record.key());
@@ -479,7 +486,7 @@ impl Run {
             .unwrap();
         let mut by_key = ids(&expected);
         by_key.sort_unstable();
-        assert_eq!(bulk, by_key, "{}", told("bulk"));
+        assert_eq!(bulk, by_key, "{}", label("bulk"));
         let mut any = Vec::new();
         let visit = &mut |record: esker::Record<u64>| {
             any.push(*record.key());
@@ -490,11 +497,11 @@ impl Run {
             .visit(esker::BulkOrder::Any, visit)
             .unwrap();
         any.sort_unstable();
-        assert_eq!(any, by_key, "{}", told("bulk, in any order"));
+        assert_eq!(any, by_key, "{}", label("bulk, in any order"));
         let keys = snapshot.find(condition.clone()).keys().unwrap();
         let mut keys: Vec<u64> = keys.map(Result::unwrap).collect();
         keys.sort_unstable();
-        assert_eq!(keys, by_key, "{}", told("keys"));
+        assert_eq!(keys, by_key, "{}", label("keys"));
         if self.rng.usize(0..4) == 0 {
             let all: Vec<u64> = (snapshot.scan(..))
                 .map(|record| {
@@ -510,7 +517,7 @@ impl Run {
         let got = snapshot.get(id).unwrap();
         let got = got.map(|record| record.parse::<Json>().unwrap()["who"].clone());
         let row = rows.get(&id);
-        assert_eq!(got, row.map(|(_, row)| json!(row.who)), "{}", told("get"));
+        assert_eq!(got, row.map(|(_, row)| json!(row.who)), "{}", label("get"));
         // The same condition as text.
         let again: Expr = condition.to_string().parse().unwrap();
         assert_eq!(again, condition);
@@ -552,7 +559,7 @@ impl Run {
         let found = snapshot.find(condition.clone()).cells(at, 7.0).unwrap();
         assert!(found.is_sorted_by_key(|cell| (u64::MAX - cell.count, cell.row, cell.column)));
         let found: BTreeMap<_, _> = found.iter().map(|c| ((c.row, c.column), c.count)).collect();
-        assert_eq!(found, cells, "{}", told("cells"));
+        assert_eq!(found, cells, "{}", label("cells"));
 
         let from = self.rng.i64(0..20);
         let until = from + self.rng.i64(0..25);
@@ -575,7 +582,7 @@ impl Run {
             .map(|l| l.2.id)
             .collect();
         expected.sort_unstable();
-        let asked = match timed {
+        let ranking = match timed {
             true => Latest::by_time(path("time"))
                 .from(from.to_string())
                 .until(until.to_string()),
@@ -583,10 +590,10 @@ impl Run {
         };
         let (found, _) = snapshot
             .find(condition.clone())
-            .latest_per("who", &asked)
+            .latest_per("who", &ranking)
             .unwrap();
         let found: Vec<u64> = found.iter().map(|record| *record.key()).collect();
-        assert_eq!(found, expected, "{}", told("latest per who"));
+        assert_eq!(found, expected, "{}", label("latest per who"));
     }
 
     fn step(&mut self) {
@@ -632,7 +639,8 @@ fn areas_and_neighbours_agree_with_the_model() {
     }
 }
 
-/// One index over both, in every layout: it drives, and says so; its counts need no records where the time is exact.
+/// One index over both, in every layout: it drives the query, and the plan says so; counts need no
+/// records if the time is exact.
 #[test]
 fn an_index_over_place_and_time_prunes_by_both() {
     for layout in Layout::ALL {
@@ -673,7 +681,7 @@ fn an_index_over_place_and_time_prunes_by_both() {
             let mut answer = snapshot.find(condition.clone()).run().unwrap();
             assert_eq!(answer.by_ref().count(), expected);
             let explain = answer.explain();
-            // These records come in no order: their blocks cannot be told apart by place and time.
+            // The records are in no spatial order, so blocks cannot be pruned by place and time.
             if layout != Layout::Embedded {
                 let index = explain.plan.index.clone().unwrap_or_default();
                 assert_eq!(index.index, "at@time", "{layout:?}: {explain}");
@@ -682,7 +690,7 @@ fn an_index_over_place_and_time_prunes_by_both() {
             }
             assert_eq!(snapshot.find(condition).count().unwrap(), expected as u64);
         }
-        // A question about the place alone has the other index.
+        // A query of the place alone uses the other index.
         let area = AreaExpr::rect(0.0, 0.0, 3.0, 3.0);
         let answer = dataset.snapshot().find(field("at").within(area)).run();
         let plan = answer.unwrap().explain().plan;
@@ -701,29 +709,32 @@ fn an_index_over_place_and_time_needs_both_declared() {
     };
     let def = || DatasetDef::new("id", KeyType::Int);
     let timed = Index::space_time;
-    let told = refused(def().index("at@time", timed()));
-    assert!(told.contains("declare its time first"), "{told}");
-    let told = refused(
+    let message = refused(def().index("at@time", timed()));
+    assert!(message.contains("declare its time first"), "{message}");
+    let message = refused(
         def()
             .index("time", Index::lazy().string())
             .index("at@time", timed()),
     );
-    assert!(told.contains("must be of type time"), "{told}");
+    assert!(message.contains("must be of type time"), "{message}");
     let declared = || def().index("time", Index::embedded().time());
-    let told = refused(declared().index("at@time", timed().plane()));
-    assert!(told.contains("declare its point first"), "{told}");
-    let told = refused(declared().index("at", timed()));
-    assert!(told.contains("place and time are at two paths"), "{told}");
-    let told = refused(declared().index("at@time", Index::spatial().of_type(Type::PointTime)));
-    assert!(told.contains("kind space-time"), "{told}");
+    let message = refused(declared().index("at@time", timed().plane()));
+    assert!(message.contains("declare its point first"), "{message}");
+    let message = refused(declared().index("at", timed()));
+    assert!(
+        message.contains("place and time are at two paths"),
+        "{message}"
+    );
+    let message = refused(declared().index("at@time", Index::spatial().of_type(Type::PointTime)));
+    assert!(message.contains("kind space-time"), "{message}");
     let dataset = db.create_dataset::<u64>("d", declared()).unwrap();
     dataset.add_index("at@time", timed()).run().unwrap();
-    let asked = dataset.find(field("at@time").eq(3)).run().err().unwrap();
-    assert!(asked.to_string().contains("two fields"), "{asked}");
+    let error = dataset.find(field("at@time").eq(3)).run().err().unwrap();
+    assert!(error.to_string().contains("two fields"), "{error}");
 }
 
-/// All datasets of points at a time that there are: without an index, with each layout of each kind, stored by place, and by
-/// place and time.
+/// All sorts of datasets of points at a time: without an index, with each layout of each kind,
+/// stored by place, and by place and time.
 fn datasets_of_every_layout(db: &Database) -> Vec<(String, Dataset<u64>)> {
     let def = || {
         DatasetDef::new("id", KeyType::Int)
@@ -753,8 +764,8 @@ fn datasets_of_every_layout(db: &Database) -> Vec<(String, Dataset<u64>)> {
     made.collect()
 }
 
-/// What lies on the border of an area is in it, whatever finds it: also where the area crosses the meridian of 180 degrees or
-/// goes around a pole, and where nothing else is in a block and in a table.
+/// Points on the border of an area are in it for every layout, also if the area crosses the
+/// meridian of 180 degrees or contains a pole, and if a block and a table have no other points.
 #[test]
 fn points_on_borders_are_found_in_every_layout() {
     let ring = |corners: &[(f64, f64)]| {
@@ -767,7 +778,8 @@ fn points_on_borders_are_found_in_every_layout() {
         AreaExpr::geojson(text)
     };
     let mut cases = Vec::new();
-    // Sides whose sums with 360 are rounded, in the east and in the west; the ring begins at either.
+    // Sides whose sums with 360 are rounded, in the east and in the west; the ring begins at
+    // either.
     for side in [78.3_f64, 103.3, 33.3] {
         for (west, east) in [(179.9, -side), (side, -179.9)] {
             if west - east <= 180.0 {
@@ -789,7 +801,7 @@ fn points_on_borders_are_found_in_every_layout() {
             }
         }
     }
-    // Around a pole: what is beside its seam is as what is anywhere else.
+    // Around a pole: points beside the seam are treated like all others.
     cases.push((
         ring(&[(180.0, 6.0), (-80.0, 10.0), (34.0, 3.0)]),
         vec![(180.0, 6.0), (-180.0, 50.0), (34.0, 3.0), (7.0, 90.0)],
@@ -807,7 +819,7 @@ fn points_on_borders_are_found_in_every_layout() {
     ));
     let mut made = 0;
     for (area, on, out) in cases {
-        // Each is asked in tables of its own: with records only on the border, and with those beside it.
+        // Each with separate tables: with records only on the border, and with others beside them.
         for with_others in [false, true] {
             let db = open(Arc::new(Memory::new())).unwrap();
             let others = if with_others { &out[..] } else { &[] };

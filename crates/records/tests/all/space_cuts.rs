@@ -1,7 +1,8 @@
-//! A power cut before every call to the file system while points are written, moved and deleted, tables are flushed and
-//! compacted, and the spatial index is added, switched between layouts, repaired and dropped: what was acknowledged is found
-//! by area and by distance, and of what was under way all or nothing. `ESKER_SEEDS=40 cargo test -p esker --test all space_cuts::` runs more
-//! seeds; `ESKER_SEED=17` repeats one.
+//! A power cut before every call to the file system while points are written, moved and deleted,
+//! tables are flushed and compacted, and the spatial index is added, switched between layouts,
+//! repaired and dropped. Acknowledged writes are found by area and by distance; an unacknowledged
+//! one is there completely or not at all. `ESKER_SEEDS=40 cargo test -p esker --test all
+//! space_cuts::` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use std::collections::BTreeMap;
 use std::path::Path as FsPath;
@@ -18,14 +19,15 @@ use esker::{
 };
 use fastrand::Rng;
 
-/// By key: where it is.
+/// By key: the point.
 type Rows = BTreeMap<u64, (f64, f64)>;
 
 #[derive(Debug, Clone)]
 enum Op {
-    /// Puts, and deletions.
+    /// Puts and deletions.
     Write(Vec<(u64, Option<(f64, f64)>)>),
-    /// A layout; the index is added where there is none. Not where the records are stored by place.
+    /// Switches to a layout, or adds the index if there is none. Not if the records are stored by
+    /// location.
     Index(Layout),
     Drop,
     Repair,
@@ -65,7 +67,7 @@ fn apply(dataset: &Dataset<u64>, op: &Op, rows: &mut Rows) {
     let now = def.indexes.iter().find(|index| index.kind.is_indexed());
     let is_clustered = now.is_some_and(|now| now.kind.is_clustered());
     match op {
-        // Another index in its place: of a field of which there are no stubs.
+        // Adds or drops another index instead, of a field that is not in the stubs.
         Op::Index(_) if is_clustered => {
             let known = def.indexes.iter().any(|index| index.path == path("n"));
             match known && def.indexes.iter().all(|index| index.kind.is_indexed()) {
@@ -116,7 +118,7 @@ fn apply(dataset: &Dataset<u64>, op: &Op, rows: &mut Rows) {
     }
 }
 
-/// What a store answers, and what it has to.
+/// Compares the answers of a store with the expected ones.
 fn compare(dataset: &Dataset<u64>, rows: &Rows) -> Result<(), String> {
     for (west, south, east, north) in [
         (0.0, 0.0, 10.0, 10.0),
@@ -143,7 +145,7 @@ fn compare(dataset: &Dataset<u64>, rows: &Rows) -> Result<(), String> {
             ));
         }
     }
-    // Every record is whole, and where it should be.
+    // Every record is complete, and at its place.
     for record in dataset.scan(..) {
         let record = record.map_err(|error| error.to_string())?;
         let json: serde_json::Value = record.parse().unwrap();
@@ -180,7 +182,8 @@ fn run(seed: u64) -> usize {
     };
     let dataset = db.create_dataset::<u64>("d", def).unwrap();
     db.sync().unwrap();
-    // What a cut would leave before each call, and how many operations had returned.
+    // The image that a cut would leave before each call, and the number of operations that had
+    // returned.
     let done = Arc::new(AtomicUsize::new(0));
     let cuts: Arc<Mutex<Vec<(usize, Memory)>>> = Arc::default();
     let (acknowledged, found) = (done.clone(), cuts.clone());
@@ -213,7 +216,7 @@ fn run(seed: u64) -> usize {
             "ESKER_SEED={seed}: a cut before call {nth}, in {:?}",
             ops.get(*acknowledged)
         );
-        // One of the two holds; for all that follows the same one.
+        // One of the two states holds, also for all later queries.
         let before = compare(&dataset, &expected[*acknowledged]);
         let after = expected.get(acknowledged + 1);
         let rows = match (&before, after) {

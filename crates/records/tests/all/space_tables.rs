@@ -1,5 +1,5 @@
-//! Tables that are cut by space are of about the size that was asked for, and whoever counts or reads all of a small area looks
-//! at few of them.
+//! Tables partitioned by space have about the configured size, and counts and bulk reads of a small
+//! area read few of them.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use fastrand::Rng;
 const POINTS: u64 = 60_000;
 const TABLE: u64 = 64 << 10;
 
-/// Points about towns, in a leveled tree with many tables; and the towns.
+/// Points around towns, in a leveled tree with many tables; and the towns.
 fn written(db: &Database, layout: Layout) -> (Dataset<u64>, Vec<(f64, f64)>) {
     let kind = IndexKind::Spatial(layout);
     let index = Index::new(kind).of_type(Index::spatial().type_of());
@@ -50,7 +50,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn compactions_cut_tables_of_about_the_size_that_was_asked_for() {
+fn compactions_cut_tables_of_about_the_configured_size() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::create_or_open(dir.path(), options()).unwrap();
     let (dataset, _) = written(&db, Layout::Mbr);
@@ -92,7 +92,7 @@ fn a_small_area_is_counted_and_read_in_few_tables() {
         assert_eq!(found, count);
         for explain in [counted, read] {
             let blocks = explain.cost.index.map_or(0, |cost| cost.data_blocks);
-            // Some blocks of each table, for the ranges of z-order that the area is in.
+            // Some blocks of each table, for the z-order ranges that cover the area.
             assert!(
                 blocks <= 8 * meet,
                 "{blocks} blocks, {meet} tables of {}",

@@ -1,5 +1,6 @@
-//! Reads that are cancelled, or whose deadline has passed: all of the public ones, with every kind of index, before they
-//! begin and at any read of a file. They end soon, with the error once, and leave nothing behind.
+//! Cancelled reads, and reads past their deadline: all public ones, with every kind of index,
+//! before they begin and at any read of a file. They end soon, return the error once, and leave no
+//! files behind.
 
 use crate::common;
 use std::ops::ControlFlow;
@@ -21,10 +22,12 @@ use esker::{
 
 const RECORDS: u64 = 3000;
 
-/// The most reads of files after a cancellation: what a lookup has under way together, and what it takes to open a table.
+/// The maximum number of file reads after a cancellation: a lookup reads several blocks at a time,
+/// and opening a table takes some reads.
 const MOST_AFTER: u64 = 300;
 
-/// Records in several components of each tree and in the memtables, some of them replaced and deleted.
+/// Records in several components of each tree and in the memtables, some of them replaced or
+/// deleted.
 fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
     let options = Options {
         table_size: 128 << 10,
@@ -63,12 +66,12 @@ fn key_of(dataset: &Dataset, id: u64) -> Key {
     dataset.parse_key(&id.to_string()).unwrap()
 }
 
-/// Gives a query its conditions.
+/// Adds the conditions to a query.
 type Narrow = Box<dyn Fn(Query) -> Query>;
 
 type Read = Box<dyn Fn(&Database) -> Result<Vec<String>>>;
 
-/// What iterates gives an error once, and has ended then.
+/// An iterator returns the error once, and then ends.
 fn all<T>(
     mut answer: impl Iterator<Item = Result<T>>,
     text: impl Fn(T) -> String,
@@ -86,7 +89,7 @@ fn all<T>(
     Ok(found)
 }
 
-/// Every way to read much.
+/// All reads of large amounts.
 fn reads() -> Vec<(String, Read)> {
     let mut reads: Vec<(String, Read)> = Vec::new();
     let mut read = |name: String, read: Read| reads.push((name, read));
@@ -122,22 +125,22 @@ fn reads() -> Vec<(String, Read)> {
             ("timestamp", |q| q.validation(Validation::Timestamp)),
         ] {
             let (name, ask) = with(text, ask);
-            let asked = ask.clone();
+            let query = ask.clone();
             read(
                 format!("{name}, records"),
-                Box::new(move |db| run(asked(db))),
+                Box::new(move |db| run(query(db))),
             );
-            let asked = ask.clone();
-            let keys = move |db: &Database| all(asked(db).keys()?, |key| key.to_string());
+            let query = ask.clone();
+            let keys = move |db: &Database| all(query(db).keys()?, |key| key.to_string());
             read(format!("{name}, keys"), Box::new(keys));
-            let asked = ask.clone();
-            let count = move |db: &Database| Ok(vec![asked(db).count()?.to_string()]);
+            let query = ask.clone();
+            let count = move |db: &Database| Ok(vec![query(db).count()?.to_string()]);
             read(format!("{name}, count"), Box::new(count));
             for order in [BulkOrder::Any, BulkOrder::Key] {
-                let asked = ask.clone();
+                let query = ask.clone();
                 let visit = move |db: &Database| {
                     let mut found = Vec::new();
-                    asked(db).visit(order, &mut |record| {
+                    query(db).visit(order, &mut |record| {
                         found.push(record.seq().to_string());
                         ControlFlow::Continue(())
                     })?;
@@ -191,7 +194,7 @@ fn reads() -> Vec<(String, Read)> {
     reads
 }
 
-/// A fifth of them, of each sort: all together have all.
+/// A fifth of the reads, some of each sort; together, the strategies cover all.
 fn reads_under(strategy: usize) -> impl Iterator<Item = (String, Read)> {
     let numbered = reads().into_iter().enumerate();
     let chosen = numbered.filter(move |(n, _)| (n + n / 5) % 5 == strategy);
@@ -211,7 +214,7 @@ fn leaves_no_file(fs: &dyn Fs) {
 }
 
 #[test]
-fn what_is_stopped_before_it_begins_reads_nothing_and_hinders_nobody() {
+fn a_read_stopped_before_it_begins_reads_nothing_and_leaves_others_alone() {
     for strategy in [0, 1, 2, 3, 4] {
         let memory = Memory::new();
         let db = filled(Arc::new(memory.clone()), strategy);
@@ -231,7 +234,7 @@ fn what_is_stopped_before_it_begins_reads_nothing_and_hinders_nobody() {
 }
 
 #[test]
-fn what_is_cancelled_in_the_middle_ends_soon_and_can_be_asked_again() {
+fn a_read_cancelled_in_the_middle_ends_soon_and_can_be_repeated() {
     for strategy in [0, 1, 2, 3, 4] {
         let memory = Memory::new();
         let fs = Hooked::new(Arc::new(memory.clone()));
@@ -260,7 +263,7 @@ fn what_is_cancelled_in_the_middle_ends_soon_and_can_be_asked_again() {
                 }
                 longest = longest.max(count);
                 assert!(count <= at + MOST_AFTER, "{count} reads, cancelled at {at}");
-                // With the last reads the answer may be there already.
+                // At the last reads the answer may be complete already.
                 match found {
                     Ok(found) => assert_eq!(found, right),
                     stopped => is_cancelled(stopped, "cancelled"),
@@ -286,7 +289,7 @@ fn an_answer_that_is_cancelled_between_its_records_ends() {
         let mut answer = query.between(&path(name), "0", "9").run().unwrap();
         answer.next().unwrap().unwrap();
         stop.cancel();
-        // Those that were found already are given.
+        // Records found before are still returned.
         let error = answer.find_map(Result::err).unwrap();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
         assert!(answer.next().is_none());

@@ -1,5 +1,5 @@
-//! Readers, writers, flushes and merges at once on a real folder, checked by what must hold of every
-//! snapshot: each index tells the same as a scan, in the order of the writes, and batches are whole.
+//! Readers, writers, flushes and compactions at once on a real folder. In every snapshot each index
+//! agrees with a scan, in the order of the writes, and batches are complete.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -22,7 +22,7 @@ fn write(dataset: &Dataset, writer: u64, batches: usize) {
     let mut batch = dataset.batch();
     for number in 0..batches {
         for _ in 0..rng.usize(1..5) {
-            // Each writer has pairs of its own, and all share some.
+            // Each writer has its own pairs, and all share some.
             let pair = match rng.bool() {
                 true => rng.u64(0..PAIRS / WRITERS) * WRITERS + writer,
                 false => rng.u64(0..20),
@@ -59,7 +59,7 @@ fn field(record: &Record, name: &str) -> Json {
     json[name].clone()
 }
 
-/// What must hold of any snapshot.
+/// The invariants of a snapshot.
 fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) {
     let all: Vec<Record> = snapshot.scan(..).map(Result::unwrap).collect();
     let of = |id: u64| {
@@ -131,7 +131,7 @@ fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
         for writer in 0..WRITERS {
             let (dataset, writing) = (dataset.clone(), &writing);
             scope.spawn(move || {
-                // Readers end when the writers do, well or not.
+                // Readers end with the writers, also if those fail.
                 struct End<'a>(&'a AtomicUsize);
                 impl Drop for End<'_> {
                     fn drop(&mut self) {
@@ -151,7 +151,7 @@ fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
                     let last = writing.load(SeqCst) == 0;
                     let snapshot = dataset.snapshot();
                     hold(&snapshot, &mut rng);
-                    // One that was kept while files under it were merged away.
+                    // A snapshot kept while compactions replaced its tables.
                     hold(&kept, &mut rng);
                     if rng.usize(0..4) == 0 {
                         kept = snapshot;

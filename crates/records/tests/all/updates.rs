@@ -1,4 +1,5 @@
-//! Writes that depend on what is there: expectations, updates, deletes that tell. Under every strategy, across flushes, with others who write.
+//! Writes that depend on the current state: expectations, updates, deletes that return the record.
+//! Under every strategy, across flushes, beside other writers.
 
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -39,8 +40,9 @@ fn n_of(record: &Record) -> u64 {
     json["n"].as_u64().unwrap()
 }
 
-/// Batches with expectations against a model of what each key has: they are written where all hold, else the error names a key that is
-/// not as expected, and nothing of the batch is there.
+/// Batches with expectations, against a model of each key's state: a batch is written if all
+/// expectations hold; otherwise the error names a key that fails, and nothing of the batch is
+/// written.
 #[test]
 fn batches_are_written_where_what_they_expect_holds() {
     for maintenance in Maintenance::ALL {
@@ -136,7 +138,8 @@ fn batches_are_written_where_what_they_expect_holds() {
     }
 }
 
-/// Counters that several threads raise, while others flush: each update counts, and each delete returns what it deleted.
+/// Counters that several threads increment, while others flush: each update counts, and each delete
+/// returns the deleted record.
 #[test]
 fn no_update_is_lost_among_threads() {
     for maintenance in Maintenance::ALL {
@@ -152,7 +155,7 @@ fn no_update_is_lost_among_threads() {
                     for _ in 0..TIMES {
                         let id = rng.u64(0..3);
                         let key = key(&dataset, id);
-                        // Given up after so many conflicts, it has changed nothing.
+                        // An update given up after several conflicts has changed nothing.
                         let again = |error: &esker::Error| error.kind() == ErrorKind::Conflict;
                         while let Err(error) =
                             dataset.update(&key, |old| body(id, old.map_or(0, n_of) + 1))
@@ -206,7 +209,7 @@ fn an_update_keeps_deletes_and_refuses() {
     let malformed = dataset.update(&one, |_| "{".to_string()).unwrap_err();
     assert_eq!(malformed.kind(), ErrorKind::BadInput);
     assert_eq!(n_of(&dataset.get(&one).unwrap().unwrap()), 5);
-    // Somebody else writes each time: it is given up, and nothing is lost.
+    // Another write comes in between each time: the update is given up, and no write is lost.
     let mut times = 0;
     let overtaken = dataset.update(&one, |_| {
         times += 1;

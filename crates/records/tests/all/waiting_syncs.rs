@@ -1,5 +1,6 @@
-//! Writers beside a write that is in the log, but not visible yet because its sync takes time: a conflict with it is reported, or
-//! retried, only when readers see it. The file system's syncs are slow, or held until the test lets them go.
+//! Writers beside a write that is in the log but not visible yet, because its sync takes time. A
+//! conflict with it is reported, or retried, only when readers see it. The syncs of the file system
+//! are slow, or held until the test releases them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -13,7 +14,7 @@ use esker_lsm::fs::memory::Memory;
 #[derive(Default)]
 struct Syncs {
     count: AtomicU64,
-    /// Held; and how many wait.
+    /// Whether syncs are held, and how many wait.
     state: Mutex<(bool, u64)>,
     changed: Condvar,
 }
@@ -106,7 +107,8 @@ fn updates_of_one_counter_by_four_threads_all_count() {
     assert!(syncs <= 160, "{syncs} syncs");
 }
 
-/// Runs `act` beside a put of `json` that is in the log and whose sync is held until a moment after `act` has begun.
+/// Runs `act` beside a put of `json` that is in the log and whose sync is held until shortly after
+/// `act` has begun.
 fn beside_a_held_put<T: Send>(
     (db, syncs): &(Database, Arc<Syncs>),
     json: &str,
@@ -118,7 +120,7 @@ fn beside_a_held_put<T: Send>(
         let put = scope.spawn(|| data.put_json(json).unwrap());
         syncs.wait_for_one();
         let acting = scope.spawn(act);
-        // It may begin before or after the sync ends: neither may fail.
+        // `act` may begin before or after the sync ends; neither may fail.
         std::thread::sleep(Duration::from_millis(30));
         syncs.let_go();
         put.join().unwrap();
@@ -183,7 +185,7 @@ fn what_expires_beside_a_put_that_waits_is_no_error() {
     let expired = beside_a_held_put(&store, r#"{"id":2,"n":2}"#, || data.expire_now().unwrap());
     std::thread::sleep(Duration::from_millis(5));
     let later = data.expire_now().unwrap();
-    // The record that was put again expires twice, if its first version was deleted before.
+    // The record that was put again expires twice if its first version was deleted before.
     assert!(
         (5..=6).contains(&(expired + later)),
         "{expired}, then {later}"

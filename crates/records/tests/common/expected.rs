@@ -1,18 +1,20 @@
-//! What the planner expects of an index, beside what the index gives. Also of the command line's tests, which have real data.
+//! Compares the planner's estimates for an index with the results. The command line's tests use it,
+//! too, with real data.
 
 use esker::{Dataset, Expr};
 
-/// So few are as good as none.
+/// Estimates and results below this count as equal.
 const FEW: u64 = 10;
 
-/// How far what is expected may be from what there is: of ranges and of values that are about as frequent as others; and of values
-/// of attributes of which some are far more frequent than others.
+/// The allowed factor between an estimate and the result: for ranges and for values of similar
+/// frequency, and for values of attributes with very uneven frequencies.
 pub(crate) const EVEN: f64 = 3.0;
 pub(crate) const SKEWED: f64 = 10.0;
 
 const CONDITIONS: usize = 200;
 
-/// What differs too much, of conditions whose index reads at most a block to tell.
+/// Returns the estimates that are too far off. The estimates of a condition may read at most one
+/// block of its index.
 pub(crate) fn compare(
     dataset: &Dataset<u64>,
     condition: &mut dyn FnMut() -> (String, f64),

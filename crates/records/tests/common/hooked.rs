@@ -1,4 +1,5 @@
-//! A file system that asks a function before each call: what else happens at that moment, and whether it fails.
+//! A file system that calls a function before each call, which can do other work or make the call
+//! fail.
 
 use std::io;
 use std::path::{Path as FsPath, PathBuf};
@@ -7,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use esker::fs::memory::Memory;
 use esker::fs::{Fs, Lock, ReadFile, WriteFile};
 
-/// Is told the call (`read`, `append`, `sync`, `create`, `open`, `rename`, `remove`, `link`, `sync_dir`) and the file.
-/// It may use the store.
+/// Receives the call (`read`, `append`, `sync`, `create`, `open`, `rename`, `remove`, `link`,
+/// `sync_dir`) and the file. It may use the store.
 pub(crate) type Hook = dyn Fn(&str, &FsPath) -> io::Result<()> + Send + Sync;
 
 #[derive(Clone, Default)]
@@ -18,7 +19,7 @@ pub(crate) struct Hooked {
 }
 
 impl Hooked {
-    /// From now on `hook` is asked.
+    /// Sets the hook.
     pub(crate) fn set(
         &self,
         hook: impl Fn(&str, &FsPath) -> io::Result<()> + Send + Sync + 'static,
@@ -26,7 +27,7 @@ impl Hooked {
         *self.hook.lock().unwrap() = Some(Arc::new(hook));
     }
 
-    /// From now on nobody is asked.
+    /// Removes the hook.
     pub(crate) fn clear(&self) {
         *self.hook.lock().unwrap() = None;
     }

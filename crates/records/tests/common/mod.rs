@@ -1,4 +1,4 @@
-//! What the proof tests of the record store share. Each test file uses a part of it.
+//! Shared parts of the record store's tests. Each test file uses some of them.
 #![allow(dead_code)]
 
 pub(crate) mod tree;
@@ -17,7 +17,7 @@ use esker::{
 use esker_lsm::Cursor;
 use serde_json::{Map, Value as Json, json};
 
-/// Conditions whose values are given as text, which is read as the attribute's type.
+/// Conditions with values as text, which is parsed as the attribute's type.
 pub(crate) trait TextQuery {
     fn equals(self, path: &Path, value: &str) -> Self;
     fn between(self, path: &Path, lo: &str, hi: &str) -> Self;
@@ -34,10 +34,11 @@ impl<K: esker::PrimaryKey> TextQuery for Query<K> {
     }
 }
 
-/// Where the stores of tests in memory are.
+/// The folder of stores in memory.
 pub(crate) const DIR: &str = "/store";
 
-/// A file system with a store of an earlier version in [`DIR`]: of each file name and length in a line, then its bytes.
+/// A file system with a store of an earlier version in [`DIR`]. For each file, `store` has a line
+/// with its name and length, then its bytes.
 pub(crate) fn unpack(mut store: &[u8]) -> Memory {
     let fs = Memory::new();
     while let Some(end) = store.iter().position(|byte| *byte == b'\n') {
@@ -50,7 +51,7 @@ pub(crate) fn unpack(mut store: &[u8]) -> Memory {
     fs
 }
 
-/// The kinds that keep or find something.
+/// The kinds with an index.
 pub(crate) const INDEXED: [IndexKind; 7] = [
     IndexKind::Embedded,
     IndexKind::Eager,
@@ -72,7 +73,7 @@ pub(crate) const PATHS: [&str; INDEXED.len()] = [
     "filter",
 ];
 
-/// Settings that make much happen with little data, and the same each time: memtables of 64 KiB,
+/// Settings that cause much activity with little data, deterministically: memtables of 64 KiB,
 /// tables of 8 KiB, a first level of 16 KiB.
 pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
     Options {
@@ -85,7 +86,7 @@ pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
     }
 }
 
-/// Opens (or makes) a store in `fs`.
+/// Opens (or creates) a store in `fs`.
 pub(crate) fn open(fs: Arc<dyn Fs>) -> esker::Result<Database> {
     Database::create_or_open(FsPath::new(DIR), small(fs))
 }
@@ -94,7 +95,7 @@ pub(crate) fn path(text: &str) -> Path {
     text.parse().unwrap()
 }
 
-/// The seeds to try: `ESKER_SEEDS` says how many (`usual` without it), `ESKER_SEED` the first.
+/// The seeds to run: `ESKER_SEEDS` is their number (`usual` without it), `ESKER_SEED` the first.
 pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let first = number("ESKER_SEED").unwrap_or(0);
@@ -111,7 +112,7 @@ pub(crate) fn number(name: &str, usual: usize) -> usize {
     set.and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Tells what a test was doing when it failed.
+/// Prints the current step of a test when it fails.
 pub(crate) struct Doing(pub(crate) String);
 
 impl Drop for Doing {
@@ -128,7 +129,7 @@ pub(crate) fn skewed(rng: &mut fastrand::Rng, n: usize) -> usize {
     rng.usize(0..below)
 }
 
-/// Merges as long as there is something to merge.
+/// Compacts until nothing is left to compact.
 pub(crate) fn converge(db: &Database) {
     db.flush().unwrap();
     db.group().run_compactions().unwrap();
@@ -140,8 +141,8 @@ pub(crate) fn check(db: &Database) {
     assert_eq!(report.errors, Vec::<String>::new());
 }
 
-/// What must hold of the dataset `d` whatever its maintenance strategy is: the obsolete set
-/// has no current record's.
+/// An invariant of the dataset `d` under any maintenance strategy: the obsolete set has no current
+/// record.
 pub(crate) fn check_set(db: &Database) {
     let snapshot = db.group().snapshot();
     let tree = |name| snapshot.version().tree_named(name).unwrap().id;
@@ -156,7 +157,8 @@ pub(crate) fn check_set(db: &Database) {
     }
 }
 
-/// Every way of maintenance that tests go through: strategies, times of repair and ways of merging by turns.
+/// One of the maintenance settings that tests use: strategies, repair settings and compaction
+/// policies in turn.
 pub(crate) fn with_strategy(def: DatasetDef, number: usize) -> DatasetDef {
     let maintenance = Maintenance::ALL[number % Maintenance::ALL.len()];
     let turn = number / Maintenance::ALL.len() + number;
@@ -174,7 +176,7 @@ pub(crate) fn with_strategy(def: DatasetDef, number: usize) -> DatasetDef {
     def.maintenance(maintenance).repair(repair).merging(merging)
 }
 
-/// A query's keys in order, found in every way that there is: all must agree.
+/// A query's keys in order, by every form of query; all must agree.
 pub(crate) fn keys_in_every_way(query: &Query) -> Vec<String> {
     let found = keys(query.clone());
     for validation in [Validation::Auto, Validation::Direct, Validation::Timestamp] {
@@ -189,7 +191,7 @@ pub(crate) fn keys_in_every_way(query: &Query) -> Vec<String> {
     found
 }
 
-/// A record as an answer gave it: its key, and its bytes.
+/// A record of an answer: its key and its bytes.
 pub(crate) type Row = (String, String);
 
 /// The rows of a query.
@@ -221,17 +223,17 @@ pub(crate) fn keys(query: Query) -> Vec<String> {
     rows(query).into_iter().map(|row| row.0).collect()
 }
 
-/// A record of a model: what was put, when, and what its attributes are.
+/// A record of a model: its body, the order of its write, and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Put {
-    /// Grows with each write.
+    /// Increases with each write.
     pub(crate) order: u64,
     pub(crate) body: String,
-    /// The values by the text of their path, undeclared ones as well.
+    /// The values by the text of their path, including undeclared ones.
     pub(crate) values: BTreeMap<String, Vec<Value>>,
 }
 
-/// What a dataset must hold: by key (as a number or a string, in its order).
+/// The expected content of a dataset, by key (as a number or a string, in key order).
 pub(crate) type Model<K> = BTreeMap<K, Put>;
 
 /// A condition of a model's query.
@@ -275,8 +277,8 @@ impl Wanted {
     }
 }
 
-/// True when a record meets all conditions: those that bound a range on one path by one value
-/// together, each other by some value.
+/// True if a record meets all conditions. Conditions that bound a range of one path must hold for
+/// one value together, each other condition for some value.
 pub(crate) fn meets(put: &Put, wanted: &[Wanted]) -> bool {
     wanted.iter().enumerate().all(|(at, first)| {
         let joined = |other: &&Wanted| {
@@ -293,7 +295,7 @@ pub(crate) fn meets(put: &Put, wanted: &[Wanted]) -> bool {
     })
 }
 
-/// The rows that a query must give.
+/// The expected rows of a query.
 pub(crate) fn expected<K: ToString>(
     model: &Model<K>,
     wanted: &[Wanted],
@@ -313,8 +315,8 @@ pub(crate) fn expected<K: ToString>(
     rows.take(limit.unwrap_or(usize::MAX)).collect()
 }
 
-/// The values that attributes of a type take in tests: few, so that many records share one, and
-/// those where an order or an encoding could go wrong.
+/// The values of a type in tests: few, so that many records share one, and those that are critical
+/// for an order or an encoding.
 pub(crate) fn domain(ty: Type) -> Vec<Value> {
     match ty {
         Type::Int => [
@@ -390,7 +392,7 @@ pub(crate) fn domain(ty: Type) -> Vec<Value> {
     }
 }
 
-/// A value as JSON, in one of the ways in which it can be written.
+/// A value as JSON, in one of its possible forms.
 pub(crate) fn to_json(value: &Value, rng: &mut fastrand::Rng) -> Json {
     match value {
         Value::Int(v) => match i64::try_from(*v) {
@@ -408,7 +410,7 @@ pub(crate) fn to_json(value: &Value, rng: &mut fastrand::Rng) -> Json {
     }
 }
 
-/// Puts `field` at the path `names` of an object, through arrays of objects where `many` says so.
+/// Puts `field` at the path `names` of an object; through arrays of objects if `many`.
 pub(crate) fn place(object: &mut Map<String, Json>, names: &[&str], field: Json) {
     let Some((name, rest)) = names.split_first() else {
         return;

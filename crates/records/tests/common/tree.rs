@@ -1,10 +1,10 @@
-//! Conditions with `or`, `not` and the rest, and what they find in a model.
+//! Conditions with `or`, `not` and other operators, and their evaluation on a model.
 
 use esker::{Expr, Op, Operand, Value, field};
 
 use super::{Put, Wanted, meets, path};
 
-/// A condition, and a model's idea of it.
+/// A condition that can also be evaluated on a model.
 #[derive(Debug, Clone)]
 pub(crate) enum Tree {
     /// All of these comparisons and of these trees.
@@ -15,14 +15,14 @@ pub(crate) enum Tree {
     Not(Box<Tree>),
     /// A value equals one of these.
     In(String, Vec<Value>),
-    /// A value is another.
+    /// A value differs from this one.
     Ne(String, Value),
-    /// There is a value.
+    /// The path has a value.
     Exists(String),
 }
 
 impl Tree {
-    /// The condition; none of nothing at all.
+    /// The condition; `None` if it is empty.
     pub(crate) fn expr(&self) -> Option<Expr> {
         match self {
             Tree::All(wanted, trees) => {
@@ -33,7 +33,7 @@ impl Tree {
             Tree::Any(trees) => trees.iter().filter_map(Tree::expr).reduce(|a, b| a | b),
             Tree::Not(tree) => tree.expr().map(|expr| !expr),
             Tree::In(name, values) => {
-                // As a program gives them, and as a person does.
+                // Alternates between operands of programs and operands written by people.
                 let operands = values.iter().enumerate().map(|(at, value)| match at % 2 {
                     0 => Operand::from(value.clone()),
                     _ => Operand::text(value.to_string()),
@@ -64,7 +64,7 @@ impl Tree {
         }
     }
 
-    /// Trees of these comparisons and others: `some` gives comparisons of distinct paths, at least one; `value` a
+    /// Random trees: `some` returns comparisons of distinct paths, at least one; `value` returns a
     /// path and values that it may have.
     pub(crate) fn random(
         rng: &mut fastrand::Rng,
@@ -89,7 +89,7 @@ impl Tree {
                 let each = (0..count).map(|_| Tree::random(rng, depth - 1, some, value));
                 Tree::Any(each.collect())
             }
-            // Bounds of one path in several chains would become one range.
+            // Bounds of one path in several chains would be joined to one range.
             _ => {
                 let each = (0..2).map(|_| match Tree::random(rng, depth - 1, some, value) {
                     all @ Tree::All(..) => Tree::Not(Box::new(all)),

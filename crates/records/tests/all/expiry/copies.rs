@@ -1,5 +1,6 @@
-//! Backups and named snapshots of records that expire, and advice about them, beside the model: what had expired when a copy was
-//! made does not come back in it, whatever becomes of the store and of the clock; what had not is there.
+//! Backups and named snapshots of expiring records, and advice about them, beside the model: a
+//! record that had expired when the copy was made does not come back in it, whatever happens to the
+//! store and the clock; the other records are there.
 
 use std::collections::BTreeSet;
 use std::path::{Path as FsPath, PathBuf};
@@ -14,7 +15,7 @@ use esker::{
 use super::world::{Hand, Live, START, World, ask};
 use crate::common::{check, check_set, path, seeds, small, with_strategy};
 
-/// A dataset of one kind of index, strategy and ways to expire, as the seed says.
+/// A dataset whose kind of index, strategy and forms of expiry depend on the seed.
 fn world(seed: u64, rng: &mut fastrand::Rng) -> World {
     let kind = IndexKind::ALL[seed as usize % IndexKind::ALL.len()];
     let def = DatasetDef::new(path("id"), KeyType::Int)
@@ -27,7 +28,7 @@ fn world(seed: u64, rng: &mut fastrand::Rng) -> World {
     })
 }
 
-/// What is there, as of a time.
+/// The live records at a time.
 fn live_at(all: &Live, time: u64) -> Live {
     let lives = |expires: Option<u64>| expires.is_none_or(|expires| expires > time);
     let live = all.iter().filter(|(_, stored)| lives(stored.expires));
@@ -43,7 +44,7 @@ fn at(dir: &FsPath, memory: &Memory, hand: &Hand) -> Database {
     Database::open(dir, options).unwrap()
 }
 
-/// A named snapshot, and what it is to have.
+/// A named snapshot, and its expected content.
 struct Kept {
     name: String,
     live: Live,
@@ -56,7 +57,7 @@ fn prove_kept(db: &Database, kept: &[Kept], rng: &mut fastrand::Rng) {
     }
 }
 
-/// A backup that was made at `made`, when `stored` was there: under an earlier clock, and a later one.
+/// Checks a backup made at time `made` of the records `stored`, under earlier and later clocks.
 fn prove_backup(
     world: &World,
     dir: &FsPath,
@@ -75,7 +76,8 @@ fn prove_backup(
         check(&db);
         check_set(&db);
         if time > made {
-            // Acting on expiry, and what comes behind it, changes no answer, there and in named snapshots.
+            // Deleting expired records, and the work after it, changes no answer in the backup or
+            // its named snapshots.
             let due = stored.len() - live.len();
             assert_eq!(dataset.expire_now().unwrap(), due as u64);
             ask(&dataset.snapshot(), &live, rng);
@@ -147,9 +149,10 @@ fn advice_counts_the_records_that_are_live() {
             world.write(&mut rng);
             world.disturb(&mut rng);
         }
-        let asked = world.dataset.find(field("absent").eq(1)).count().unwrap();
-        assert_eq!(asked, 0);
-        // Of one component with nothing obsolete in it the sample is all there is, so that the figures are exact.
+        let found = world.dataset.find(field("absent").eq(1)).count().unwrap();
+        assert_eq!(found, 0);
+        // In one component without obsolete entries the sample is complete, so the figures are
+        // exact.
         let repair = RepairOptions::default();
         world.dataset.repair(&repair).run().unwrap();
         world.db.compact(None).unwrap();
@@ -171,7 +174,7 @@ fn advice_counts_the_records_that_are_live() {
             (live.len() as u64, values.len() as u64),
             "{seed}"
         );
-        // Where all have expired there is nothing to measure.
+        // When all records have expired, there is no data to measure.
         world.hand.add(100_000);
         world.tick(&mut rng);
         let live = world.live().count() as u64;

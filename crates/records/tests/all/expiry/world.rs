@@ -1,4 +1,4 @@
-//! A dataset of records that expire, beside a model of it.
+//! A dataset of expiring records, beside its model.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use esker::{
 
 use crate::common::{self, DIR, check, check_set, converge, keys_in_every_way, path, small};
 
-/// Where the clock begins: some day.
+/// The initial time of the clock: an arbitrary day.
 pub(super) const START: u64 = 1_700_000_000_000;
 
 /// A clock that tests set.
@@ -53,7 +53,7 @@ pub(super) fn open(memory: &Memory, hand: &Hand) -> Database {
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 
-/// What was put, and is not deleted.
+/// A record that was put and is not deleted.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stored {
     pub(super) body: String,
@@ -68,12 +68,13 @@ pub(super) struct World {
     pub(super) db: Database,
     pub(super) dataset: Dataset,
     pub(super) changes: Changes,
-    /// By key, what has expired and was not acted on included.
+    /// By key, including expired records that are not deleted yet.
     pub(super) stored: BTreeMap<i64, Stored>,
     pub(super) ttl: Option<u64>,
-    /// The latest time.
+    /// The latest time seen.
     pub(super) now: u64,
-    /// The latest expiry that was acted on, or that a read hid: no later handle is at an earlier time.
+    /// The latest expiry that was deleted or hidden by a read; no later handle may use an earlier
+    /// time.
     pub(super) hidden: u64,
     pub(super) order: u64,
     pub(super) expired: u64,
@@ -114,7 +115,7 @@ impl World {
 
     pub(super) fn tick(&mut self, rng: &mut fastrand::Rng) {
         match rng.usize(0..8) {
-            // A clock that is set back brings nothing back.
+            // Setting the clock back does not bring a record back.
             0 => self.hand.set(self.hand.get() - rng.u64(1..5_000)),
             1 => self.hand.add(rng.u64(0..4_000)),
             2 => self.hand.add(1),
@@ -124,7 +125,7 @@ impl World {
         assert_eq!(self.db.group().time(), self.now);
     }
 
-    /// A record, and when it expires.
+    /// A record, and its expiry time.
     pub(super) fn make(&mut self, id: i64, rng: &mut fastrand::Rng) -> (String, Stored) {
         let n = rng.i64(0..6);
         let at = match rng.usize(0..3) {
@@ -224,7 +225,7 @@ impl World {
         self.skip(id, ChangeKind::Put);
     }
 
-    /// Reads the feed: the write that was just made, and what expired.
+    /// Reads the feed: the last write, and expiries.
     pub(super) fn skip(&mut self, id: i64, kind: ChangeKind) {
         let mut came = false;
         while let Some(change) = self.changes.next().unwrap() {
@@ -251,7 +252,7 @@ impl World {
         self.hidden = self.hidden.max(stored.expires.unwrap());
     }
 
-    /// Reads the feed, in which only expiries are left.
+    /// Reads the feed, which has only expiries left.
     pub(super) fn read_feed(&mut self) -> u64 {
         let before = self.expired;
         while let Some(change) = self.changes.next().unwrap() {
@@ -261,7 +262,7 @@ impl World {
         self.expired - before
     }
 
-    /// Everything that can be asked, against the model.
+    /// Compares all queries with the model.
     pub(super) fn ask(&mut self, rng: &mut fastrand::Rng) {
         let live: Live = self.live().map(|(k, s)| (*k, s.clone())).collect();
         ask(&self.dataset.snapshot(), &live, rng);
@@ -285,7 +286,7 @@ impl World {
             9 => {
                 self.read_feed();
                 let from = self.changes.position();
-                // Its place is taken, that nothing holds the store.
+                // Another store takes its place for now, so that no handle keeps the store open.
                 let place = open(&Memory::new(), &self.hand);
                 let def = DatasetDef::new(path("id"), KeyType::Int);
                 self.dataset = place.create_dataset::<Key>("d", def).unwrap();
@@ -294,7 +295,7 @@ impl World {
                 self.db = open(&self.memory, &self.hand);
                 self.dataset = self.db.dataset::<Key>("d").unwrap();
                 self.changes = self.dataset.changes(from).unwrap();
-                // Where nothing was hidden meanwhile, there is nothing that could come back.
+                // If no expired record was hidden, none could come back.
                 let time = self.db.group().time();
                 assert!((self.hidden..=self.now).contains(&time), "{time}");
                 self.now = time;
@@ -309,7 +310,7 @@ impl World {
             }
             11 => {
                 let to = Maintenance::ALL[rng.usize(0..Maintenance::ALL.len())];
-                // Not of a dataset with staged repair.
+                // Refused for staged repair.
                 let _ = self.dataset.set_maintenance(to).run();
             }
             12 => {
@@ -339,10 +340,10 @@ impl World {
     }
 }
 
-/// What are to be the answers: by key.
+/// The expected records, by key.
 pub(super) type Live = Vec<(i64, Stored)>;
 
-/// Everything that can be asked of a dataset whose records are `live`.
+/// Compares all queries with the live records `live`.
 pub(super) fn ask(dataset: &DatasetSnapshot, live: &Live, rng: &mut fastrand::Rng) {
     let query = || dataset.query();
     assert_eq!(query().count().unwrap(), live.len() as u64);

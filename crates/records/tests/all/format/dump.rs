@@ -1,20 +1,20 @@
-//! Takes files apart field by field, by FORMAT.md alone.
+//! Decodes files field by field, from FORMAT.md alone.
 
 use std::fmt::Write;
 
-/// Bytes on a line.
+/// Bytes per line.
 const WIDTH: usize = 12;
 
-/// A file, the place in it, and what was said so far.
+/// A file, the position in it, and the text so far.
 pub(crate) struct Dump<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// What is said of the offset of the first byte.
+    /// The offset to print for the first byte.
     base: usize,
     out: String,
 }
 
-/// (offset, stored length, raw length, what it is) of a block.
+/// A block: offset, stored length, raw length, content.
 type Block = (usize, usize, usize, What);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -65,7 +65,7 @@ impl<'a> Dump<'a> {
         writeln!(self.out, "-- {title}").unwrap();
     }
 
-    /// Says what lies from `start` to the place.
+    /// Prints the bytes from `start` to the position.
     fn say(&mut self, start: usize, what: &str) {
         let rows = self.bytes[start..self.at].chunks(WIDTH);
         for (i, row) in rows.enumerate() {
@@ -133,7 +133,7 @@ impl<'a> Dump<'a> {
         v
     }
 
-    /// Bytes behind their length.
+    /// Bytes with their length in front.
     fn counted(&mut self, what: &str) -> &'a [u8] {
         let start = self.at;
         let (len, n) = self.peek_varint();
@@ -169,7 +169,7 @@ impl<'a> Dump<'a> {
         self.take(8, "checksum");
     }
 
-    /// A framed file whose payloads are said by `payload`.
+    /// A framed file; `payload` prints its payloads.
     pub(crate) fn log(&mut self, payload: fn(&mut Dump<'a>)) {
         self.shown(8, "magic");
         self.u32("format version");
@@ -187,7 +187,7 @@ impl<'a> Dump<'a> {
                 self.take(8, "sync marker");
                 self.u64("durable up to");
             } else {
-                // A payload ends where its length says.
+                // A payload ends at its stated length.
                 let whole = self.bytes;
                 self.bytes = &whole[..end];
                 payload(self);
@@ -384,7 +384,7 @@ impl<'a> Dump<'a> {
         self.shown(8, "magic");
     }
 
-    /// Finds all blocks from the footer, by offset.
+    /// Finds all blocks, starting from the footer; sorted by offset.
     fn blocks(&self) -> Vec<Block> {
         let handle = |bytes: &[u8]| {
             let offset = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -482,7 +482,7 @@ impl<'a> Dump<'a> {
         let end = self.bytes.len();
         let (entries, restarts) = (word(self.bytes, end - 8), word(self.bytes, end - 4));
         let keys_end = end - 16 - restarts * 8;
-        // The values come first, and their lengths with the keys.
+        // The values come first; their lengths are stored with the keys.
         let mut keys = Dump {
             bytes: self.bytes,
             at: entries,
