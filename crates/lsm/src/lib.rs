@@ -45,6 +45,8 @@
 //! # }
 //! ```
 
+// The layers of these modules: `../layers.txt`.
+
 pub mod attributes;
 mod batch;
 mod budget;
