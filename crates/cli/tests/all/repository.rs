@@ -1,7 +1,9 @@
-//! What concerns all crates: which of their files use which, and their prose.
+//! What concerns all crates: which of their files use which, their prose, and the documents about them.
 
 #[path = "../../../../tests/cycles.rs"]
 mod cycles;
+#[path = "../../../../tests/documents.rs"]
+mod documents;
 #[path = "../../../../tests/idioms.rs"]
 mod idioms;
 #[path = "../../../../tests/source.rs"]
@@ -32,4 +34,27 @@ fn files_use_each_other_in_no_cycle_that_is_not_listed() {
 #[test]
 fn private_phrases_become_fewer() {
     assert_none(&idioms::wrong_counts(&root()));
+}
+
+#[test]
+fn links_lead_somewhere() {
+    assert_none(&documents::wrong_links(&root()));
+}
+
+#[test]
+fn documents_name_sources_that_are_there() {
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/tour.md"] {
+        assert_none(&documents::wrong_sources(&root(), document));
+    }
+    assert_none(&documents::wrong_stations(&root(), "docs/tour.md"));
+}
+
+#[test]
+fn each_invariant_has_tests_that_are_there() {
+    assert_none(&documents::wrong_tests(&root(), "docs/invariants.md"));
+}
+
+#[test]
+fn the_architecture_stays_short() {
+    assert_none(&documents::wrong_size(&root(), "ARCHITECTURE.md", 350, 120));
 }
