@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dump::Dump;
-use esker::fs::memory::Memory;
 use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker_sim::memory::Memory;
 
 const FORMAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../FORMAT.md");
 const BEGIN: &str = "<!-- example: begin -->\n";
