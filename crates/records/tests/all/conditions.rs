@@ -9,11 +9,11 @@ use crate::common::tree::Tree;
 use crate::common::{
     Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, with_strategy,
 };
-use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Tokenizer, Type,
     Value, field,
 };
+use esker_sim::memory::Memory;
 
 /// Of these, `n` and `s` are indexed by the kind of the test, `t` by another, `u` by none.
 const NAMES: [&str; 4] = ["n", "s", "t", "u"];

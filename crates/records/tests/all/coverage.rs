@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::common::{Doing, INDEXED, TextQuery, check, open, path};
 use esker::experimental::Validation;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, RepairOptions,
     Type,
 };
+use esker_sim::memory::Memory;
 
 /// What is asked of `a` under all validations: count, keys, records.
 fn ask(dataset: &Dataset, a: u64, right: &[&str]) {

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, check, check_set, path, seeds, small, with_strategy};
-use esker::fs::hooked::Hooked;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     ChangeKind, Database, DatasetDef, Durability, Index, IndexKind, KeepLog, Key, KeyType,
     Maintenance, Options, Type, field,
 };
-use world::{Hand, START, World, open};
+use esker_sim::clock::TestClock;
+use esker_sim::hooked::Hooked;
+use esker_sim::memory::{Memory, PowerCut};
+use world::{START, World, open};
 
 #[test]
 fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
@@ -68,9 +69,8 @@ fn nobody_sees_what_has_expired_by_any_kind_and_strategy() {
 fn acting_on_expiry_can_be_cut_off_anywhere() {
     for maintenance in Maintenance::ALL {
         for cut in 0.. {
-            let (memory, hand) = (Memory::new(), Hand::new());
+            let (memory, hand) = (Memory::new(), TestClock::new(START));
             let hooked = Hooked::new(Arc::new(memory.clone()));
-            let clock = hand.clone();
             let options = Options {
                 fs: Arc::new(hooked.clone()),
                 durability: Durability::Sync,
@@ -78,7 +78,7 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
                     bytes: u64::MAX,
                     age: None,
                 },
-                clock: Arc::new(move || clock.get()),
+                clock: hand.function(),
                 ..small(Arc::new(memory.clone()))
             };
             let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
@@ -151,7 +151,7 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
 /// A clock that jumps by more than a day is not believed: reads go by it, and nothing is deleted before somebody confirms it.
 #[test]
 fn a_clock_that_is_not_believed_deletes_nothing() {
-    let (memory, hand) = (Memory::new(), Hand::new());
+    let (memory, hand) = (Memory::new(), TestClock::new(START));
     let db = open(&memory, &hand);
     let def = DatasetDef::new(path("id"), KeyType::Int).ttl(Duration::from_secs(1));
     let dataset = db.create_dataset::<Key>("d", def).unwrap();
@@ -172,7 +172,7 @@ fn a_clock_that_is_not_believed_deletes_nothing() {
 /// Of a dataset that keeps versions one that has expired is a deletion, by key and by value; a snapshot that is kept under a name sees what it saw.
 #[test]
 fn a_version_that_has_expired_is_a_deletion() {
-    let (memory, hand) = (Memory::new(), Hand::new());
+    let (memory, hand) = (Memory::new(), TestClock::new(START));
     let db = open(&memory, &hand);
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(path("n"), Index::new(IndexKind::Lazy).of_type(Type::Int))

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dump::Dump;
-use esker::fs::memory::Memory;
 use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker_sim::memory::Memory;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format-example.txt");
 const HEAD: &str = "The store of the worked example in FORMAT.md, taken apart. A test writes this file:\n\
