@@ -1,4 +1,5 @@
-//! Reads who uses whom off the sources of a crate, and its layers off ARCHITECTURE.md, and checks the form of each file: for the test `architecture` of each crate.
+//! Compares the modules of a crate with its `layers.txt`, its locks with its `locks.txt`, and checks the form of each
+//! file: for the test `architecture` of each crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -151,39 +152,38 @@ pub(crate) fn locks(code: &str) -> BTreeSet<String> {
     code.lines().filter_map(declares).collect()
 }
 
-/// Checks that ARCHITECTURE.md names each lock of the crate `name`, by file, and no other.
-pub(crate) fn assert_locks(manifest: &Path, name: &str) {
-    let of = |(file, code): (&String, &String)| {
+/// Checks that `locks.txt` of the crate in `here` has each lock of its sources, and no other.
+/// A line is `file: lock: what it guards`.
+pub(crate) fn assert_locks(here: &Path) {
+    let sources = sources(&here.join("src"));
+    let of = |(file, code): (&String, &String)| -> Vec<String> {
         let locks = locks(code);
-        let names = locks.iter().map(|lock| format!("`{lock}`"));
-        let names: Vec<String> = names.collect();
-        (!names.is_empty()).then(|| format!("`{file}`: {}", names.join(", ")))
+        locks.iter().map(|lock| format!("{file}: {lock}")).collect()
     };
-    let found: Vec<String> = sources(&manifest.join("src"))
-        .iter()
-        .filter_map(of)
+    let found: BTreeSet<String> = sources.iter().flat_map(of).collect();
+    let list = std::fs::read_to_string(here.join("locks.txt")).unwrap();
+    let listed: BTreeSet<String> = list
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(": "))
         .collect();
-    let expected = format!("- `{name}`: {}", found.join("; "));
-    let text = std::fs::read_to_string(manifest.join("../../ARCHITECTURE.md")).unwrap();
+    let missing: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
     assert!(
-        text.lines().any(|line| line == expected),
-        "ARCHITECTURE.md lacks the line\n{expected}"
+        missing.is_empty() && gone.is_empty(),
+        "locks.txt lacks {missing:?}; not in the sources (any more) are {gone:?}"
     );
 }
 
-/// Modules by layer, 0 at the top, as the table behind `heading` has them.
-fn layers(text: &str, heading: &str) -> BTreeMap<String, usize> {
-    let (_, table) = text.split_once(heading).expect("the table is there");
-    let rows = table
+/// Modules by layer, 0 at the top: a line that is not indented is `name: module, module, ...`.
+pub(crate) fn layers(list: &str) -> BTreeMap<String, usize> {
+    let rows = list
         .lines()
-        .skip_while(|line| !line.starts_with("| "))
-        .take_while(|line| line.starts_with("| "))
-        .filter(|line| line.contains('`'));
+        .filter(|line| !line.starts_with([' ', '#']) && !line.is_empty());
     let mut layers = BTreeMap::new();
     for (layer, row) in rows.enumerate() {
-        let modules = row.split('|').nth(2).unwrap();
-        for name in modules.split('`').skip(1).step_by(2) {
-            let module = name.trim_end_matches('/').trim_end_matches(".rs");
+        let (_, modules) = row.split_once(": ").unwrap_or_else(|| panic!("{row}"));
+        for module in modules.split(", ") {
             layers.insert(module.to_string(), layer);
         }
     }
@@ -217,25 +217,26 @@ pub(crate) fn ring(uses: &Uses) -> Option<Vec<String>> {
     })
 }
 
-/// Every module of the crate in `here` stands in the table of ARCHITECTURE.md, uses only modules of its own layer and of those below,
+/// Every module of the crate in `here` is in its `layers.txt`, uses only modules of its own layer and of those below,
 /// and none of them uses itself in a ring. Returns who uses whom.
-pub(crate) fn assert_layers(here: &Path, name: &str) -> Uses {
+pub(crate) fn assert_layers(here: &Path) -> Uses {
     let uses = uses(&here.join("src"));
     assert_eq!(ring(&uses), None, "modules that use each other in a ring");
-    let text = std::fs::read_to_string(here.join("../../ARCHITECTURE.md")).unwrap();
-    let layers = layers(&text, &format!("Layers of `crates/{name}/src`"));
-    for (module, used) in &uses {
-        let layer = layers
+    let layers = layers(&std::fs::read_to_string(here.join("layers.txt")).unwrap());
+    let of = |module: &String| {
+        *layers
             .get(module)
-            .unwrap_or_else(|| panic!("ARCHITECTURE.md has no layer for {module}"));
+            .unwrap_or_else(|| panic!("layers.txt lacks {module}"))
+    };
+    for (module, used) in &uses {
         for below in used {
-            let its = layers
-                .get(below)
-                .unwrap_or_else(|| panic!("ARCHITECTURE.md has no layer for {below}"));
-            assert!(layer <= its, "{module} uses {below}, which is above it");
+            assert!(
+                of(module) <= of(below),
+                "{module} uses {below}, which is above it"
+            );
         }
     }
     let gone = layers.keys().find(|module| !uses.contains_key(*module));
-    assert_eq!(gone, None, "in ARCHITECTURE.md only");
+    assert_eq!(gone, None, "in layers.txt only");
     uses
 }

@@ -3,6 +3,8 @@
 //!
 //! Exit codes: 0 found or done, 1 not found, 2 usage or bad input, 3 damaged or unavailable store.
 
+// The layers of these modules: `../layers.txt`.
+
 mod args;
 mod commands;
 mod failure;

@@ -27,6 +27,8 @@
 //!
 //! [`Feed`] returns the lines only, for programs that process them in another way.
 
+// The layers of these modules: `../layers.txt`.
+
 mod compression;
 mod error;
 mod feed;

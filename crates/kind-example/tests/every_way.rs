@@ -7,12 +7,12 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use esker::experimental::Validation;
-use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
     KeyType, Maintenance, Merging, Options, Order, Query, Repair, RepairMethod, RepairOptions,
     Tokenizer, field,
 };
+use esker_sim::memory::Memory;
 
 const DIR: &str = "/store";
 const CITIES: [&str; 6] = ["Ulm", "Bonn", "", "Bo", "New York", "Ul\u{0}m"];

@@ -1,5 +1,8 @@
 //! Generations: the memtables of all trees that fill, and are flushed, together. A log segment belongs to one
 //! generation and is removed when the generation is on disk.
+//!
+//! A memtable is created with the first write to its tree. A change of trees ends the generation,
+//! since a memtable keeps the options that its tree had.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

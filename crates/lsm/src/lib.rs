@@ -29,10 +29,10 @@
 //! ```
 //! use std::sync::Arc;
 //! use esker_lsm::{Batch, Cost, Durability, Group, Options, PlainTrees};
-//! use esker_lsm::fs::memory::Memory;
 //!
 //! # fn main() -> esker_lsm::Result<()> {
-//! let options = Options { fs: Arc::new(Memory::new()), ..Options::default() };
+//! # let fs = Arc::new(esker_sim::memory::Memory::new());
+//! # let options = Options { fs, ..Options::default() };
 //! let group = Group::open("/store".as_ref(), options, Arc::new(PlainTrees), true)?;
 //! let trees = group.create_trees(&[("data".into(), vec![]), ("index".into(), vec![])])?;
 //! let mut batch = Batch::new();
@@ -44,6 +44,8 @@
 //! group.close()
 //! # }
 //! ```
+
+// The layers of these modules: `../layers.txt`.
 
 pub mod attributes;
 mod batch;

@@ -437,7 +437,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::fs::memory::Memory;
+    use esker_sim::memory::Memory;
 
     #[test]
     fn keys_come_in_order_and_once_and_no_file_stays() {

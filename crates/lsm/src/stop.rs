@@ -22,7 +22,7 @@ const CLOCK_EVERY: u32 = 64;
 /// use esker_lsm::{Batch, Durability, Error, Group, Options, PlainTrees, Stop};
 ///
 /// # fn main() -> esker_lsm::Result<()> {
-/// # let fs = std::sync::Arc::new(esker_lsm::fs::memory::Memory::new());
+/// # let fs = std::sync::Arc::new(esker_sim::memory::Memory::new());
 /// # let options = Options { fs, ..Options::default() };
 /// let group = Group::open("store".as_ref(), options, std::sync::Arc::new(PlainTrees), true)?;
 /// let trees = group.create_trees(&[("t".to_string(), Vec::new())])?;

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use common::{DIR, Doing, bytes, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, PlainTrees, Result, Seq, Snapshot,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Refuses large allocations: a damaged length must not be trusted.
 struct Modest;

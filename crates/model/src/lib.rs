@@ -5,6 +5,8 @@
 //! This crate does no I/O and does not depend on an engine, so it works with any storage. Decoders
 //! accept any bytes: none panics or allocates without bound.
 
+// The layers of these modules: `../layers.txt`.
+
 pub mod condition;
 pub mod definition;
 pub mod error;

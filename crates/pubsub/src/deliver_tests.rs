@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker::fs::memory::Memory;
 use esker::{Options, Seq};
+use esker_sim::memory::Memory;
 
 use super::{Deliveries, Queue};
 use crate::message::Notification;

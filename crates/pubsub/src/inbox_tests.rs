@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use esker::fs::memory::Memory;
 use esker::{Options, Seq};
+use esker_sim::memory::Memory;
 
 use crate::broker::Inner;
 use crate::{Broker, Config, PubSub, Publication, Subscription};

@@ -37,6 +37,8 @@
 //! # }
 //! ```
 
+// The layers of these modules: `../layers.txt`.
+
 mod anchor;
 mod broker;
 mod cell;

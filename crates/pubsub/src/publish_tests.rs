@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker::Options;
-use esker::fs::memory::Memory;
+use esker_sim::memory::Memory;
 
 use super::list_keys;
 use crate::matching::Subject;

@@ -6,6 +6,23 @@
 //! so a change can be given with that.
 //!
 //! A change is given when readers see it, never before, and changes of one batch come in the order in which they were added.
+//!
+//! **Old records** are read when they are replaced, and logged in the same commit: a batch looks up
+//! what it replaces, all keys together, before it has its place in the log. Under the writer lock
+//! it validates that in the memtables (`write/pre_images.rs`), and adds one operation per key in
+//! the tree `d/old`. That tree is in the log alone (`TreeOptions::log_only`): it costs no memtable,
+//! flush or compaction, and goes back as far as the feed. If a batch writes a key several times,
+//! the feed takes its earlier change as the old record of the later one.
+//!
+//! The alternative, keeping old versions in the data until the feed's retention has passed, would
+//! cost writers nothing, but every compaction and every read of such a key; followers would have to
+//! register, and look each change up in trees that have changed since. The logged pre-image is
+//! exact wherever the log is, also for tails and readers beside the writer. A backup has no log, so
+//! its feed begins with the backup.
+//!
+//! An expired record that was not deleted yet counts as the old record when it is replaced, since
+//! the feed gave no change that removed it. So the old record of a change is always the record that
+//! the previous change of its key gave.
 
 use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;

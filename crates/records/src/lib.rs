@@ -47,6 +47,8 @@
 //! # }
 //! ```
 
+// The layers of these modules: `../layers.txt`.
+
 mod advise;
 mod api;
 mod background;

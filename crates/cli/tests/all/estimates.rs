@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::real_data;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Maintenance, Options,
     Type,
 };
+use esker_sim::memory::Memory;
 use expected::{EVEN, SKEWED, compare};
 use serde_json::{Map, Value};
 

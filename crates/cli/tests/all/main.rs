@@ -24,6 +24,7 @@ mod pictures;
 mod protocols;
 mod repair;
 mod replay;
+mod repository;
 mod resume;
 mod snapshots;
 mod streams;

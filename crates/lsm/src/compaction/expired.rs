@@ -1,5 +1,13 @@
 //! Expired data, judged by table metadata: which tables can be dropped unread, and which are worth rewriting without
 //! it.
+//!
+//! The metadata of a table has the number of its entries that expire, and when the first and the
+//! last of them do. A table that has expired as a whole is dropped unread if all older tables with
+//! keys of its range have expired, too. If by these figures more than a fifth of what is alive in a
+//! tree has expired, the table with the most of it is rewritten in its place. Tables of level 0
+//! that expire as a whole are left to be dropped unread, or merged, as long as no more has expired
+//! in the tree than twice what is alive. This is evaluated before the policy, and again when the
+//! choice is executed.
 
 use std::sync::Arc;
 

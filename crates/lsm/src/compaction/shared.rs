@@ -1,4 +1,10 @@
 //! Shared files: the small tables of one job in one file, created and synced once.
+//!
+//! A job that writes to eight trees or more (`Options::share_from`) puts tables of less than 256
+//! KiB into one file, up to 8 MiB. With few trees each table has its own file, so that a damaged
+//! file damages one tree only. A table keeps its own number, by which caches, checksums and the
+//! manifest know it, and its bytes do not depend on its place in the file: offsets count from its
+//! beginning (`extent.rs` of `esker-fs`).
 
 use std::collections::BTreeMap;
 

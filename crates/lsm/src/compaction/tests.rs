@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cache::BlockCache;
-use crate::fs::memory::Memory;
 use crate::table::{Bounds, TableMeta};
 use crate::version::{
     Choice, CompactionPolicy, ComponentId, Cutter, Cutting, Partitioner, Run, TableFile,
     TableSource, TreeOptions, TreeVersion,
 };
+use esker_sim::memory::Memory;
 
 struct Maker {
     source: TableSource,

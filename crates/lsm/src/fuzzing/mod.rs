@@ -32,12 +32,12 @@ use crate::cursor::Cursor;
 use crate::entry::{MAX_SEQ, seq_key};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::fs::memory::Memory;
 use crate::group::Group;
 use crate::obsolete::{self, SeqSet};
 use crate::options::{Durability, Options};
 use crate::version::{ConsumerPlace, Current, Edit, PlainTrees, TableSource, TreeOptions, Version};
 use crate::wal::{LogKind, LogWriter, Record, replay, reseal};
+use esker_sim::memory::Memory;
 
 /// A log record's payload.
 pub fn batch(data: &[u8]) {

@@ -1,4 +1,9 @@
 //! Installing a version: one manifest record makes the output of a job part of the store.
+//!
+//! It reads nothing and removes nothing: the writer of a bitmap tree passes its numbers along
+//! (`Edit::bits`), and the replaced tables ([`Retired`]) are dropped once neither the writer's nor
+//! the manifest's lock is held. Copying the map of trees for an edit still takes some ten
+//! nanoseconds a tree.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -9,9 +9,9 @@ use super::Group;
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::fs::Fs;
-use crate::fs::memory::{Memory, PowerCut};
 use crate::options::{Durability, Options};
 use crate::version::PlainTrees;
+use esker_sim::memory::{Memory, PowerCut};
 
 /// A group whose threads could not be started.
 fn without_threads(memory: &Memory) -> Group {

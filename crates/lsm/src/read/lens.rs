@@ -1,4 +1,11 @@
 //! The visible form of entries that expire, at the time of a snapshot.
+//!
+//! Memtables, tables and the log store such an entry as one of its own kind, with its expiry time
+//! in front of the value (`Timed` in `entry.rs`). Every read (gets, lookups, cursors, walks)
+//! translates it at the snapshot's time: an expired put is a delete, an expired operand is absent.
+//! Flushes and compactions apply the same rule (`merge/decide.rs`): an expired put becomes a
+//! tombstone, so what it replaced never reappears. A store without such entries reads no clock,
+//! writes no time, and pays one comparison of the kind for each entry that is read.
 
 use std::sync::Arc;
 

@@ -24,8 +24,8 @@ use crate::cost::Cost;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ};
 use crate::error::{Error, Result};
-use crate::fs::memory::Memory;
 use crate::synopsis::ValueRange;
+use esker_sim::memory::Memory;
 
 const NUMBER: u64 = 7;
 const PATH: &str = "/fuzz/000007.tbl";

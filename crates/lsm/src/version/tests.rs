@@ -172,7 +172,7 @@ fn a_kept_version_has_a_name_and_nothing_but_a_picture() {
     assert_eq!(with("name", log).0, None);
 
     let source = TableSource {
-        fs: Arc::new(crate::fs::memory::Memory::new()),
+        fs: Arc::new(esker_sim::memory::Memory::new()),
         dir: PathBuf::from("/s"),
         cache: Arc::new(BlockCache::new(1 << 20)),
     };
@@ -195,7 +195,7 @@ fn a_kept_version_has_a_name_and_nothing_but_a_picture() {
 #[test]
 fn overlapping_tables_in_a_run_are_refused() {
     let source = TableSource {
-        fs: Arc::new(crate::fs::memory::Memory::new()),
+        fs: Arc::new(esker_sim::memory::Memory::new()),
         dir: PathBuf::from("/s"),
         cache: Arc::new(BlockCache::new(1 << 20)),
     };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use super::*;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::fs::faulty::Faulty;
-use crate::fs::memory::{Memory, PowerCut};
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 const NUMBER: u64 = 7;
 

@@ -1,15 +1,17 @@
-//! Checks the layers of this crate against ARCHITECTURE.md.
+//! Compares the modules and locks of this crate with `layers.txt` and `locks.txt`.
 
 #[path = "../../../../tests/layers.rs"]
 mod layers;
 
 use std::path::Path;
 
-use layers::{Uses, assert_layers, assert_locks, code, exported, locks, named, ring};
+use layers::{
+    Uses, assert_layers, assert_locks, code, exported, layers as read_layers, locks, named, ring,
+};
 
 #[test]
 fn modules_use_only_what_is_below_them() {
-    let uses = assert_layers(Path::new(env!("CARGO_MANIFEST_DIR")), "lsm");
+    let uses = assert_layers(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(
         uses.len() > 20 && uses["group"].contains("compaction"),
         "{uses:?}"
@@ -42,7 +44,7 @@ fn what_is_read_off_sources_is_what_they_say() {
 
 #[test]
 fn each_lock_is_named() {
-    assert_locks(Path::new(env!("CARGO_MANIFEST_DIR")), "lsm");
+    assert_locks(Path::new(env!("CARGO_MANIFEST_DIR")));
 }
 
 #[test]
@@ -51,4 +53,15 @@ fn locks_are_read_off_sources() {
                 let e: Mutex<u8> = x;\n        f: Mutex::new(0),";
     let found = locks(&code(text));
     assert_eq!(found.into_iter().collect::<Vec<_>>(), ["OPEN", "b", "c"]);
+}
+
+#[test]
+fn layers_are_read_off_their_list() {
+    let found = read_layers("# a: b\n\nover: one, two\n    text: three\nbelow: four\n");
+    let found: Vec<_> = found.into_iter().collect();
+    let expected = [("four", 1), ("one", 0), ("two", 0)];
+    assert_eq!(
+        found,
+        expected.map(|(name, layer)| (name.to_string(), layer))
+    );
 }

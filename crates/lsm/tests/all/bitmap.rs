@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use crate::common::{DIR, Doing, seeds, skewed, small};
 use esker_lsm::attributes::Extractor;
 use esker_lsm::entry::seq_key;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, BitmapMerges, Cost, Cursor, DropPolicy, Durability, Error, Group, Kind, Leveled,
     Options, Result, Seq, Snapshot, SupersededBy, Tiered, TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Trees by their drop policy, each with its own bitmap tree.
 const TREES: [(&str, DropPolicy); 3] = [

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::common::{DIR, Doing, bytes, seeds, small};
 use esker_lsm::attributes::Extractor;
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Result, RunSink, Seq, Snapshot, Tiered,
     TreeChange, TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 /// The first byte of a value is attribute 7.
 struct FirstByte;

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::common::{DIR, Doing, seeds, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, DropPolicy, Durability, Error, Group, Kind, Leveled, Options, Result,
     SupersededBy, TreeChange, TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 /// A tree compacts two runs of level 0; `bits` is a bitmap tree.
 struct Trees;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use crate::common::{DIR, Doing, open, seeds, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{Batch, Cost, Durability, Error, Group, Options, PlainTrees, Result, TreeId};
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 const FOREVER: Duration = Duration::from_secs(60);
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::common::{DIR, Doing, seeds, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Durability, Error, Group, KeepLog, Options, PlainTrees, Position, Result, TreeId,
 };
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 const KEEP: u64 = 1 << 20;
 

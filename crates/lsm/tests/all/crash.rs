@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use crate::common::{DIR, Doing, Layouts, bytes, seeds, skewed, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Options, Result, Seq, Snapshot, Stats,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,

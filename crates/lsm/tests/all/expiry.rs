@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{DIR, Doing, lazy, seeds, skewed, small, toy};
 use esker_lsm::entry::MAX_TIME;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, Filters, MergeOperator,
     ObsoleteWrites,
@@ -18,6 +17,7 @@ use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Expected, Found, Group, Kind, LARGEST_JUMP, Leveled,
     LookupOptions, Options, Result, Seq, Snapshot, Tiered, Time, TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Trees by layout, and two with lists: of operands that expire as a whole, and of elements that do.
 const TREES: [&str; 7] = ["leveled", "tiered", "lazy", "tiles", "two", "list", "timed"];

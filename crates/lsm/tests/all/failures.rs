@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, small};
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::{
     Batch, Cost, Durability, Error, Group, Job, Leveled, Options, Result, Retry, Tiered, TreeId,
     TreeOptions, TreeProvider,
 };
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::Memory;
 
 struct Trees;
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::common::{DIR, Doing, bytes, open, seeds, small};
 use esker_lsm::fs::disk::Disk;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Result, TreeId,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -9,10 +9,10 @@ use crate::common::{DIR, Doing, bytes, open, seeds, small};
 use esker_lsm::entry::MAX_KEY_LEN;
 use esker_lsm::fs::Fs;
 use esker_lsm::fs::disk::Disk;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Result, Snapshot, TreeId,
 };
+use esker_sim::memory::{Memory, PowerCut};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 

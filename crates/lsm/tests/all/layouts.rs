@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use crate::common::toy::{Plane, place, tiles};
 use crate::common::{DIR, bytes, open_layouts, small};
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::version::{Run, TreeVersion};
 use esker_lsm::{
     Action, Batch, Choice, CompactionPolicy, Cost, Cursor, Durability, Error, Group, Partitioner,
     Result, Tiered, TreeOptions, TreeProvider,
 };
+use esker_sim::memory::Memory;
 
 struct With(TreeOptions);
 

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, Doing, bytes, seeds, skewed, small};
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::{
     Batch, Cost, Durability, Expected, Found, Group, Kind, Leveled, LookupOptions, Options, Result,
     Seq, Snapshot, Tiered, TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::memory::Memory;
 
 /// A tree of each policy.
 struct Trees;

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{Doing, open};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{Batch, Cost, Durability, Error, Group, Result, TreeId, TreeOptions, TreeProvider};
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Long keys, because they are in the manifest.
 fn key(n: u64) -> Vec<u8> {

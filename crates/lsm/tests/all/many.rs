@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use crate::common::{DIR, bytes, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::{
     Batch, Cost, DropPolicy, Durability, Error, Group, Options, PlainTrees, Result, SupersededBy,
     TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::Memory;
 
 const TREES: usize = 60;
 

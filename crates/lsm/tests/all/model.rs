@@ -9,7 +9,6 @@ use std::sync::Arc;
 use crate::common::{DIR, Doing, bytes, seeds, skewed, small};
 use esker_lsm::attributes::{Extractor, Summary};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, MergeOperator,
     ObsoleteWrites,
@@ -18,6 +17,7 @@ use esker_lsm::{
     Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Result, Seq, Snapshot, Tiered,
     TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::memory::Memory;
 
 /// The kinds of trees in this test; the first word of a tree's name selects one.
 const FLAVOURS: [&str; 9] = [

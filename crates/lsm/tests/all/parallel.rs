@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::common::crowd::{Gate, Model, apply, many, open, read, trees, write};
 use crate::common::{Doing, seeds};
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{Batch, Durability, Error, JobKind, Options, Snapshot, TreeChange};
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Compactions of several trees, in pieces, with a writer and held snapshots: each sees its own state.
 #[test]

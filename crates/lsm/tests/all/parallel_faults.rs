@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 use crate::common::crowd::{self, Gate, Model, apply, many, open, read, trees, write};
 use crate::common::{DIR, Doing, bytes, seeds, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::merge::{
     CompactionFilter, CompactionFilterFactory, Decision, FilteredEntry, ObsoleteWrites,
 };
@@ -21,6 +18,9 @@ use esker_lsm::{
     Batch, Cost, Durability, Error, Group, JobKind, Leveled, Options, Result, Snapshot, TreeId,
     TreeOptions, TreeProvider,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Runs a workload with several compactions that ends with a power cut. Returns the possible states, and the number
 /// of pieces.

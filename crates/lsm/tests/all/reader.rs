@@ -10,13 +10,13 @@ use std::time::Duration;
 use crate::common::{DIR, Doing, bytes, seeds, small};
 use esker_lsm::fs::Fs;
 use esker_lsm::fs::disk::Disk;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, KeepLog, Options, PlainTrees, Snapshot, Tail,
     TreeId,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 const POLL: Duration = Duration::from_secs(1);
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, open, small};
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::{Batch, Cost, Durability, Group, PlainTrees, TreeChange, TreeId};
+use esker_sim::memory::Memory;
 
 fn put(group: &Group, tree: TreeId, key: &[u8], value: &[u8]) {
     let mut batch = Batch::new();

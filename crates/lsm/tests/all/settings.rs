@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::common::{DIR, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, CompactionPolicy, Cost, Durability, Error, Group, LazyLeveled, Leveled, Options,
     PlainTrees, Result, Tiered, TreeOptions, TreeProvider,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Writes, flushes, compacts, reads and reopens with these options.
 fn use_all(options: &Options, trees: Arc<dyn TreeProvider>) -> Result<()> {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::{Batch, Cost, Durability, Group, Options, PlainTrees};
+use esker_sim::memory::Memory;
 
 #[test]
 fn opening_for_one_write_at_a_time_does_not_gather_runs() {

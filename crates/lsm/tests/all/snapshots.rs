@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{DIR, bytes, open, small};
 use esker_lsm::fs::Fs;
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Options, PlainTrees, Snapshot, TreeId,
 };
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 

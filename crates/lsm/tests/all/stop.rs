@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, small};
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Expected, Group, LookupOptions, Options, PlainTrees,
     Result, Snapshot, Stop, TreeId,
 };
+use esker_sim::memory::Memory;
 
 const KEYS: u32 = 20_000;
 

@@ -8,12 +8,12 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::common::{DIR, Doing, seeds, small};
-use esker_lsm::fs::faulty::Faulty;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Commit, Durability, Error, Group, KeepLog, Kind, Options, PlainTrees, Position, Tail,
     TreeId,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 const WAIT: Duration = Duration::from_secs(60);
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::common::{DIR, small};
 use esker_lsm::fs::Fs;
 use esker_lsm::fs::disk::Disk;
-use esker_lsm::fs::memory::{Memory, PowerCut};
 use esker_lsm::{
     Batch, Cost, Cursor, Durability, Error, Group, Kind, Leveled, Options, Result, Snapshot,
     Tiered, TreeId, TreeOptions, TreeProvider,
 };
+use esker_sim::memory::{Memory, PowerCut};
 
 const ACCOUNTS: u64 = 50;
 const START: i64 = 1000;

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_lsm::fs::disk::Disk;
-use esker_lsm::fs::faulty::{Faulty, TogetherFault};
 use esker_lsm::fs::{Fs, ReadFile, ReadRequest, read_many};
 use esker_lsm::{Batch, Cost, Durability, Error, Group, Options, PlainTrees, TreeId};
+use esker_sim::faulty::{Faulty, TogetherFault};
 
 const EIO: i32 = 5;
 const EINTR: i32 = 4;

@@ -9,6 +9,9 @@ use esker_lsm::{
     Group, LazyLeveled, Leveled, Options, PlainTrees, Result, TreeOptions, TreeProvider,
 };
 
+#[allow(unused_imports)]
+pub(crate) use esker_sim::seeds;
+
 pub(crate) mod crowd;
 pub(crate) mod toy;
 
@@ -63,17 +66,6 @@ pub(crate) fn open_layouts(fs: Arc<dyn Fs>) -> Result<Group> {
 /// Opens (or creates) a store of plain trees in `fs`.
 pub(crate) fn open(fs: Arc<dyn Fs>) -> Result<Group> {
     Group::open(Path::new(DIR), small(fs), Arc::new(PlainTrees), true)
-}
-
-/// The seeds to run: `ESKER_SEEDS` is their number (`usual` without it), `ESKER_SEED` the first.
-pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let first = number("ESKER_SEED").unwrap_or(0);
-    let count = number("ESKER_SEEDS").unwrap_or(match number("ESKER_SEED") {
-        Some(_) => 1,
-        None => usual,
-    });
-    first..first + count
 }
 
 /// Prints the current step of a test when it fails.

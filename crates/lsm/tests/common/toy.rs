@@ -1,5 +1,5 @@
 //! A small two-dimensional partitioner, and a policy with several runs in a level: the contracts of the engine's
-//! traits, in few lines. Follows ARCHITECTURE.md, "How to add a policy or a partitioner".
+//! traits, in few lines. Follows CONTRIBUTING.md, "How to add a policy or a partitioner".
 
 use std::sync::Arc;
 

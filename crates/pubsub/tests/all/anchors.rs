@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker::Options;
-use esker::fs::memory::Memory;
 use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription};
+use esker_sim::memory::Memory;
 use fastrand::Rng;
 
 const VALUES: [&str; 26] = [

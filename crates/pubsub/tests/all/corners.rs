@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::fs::memory::Memory;
 use esker::{Database, Durability, Options, Seq};
 use esker_pubsub::{Broker, Config, PubSub, Publication, Region, Subscription, Topic};
+use esker_sim::memory::Memory;
 
 fn store(clock: &Arc<AtomicU64>) -> (Database, Broker) {
     let clock = clock.clone();

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use esker::fs::Fs;
-use esker::fs::hooked::Hooked;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Durability, Options, Seq};
 use esker_pubsub::{
     Architecture, Broker, Config, Place, PubSub, Publication, Region, Subscription,
 };
+use esker_sim::hooked::Hooked;
+use esker_sim::memory::{Memory, PowerCut};
 use fastrand::Rng;
 use parking_lot::Mutex;
 

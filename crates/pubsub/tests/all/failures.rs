@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Durability, ErrorKind, Options, Seq};
 use esker_pubsub::{Broker, Config, Notifier, Place, PubSub, Publication, Subscription};
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
     let options = PubSub::with(Options {

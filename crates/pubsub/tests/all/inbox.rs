@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use esker::fs::memory::Memory;
 use esker::{Database, Durability, Options, Seq};
 use esker_pubsub::{
     Broker, Config, Inbox, Place, PubSub, Publication, Region, Subscription, Topic,
 };
+use esker_sim::memory::Memory;
 use fastrand::Rng;
 
 fn options(memory: &Memory, clock: &Arc<AtomicU64>) -> Options {

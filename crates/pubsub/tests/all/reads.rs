@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::fs::memory::Memory;
 use esker::{Durability, Options};
 use esker_pubsub::{
     Architecture, Broker, Config, PubSub, Publication, Subscription, Threshold, Topic,
 };
+use esker_sim::memory::Memory;
 
 /// The paper's Table 3: the blocks that a publication and a subscription read, before the cache, in
 /// a tree of `L + l0` runs each of which has every list. It is one for each run; self-joins read

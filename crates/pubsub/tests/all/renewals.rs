@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Durability, Options, Seq};
 use esker_pubsub::{Broker, Config, Notification, Place, PubSub, Publication, Subscription, Time};
+use esker_sim::memory::{Memory, PowerCut};
 
 struct Store {
     memory: Memory,

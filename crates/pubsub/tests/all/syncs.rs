@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use esker::fs::Fs;
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Durability, ErrorKind, Options, Seq};
 use esker_pubsub::{Broker, Config, Place, PubSub, Publication, Region, Subscription};
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 const BEGIN: u64 = 1_000_000;
 

@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::fs::memory::Memory;
 use esker::{Durability, ErrorKind, KeepLog, Options, Seq};
 use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription};
+use esker_sim::memory::Memory;
 
 fn options(memory: &Memory) -> Options {
     PubSub::with(Options {

@@ -5,9 +5,9 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::fs::memory::Memory;
 use esker::{ChangesFrom, Database, DatasetDef, KeepLog, KeyType, Options, Path};
 use esker_pubsub::{Region, Watch};
+use esker_sim::memory::Memory;
 use fastrand::Rng;
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker::fs::hooked::{Call, Hooked};
+use esker_sim::hooked::{Call, Hooked};
 use fastrand::Rng;
 use parking_lot::{Condvar, Mutex};
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use esker::Seq;
-use esker::fs::memory::{Memory, PowerCut};
 use esker_pubsub::{Notification, Place, Subscription, Time, TopicFilter};
+use esker_sim::memory::{Memory, PowerCut};
 use fastrand::Rng;
 
 use crate::run::Run;

@@ -15,38 +15,51 @@ mod world;
 
 use std::sync::atomic::Ordering;
 
-use fastrand::Rng;
+use esker_sim::runner::seed as run_seed;
+use esker_sim::seeds;
+use parking_lot::Mutex;
 
 use run::Run;
 
-fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number =
-        |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let first = number("ESKER_SEED", 0);
-    first..first + number("ESKER_SEEDS", default)
+/// What all runs of this process came to.
+#[derive(Default)]
+struct Totals {
+    counts: [usize; 2],
+    failed: [usize; 2],
+    done: [usize; 4],
+}
+
+static TOTALS: Mutex<Totals> = Mutex::new(Totals {
+    counts: [0; 2],
+    failed: [0; 2],
+    done: [0; 4],
+});
+
+impl Totals {
+    fn add(&mut self, run: &Run) {
+        let add = |all: &mut [usize], one: &[usize]| {
+            all.iter_mut().zip(one).for_each(|(all, one)| *all += one);
+        };
+        add(&mut self.counts, &run.world.counts);
+        add(&mut self.done, &run.done);
+        let failed = [&run.failed[0], &run.failed[1]].map(|n| n.load(Ordering::SeqCst));
+        add(&mut self.failed, &failed);
+    }
 }
 
 #[test]
 fn everything_meets_exactly_once() {
-    let (mut counts, mut failed, mut done) = ([0; 2], [0; 2], [0; 4]);
     for seed in seeds(24) {
         println!("seed {seed}");
-        let mut rng = Rng::with_seed(seed);
-        let mut run = Run::new(seed);
-        for _ in 0..400 {
-            run.step(&mut rng);
+        if let Err((_, report)) = run_seed::<Run>(seed) {
+            panic!("{report}");
         }
-        run.compare_records();
-        let report = run.db().check().unwrap();
-        assert_eq!(report.errors, Vec::<String>::new(), "seed {seed}");
-        let add = |all: &mut [usize], one: &[usize]| {
-            all.iter_mut().zip(one).for_each(|(all, one)| *all += one);
-        };
-        add(&mut counts, &run.world.counts);
-        add(&mut done, &run.done);
-        let of_run = [&run.failed[0], &run.failed[1]].map(|n| n.load(Ordering::SeqCst));
-        add(&mut failed, &of_run);
     }
+    let Totals {
+        counts,
+        failed,
+        done,
+    } = std::mem::take(&mut *TOTALS.lock());
     println!("{counts:?} told, {failed:?} failed, {done:?} read, cut, taken, continued");
     if std::env::var("ESKER_SEED").is_ok() {
         return;

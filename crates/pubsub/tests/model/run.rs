@@ -4,15 +4,17 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Options, Path, Seq};
 use esker_pubsub::{
     Architecture, Broker, Config, Granularity, Place, PubSub, Publication, Subscription, Threshold,
     Time, TopicFilter,
 };
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
+use esker_sim::world::{Action, World as Simulation};
 use fastrand::Rng;
 
+use crate::TOTALS;
 use crate::kills::{Op, text};
 use crate::mail::Open;
 use crate::meaning::{Body, Condition, DEPTH, DIR, FILTERS, TOPICS, place, takes};
@@ -37,6 +39,42 @@ pub(crate) struct Run {
     /// Notifications read, operations cut, operations that a cut undid, backups that the run
     /// continued with.
     pub(crate) done: [usize; 4],
+}
+
+/// A step: what happens is drawn from this number, so that steps can be left out of a failing run.
+#[derive(Clone, Debug)]
+pub(crate) struct Step(u64);
+
+impl Action for Step {}
+
+impl Simulation for Run {
+    /// The seed, which the configuration follows from.
+    type Settings = u64;
+    type Action = Step;
+
+    fn generate(seed: u64) -> (u64, Vec<Step>) {
+        let mut rng = Rng::with_seed(seed);
+        (seed, (0..400).map(|_| Step(rng.u64(..))).collect())
+    }
+
+    fn new(seed: u64) -> Run {
+        Run::new(seed)
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.step(&mut Rng::with_seed(step.0));
+    }
+
+    fn end(&mut self) {
+        self.compare_records();
+        let report = self.db().check().unwrap();
+        assert_eq!(report.errors, Vec::<String>::new());
+        TOTALS.lock().add(self);
+    }
+
+    fn as_test(_: u64, seed: u64, steps: &[Step]) -> String {
+        format!("run::<Run>({seed}, &{steps:?});")
+    }
 }
 
 impl Run {

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-use esker::fs::hooked::Hooked;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, Durability, Options, Seq};
 use esker_pubsub::{
     Architecture, Broker, Config, Inbox, Place, PubSub, Publication, Region, Subscription, Time,
 };
+use esker_sim::hooked::Hooked;
+use esker_sim::memory::{Memory, PowerCut};
 use fastrand::Rng;
 use parking_lot::Mutex;
 

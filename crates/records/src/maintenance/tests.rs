@@ -14,7 +14,7 @@ use crate::telemetry::Measured;
 
 fn layout(maintenance: Maintenance) -> Arc<Layout> {
     let options = Options {
-        fs: Arc::new(esker_lsm::fs::memory::Memory::new()),
+        fs: Arc::new(esker_sim::memory::Memory::new()),
         background: false,
         ..Options::default()
     };

@@ -3,9 +3,9 @@
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker_lsm::fs::memory::Memory;
 use esker_model::definition::{DatasetDef, Index, IndexKind, Maintenance};
 use esker_model::schema::{KeyType, Type};
+use esker_sim::memory::Memory;
 
 use crate::{Database, Dataset, Explain, Expr, Options};
 

@@ -6,11 +6,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use esker_lsm::fs::memory::Memory;
 use esker_lsm::{Cursor, LookupOptions, Seq, Slice};
 use esker_model::definition::{DatasetDef, Index, Maintenance};
 use esker_model::query::{Compiled, NoEstimates};
 use esker_model::schema::KeyType;
+use esker_sim::memory::Memory;
 
 use super::BulkOrder;
 use super::explain::Steps;

@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 
 fn dataset(maintenance: Maintenance) -> (Database, Dataset) {
     let options = Options {
-        fs: Arc::new(esker_lsm::fs::memory::Memory::new()),
+        fs: Arc::new(esker_sim::memory::Memory::new()),
         background: false,
         ..Options::default()
     };

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, open, path};
 use esker::fs::Fs;
-use esker::fs::memory::Memory;
 use esker::{
     Advice, AdvisedChange, AttributeAdvice, Database, Dataset, DatasetDef, Durability, ErrorKind,
     IndexKind, KeyType, Mix, MixSource, Type,
 };
+use esker_sim::memory::Memory;
 
 const RECORDS: i64 = 3000;
 

@@ -1,4 +1,4 @@
-//! Checks the layers that ARCHITECTURE.md gives for this crate against its sources.
+//! Compares the modules and locks of this crate with `layers.txt` and `locks.txt`.
 
 #[path = "../../../../tests/layers.rs"]
 #[allow(dead_code, reason = "its parts are tested in the engine's crate")]
@@ -8,7 +8,7 @@ use std::path::Path;
 
 #[test]
 fn modules_use_only_what_is_below_them() {
-    let uses = layers::assert_layers(Path::new(env!("CARGO_MANIFEST_DIR")), "records");
+    let uses = layers::assert_layers(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(
         uses.len() > 15 && uses["query"].contains("index"),
         "{uses:?}"
@@ -17,5 +17,5 @@ fn modules_use_only_what_is_below_them() {
 
 #[test]
 fn each_lock_is_named() {
-    layers::assert_locks(Path::new(env!("CARGO_MANIFEST_DIR")), "records");
+    layers::assert_locks(Path::new(env!("CARGO_MANIFEST_DIR")));
 }

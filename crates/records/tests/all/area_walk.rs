@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, small};
-use esker::fs::memory::Memory;
 use esker::{AreaExpr, Database, DatasetDef, Index, KeyType, Options, field};
+use esker_sim::memory::Memory;
 use fastrand::Rng;
 use serde_json::json;
 

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{DIR, Doing, TextQuery, check, number, path, small};
 use esker::fs::Fs;
-use esker::fs::hooked::Hooked;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
     RepairOptions, Type,
 };
+use esker_sim::hooked::Hooked;
+use esker_sim::memory::Memory;
 
 const VALUES: u64 = 4;
 

@@ -8,11 +8,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{check, open, seeds, with_strategy};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, Index, IndexKind, KeyType,
     Options, field,
 };
+use esker_sim::memory::{Memory, PowerCut};
 use serde_json::json;
 
 const KINDS: [IndexKind; 4] = [

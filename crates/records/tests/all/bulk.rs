@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::{DIR, INDEXED, PATHS, TextQuery, converge, open, path, row};
 use esker::fs::Fs;
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::Memory;
 use esker::{BulkOrder, Dataset, DatasetDef, ErrorKind, KeyType, PageToken, Query, Type};
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::Memory;
 
 const RECORDS: u64 = 4000;
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, seeds, small};
-use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, Expr, Index, Key, KeyType, Operand, Options, field,
 };
+use esker_sim::memory::Memory;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{TextQuery, check, converge, keys, open, path, small};
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
     IndexProgress, KeyType, Options, Type,
 };
+use esker_sim::memory::Memory;
 
 fn stop(_: IndexProgress) -> ControlFlow<()> {
     ControlFlow::Break(())

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, small};
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::Memory;
 use esker::{
     Changes, ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeepLog,
     KeyType, Maintenance, Options, Stop, Type,
 };
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::Memory;
 
 const WAIT: Duration = Duration::from_secs(60);
 

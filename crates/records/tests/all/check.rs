@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::{open, path};
-use esker::fs::memory::Memory;
 use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Type};
 use esker_lsm::{Batch, Cursor, Durability, TreeId};
+use esker_sim::memory::Memory;
 
 fn store(kind: IndexKind, maintenance: Maintenance) -> (Database, Dataset) {
     let db = open(Arc::new(Memory::new())).unwrap();

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use esker::fs::memory::Memory;
 use esker::{Database, Dataset, DatasetDef, ErrorKind, Index, KeyType, Options, field};
+use esker_sim::memory::Memory;
 
 fn options(fs: &Memory) -> Options {
     Options {

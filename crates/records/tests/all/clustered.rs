@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{DIR, check, small, with_strategy};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     AdvisedChange, AreaExpr, BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef,
     DatasetSnapshot, Expr, Index, IndexKind, KeepLog, KeyType, Layout, Maintenance, Merging,
@@ -18,6 +17,7 @@ use esker::{
 };
 use esker_lsm::{Batch, Cursor, Durability};
 use esker_model::definition::StoredDef;
+use esker_sim::memory::{Memory, PowerCut};
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 

@@ -9,11 +9,11 @@ use crate::common::tree::Tree;
 use crate::common::{
     Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, with_strategy,
 };
-use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Tokenizer, Type,
     Value, field,
 };
+use esker_sim::memory::Memory;
 
 /// `n` and `s` have an index of the tested kind, `t` one of another kind, `u` none.
 const NAMES: [&str; 4] = ["n", "s", "t", "u"];

@@ -15,12 +15,12 @@ use crate::common::{
     seeds, small, with_strategy,
 };
 use esker::experimental::Tuning;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, KeyType, Maintenance,
     Options, Record, RepairOptions, Type,
 };
 use esker_lsm::{BitmapMerges, Seq};
+use esker_sim::memory::Memory;
 
 const KEYS: u64 = 25;
 const VALUES: u64 = 6;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use crate::common::{Doing, INDEXED, TextQuery, check, open, path};
 use esker::experimental::Validation;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, RepairOptions,
     Type,
 };
+use esker_sim::memory::Memory;
 
 /// Queries `a` with every validation: count, keys, records.
 fn ask(dataset: &Dataset, a: u64, right: &[&str]) {

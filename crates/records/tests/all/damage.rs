@@ -10,11 +10,11 @@ use crate::common::{
     DIR, Doing, INDEXED, PATHS, Row, TextQuery, check, converge, number, open, path, row, scan,
     small,
 };
-use esker::fs::memory::Memory;
 use esker::{
     AreaExpr, Database, Dataset, DatasetDef, Error, ErrorKind, Index, IndexKind, KeyType, Layout,
     Type, field,
 };
+use esker_sim::memory::Memory;
 use fastrand::Rng;
 
 const VALUES: usize = 4;
@@ -148,7 +148,7 @@ fn undamaged(about: About, closed: bool) -> (Memory, Answers) {
         fs
     } else {
         // As a killed process leaves the files.
-        fs.power_cut(0, esker::fs::memory::PowerCut::Kept)
+        fs.power_cut(0, esker_sim::memory::PowerCut::Kept)
     };
     (fs, answers)
 }

@@ -235,7 +235,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
 fn what_goes_through_all_datasets_passes_over_those_that_are_dropped_meanwhile() {
     let options = Options {
         background: true,
-        ..small(Arc::new(esker::fs::memory::Memory::new()))
+        ..small(Arc::new(esker_sim::memory::Memory::new()))
     };
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     fill(&db.create_dataset::<esker::Key>("a", def()).unwrap(), 500);

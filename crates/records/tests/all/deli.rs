@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use crate::common::{Doing, TextQuery, check, keys, open, path, seeds};
 use esker::fs::Fs;
-use esker::fs::faulty::Faulty;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
     Repair, Tokenizer, Type,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 use serde_json::Value as Json;
 
 const STANDALONE: [IndexKind; 4] = [

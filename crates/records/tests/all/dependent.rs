@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::common::{DIR, small};
-use esker::fs::memory::Memory;
 use esker::{Database, Dataset, DatasetDef, ErrorKind, Index, IndexKind, KeyType, Type, field};
+use esker_sim::memory::Memory;
 
 fn open(memory: &Memory) -> (Database, Dataset<u64>) {
     let db = Database::create_or_open(DIR, small(Arc::new(memory.clone()))).unwrap();

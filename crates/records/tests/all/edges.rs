@@ -5,11 +5,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, keys, path, small};
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
     RepairMethod, RepairOptions, Type,
 };
+use esker_sim::memory::Memory;
 
 fn store(def: DatasetDef) -> (Database, Dataset) {
     let options = small(Arc::new(Memory::new()));

@@ -10,11 +10,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{converge, number};
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Layout, Maintenance,
     Options, Type,
 };
+use esker_sim::memory::Memory;
 use expected::{EVEN, SKEWED, compare};
 
 /// Commits with skewed authors and repositories, in bursts.

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, check, check_set, path, seeds, small, with_strategy};
-use esker::fs::hooked::Hooked;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     ChangeKind, Database, DatasetDef, Durability, Index, IndexKind, KeepLog, Key, KeyType,
     Maintenance, Options, Type, field,
 };
-use world::{Hand, START, World, open};
+use esker_sim::clock::TestClock;
+use esker_sim::hooked::Hooked;
+use esker_sim::memory::{Memory, PowerCut};
+use world::{START, World, open};
 
 #[test]
 fn expired_records_are_invisible_by_any_kind_and_strategy() {
@@ -70,9 +71,8 @@ fn expired_records_are_invisible_by_any_kind_and_strategy() {
 fn acting_on_expiry_can_be_cut_off_anywhere() {
     for maintenance in Maintenance::ALL {
         for cut in 0.. {
-            let (memory, hand) = (Memory::new(), Hand::new());
+            let (memory, hand) = (Memory::new(), TestClock::new(START));
             let hooked = Hooked::new(Arc::new(memory.clone()));
-            let clock = hand.clone();
             let options = Options {
                 fs: Arc::new(hooked.clone()),
                 durability: Durability::Sync,
@@ -80,7 +80,7 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
                     bytes: u64::MAX,
                     age: None,
                 },
-                clock: Arc::new(move || clock.get()),
+                clock: hand.function(),
                 ..small(Arc::new(memory.clone()))
             };
             let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
@@ -154,7 +154,7 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
 /// until it is confirmed.
 #[test]
 fn a_clock_that_is_not_believed_deletes_nothing() {
-    let (memory, hand) = (Memory::new(), Hand::new());
+    let (memory, hand) = (Memory::new(), TestClock::new(START));
     let db = open(&memory, &hand);
     let def = DatasetDef::new(path("id"), KeyType::Int).ttl(Duration::from_secs(1));
     let dataset = db.create_dataset::<Key>("d", def).unwrap();
@@ -176,7 +176,7 @@ fn a_clock_that_is_not_believed_deletes_nothing() {
 /// snapshot keeps its content.
 #[test]
 fn a_version_that_has_expired_is_a_deletion() {
-    let (memory, hand) = (Memory::new(), Hand::new());
+    let (memory, hand) = (Memory::new(), TestClock::new(START));
     let db = open(&memory, &hand);
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(path("n"), Index::new(IndexKind::Lazy).of_type(Type::Int))

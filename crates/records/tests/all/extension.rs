@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::common::{DIR, small};
 use esker::extension::merge::MergeOperator;
 use esker::extension::{Batch, Cost, Extension, ExtensionStore, Kind, TreeId, TreeOptions};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, DatasetDef, Durability, ErrorKind, KeyType, Options, Seq};
+use esker_sim::memory::{Memory, PowerCut};
 
 /// Inboxes: the messages to a receiver, newest first, and each sent message.
 struct Inbox;

@@ -1,6 +1,6 @@
-//! The worked example in FORMAT.md: a small store, decoded field by field. The decoder is
-//! independent of the code and written from FORMAT.md, so that the text, the example and the code
-//! must agree. `ESKER_BLESS=1` writes the example into FORMAT.md instead of comparing it.
+//! The worked example of FORMAT.md, `docs/format-example.txt`: a small store, taken apart field by field. The decoder
+//! here is its own, written after FORMAT.md, so that the text, the example and the code are held together.
+//! `ESKER_BLESS=1` writes the example instead of comparing it.
 
 mod dump;
 
@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dump::Dump;
-use esker::fs::memory::Memory;
 use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker_sim::memory::Memory;
 
-const FORMAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../FORMAT.md");
-const BEGIN: &str = "<!-- example: begin -->\n";
-const END: &str = "<!-- example: end -->\n";
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format-example.txt");
+const HEAD: &str = "The store of the worked example in FORMAT.md, taken apart. A test writes this file:\n\
+                    ESKER_BLESS=1 cargo test -p esker --test all format::\n\n";
 
-/// A closed store with attributes of four kinds: two records in tables, a third in the log.
+/// A store with attributes of four kinds: two records in tables, a third in the log, closed.
 fn store(dir: &Path) -> Memory {
     let fs = Memory::new();
     let options = Options {
@@ -61,17 +61,17 @@ fn store(dir: &Path) -> Memory {
 fn example() -> String {
     let dir = Path::new("/store");
     let fs = store(dir);
-    let mut out = String::new();
+    let mut out = HEAD.to_string();
     for path in fs.paths() {
         let Some(bytes) = fs.read(&path) else {
             continue;
         };
         let name = path.file_name().unwrap().to_string_lossy();
         if name == "USAGE" {
-            // A file of statistics, which names itself and is not part of the store.
+            // Statistics: text that says what it is, and no part of the store.
             continue;
         }
-        out += &format!("### `{name}`, {} bytes\n\n", bytes.len());
+        out += &format!("== {name}, {} bytes\n\n", bytes.len());
         let mut dump = Dump::new(&bytes);
         match name.as_ref() {
             "LOCK" => {}
@@ -83,28 +83,26 @@ fn example() -> String {
         }
         let text = dump.finish();
         if !text.is_empty() {
-            out += &format!("```text\n{text}```\n\n");
+            out += &format!("{text}\n");
         }
     }
     out
 }
 
 #[test]
-fn the_example_in_format_md_is_what_is_written() {
-    let example = example();
-    assert_eq!(example, self::example(), "the store is not deterministic");
-    let text = std::fs::read_to_string(FORMAT).unwrap();
-    let (before, rest) = text.split_once(BEGIN).expect("FORMAT.md has its marker");
-    let (found, after) = rest.split_once(END).expect("FORMAT.md has its marker");
+fn the_example_of_format_md_is_what_is_written() {
+    let written = example();
+    assert_eq!(written, example(), "the store is not deterministic");
     if std::env::var_os("ESKER_BLESS").is_some() {
-        std::fs::write(FORMAT, format!("{before}{BEGIN}\n{example}{END}{after}")).unwrap();
+        std::fs::write(EXAMPLE, written).unwrap();
         return;
     }
-    let mut pairs = found.trim_start().lines().zip(example.lines());
+    let found = std::fs::read_to_string(EXAMPLE).unwrap();
+    let mut pairs = found.lines().zip(written.lines());
     let different = pairs.find(|(found, written)| found != written);
     assert!(
-        found.trim_start() == example,
-        "FORMAT.md is not what is written (found, written): {different:?}; \
+        found == written,
+        "docs/format-example.txt is not what is written (found, written): {different:?}; \
          if the format changed on purpose, raise its version and run with ESKER_BLESS=1"
     );
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::common::{DIR, Doing, check, path, small};
 use crate::hooked::Hooked;
 use esker::fs::Fs;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Options,
     Type,
 };
+use esker_sim::memory::Memory;
 
 /// Long enough for any machine; only a failing test waits this long.
 const NEVER: Duration = Duration::from_secs(20);

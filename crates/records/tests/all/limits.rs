@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::common::{TextQuery, check, open, path, rows};
-use esker::fs::memory::Memory;
 use esker::{DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
+use esker_sim::memory::Memory;
 use serde_json::json;
 
 #[test]

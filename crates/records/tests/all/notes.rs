@@ -4,10 +4,10 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, small};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, DatasetDef, Durability, ErrorKind, Index, IndexKind, Key, KeyType, Maintenance, Type,
 };
+use esker_sim::memory::{Memory, PowerCut};
 
 fn def() -> DatasetDef {
     DatasetDef::new("id", KeyType::Int)

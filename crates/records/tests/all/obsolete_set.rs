@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::common::{DIR, Doing, TextQuery, check, check_set, converge, open, path, small, unpack};
 use esker::experimental::Tuning;
-use esker::fs::memory::Memory;
 use esker::{
     Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, RepairOptions, Type,
 };
 use esker_lsm::version::TreeVersion;
+use esker_sim::memory::Memory;
 
 /// A store in the format of [`unpack`].
 const OLD: &[u8] = include_bytes!("../fixtures/obsolete-numbers.store");

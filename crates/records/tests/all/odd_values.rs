@@ -11,11 +11,11 @@ use std::sync::Arc;
 use crate::common::{
     Doing, check, converge, keys, keys_in_every_way, open, path, seeds, with_strategy,
 };
-use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Dataset, DatasetDef, ErrorKind, Expr, Index, IndexKind, KeyType, Op, Operand, Query,
     Type, field,
 };
+use esker_sim::memory::Memory;
 
 const NUMBERS: [&str; 26] = [
     "0",

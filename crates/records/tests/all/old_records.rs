@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, check, small, with_strategy};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     ChangeKind, Changes, ChangesFrom, Database, Dataset, DatasetDef, ErrorKind, Index, IndexKind,
     KeepLog, KeyType, Maintenance, Options, Update,
 };
+use esker_sim::memory::{Memory, PowerCut};
 
 const START: u64 = 1_700_000_000_000;
 

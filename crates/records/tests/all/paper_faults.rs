@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use crate::common::{INDEXED, PATHS, TextQuery, check, converge, keys, open, path, rows, scan};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Order, Type,
 };
+use esker_sim::memory::{Memory, PowerCut};
 
 /// The place of the data when the store is queried.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -12,13 +12,13 @@ use crate::common::{
 };
 use esker::experimental::Tuning;
 use esker::fs::Fs;
-use esker::fs::faulty::Faulty;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
     Maintenance, Merging, Options, Repair, RepairOptions, Type,
 };
 use esker_lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 const STANDALONE: [IndexKind; 4] = [
     IndexKind::Eager,

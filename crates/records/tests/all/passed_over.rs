@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::common::{TextQuery, open, path, scan};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Type};
+use esker_sim::memory::{Memory, PowerCut};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,

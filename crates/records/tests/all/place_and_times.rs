@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::common::check;
-use esker::fs::memory::Memory;
 use esker::{
     AreaExpr, BulkOrder, Dataset, DatasetDef, Expr, Index, KeyType, Maintenance, Record, field,
 };
+use esker_sim::memory::Memory;
 use serde_json::json;
 
 fn bulk(dataset: &Dataset<u64>, condition: Expr, order: BulkOrder) -> Vec<u64> {

@@ -5,10 +5,10 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, converge, path, small};
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Options, Type,
 };
+use esker_sim::memory::Memory;
 use serde_json::json;
 
 /// Records in the order of their times, with keys in random order; half of the writes are updates,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use crate::common::{DIR, Doing, INDEXED, PATHS, TextQuery, check, converge, keys, path, small};
 use esker::experimental::Tuning;
 use esker::fs::Fs;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Maintenance, Options,
     RepairOptions, Type,
 };
+use esker_sim::memory::Memory;
 
 /// The damage of a file.
 #[derive(Debug, Clone, Copy)]

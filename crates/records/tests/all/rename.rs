@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::common::{DIR, small};
-use esker::fs::faulty::Faulty;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     Database, Dataset, DatasetDef, ErrorKind, Expr, Index, IndexKind, KeyType, Maintenance, Type,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 fn open(memory: &Memory) -> Database {
     Database::create_or_open(DIR, small(Arc::new(memory.clone()))).unwrap()

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use crate::common::{DIR, Doing, TextQuery, check, keys, open, path, small};
 use esker::experimental::Compaction;
 use esker::fs::Fs;
-use esker::fs::faulty::Faulty;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
     Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions, RepairReport, Type,
 };
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::Memory;
 
 const KINDS: [IndexKind; 4] = [
     IndexKind::Eager,

@@ -6,11 +6,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, path, row, small};
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
     Maintenance, Order, RepairOptions, Type,
 };
+use esker_sim::memory::Memory;
 
 const KEYS: u64 = 60;
 const VALUES: u64 = 7;

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{open, path};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     AreaExpr, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
     KeyType, Latest, Layout, Maintenance, Merging, Order, RepairOptions, Type, field,
 };
 use esker_model::geometry::{Area, Point, Space, distance};
+use esker_sim::memory::{Memory, PowerCut};
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{DIR, path, small};
 use esker::fs::Fs;
-use esker::fs::hooked::Hooked;
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{
     AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Layout,
     Maintenance, Options, RepairOptions, Type, field,
 };
+use esker_sim::hooked::Hooked;
+use esker_sim::memory::{Memory, PowerCut};
 use fastrand::Rng;
 
 /// By key: the point.

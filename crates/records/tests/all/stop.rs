@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use crate::common::{DIR, Doing, INDEXED, PATHS, TextQuery, path, small, with_strategy};
 use esker::experimental::Validation;
 use esker::fs::Fs;
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Options,
     Order, Query, RepairOptions, Result, Stop, Type,
 };
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::Memory;
 
 const RECORDS: u64 = 3000;
 

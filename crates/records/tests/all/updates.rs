@@ -5,11 +5,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, small};
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Maintenance,
     Options, Record, Type, Update,
 };
+use esker_sim::memory::Memory;
 
 fn store(maintenance: Maintenance, background: bool) -> (Database, Dataset) {
     let options = Options {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Options};
-use esker_lsm::fs::hooked::{Call, Hooked};
-use esker_lsm::fs::memory::Memory;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::Memory;
 
 /// Syncs of the log: counted, and held while `held` is set.
 #[derive(Default)]

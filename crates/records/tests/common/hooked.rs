@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use esker::fs::memory::Memory;
 use esker::fs::{Fs, Lock, ReadFile, WriteFile};
+use esker_sim::memory::Memory;
 
 /// Receives the call (`read`, `append`, `sync`, `create`, `open`, `rename`, `remove`, `link`,
 /// `sync_dir`) and the file. It may use the store.

@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use esker::experimental::Validation;
 use esker::fs::Fs;
-use esker::fs::memory::Memory;
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Maintenance, Merging, Op,
     Operand, Options, Order, Path, Query, Repair, Type, Value,
 };
 use esker_lsm::Cursor;
+use esker_sim::memory::Memory;
 use serde_json::{Map, Value as Json, json};
+
+#[allow(unused_imports)]
+pub(crate) use esker_sim::seeds;
 
 /// Conditions with values as text, which is parsed as the attribute's type.
 pub(crate) trait TextQuery {
@@ -93,17 +96,6 @@ pub(crate) fn open(fs: Arc<dyn Fs>) -> esker::Result<Database> {
 
 pub(crate) fn path(text: &str) -> Path {
     text.parse().unwrap()
-}
-
-/// The seeds to run: `ESKER_SEEDS` is their number (`usual` without it), `ESKER_SEED` the first.
-pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
-    let first = number("ESKER_SEED").unwrap_or(0);
-    let count = number("ESKER_SEEDS").unwrap_or(match number("ESKER_SEED") {
-        Some(_) => 1,
-        None => usual,
-    });
-    first..first + count
 }
 
 /// A number from the environment.

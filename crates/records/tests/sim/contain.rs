@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::path::Path as FsPath;
 
-use esker::fs::memory::Memory;
 use esker::{Database, DatasetDef, KeyType, RepairOptions};
+use esker_sim::memory::Memory;
 
 use crate::ask;
 use crate::common::path;

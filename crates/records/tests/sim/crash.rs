@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use esker::fs::faulty::Faulty;
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::{Memory, PowerCut};
 use esker::{Database, ErrorKind};
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::{Memory, PowerCut};
 
 use crate::action::{Action, Fault};
 use crate::ask;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use esker::fs::hooked::Call;
 use esker::{Database, Dataset, Durability, ErrorKind, Expiry, Maintenance, WriteBatch};
+use esker_sim::hooked::Call;
 use parking_lot::Mutex;
 
 use crate::action::{UNTIL_SHIFT, Write};
@@ -378,8 +378,8 @@ impl World {
         // The copy is durable; of the store itself nothing is written.
         let store = &self.stores[at];
         let mode = match kept {
-            true => esker::fs::memory::PowerCut::Kept,
-            false => esker::fs::memory::PowerCut::Lost,
+            true => esker_sim::memory::PowerCut::Kept,
+            false => esker_sim::memory::PowerCut::Lost,
         };
         let image = store.memory.power_cut(born, mode);
         for path in store.memory.paths() {

@@ -37,7 +37,10 @@ mod time;
 mod widen;
 mod world;
 
-use common::seeds;
+use esker_sim::runner::series;
+use esker_sim::seeds;
+
+use world::World;
 
 /// Seeds that run where nobody says how many.
 const USUAL: u64 = 300;
@@ -48,6 +51,6 @@ fn runs_of_many_seeds_give_what_the_model_gives() {
     let asked = std::env::var("ESKER_SEEDS").is_ok();
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
     let threads = if asked { cores } else { cores.min(2) };
-    let failed = runner::series(seeds.start, seeds.end - seeds.start, threads);
+    let failed = series::<World>(seeds.start, seeds.end - seeds.start, threads);
     assert!(failed.is_empty(), "{} failures", failed.len());
 }

@@ -20,13 +20,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker::experimental::Tuning;
-use esker::fs::hooked::{Call, Hooked};
-use esker::fs::memory::Memory;
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
     Options, Result, Type,
 };
 use esker_lsm::BitmapMerges;
+use esker_sim::hooked::{Call, Hooked};
+use esker_sim::memory::Memory;
 
 use crate::action::{MERGINGS, PATHS};
 use crate::ask::{self, View};

@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use esker::{Database, DatasetDef, ErrorKind};
@@ -17,29 +15,10 @@ use crate::runner::count;
 use crate::world::{Set, Store, Uid, World};
 
 /// Where the clock of a run begins: some day.
-const START: u64 = 1_700_000_000_000;
+pub(crate) const START: u64 = 1_700_000_000_000;
 
 /// A clock that is further ahead is not believed.
 const BELIEVED: u64 = 24 * 60 * 60 * 1000;
-
-/// The clock of a run.
-#[derive(Clone)]
-pub(crate) struct Hand(Arc<AtomicU64>);
-
-impl Hand {
-    pub(crate) fn new() -> Hand {
-        Hand(Arc::new(AtomicU64::new(START)))
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(SeqCst)
-    }
-
-    fn step(&self, millis: i32) {
-        let now = self.get().saturating_add_signed(i64::from(millis));
-        self.0.store(now, SeqCst);
-    }
-}
 
 /// What a store makes of the clock.
 #[derive(Clone, Copy, Default)]
@@ -217,7 +196,7 @@ impl Store {
 
 impl World {
     pub(crate) fn tick(&mut self, at: usize, millis: i32, confirm: bool) {
-        self.hand.step(millis);
+        self.hand.step(i64::from(millis));
         for store in &mut self.stores {
             store.notice_time();
         }

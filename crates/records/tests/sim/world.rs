@@ -8,12 +8,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use esker::experimental::Tuning;
-use esker::fs::faulty::Faulty;
-use esker::fs::hooked::Hooked;
-use esker::fs::memory::Memory;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options,
 };
+use esker_sim::clock::TestClock;
+use esker_sim::faulty::Faulty;
+use esker_sim::hooked::Hooked;
+use esker_sim::memory::Memory;
 
 use crate::action::{Inside, Settings, Step};
 use crate::ask::View;
@@ -27,7 +28,7 @@ use crate::obsolete::Known;
 use crate::runner::count;
 use crate::snapshots::Kept;
 use crate::tail::Commits;
-use crate::time::{Acted, Hand, Times};
+use crate::time::{Acted, START, Times};
 
 pub(crate) const MOST_STORES: usize = 3;
 pub(crate) const MOST_SETS: usize = 3;
@@ -106,7 +107,7 @@ pub(crate) struct Store {
     pub(crate) consumers: Consumers,
     /// Told apart from all stores that were in its place.
     pub(crate) born: u64,
-    pub(crate) hand: Hand,
+    pub(crate) hand: TestClock,
     pub(crate) times: Times,
     pub(crate) acted: Acted,
     /// Since a read failed it is not known what was acted on.
@@ -119,7 +120,7 @@ impl Store {
         memory: Memory,
         settings: Settings,
         born: u64,
-        hand: &Hand,
+        hand: &TestClock,
     ) -> Store {
         let faulty = Faulty::new(Arc::new(memory.clone()));
         Store {
@@ -164,9 +165,8 @@ impl Store {
             Some(memory) => Arc::new(memory.clone()),
             None => Arc::new(self.hooked.clone()),
         };
-        let hand = self.hand.clone();
         Options {
-            clock: Arc::new(move || hand.get()),
+            clock: self.hand.function(),
             table_size: self.settings.table_size,
             memory_budget: self.settings.memory,
             keep_log: self.settings.keep_log(),
@@ -234,7 +234,7 @@ pub(crate) struct World {
     next_uid: Uid,
     pub(crate) born: u64,
     pub(crate) settings: Settings,
-    pub(crate) hand: Hand,
+    pub(crate) hand: TestClock,
     /// Calls were made to fail, or power was cut: what went wrong in the background then is remembered.
     pub(crate) has_faults: bool,
     /// What was done, for people; only of a run that is told.
@@ -281,7 +281,7 @@ impl World {
             next_uid: 0,
             born: 0,
             settings,
-            hand: Hand::new(),
+            hand: TestClock::new(START),
             has_faults: false,
             story: None,
         };

@@ -7,12 +7,13 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::fs::memory::Memory;
 use esker::{
     Database, DatasetDef, Index, IndexKind, Key, KeyType, Options, RepairOptions, Type, field,
 };
+use esker_sim::clock::TestClock;
+use esker_sim::memory::Memory;
 
-use super::world::{Hand, Live, START, World, ask};
+use super::world::{Live, START, World, ask};
 use crate::common::{check, check_set, path, seeds, small, with_strategy};
 
 /// A dataset whose kind of index, strategy and forms of expiry depend on the seed.
@@ -35,10 +36,9 @@ fn live_at(all: &Live, time: u64) -> Live {
     live.cloned().collect()
 }
 
-fn at(dir: &FsPath, memory: &Memory, hand: &Hand) -> Database {
-    let hand = hand.clone();
+fn at(dir: &FsPath, memory: &Memory, hand: &TestClock) -> Database {
     let options = Options {
-        clock: Arc::new(move || hand.get()),
+        clock: hand.function(),
         ..small(Arc::new(memory.clone()))
     };
     Database::open(dir, options).unwrap()
@@ -66,7 +66,7 @@ fn prove_backup(
     rng: &mut fastrand::Rng,
 ) {
     for time in [START, made, made + rng.u64(0..5_000)] {
-        let hand = Hand::new();
+        let hand = TestClock::new(START);
         hand.set(time);
         let db = at(dir, &world.memory, &hand);
         let dataset = db.dataset::<Key>("d").unwrap();

@@ -4,50 +4,27 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path as FsPath;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use esker::fs::memory::Memory;
 use esker::{
     BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind,
     IndexKind, KeepLog, Key, KeyType, Maintenance, Options, Order, RepairOptions, Update, field,
 };
+use esker_sim::clock::TestClock;
+use esker_sim::memory::Memory;
 
 use crate::common::{self, DIR, check, check_set, converge, keys_in_every_way, path, small};
 
 /// The initial time of the clock: an arbitrary day.
 pub(super) const START: u64 = 1_700_000_000_000;
 
-/// A clock that tests set.
-#[derive(Clone)]
-pub(super) struct Hand(Arc<AtomicU64>);
-
-impl Hand {
-    pub(super) fn new() -> Hand {
-        Hand(Arc::new(AtomicU64::new(START)))
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn set(&self, time: u64) {
-        self.0.store(time, Ordering::SeqCst);
-    }
-
-    pub(super) fn add(&self, millis: u64) {
-        self.0.fetch_add(millis, Ordering::SeqCst);
-    }
-}
-
-pub(super) fn open(memory: &Memory, hand: &Hand) -> Database {
-    let hand = hand.clone();
+pub(super) fn open(memory: &Memory, hand: &TestClock) -> Database {
     let options = Options {
         keep_log: KeepLog {
             bytes: u64::MAX,
             age: None,
         },
-        clock: Arc::new(move || hand.get()),
+        clock: hand.function(),
         ..small(Arc::new(memory.clone()))
     };
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
@@ -64,7 +41,7 @@ pub(super) struct Stored {
 
 pub(super) struct World {
     pub(super) memory: Memory,
-    pub(super) hand: Hand,
+    pub(super) hand: TestClock,
     pub(super) db: Database,
     pub(super) dataset: Dataset,
     pub(super) changes: Changes,
@@ -82,7 +59,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(def: DatasetDef) -> World {
-        let (memory, hand) = (Memory::new(), Hand::new());
+        let (memory, hand) = (Memory::new(), TestClock::new(START));
         let db = open(&memory, &hand);
         let ttl = def.expiry.ttl.map(|ttl| ttl.as_millis() as u64);
         let dataset = db.create_dataset::<Key>("d", def).unwrap();

@@ -5,8 +5,8 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker::fs::memory::PowerCut;
 use esker::{Database, DatasetDef, DatasetSnapshot, KeyType};
+use esker_sim::memory::PowerCut;
 
 use super::{Alarm, KEYS, NAMES, Shared, VALUES, options};
 use crate::action::{ONE, PATHS};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::{Fs, Lock, ReadFile, WriteFile};
+use esker_fs::{Fs, Lock, ReadFile, WriteFile};
 
 /// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

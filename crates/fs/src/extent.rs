@@ -3,18 +3,19 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Descriptor, ReadFile};
+use crate::{Descriptor, ReadFile};
 
 /// `len` bytes of a file from `base` on. Offsets are relative to `base`; nothing beyond the range is read, and a file
 /// that ends before the range makes it shorter.
-pub(crate) struct Extent {
+pub struct Extent {
     file: Arc<dyn ReadFile>,
     base: u64,
     len: u64,
 }
 
 impl Extent {
-    pub(crate) fn new(file: Arc<dyn ReadFile>, base: u64, len: u64) -> Extent {
+    /// The range of `len` bytes of `file` that begins at `base`.
+    pub fn new(file: Arc<dyn ReadFile>, base: u64, len: u64) -> Extent {
         Extent { file, base, len }
     }
 }

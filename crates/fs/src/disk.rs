@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Descriptor, Fs, Lock, ReadFile, Rings, WriteFile};
+use crate::{Descriptor, Fs, Lock, ReadFile, Rings, WriteFile};
 
 /// The operating system's file system, with buffered or direct reads.
 #[derive(Debug, Clone, Copy, Default)]
@@ -277,7 +277,7 @@ mod direct {
     use std::path::Path;
     use std::sync::Arc;
 
-    use crate::fs::{Descriptor, ReadFile, Rings};
+    use crate::{Descriptor, ReadFile, Rings};
 
     #[cfg(target_arch = "x86_64")]
     const O_DIRECT: i32 = 0o40000;
@@ -387,7 +387,7 @@ mod direct {
     use std::path::Path;
     use std::sync::Arc;
 
-    pub(super) fn open(_path: &Path) -> io::Result<Option<Arc<dyn crate::fs::ReadFile>>> {
+    pub(super) fn open(_path: &Path) -> io::Result<Option<Arc<dyn crate::ReadFile>>> {
         Ok(None)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use super::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
+use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 
 /// Wraps a file system and fails its calls as configured. A clone is a second handle on the same.
 ///

@@ -1,28 +1,10 @@
-//! The file-system trait: all disk access of the engine goes through it. Files are written once, front to back, and
-//! immutable afterwards; the only exceptions are the log's tail (truncated after a failed append) and names, which
-//! are replaced atomically by `rename`.
-
-mod batch;
-pub mod disk;
-mod extent;
-pub mod faulty;
-mod gate;
-pub mod hooked;
-pub mod memory;
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
-mod uring;
-
-#[cfg(test)]
-mod tests;
+//! The traits that a file system implements.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use batch::{ReadRequest, RingFaults, Rings, read_many};
-pub(crate) use extent::Extent;
-pub(crate) use gate::{Gate, GivenUp};
+use crate::Rings;
 
 /// A file system. Paths are absolute or relative to the process, as for `std::fs`.
 pub trait Fs: Send + Sync {
@@ -85,7 +67,7 @@ pub trait ReadFile: Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// The operating system's file behind this one, if reads may bypass `read_at`: then [`read_many`] may read
+    /// The operating system's file behind this one, if reads may bypass `read_at`: then [`crate::read_many`] may read
     /// several ranges of it at a time.
     fn descriptor(&self) -> Option<Descriptor<'_>> {
         None

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{Fs, Lock, ReadFile, WriteFile};
+use esker_fs::{Fs, Lock, ReadFile, WriteFile};
 
 const SECTOR: usize = 512;
 

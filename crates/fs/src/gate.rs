@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Fs, Lock, ReadFile, WriteFile};
+use crate::{Fs, Lock, ReadFile, WriteFile};
 
 /// A file system and the lock of the folder that it is used for.
-pub(crate) struct Gate {
+pub struct Gate {
     inner: Arc<dyn Fs>,
     /// `None` after the folder was given up. Calls in progress share the lock.
     lock: Mutex<Option<Arc<dyn Lock>>>,
@@ -19,7 +19,7 @@ pub(crate) struct Gate {
 
 /// The source of the errors after the folder was given up.
 #[derive(Debug)]
-pub(crate) struct GivenUp;
+pub struct GivenUp;
 
 impl fmt::Display for GivenUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,7 +30,8 @@ impl fmt::Display for GivenUp {
 impl std::error::Error for GivenUp {}
 
 impl Gate {
-    pub(crate) fn new(inner: Arc<dyn Fs>, lock: Box<dyn Lock>) -> Gate {
+    /// The file system `inner`, for the folder whose `lock` is held.
+    pub fn new(inner: Arc<dyn Fs>, lock: Box<dyn Lock>) -> Gate {
         Gate {
             inner,
             lock: Mutex::new(Some(lock.into())),
@@ -38,7 +39,7 @@ impl Gate {
     }
 
     /// Releases the lock of the folder, when the calls in progress have ended: this waits for none of them.
-    pub(crate) fn give_up(&self) {
+    pub fn give_up(&self) {
         let lock = self.lock.lock().take();
         drop(lock);
     }

@@ -1,11 +1,14 @@
+//! Every file system keeps the contract of [`esker_fs::Fs`], and those of tests fail as a test orders.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::disk::Disk;
-use super::faulty::Faulty;
-use super::memory::{Memory, PowerCut};
-use super::{Fs, ReadFile, ReadRequest, read_many};
+use esker_fs::disk::Disk;
+use esker_fs::{Fs, ReadFile, ReadRequest, read_many};
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
 
 const MODES: [PowerCut; 4] = [
     PowerCut::Lost,
