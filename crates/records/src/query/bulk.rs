@@ -13,10 +13,11 @@ use esker_model::schema::KeyType;
 
 use super::answer::Answer;
 use super::explain::{Explain, Steps};
+use super::input::Query;
 use super::run::Run;
 use super::scan_matching::ScanMatching;
 use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned};
-use super::{BulkOrder, Query, key_cursor};
+use super::{BulkOrder, key_cursor};
 use crate::error::{Error, Result};
 use crate::index;
 use crate::maintenance::Validity;

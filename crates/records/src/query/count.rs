@@ -3,12 +3,13 @@
 use esker_lsm::{Seq, SeqSet};
 use esker_model::query::Driver;
 
+use super::BulkOrder;
 use super::answer::Answer;
 use super::bulk::{Bulk, Sink};
 use super::explain::{Explain, Steps};
+use super::input::Query;
 use super::run::{Context, Run};
 use super::stages::Admission;
-use super::{BulkOrder, Query};
 use crate::catalog::Attribute;
 use crate::error::Result;
 use crate::index::{self, Candidate, Lookup, Range, Take};

@@ -12,9 +12,9 @@ use esker_lsm::{Component, Cost, LookupOptions, SeqSet, Snapshot};
 use esker_model::query::{Compiled, Driver, Plan, Request};
 use esker_model::schema::Path;
 
-use super::Query;
 use super::estimates::Estimates;
 use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
+use super::input::Query;
 use super::stages::{self, Admission};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;

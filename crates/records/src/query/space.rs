@@ -15,10 +15,11 @@ use esker_model::record::RecordRef;
 use esker_model::region::Region;
 use esker_model::schema::{Path, PointAt, Scalar, Type, Value, Values, decode_point};
 
+use super::BulkOrder;
 use super::answer::Answer;
 use super::explain::Explain;
+use super::input::Query;
 use super::run::{self, Costs, Run};
-use super::{BulkOrder, Query};
 use crate::error::{Error, Result};
 use crate::index::{self, Candidate};
 use crate::record::Record;

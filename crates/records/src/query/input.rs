@@ -1,0 +1,36 @@
+//! The input of an executor.
+
+use esker_lsm::LookupOptions;
+use esker_model::condition::Expr;
+use esker_model::query::Request;
+
+use crate::maintenance::Validation;
+use crate::store::View;
+
+/// A request, and the view that it is answered from. See [`crate::Query`].
+#[derive(Clone)]
+pub(crate) struct Query {
+    pub(super) view: View,
+    pub(crate) request: Request,
+    /// How candidates of an index are validated.
+    pub(crate) validation: Validation,
+    /// How the records of candidates are looked up.
+    pub(crate) lookup: LookupOptions,
+}
+
+impl Query {
+    pub(crate) fn new(view: View, request: Request) -> Query {
+        Query {
+            view,
+            request,
+            validation: Validation::default(),
+            lookup: LookupOptions::default(),
+        }
+    }
+
+    /// Adds a condition, which must hold as well as those before.
+    pub(super) fn filter(mut self, condition: Expr) -> Query {
+        self.request.filter(condition);
+        self
+    }
+}
