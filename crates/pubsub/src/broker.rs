@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker::extension::{
     Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_SEQ, MAX_TIME, Snapshot, TreeId,
 };
-use esker::{Database, Durability, Error, Result, Seq};
+use esker::{Database, Durability, Error, Listening, Result, Seq};
 use esker_coding::{Reader, put_bytes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -55,8 +55,10 @@ pub(crate) struct Inner {
     pub(crate) kept_latest: AtomicI64,
     /// Which subscriptions that are there are being changed.
     pub(crate) changes: Changes,
-    pub(crate) deliveries: Deliveries,
+    pub(crate) deliveries: Arc<Deliveries>,
     reads: Reads,
+    /// Wakes consumers when the store ends.
+    _ends: Listening,
 }
 
 /// The changes of subscriptions: of each one at a time until it is in the log. So all share syncs, those of one as well.
@@ -214,6 +216,9 @@ impl Inner {
             directory,
         };
         let latest = read_latest(&snapshot, directory)?;
+        let deliveries = Arc::new(Deliveries::default());
+        let woken = deliveries.clone();
+        let ends = store.listen_for_end(Arc::new(move || woken.wake_all()));
         Ok(Inner {
             shapes: Shapes::load(read_shapes(&snapshot, directory)?),
             compiled: Compiled::new(config.depth),
@@ -221,8 +226,9 @@ impl Inner {
             latest: AtomicI64::new(latest),
             kept_latest: AtomicI64::new(latest),
             changes: Changes::default(),
-            deliveries: Deliveries::default(),
+            deliveries,
             reads: Reads::default(),
+            _ends: ends,
             store,
             config,
             trees,
