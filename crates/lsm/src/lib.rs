@@ -32,7 +32,7 @@
 //!
 //! # fn main() -> esker_lsm::Result<()> {
 //! # let fs = Arc::new(esker_sim::memory::Memory::new());
-//! # let options = Options { fs, ..Options::default() };
+//! let options = Options { fs, ..Options::default() };
 //! let group = Group::open("/store".as_ref(), options, Arc::new(PlainTrees), true)?;
 //! let trees = group.create_trees(&[("data".into(), vec![]), ("index".into(), vec![])])?;
 //! let mut batch = Batch::new();
@@ -71,6 +71,7 @@ pub mod merge;
 mod obsolete;
 mod options;
 pub mod read;
+mod signal;
 mod slice;
 pub mod sort;
 mod stats;
@@ -101,6 +102,7 @@ pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
     WalkEntry,
 };
+pub use signal::{Listening, Signal, Wake};
 pub use slice::Slice;
 pub use stats::Stats;
 pub use stop::Stop;

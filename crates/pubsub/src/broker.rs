@@ -13,7 +13,7 @@ use std::time::Duration;
 use esker::extension::{
     Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_SEQ, MAX_TIME, Snapshot, TreeId,
 };
-use esker::{Database, Durability, Error, Result, Seq};
+use esker::{Database, Durability, Error, Listening, Result, Seq};
 use esker_coding::{Reader, put_bytes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -60,8 +60,10 @@ pub(crate) struct Inner {
     pub(crate) kept_latest: AtomicI64,
     /// The subscriptions that are being changed.
     pub(crate) changes: Changes,
-    pub(crate) deliveries: Deliveries,
+    pub(crate) deliveries: Arc<Deliveries>,
     reads: Reads,
+    /// Wakes consumers when the store ends.
+    _ends: Listening,
 }
 
 /// Orders the changes of each subscription: one at a time until it is in the log. They can share
@@ -223,6 +225,9 @@ impl Inner {
             directory,
         };
         let latest = read_latest(&snapshot, directory)?;
+        let deliveries = Arc::new(Deliveries::default());
+        let woken = deliveries.clone();
+        let ends = store.listen_for_end(Arc::new(move || woken.wake_all()));
         Ok(Inner {
             shapes: Shapes::load(read_shapes(&snapshot, directory)?),
             compiled: Compiled::new(config.depth),
@@ -230,8 +235,9 @@ impl Inner {
             latest: AtomicI64::new(latest),
             kept_latest: AtomicI64::new(latest),
             changes: Changes::default(),
-            deliveries: Deliveries::default(),
+            deliveries,
             reads: Reads::default(),
+            _ends: ends,
             store,
             config,
             trees,

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use esker::Seq;
-use parking_lot::{Condvar, Mutex};
+use esker::{Seq, Signal};
+use parking_lot::Mutex;
 
 use crate::message::Notification;
 
@@ -56,7 +56,8 @@ enum Outcome {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) state: Mutex<State>,
-    pub(crate) filled: Condvar,
+    /// Notified when something was put into it or left out of it, and when the store has ended.
+    pub(crate) signal: Signal,
 }
 
 #[derive(Default)]
@@ -80,12 +81,12 @@ impl Queue {
             false => state.is_behind = true,
         }
         drop(state);
-        self.filled.notify_one();
+        self.signal.notify();
     }
 
     fn is_behind(&self) {
         self.state.lock().is_behind = true;
-        self.filled.notify_one();
+        self.signal.notify();
     }
 }
 
@@ -169,6 +170,19 @@ impl Deliveries {
         for queue in of.iter().filter_map(Weak::upgrade) {
             queue.state.lock().changed = Some(entry.clone());
         }
+    }
+
+    /// The store has ended: who waits for a publication, or listens for one, learns it.
+    pub(crate) fn wake_all(&self) {
+        let queues: Vec<Arc<Queue>> = {
+            let queues = self.queues.lock();
+            queues
+                .values()
+                .flatten()
+                .filter_map(Weak::upgrade)
+                .collect()
+        };
+        queues.iter().for_each(|queue| queue.signal.notify());
     }
 
     pub(crate) fn add(&self, subscription: Seq, queue: &Arc<Queue>) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker::extension::{Commit, Kind, Tail, Timed};
-use esker::{Error, Result, Seq};
+use esker::{Error, Listening, Result, Seq, Wake};
 
 use crate::broker::{Broker, Inner};
 use crate::deliver::QUEUE;
@@ -109,6 +109,21 @@ impl Follow {
             let read = self.tail.wait(left.unwrap_or(Duration::MAX));
             self.take_read(read.map_err(Error::from))?;
         }
+    }
+
+    /// Calls `wake` whenever there may be a publication, until the returned value is dropped: after each commit of the
+    /// store, when the store is closed, and when it refuses writes after a failure. After `listen`, and after each call,
+    /// call [`Follow::next`] until it returns `None`. `wake` must not block and not use the store ([`Wake`]).
+    ///
+    /// # Errors
+    /// In a store that is open for reading: the thread that polls the writer's files cannot be started.
+    pub fn listen(&self, wake: Arc<Wake>) -> Result<Listening> {
+        Ok(self.tail.listen(wake)?)
+    }
+
+    /// True when the store was closed or refuses writes: when [`Follow::next`] then returns `None`, nothing more comes.
+    pub fn is_ended(&self) -> bool {
+        self.tail.is_ended()
     }
 
     /// The number of the last publication that it returned or skipped as not matching.

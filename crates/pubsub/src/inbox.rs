@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::{Result, Seq};
+use esker::{Listening, Result, Seq, Wake};
 
 use crate::broker::{Broker, Inner, View, read_entry, read_late};
 use crate::deliver::{QUEUE, Queue};
@@ -18,8 +18,8 @@ use crate::element::StoredSubscription;
 use crate::message::Notification;
 use crate::past::Page;
 
-/// How often a waiting consumer checks whether its store is closed.
-const LOOK: Duration = Duration::from_millis(500);
+/// The longest wait, a century: the end of the wait must be a representable time.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The notifications of a stored subscription, in the order of the publications' numbers
 /// ([`Broker::inbox`]).
@@ -88,8 +88,8 @@ impl Broker {
         let ended = Arc::new(AtomicBool::new(false));
         let (ends, queue) = (ended.clone(), inbox.queue.clone());
         let run = move || {
-            while !ends.load(Ordering::Acquire) {
-                match inbox.wait(LOOK) {
+            while !ends.load(Ordering::SeqCst) {
+                match inbox.wait_or(LONGEST, &ends) {
                     Ok(Some(notification)) => call(Ok(notification)),
                     Ok(None) => {}
                     Err(esker::Error::Closed) => return,
@@ -120,8 +120,8 @@ pub struct Notifier {
 
 impl Drop for Notifier {
     fn drop(&mut self) {
-        self.ended.store(true, Ordering::Release);
-        self.queue.filled.notify_all();
+        self.ended.store(true, Ordering::SeqCst);
+        self.queue.signal.notify();
         // If its callback drops the guard, the thread ends when the callback returns.
         let is_own = |thread: &std::thread::JoinHandle<()>| {
             thread.thread().id() == std::thread::current().id()
@@ -152,9 +152,13 @@ impl Inbox {
     /// Any read error; [`Error::Closed`](esker::Error::Closed) if the store is closed while it
     /// waits.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
-        // `None` if the clock cannot express the time: waits forever.
-        let until = Instant::now().checked_add(most);
-        let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        self.wait_or(most, &AtomicBool::new(false))
+    }
+
+    /// The same, until `stop` is set. The setter then notifies the queue's signal.
+    fn wait_or(&mut self, most: Duration, stop: &AtomicBool) -> Result<Option<Notification>> {
+        let until = Instant::now() + most.min(LONGEST);
+        let is_late = || Instant::now() >= until;
         let mut has_read = false;
         loop {
             let mut state = self.queue.state.lock();
@@ -190,21 +194,40 @@ impl Inbox {
             }
             if state.is_behind {
                 self.has_more = true;
-            } else if most.is_zero() {
+                continue;
+            }
+            drop(state);
+            let is_stopped = || stop.load(Ordering::SeqCst);
+            if most.is_zero() || is_stopped() {
                 return Ok(None);
-            } else {
-                let look = Instant::now() + LOOK;
-                let until = until.map_or(look, |until| until.min(look));
-                if self.queue.filled.wait_until(&mut state, until).timed_out() {
-                    drop(state);
-                    // Fails if the store is closed.
-                    self.inner.everything_written()?;
-                    if is_late() {
-                        return Ok(None);
-                    }
-                }
+            }
+            let (inner, queue) = (&self.inner, &self.queue);
+            let is_there = || {
+                let state = queue.state.lock();
+                !state.waiting.is_empty() || state.is_behind
+            };
+            let is_ready = || is_there() || inner.store.is_ended() || is_stopped();
+            if !queue.signal.wait_until(until, is_ready) {
+                return Ok(None);
+            }
+            // No publication comes to a store that has ended.
+            if !is_there() && inner.store.is_ended() {
+                inner.everything_written()?;
             }
         }
+    }
+
+    /// Calls `wake` whenever there may be a notification, until the returned value is dropped: when something is put into
+    /// the inbox, when the store is closed, and when it refuses writes after a failure. One thread can so serve any number
+    /// of inboxes, and a publication wakes only those that it is for: after `listen` and after each call of `wake` it calls
+    /// [`Inbox::next`] until that returns `None`. `wake` must not block and not use the store ([`Wake`]).
+    pub fn listen(&self, wake: Arc<Wake>) -> Listening {
+        self.queue.signal.listen(wake)
+    }
+
+    /// True when the store was closed or refuses writes: when [`Inbox::next`] then returns `None`, nothing more comes.
+    pub fn is_ended(&self) -> bool {
+        self.inner.store.is_ended()
     }
 
     /// The number of the last notification that it returned.

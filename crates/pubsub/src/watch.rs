@@ -1,8 +1,9 @@
 //! Watching a dataset: the changes of records that meet a condition and lie in an area.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker::{Change, Changes, Error, Expr, Path, PrimaryKey, Result};
+use esker::{Change, Changes, Error, Expr, Listening, Path, PrimaryKey, Result, Wake};
 use esker_model::condition::Filter;
 use esker_model::geometry::{Area, Point};
 use esker_model::schema::{Scalar, Values};
@@ -113,6 +114,19 @@ impl<K: PrimaryKey> Watch<K> {
             });
         }
         Ok(None)
+    }
+
+    /// Calls `wake` whenever there may be a change, until the returned value is dropped ([`Changes::listen`]).
+    ///
+    /// # Errors
+    /// The errors of [`Changes::listen`].
+    pub fn listen(&self, wake: Arc<Wake>) -> Result<Listening> {
+        self.changes.listen(wake)
+    }
+
+    /// True when the store was closed or refuses writes: when [`Watch::next`] then returns `None`, no more changes come.
+    pub fn is_ended(&self) -> bool {
+        self.changes.is_ended()
     }
 
     /// The feed, for its position.

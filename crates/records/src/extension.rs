@@ -81,7 +81,7 @@ pub use esker_lsm::{
     Account, Batch, Commit, Complete, Component, Cost, Cursor, Error as EngineError, Leveled, Loan,
     Observer, Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
 };
-use esker_lsm::{Durability, Position, Seq};
+use esker_lsm::{Durability, Listening, Position, Seq, Wake};
 
 use crate::catalog::EXTENSION;
 use crate::error::{Error, Result};
@@ -343,6 +343,17 @@ impl ExtensionStore {
         observe: impl FnMut(std::result::Result<&Commit, &EngineError>) + Send + 'static,
     ) -> Result<Observer> {
         Ok(self.store.group.observe(observe)?)
+    }
+
+    /// Calls `wake` when the store is closed, and when it refuses writes after a failure, until the
+    /// returned value is dropped.
+    pub fn listen_for_end(&self, wake: Arc<Wake>) -> Listening {
+        self.store.group.listen_for_end(wake)
+    }
+
+    /// True when the store was closed or refuses writes.
+    pub fn is_ended(&self) -> bool {
+        self.store.group.is_ended()
     }
 
     /// Borrows between `least` and `want` bytes of the store's memory budget, for work that needs

@@ -26,10 +26,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker_lsm::entry::Timed;
-use esker_lsm::{Commit, Kind, Position, Seq, Tail, TreeId};
+use esker_lsm::{Commit, Kind, Listening, Position, Seq, Tail, TreeId, Wake};
 use esker_model::record::RecordRef;
 use esker_model::{Key, PrimaryKey};
 
@@ -268,6 +269,45 @@ impl<K: PrimaryKey> Changes<K> {
             };
             self.take(&commit)?;
         }
+    }
+
+    /// Calls `wake` whenever there may be a change, until the returned value is dropped: after each commit of the store, after
+    /// a dataset is dropped, when the store is closed, and when it refuses writes after a failure. One thread can so serve any
+    /// number of feeds: after `listen` and after each call of `wake` it calls [`Changes::next`] until that returns `None`. A
+    /// store that is open for reading polls the writer's files in one thread for all who listen.
+    ///
+    /// `wake` must not block and not use the store ([`Wake`]). Cancelling a [`crate::Stop`] does not call it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use std::sync::{Arc, mpsc};
+    /// use esker::{Database, DatasetDef, KeyType, Options};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let mut changes = users.changes(0)?;
+    /// let (sender, woken) = mpsc::channel();
+    /// let _listening = changes.listen(Arc::new(move || {
+    ///     let _ = sender.send(());
+    /// }))?;
+    /// assert!(changes.next()?.is_none());
+    /// users.put_json(r#"{"id": 1}"#)?;
+    /// woken.recv()?;
+    /// assert_eq!(changes.next()?.map(|change| *change.key()), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The thread that polls cannot be started.
+    pub fn listen(&self, wake: Arc<Wake>) -> Result<Listening> {
+        Ok(self.tail.listen(wake)?)
+    }
+
+    /// True when the store was closed or refuses writes: when [`Changes::next`] then returns `None`, no more changes come.
+    pub fn is_ended(&self) -> bool {
+        self.tail.is_ended()
     }
 
     /// Takes over what a commit changed in the dataset.

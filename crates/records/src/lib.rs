@@ -82,7 +82,9 @@ pub use consumer::{ChangeConsumer, Consumer};
 pub use ddl::{IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep};
 pub use error::{Error, ErrorKind, Result};
 pub use esker_lsm::fs;
-pub use esker_lsm::{Budget, Clock, Durability, KeepLog, NamedSnapshot, Position, Seq, Stop};
+pub use esker_lsm::{
+    Budget, Clock, Durability, KeepLog, Listening, NamedSnapshot, Position, Seq, Signal, Stop, Wake,
+};
 pub use esker_model::Error as ModelError;
 pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, ParseError, field};
 pub use esker_model::definition::{

@@ -27,7 +27,7 @@ impl Inner {
         self.scheduler.wake.notify_all();
         self.scheduler.flushed.notify_all();
         drop(signals);
-        self.sequencer.tails.wake();
+        self.core.note_end();
     }
 
     /// Refuses operations after the group was closed.

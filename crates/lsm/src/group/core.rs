@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
 use crate::generation::View;
 use crate::options::Options;
+use crate::signal::Signal;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{TableSource, TreeProvider};
 
@@ -25,6 +26,10 @@ pub(super) struct Core {
     pub(super) reads: ReadCounters,
     /// The group is a read-only one beside the process that writes.
     reads_only: bool,
+    /// Notified when something became visible, and with `ends`.
+    pub(super) commits: Signal,
+    /// Notified when the group is being closed, and when it refuses writes from then on.
+    pub(super) ends: Signal,
     pub(super) closing: AtomicBool,
     poisoned: AtomicBool,
     poison: Mutex<Option<String>>,
@@ -49,6 +54,8 @@ impl Core {
             counters: Counters::default(),
             reads: ReadCounters::default(),
             reads_only,
+            commits: Signal::default(),
+            ends: Signal::default(),
             closing: AtomicBool::new(false),
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(None),
@@ -97,6 +104,18 @@ impl Core {
     /// Refuses all further writes: the state on disk is unknown.
     pub(super) fn poison_with(&self, error: &Error) {
         self.poison.lock().get_or_insert_with(|| error.to_string());
-        self.poisoned.store(true, Ordering::Release);
+        self.poisoned.store(true, Ordering::SeqCst);
+        self.note_end();
+    }
+
+    /// Wakes those who wait for what does not come any more.
+    pub(super) fn note_end(&self) {
+        self.ends.notify();
+        self.commits.notify();
+    }
+
+    /// True when no further write of this process becomes visible.
+    pub(super) fn is_ended(&self) -> bool {
+        self.closing.load(Ordering::SeqCst) || self.poisoned.load(Ordering::SeqCst)
     }
 }

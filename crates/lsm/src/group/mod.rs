@@ -34,6 +34,7 @@ mod log;
 mod manifest;
 mod open;
 mod order;
+mod poll;
 mod reader;
 mod recover;
 mod scheduler;

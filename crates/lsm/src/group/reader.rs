@@ -42,9 +42,6 @@ use crate::wal::{Follower, LogKind, Record};
 /// The retries of a refresh when a file is tolerate_missing, or is being written.
 const TRIES: u32 = 12;
 
-/// The polling interval of a reader's tail.
-pub(super) const POLL: Duration = Duration::from_millis(5);
-
 /// The progress of a reader behind the writer.
 pub(super) struct Reader {
     recovered: Recovered,
@@ -571,7 +568,8 @@ impl Inner {
         let shown = self.versions.view.load_full();
         let newest = reader.generations.first();
         let is_new = newest.is_some_and(|newest| !Arc::ptr_eq(newest, &shown.active));
-        if reader.changed || is_new {
+        let is_changed = reader.changed || is_new;
+        if is_changed {
             // Entries dropped as expired by then must stay hidden in the rest.
             self.core.clock.keep(reader.recovered.time);
             let view = reader.view();
@@ -585,7 +583,12 @@ impl Inner {
             versions.order = recovered.order.clone();
         }
         *self.sequencer.log.closed.lock() = reader.segments();
-        self.sequencer.publish(reader.visible());
+        let visible = reader.visible();
+        // Those who listen are called for news only: this is done again and again.
+        let is_news = is_changed || visible > self.sequencer.visible();
+        if is_news {
+            self.sequencer.publish(visible);
+        }
     }
 
     fn check_history(&self, found: u64) -> Result<()> {

@@ -86,7 +86,7 @@ impl Sequencer {
     #[inline]
     pub(super) fn publish(&self, last: Seq) {
         self.visible.fetch_max(last, Ordering::SeqCst);
-        self.tails.wake();
+        self.core.commits.notify();
     }
 
     pub(super) fn visible(&self) -> Seq {

@@ -1,21 +1,23 @@
 //! Following the commits: every written batch in order, from a position on, and then the later ones.
 //!
 //! A tail reads only the log, including the segment being written, so it costs writers nothing, however slow it is.
-//! It returns a batch once it is visible, not before. While it waits, writers wake it.
+//! It returns a batch once it is visible, not before. Writers notify the group's signal then: it wakes waiting threads and
+//! calls listeners ([`Tail::listen`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use super::reader::POLL;
+use super::poll::{POLL, Polling, Polls};
 use super::sequencer::Sequencer;
 use super::{Group, Inner};
 use crate::batch::{TreeId, decode};
 use crate::entry::{Kind, Position, Seq};
 use crate::error::{Error, Result};
+use crate::signal::{Listening, Wake};
 use crate::version::{ClosedSegment, log_path};
 use crate::wal::{Follower, LogKind, Record};
 
@@ -24,9 +26,6 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The most log that is retained for an observer.
 const OBSERVER_BYTES: u64 = 64 << 20;
-
-/// How often an observer's thread checks whether it should end.
-const OBSERVER_POLL: Duration = Duration::from_millis(500);
 
 /// A committed batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,12 +63,11 @@ impl Commit {
     }
 }
 
-/// The waiting tails.
+/// What the sequencer knows of tails.
 #[derive(Default)]
 pub(super) struct Tails {
-    waiting: AtomicUsize,
-    lock: Mutex<()>,
-    woken: Condvar,
+    /// The polling for those who listen, in a read-only group.
+    pub(super) polling: Polling,
     /// The tails for which the log is retained.
     holds: Mutex<Vec<Weak<Held>>>,
 }
@@ -81,15 +79,6 @@ struct Held {
 }
 
 impl Tails {
-    /// Wakes the waiting tails. Costs nothing when there are none.
-    #[inline]
-    pub(super) fn wake(&self) {
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            drop(self.lock.lock());
-            self.woken.notify_all();
-        }
-    }
-
     pub(super) fn holds(&self) -> Vec<(Seq, u64)> {
         let mut holds = self.holds.lock();
         holds.retain(|held| held.strong_count() > 0);
@@ -111,6 +100,17 @@ pub struct Tail {
 }
 
 impl Group {
+    /// Calls `wake` when this group is closed, and when it refuses writes after a failure, until the returned value is
+    /// dropped. What `wake` may do: [`Wake`].
+    pub fn listen_for_end(&self, wake: Arc<Wake>) -> Listening {
+        self.inner.core.ends.listen(wake)
+    }
+
+    /// True when the group was closed or refuses writes.
+    pub fn is_ended(&self) -> bool {
+        self.inner.core.is_ended()
+    }
+
     /// The commits behind `position`, in order: those still in the log, then later ones. Only writes that go through
     /// the log: ingested runs do not.
     ///
@@ -142,7 +142,7 @@ impl Group {
         let stopped = stop.clone();
         let watch = move || {
             while !stopped.load(Ordering::Acquire) {
-                match tail.wait(OBSERVER_POLL) {
+                match tail.wait_or(Instant::now() + LONGEST, &stopped) {
                     Ok(Some(commit)) => observe(Ok(&commit)),
                     Ok(None) => {}
                     Err(Error::Closed) => return,
@@ -177,8 +177,8 @@ pub struct Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.inner.sequencer.tails.wake();
+        self.stop.store(true, Ordering::SeqCst);
+        self.inner.core.commits.notify();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -363,36 +363,56 @@ impl Tail {
     /// # Errors
     /// As [`Tail::next`]; [`Error::Closed`] when the store was closed and everything was returned.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Commit>> {
-        let inner = self.inner.clone();
         let until = Instant::now() + most.min(LONGEST);
+        self.wait_or(until, &AtomicBool::new(false))
+    }
+
+    /// The next commit; waits for it until the time, or until the tail is stopped by somebody who then notifies the
+    /// group's signal.
+    fn wait_or(&mut self, until: Instant, stop: &AtomicBool) -> Result<Option<Commit>> {
+        let inner = self.inner.clone();
+        let core = &inner.core;
         loop {
             if let Some(commit) = self.next()? {
                 return Ok(Some(commit));
             }
-            let mut guard = inner.sequencer.tails.lock.lock();
-            inner.sequencer.tails.waiting.fetch_add(1, Ordering::SeqCst);
-            let is_there = inner.sequencer.visible.load(Ordering::SeqCst) > self.position;
-            let closing = inner.core.closing.load(Ordering::SeqCst);
+            let is_there = || inner.sequencer.visible.load(Ordering::SeqCst) > self.position;
+            let is_closing = || core.closing.load(Ordering::SeqCst);
+            let is_stopped = || stop.load(Ordering::SeqCst);
             // A reader beside the writer has to poll.
             let look = inner.reader.as_ref().map(|_| Instant::now() + POLL);
             let wake = look.map_or(until, |look| look.min(until));
-            let timed_out = !is_there
-                && !closing
-                && inner
-                    .sequencer
-                    .tails
-                    .woken
-                    .wait_until(&mut guard, wake)
-                    .timed_out()
-                && wake == until;
-            inner.sequencer.tails.waiting.fetch_sub(1, Ordering::SeqCst);
-            drop(guard);
-            if closing && !is_there {
+            core.commits
+                .wait_until(wake, || is_there() || is_closing() || is_stopped());
+            if is_closing() && !is_there() {
                 return Err(Error::Closed);
             }
-            if timed_out || Instant::now() >= until {
+            if is_stopped() || Instant::now() >= until {
                 return self.next();
             }
         }
+    }
+
+    /// Calls `wake` whenever there may be something new until the returned value is dropped: after each commit
+    /// becomes visible, after trees have changed, after a read error of a read-only group, when the group is closed,
+    /// and when it refuses writes after a failure. After `listen`, and after each call, [`next`](Tail::next) is to be called until it returns
+    /// nothing. What `wake` may do, and what holds while this is dropped: [`Signal::listen`](crate::Signal::listen).
+    ///
+    /// A writing group needs no thread for it. A read-only one polls in one thread for all who listen.
+    ///
+    /// # Errors
+    /// That thread cannot be started.
+    pub fn listen(&self, wake: Arc<Wake>) -> Result<Listening> {
+        let listening = self.inner.core.commits.listen(wake);
+        match self.inner.reader {
+            Some(_) => Ok(listening.keeping(Polls::new(&self.inner)?)),
+            None => Ok(listening),
+        }
+    }
+
+    /// True when the group was closed or refuses writes: when [`next`](Tail::next) then returns nothing, nothing more
+    /// comes.
+    pub fn is_ended(&self) -> bool {
+        self.inner.core.is_ended()
     }
 }

@@ -43,6 +43,8 @@ impl Inner {
             self.change_trees(writer, &mut edit)
         };
         drop(self.with_change(BTreeSet::new(), &mut make, install)?);
+        // Who follows a tree that was dropped learns it.
+        self.core.commits.notify();
         Ok(made)
     }
 

@@ -16,6 +16,7 @@ mod failures;
 mod faults;
 mod ingest_checkpoint;
 mod layouts;
+mod listening;
 mod lookup;
 mod manifest;
 mod many;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use esker::{Database, Durability, Options, Seq};
 use esker_pubsub::{
@@ -297,9 +297,17 @@ impl Life<'_> {
     fn consume(&self, (id, mut inbox): (Seq, Inbox), thread: u64) {
         let mut rng = Rng::with_seed(self.seed << 8 | thread);
         let mut got = Vec::new();
+        // Some look again and again, the others only when they are woken.
+        let looks = thread % 2 == 1;
+        let woken = Arc::new(AtomicBool::new(true));
+        let wake = woken.clone();
+        let wake: Arc<esker::Wake> = Arc::new(move || wake.store(true, SeqCst));
+        let mut listening = inbox.listen(wake.clone());
         loop {
             let is_last = self.left.load(SeqCst) == 0;
-            self.read(&mut inbox, &mut got);
+            if looks || woken.swap(false, SeqCst) {
+                self.read(&mut inbox, &mut got);
+            }
             if is_last {
                 break;
             }
@@ -307,9 +315,15 @@ impl Life<'_> {
             // subscription that may have ended.
             if rng.u8(0..200) == 0 && thread != 100 {
                 inbox = self.broker.inbox(id, Some(inbox.seen())).unwrap();
+                listening = inbox.listen(wake.clone());
+                woken.store(true, SeqCst);
             }
             std::thread::yield_now();
         }
+        let before = got.len();
+        self.read(&mut inbox, &mut got);
+        assert_eq!(got.len(), before, "a wake-up was lost");
+        drop(listening);
         self.log.given.lock().push((id, got));
     }
 
