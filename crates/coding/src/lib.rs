@@ -1,7 +1,14 @@
-//! Integers on disk: little-endian, and LEB128 varints. Decoding never panics.
+//! Integers on disk (little-endian, and LEB128 varints; decoding never panics), sequence numbers and positions, and
+//! bytes that share the memory of a cached block.
 //!
 //! A crate of its own, because the engine and the record model need it and neither depends on the
 //! other.
+
+mod position;
+mod slice;
+
+pub use position::Position;
+pub use slice::Slice;
 
 /// A sequence number: each write has one, a larger one is newer, and 0 precedes all of them.
 pub type Seq = u64;

@@ -2,7 +2,7 @@
 
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
-use crate::slice::Slice;
+use esker_coding::Slice;
 
 /// A position in entries ordered by [`crate::entry::compare`]. A new cursor is invalid until it is moved; a cursor
 /// moved past either end is invalid until the next seek. The accessors may be called only while [`Cursor::valid`];

@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 /// A time in milliseconds since 1970.
 pub type Time = u64;
 
-/// A seek to `(key, MAX_SEQ)` finds the newest entry of `key`.
-pub use ::esker_coding::MAX_SEQ;
 /// Each write of a tree group takes the next number; entries of one write share it.
 pub use ::esker_coding::Seq;
+/// A seek to `(key, MAX_SEQ)` finds the newest entry of `key`.
+pub use ::esker_coding::{MAX_SEQ, Position};
 
 /// Longest user key of a tree, in bytes: an index value and a primary key of 64 KiB.
 pub const MAX_KEY_LEN: usize = 256 << 10;
@@ -112,52 +112,4 @@ pub fn seq_key(seq: Seq) -> [u8; 8] {
 pub fn key_seq(key: &[u8]) -> Option<Seq> {
     let bytes = key.first_chunk::<8>().filter(|_| key.len() == 8)?;
     Some(Seq::from_be_bytes(*bytes)).filter(|seq| *seq <= MAX_SEQ)
-}
-
-/// A position in the order of a store's commits: immediately after the write `seq`. It includes the store's history,
-/// so that positions of other stores, or of a copy whose history has diverged, are recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Position {
-    /// The store's history.
-    pub history: u64,
-    /// The last write before the position; 0 precedes all writes.
-    pub seq: Seq,
-}
-
-impl Position {
-    /// Why a store that is at `current` cannot read on from this position: it is of another history, or ahead.
-    pub fn unknown_at(self, current: Position) -> String {
-        if self.history == current.history && self.seq > current.seq {
-            return format!(
-                "there is no write {} yet: the last one is {}",
-                self.seq, current.seq
-            );
-        }
-        format!(
-            "{self} is a position of another store, of a copy that diverged, or of writes that a power cut took: this store is at {current}"
-        )
-    }
-}
-
-impl std::fmt::Display for Position {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}-{}", self.history, self.seq)
-    }
-}
-
-impl std::str::FromStr for Position {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Position, String> {
-        let parts = text
-            .split_once('-')
-            .filter(|(history, _)| history.len() == 16);
-        let position = parts.and_then(|(history, seq)| {
-            let history = u64::from_str_radix(history, 16).ok()?;
-            let seq = seq.parse().ok().filter(|seq| *seq <= MAX_SEQ)?;
-            Some(Position { history, seq })
-        });
-        position
-            .ok_or_else(|| format!("`{text}` is no position: 16 hexadecimal digits, `-`, a number"))
-    }
 }

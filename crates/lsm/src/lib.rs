@@ -72,7 +72,6 @@ mod obsolete;
 mod options;
 pub mod read;
 mod signal;
-mod slice;
 pub mod sort;
 mod stats;
 mod stop;
@@ -91,6 +90,7 @@ pub use cost::Cost;
 pub use cursor::Cursor;
 pub use entry::{Kind, MAX_SEQ, Position, Seq, Time, Timed};
 pub use error::{Error, Result};
+pub use esker_coding::Slice;
 pub use expiry::{Clock, LARGEST_JUMP};
 pub use group::{
     Commit, Complete, EndedJob, Group, Job, JobDescription, JobFailure, JobKind, LogConsumer,
@@ -103,7 +103,6 @@ pub use read::{
     WalkEntry,
 };
 pub use signal::{Listening, Signal, Wake};
-pub use slice::Slice;
 pub use stats::Stats;
 pub use stop::Stop;
 pub use stripe::{LazyStriped, Striped};

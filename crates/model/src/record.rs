@@ -17,7 +17,12 @@
 //! The first attribute of a record that expires is [`EXPIRES`]: the time, as eight bytes. The next
 //! one is [`UNINDEXED`] if the record has a value at an attribute's path that is not indexed.
 
-use esker_coding::{Reader, put_varint};
+use esker_coding::{Reader, Seq, Slice, put_varint};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::typed::PrimaryKey;
 
 /// A reserved attribute id: under it a record stores the time at which it expires.
 pub const EXPIRES: u32 = u32::MAX;
@@ -155,6 +160,134 @@ fn next_attribute<'a>(rest: &mut Reader<'a>) -> Option<(u32, &'a [u8])> {
 
 fn varint_len(v: u64) -> usize {
     (70 - (v | 1).leading_zeros() as usize) / 7
+}
+
+/// A record that a read returned.
+///
+/// ```
+/// use esker_model::schema::KeyType;
+/// use esker_model::{Key, Record};
+///
+/// let key = Key::parse(KeyType::Int, "7")?;
+/// let record = Record::from_json(key, 42, br#"{"id": 7, "name": "Ann"}"#);
+/// let parsed: serde_json::Value = record.parse()?;
+/// assert_eq!((record.seq(), &parsed["name"]), (42, &"Ann".into()));
+/// # Ok::<(), esker_model::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record<K = Key> {
+    key: K,
+    seq: Seq,
+    stored: Slice,
+    body_at: usize,
+}
+
+impl Record {
+    /// A record in its stored form (see the [module](self)).
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the bytes are malformed, or a stub.
+    pub fn new(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
+        let body = RecordRef::body_of(&stored).map(<[u8]>::len);
+        let body = body
+            .filter(|body| *body > 0)
+            .ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+        Ok(Record {
+            key,
+            seq,
+            body_at: stored.len() - body,
+            stored,
+        })
+    }
+
+    /// A record of a store that has no stored form.
+    pub fn from_json(key: Key, seq: Seq, json: &[u8]) -> Record {
+        let mut stored = Vec::with_capacity(json.len() + 2);
+        encode(&mut stored, 0, std::iter::empty(), json);
+        Record {
+            key,
+            seq,
+            body_at: stored.len() - json.len(),
+            stored: stored.into(),
+        }
+    }
+
+    /// The record with its key as a type of the program.
+    ///
+    /// # Errors
+    /// If the key is not of that type.
+    pub fn typed<K: PrimaryKey>(self) -> Result<Record<K>> {
+        Ok(Record {
+            key: K::from_key(self.key)?,
+            seq: self.seq,
+            stored: self.stored,
+            body_at: self.body_at,
+        })
+    }
+}
+
+impl<K> Record<K> {
+    /// The stored form: the extracted attributes and the JSON.
+    pub fn stored(&self) -> &[u8] {
+        &self.stored
+    }
+
+    /// The JSON exactly as it was put.
+    pub fn json(&self) -> &[u8] {
+        self.stored.get(self.body_at..).unwrap_or_default()
+    }
+
+    /// The record as a value of the program. Floats are read as `serde_json` reads them: to the last
+    /// bit with its feature `float_roundtrip`.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the JSON does not fit `T`.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
+        let parsed = serde_json::from_slice(self.json());
+        parsed.map_err(|why| Error::bad_input(format!("the record of write {}: {why}", self.seq)))
+    }
+
+    /// Its primary key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The sequence number of the write that put it: larger is newer.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+}
+
+/// Appends a record as JSON.
+///
+/// # Errors
+/// [`Error::BadInput`] if it cannot be serialised.
+pub fn serialise(record: &(impl Serialize + ?Sized), json: &mut Vec<u8>) -> Result<()> {
+    serde_json::to_writer(json, record)
+        .map_err(|why| Error::bad_input(format!("a record that cannot be written as JSON: {why}")))
+}
+
+/// The new state of a record, which an update decides from the old one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Update {
+    /// This JSON replaces it. It must have the same key.
+    Put(Vec<u8>),
+    /// The record is deleted.
+    Delete,
+    /// The record stays as it is.
+    Keep,
+}
+
+impl Update {
+    /// Replaces it with this record: anything that serialises as a JSON object with the same key.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if it cannot be serialised.
+    pub fn put(record: &(impl Serialize + ?Sized)) -> Result<Update> {
+        let mut json = Vec::new();
+        serialise(record, &mut json)?;
+        Ok(Update::Put(json))
+    }
 }
 
 #[cfg(test)]

@@ -35,8 +35,9 @@ use esker_model::record::RecordRef;
 use esker_model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
-use crate::record::Record;
+use crate::record;
 use crate::store::Handle;
+use esker_model::Record;
 
 /// Where a feed begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +94,8 @@ impl Change {
         Ok(Change {
             key: K::from_key(self.key)?,
             position: self.position,
-            record: self.record.map(Record::typed).transpose()?,
-            old: self.old.map(Record::typed).transpose()?,
+            record: self.record.map(record::typed).transpose()?,
+            old: self.old.map(record::typed).transpose()?,
             kind: self.kind,
         })
     }
@@ -355,7 +356,8 @@ impl<K: PrimaryKey> Changes<K> {
                 return;
             }
             let key = Key::from_encoded(key_type, key.to_vec());
-            let record = |seq: Seq, stored: &[u8]| Record::new(key.clone(), seq, stored.into());
+            let record =
+                |seq: Seq, stored: &[u8]| record::returned(key.clone(), seq, stored.into());
             let new = stored.map(|stored| record(seq, stored)).transpose();
             let before = before.map(|(seq, stored)| record(seq, &stored)).transpose();
             match new.and_then(|new| Ok((new, before?))) {

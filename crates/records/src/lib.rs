@@ -113,12 +113,12 @@ pub use esker_model::schema::{
 /// ```
 pub use esker_model::tokens::Tokenizer;
 pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, merge_patch};
+pub use esker_model::{Record, Update};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use query::{
     BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order,
     PageToken, ReadCost, Request, Steps, TableBox, ValuePage, ValueToken,
 };
-pub use record::Record;
 pub use repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
 pub use stats::{
     ConsumerStats, DatasetStats, FailedJob, JobStats, LevelStats, MemoryStats, MemtableStats,
@@ -126,7 +126,7 @@ pub use stats::{
 };
 pub use store::check_dataset_name;
 pub use telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
-pub use write::{IntoUpdate, Update};
+pub use write::IntoUpdate;
 
 /// The type of most values at `path` in the sample records; `None` if no sample has a value there.
 pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {

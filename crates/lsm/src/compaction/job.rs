@@ -19,13 +19,13 @@ use crate::merge::{MergeCursor, MergeStream, Rules};
 use crate::obsolete::{ObsoleteWrites, SeqSet};
 use crate::options::Options;
 use crate::read::SourceCursor;
-use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::table::ReadOptions;
 use crate::version::{
     Action, Choice, ComponentId, DropPolicy, Edit, NewTable, Run, RunCursor, TableAt, TableFile,
     TableSource, TreeVersion, Version, add_table, are_disjoint,
 };
+use esker_coding::Slice;
 
 /// Bytes that a compaction reads ahead from each of its runs.
 pub(crate) const READAHEAD: usize = 256 << 10;

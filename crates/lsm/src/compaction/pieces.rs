@@ -17,9 +17,9 @@ use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::obsolete::SeqSet;
-use crate::slice::Slice;
 use crate::stats::Counters;
 use crate::version::{Choice, TableFile, TreeVersion};
+use esker_coding::Slice;
 
 /// The most pieces of a compaction: more would make too many small tables.
 const MAX_PIECES: u64 = 16;

@@ -20,7 +20,7 @@ use super::node::{self, Link, Node, NodeRef, Target, as_pointer};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::Result;
-use crate::slice::Slice;
+use esker_coding::Slice;
 
 /// With a quarter of the nodes of each level on the next: enough for 16 million entries.
 const MAX_HEIGHT: usize = 12;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq, compare};
 use crate::error::Result;
-use crate::slice::Slice;
+use esker_coding::Slice;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Direction {

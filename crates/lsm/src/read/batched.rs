@@ -23,9 +23,9 @@ use crate::memtable::Memtable;
 use crate::read::component::{Component, Entries};
 use crate::read::lens::{Lens, Shown};
 use crate::read::snapshot::{Found, Snapshot};
-use crate::slice::Slice;
 use crate::table::{Locator, WantedBlock, fetch, meet};
 use crate::version::Run;
+use esker_coding::Slice;
 
 /// Limits of the data blocks held at a time, in blocks and in bytes (one block of any size is always held).
 const WINDOW: usize = 256;

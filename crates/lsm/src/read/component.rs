@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::memtable::Memtable;
 use crate::read::SourceCursor;
 use crate::read::lens::{Lens, Shown};
-use crate::slice::Slice;
 use crate::stop::Stop;
 use crate::table::ReadOptions;
 use crate::version::RunCursor;
 use crate::version::{Run, TableFile};
+use esker_coding::Slice;
 
 /// A component of a tree: a memtable or a run.
 #[derive(Clone)]

@@ -22,10 +22,10 @@ use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::MergeCursor;
-use crate::slice::Slice;
 use crate::stop::{Stop, Watch};
 use crate::table::ReadOptions;
 use crate::version::{Run, RunCursor};
+use esker_coding::Slice;
 
 /// A cursor over one component.
 #[allow(

@@ -16,10 +16,10 @@ use crate::read::SourceCursor;
 use crate::read::component::{Component, Entries};
 use crate::read::lens::{Lens, Shown};
 use crate::read::tree_cursor::{EntryCursor, TreeCursor};
-use crate::slice::Slice;
 use crate::stop::Stop;
 use crate::table::ReadOptions;
 use crate::version::{TableFile, TreeVersion, Version};
+use esker_coding::Slice;
 
 /// A consistent view of a group.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::merge::MergeCursor;
 use crate::read::SourceCursor;
 use crate::read::lens::{Lens, Shown};
-use crate::slice::Slice;
+use esker_coding::Slice;
 
 /// Every visible entry of a tree, superseded ones, deletes and operands included, by key and per key the newest
 /// first.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::search::first_not_before;
 use crate::coding::{Reader, put_varint};
 use crate::entry::{Kind, MAX_SEQ, Seq};
-use crate::slice::Slice;
+use esker_coding::Slice;
 
 /// The most entries from one restart to the next.
 const RESTART_INTERVAL: usize = 16;

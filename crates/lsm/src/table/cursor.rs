@@ -13,8 +13,8 @@ use crate::cost::Cost;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq, TIMED_LEN, Time, Timed};
 use crate::error::{Error, Result};
-use crate::slice::Slice;
 use crate::stop::Stop;
+use esker_coding::Slice;
 
 /// A cursor over a table's entries. Keeps its current data block and index block, so that a seek to a nearby key, as
 /// in batched lookups of sorted keys, needs no search from the top. After an error it is invalid until the next seek.

@@ -40,8 +40,8 @@ use std::sync::Arc;
 use crate::attributes::Extractor;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{Kind, Seq, Time};
-use crate::slice::Slice;
 use crate::synopsis::{BITS_PER_VALUE, Zone, put_zone, read_zone, zone_owned, zone_ref};
+use esker_coding::Slice;
 
 pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch, meet};

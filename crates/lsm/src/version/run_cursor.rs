@@ -7,9 +7,9 @@ use crate::cost::Cost;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
-use crate::slice::Slice;
 use crate::stop::Stop;
 use crate::table::{ReadOptions, TableCursor};
+use esker_coding::Slice;
 
 pub(crate) struct RunCursor {
     tables: Arc<Vec<Arc<TableFile>>>,

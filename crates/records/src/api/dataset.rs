@@ -19,9 +19,11 @@ use crate::consumer::{ChangeConsumer, Consumer};
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
 use crate::query;
-use crate::record::Record;
+use crate::record;
 use crate::store::{Handle, View};
-use crate::write::{IntoUpdate, Update};
+use crate::write::IntoUpdate;
+use esker_model::Record;
+use esker_model::Update;
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 ///
@@ -206,7 +208,7 @@ impl<K: PrimaryKey> Dataset<K> {
     pub fn delete(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
         let key = key.as_key(self.handle.key_type())?;
         let old = self.handle.update(&key, &mut |_| Ok(Update::Delete))?;
-        old.map(Record::typed).transpose()
+        old.map(record::typed).transpose()
     }
 
     /// Changes the record of `key` depending on its content, with the store's default durability,
@@ -248,10 +250,10 @@ impl<K: PrimaryKey> Dataset<K> {
     ) -> Result<Option<Record<K>>> {
         let key = key.as_key(self.handle.key_type())?;
         let old = self.handle.update(&key, &mut |old| {
-            let old = old.cloned().map(Record::typed).transpose()?;
+            let old = old.cloned().map(record::typed).transpose()?;
             change(old.as_ref()).into_update()
         })?;
-        old.map(Record::typed).transpose()
+        old.map(record::typed).transpose()
     }
 
     /// The record of `key`.
@@ -259,7 +261,7 @@ impl<K: PrimaryKey> Dataset<K> {
         let key = key.as_key(self.handle.key_type())?;
         self.handle.current.usage.got();
         let found = self.handle.find(key, self.handle.stop.as_ref())?;
-        found.map(Record::typed).transpose()
+        found.map(record::typed).transpose()
     }
 
     /// A consistent view of the dataset, for several queries that belong together and for pages.
@@ -534,7 +536,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// The record of `key`.
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
         let key = key.as_key(self.view.dataset.key_type())?;
-        self.view.get(key)?.map(Record::typed).transpose()
+        self.view.get(key)?.map(record::typed).transpose()
     }
 
     /// The sequence number of the last write that it sees.

@@ -10,8 +10,9 @@ use serde::Serialize;
 use super::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::query::BulkOrder;
-use crate::record::{self, Record};
-use crate::write::Update;
+use crate::record;
+use esker_model::Record;
+use esker_model::Update;
 
 /// The records that [`Dataset::delete_where`] deletes per batch.
 const DELETED_AT_ONCE: usize = 1000;

@@ -11,7 +11,8 @@ use esker_model::{Key, PrimaryKey};
 use crate::error::{Error, Result};
 use crate::maintenance::Validation;
 use crate::query::{self, BulkOrder, Explain, Order, PageToken};
-use crate::record::Record;
+use crate::record;
+use esker_model::Record;
 
 /// A query: a condition, an order, a limit. Iterating it runs it.
 ///
@@ -150,7 +151,7 @@ impl<K: PrimaryKey> Query<K> {
         let mut failed = None;
         let explain = self
             .inner
-            .visit(order, &mut |record| match record.typed() {
+            .visit(order, &mut |record| match record::typed(record) {
                 Ok(record) => visit(record),
                 Err(error) => {
                     failed = Some(error);
@@ -227,7 +228,7 @@ impl<K: PrimaryKey> Iterator for Answer<K> {
             return Some(Err(error));
         }
         let next = self.inner.as_mut()?.next()?;
-        Some(next.and_then(Record::typed))
+        Some(next.and_then(record::typed))
     }
 }
 
@@ -302,6 +303,6 @@ impl<K: PrimaryKey> Iterator for Scan<K> {
             return Some(Err(error));
         }
         let next = self.inner.as_mut()?.next()?;
-        Some(next.and_then(Record::typed))
+        Some(next.and_then(record::typed))
     }
 }

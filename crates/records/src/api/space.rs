@@ -7,7 +7,8 @@ use super::{DatasetSnapshot, Query};
 use crate::error::Result;
 use crate::query::space::AsOf;
 use crate::query::{CellCount, Explain, TableBox};
-use crate::record::Record;
+use crate::record;
+use esker_model::Record;
 
 /// A record and its distance.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,7 +105,7 @@ impl<K: PrimaryKey> Query<K> {
     /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
     pub fn latest_per(self, key: impl IntoPath, at: &Latest) -> Result<(Vec<Record<K>>, Explain)> {
         let (found, explain) = self.inner.latest_per(&key.into_path()?, &at.0)?;
-        let records = found.into_iter().map(Record::typed);
+        let records = found.into_iter().map(record::typed);
         Ok((records.collect::<Result<_>>()?, explain))
     }
 }

@@ -8,8 +8,9 @@ use esker_model::{AsKey, Key, PrimaryKey};
 
 use crate::error::Result;
 use crate::query::{Page, ValuePage, ValueToken};
-use crate::record::Record;
+use crate::record;
 use crate::store::View;
+use esker_model::Record;
 
 /// The default number of records per page.
 const PAGE: usize = 100;
@@ -55,7 +56,7 @@ impl<K: PrimaryKey> KeyVersions<K> {
     /// [`crate::Error::BadInput`] if the key does not have the dataset's type; also any read error.
     pub fn read(self) -> Result<Vec<Record<K>>> {
         let records = self.view.read_key(&self.key?, self.as_of, self.latest)?;
-        records.into_iter().map(Record::typed).collect()
+        records.into_iter().map(record::typed).collect()
     }
 }
 
@@ -129,7 +130,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
         let found = (self.view).read_values(&tokens, self.as_of, self.latest, self.page)?;
         Ok(ValuePage {
             records: (found.records.into_iter())
-                .map(Record::typed)
+                .map(record::typed)
                 .collect::<Result<_>>()?,
             next: found.next,
         })

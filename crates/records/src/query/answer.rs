@@ -15,7 +15,7 @@ use super::stages::TakeScanned;
 use super::{BulkOrder, Order, PageToken};
 use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Window};
-use crate::record::Record;
+use esker_model::Record;
 
 /// The most candidates that are requested at a time.
 const PAGE: usize = 256 << 10;

@@ -21,8 +21,9 @@ use super::{BulkOrder, key_cursor};
 use crate::error::{Error, Result};
 use crate::index;
 use crate::maintenance::Validity;
-use crate::record::Record;
+use crate::record;
 use crate::store::View;
+use esker_model::Record;
 
 /// Takes the records of an answer.
 pub(super) type Visit<'v> = dyn FnMut(Record) -> ControlFlow<()> + 'v;
@@ -272,7 +273,7 @@ impl Give<'_> {
         self.answers += 1;
         if let Sink::Visit(visit) = &mut self.sink {
             let key = Key::from_encoded(self.key_type, key.to_vec());
-            if visit(Record::new(key, seq, value())?).is_break() {
+            if visit(record::returned(key, seq, value())?).is_break() {
                 self.remaining = Some(0);
             }
         }

@@ -17,8 +17,9 @@ use esker_model::query::Compiled;
 use crate::catalog::Attribute;
 use crate::error::Result;
 use crate::index::{self, Best, CURRENT, Candidate, Index, Looks, Lookup, Range, Window};
-use crate::record::{Record, parse};
+use crate::record::parse;
 use crate::store::{Stubs, View, hides};
+use esker_model::Record;
 
 /// The most candidates that are requested at a time, and the least.
 const MOST: usize = 64 << 10;

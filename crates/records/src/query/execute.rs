@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::input::Query;
 use super::{Answer, BulkOrder, Explain, Keys, bulk, count, run, scan};
 use crate::error::Result;
-use crate::record::Record;
+use esker_model::Record;
 
 impl Query {
     /// Runs the query for the keys of the matching records alone. Reads no record if the maintenance strategy

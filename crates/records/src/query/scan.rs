@@ -8,8 +8,9 @@ use esker_model::Key;
 use super::explain::Explain;
 use super::key_cursor::READAHEAD;
 use crate::error::{Error, Result};
-use crate::record::{Record, parse};
+use crate::record::{self, parse};
 use crate::store::{Ahead, View};
+use esker_model::Record;
 
 /// An iterator over records by primary key.
 pub(crate) struct Scan {
@@ -107,7 +108,7 @@ impl Scan {
         self.records += 1;
         let key = self.cursor.key().to_vec();
         let key = Key::from_encoded(self.snapshot.dataset.key_type(), key);
-        Record::new(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
+        record::returned(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 
     /// The same where records are stored by place.

@@ -22,7 +22,7 @@ use super::input::Query;
 use super::run::{self, Costs, Run};
 use crate::error::{Error, Result};
 use crate::index::{self, Candidate};
-use crate::record::Record;
+use esker_model::Record;
 
 /// A record and its distance, ordered by distance and then by key.
 pub(crate) struct Near {

@@ -17,9 +17,10 @@ use esker_model::tokens::Tokenizer;
 use super::ValueToken;
 use super::candidates::{Kept, Search};
 use crate::error::{Error, Result};
-use crate::record::Record;
+use crate::record;
 use crate::store::View;
 use crate::telemetry::QueryStats;
+use esker_model::Record;
 
 /// Which part of the versions with a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,7 @@ impl View {
                 Kind::Put => {
                     let at = (key.as_bytes(), entry.seq);
                     let stored = self.whole(at, entry.value, kept.walk.cost())?;
-                    records.push(Record::new(key.clone(), entry.seq, stored)?);
+                    records.push(record::returned(key.clone(), entry.seq, stored)?);
                 }
                 _ => break,
             }

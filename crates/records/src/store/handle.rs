@@ -10,7 +10,8 @@ use esker_model::schema::KeyType;
 use super::{Current, Store, hides, whole};
 use crate::catalog::Layout;
 use crate::error::Result;
-use crate::record::Record;
+use crate::record;
+use esker_model::Record;
 
 /// Background maintenance, as handles see it.
 pub(crate) trait Background: Send + Sync {
@@ -78,7 +79,7 @@ impl Handle {
                     &cost,
                 )?;
             }
-            Record::new(key, found.seq, stored)
+            record::returned(key, found.seq, stored)
         });
         self.shared.group.count(&cost);
         record.transpose()
@@ -142,7 +143,7 @@ impl View {
         stored: esker_lsm::Slice,
     ) -> Result<Record> {
         let key = Key::from_encoded(self.dataset.key_type(), key);
-        Record::new(key, seq, stored)
+        record::returned(key, seq, stored)
     }
 
     /// The record of `key`.
@@ -154,7 +155,7 @@ impl View {
         let found = found.filter(|found| !self.hides(&found.value));
         let record = found.map(|found| {
             let stored = self.whole((key.as_bytes(), found.seq), found.value, &cost)?;
-            Record::new(key, found.seq, stored)
+            record::returned(key, found.seq, stored)
         });
         self.dataset.shared.group.count(&cost);
         record.transpose()

@@ -15,4 +15,4 @@ mod update;
 
 pub(crate) use batch::Part;
 pub(crate) use commit::commit;
-pub use update::{IntoUpdate, Update};
+pub use update::IntoUpdate;

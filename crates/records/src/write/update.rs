@@ -1,36 +1,12 @@
-//! Writes that depend on what is there: read, then written where nobody wrote in between, else read again. No lock is held meanwhile.
+//! Writes that depend on the stored record: read, decide, and write if no other write came between; otherwise read
+//! again. No lock is held between the read and the write.
 
-use esker_model::Key;
-use serde::Serialize;
+use esker_model::{Key, Update};
 
 use super::{Part, commit};
 use crate::error::{Error, Result};
-use crate::record::{self, Record};
 use crate::store::Handle;
-
-/// The new state of a record ([`crate::Dataset::update`]).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Update {
-    /// This JSON replaces it. It must have the same key.
-    Put(Vec<u8>),
-    /// The record is deleted.
-    Delete,
-    /// The record stays as it is.
-    Keep,
-}
-
-impl Update {
-    /// Replaces it with this record: anything that serialises as a JSON object with the same key.
-    ///
-    /// # Errors
-    /// [`Error::BadInput`] if it cannot be serialised.
-    pub fn put(record: &(impl Serialize + ?Sized)) -> Result<Update> {
-        let mut json = Vec::new();
-        record::serialise(record, &mut json)?;
-        Ok(Update::Put(json))
-    }
-}
+use esker_model::Record;
 
 /// The possible return values of the closure of [`crate::Dataset::update`]: an [`Update`], JSON that replaces the record, or a result
 /// of these.
