@@ -75,7 +75,7 @@ mod write;
 pub use advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource, Workload};
 pub use api::{
     Answer, Batch, Database, Dataset, DatasetSnapshot, KeyVersions, Keys, Latest, Neighbour,
-    Options, Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
+    ObservedTask, Options, Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
 };
 pub use check::CheckReport;
 pub use consumer::{ChangeConsumer, Consumer};

@@ -548,8 +548,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// ReadKey). Versions before a deletion are not returned, so there can be fewer than requested.
     ///
     /// A dataset that keeps `v` versions discards a version once the key was written (put or
-    /// deleted) `v` more times. So the `m` latest versions as of a write are complete if at most `v
-    /// - m` writes to the key are newer than that write; otherwise the oldest of them may be
+    /// deleted) `v` more times. So the `m` latest versions as of a write are complete if at most
+    /// `v - m` writes to the key are newer than that write; otherwise the oldest of them may be
     /// missing.
     ///
     /// Reads from the newest data to the oldest and stops when it has enough: at most `v` entries.

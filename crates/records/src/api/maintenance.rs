@@ -46,9 +46,10 @@ impl<K> Dataset<K> {
         &self,
         path: impl IntoPath,
         index: impl Into<Index>,
-    ) -> Task<'_, IndexProgress, IndexChange> {
+    ) -> Task<IndexProgress, IndexChange> {
         let (path, index) = (path.into_path(), index.into());
-        Task::new(move |progress| self.handle.add_index(&path?, index, progress))
+        let handle = self.handle.clone();
+        Task::new(move |progress| handle.add_index(&path?, index, progress))
     }
 
     /// Changes the kind of the index of the attribute at `path`, as [`Dataset::add_index`] does,
@@ -58,9 +59,10 @@ impl<K> Dataset<K> {
         &self,
         path: impl IntoPath,
         kind: IndexKind,
-    ) -> Task<'_, IndexProgress, IndexChange> {
+    ) -> Task<IndexProgress, IndexChange> {
         let path = path.into_path();
-        Task::new(move |progress| self.handle.switch_index(&path?, kind, progress))
+        let handle = self.handle.clone();
+        Task::new(move |progress| handle.switch_index(&path?, kind, progress))
     }
 
     /// Rebuilds the index of the attribute at `path` from the records, for example if its files are
@@ -71,9 +73,10 @@ impl<K> Dataset<K> {
     /// # Errors
     /// [`crate::Error::BadInput`] if the attribute has no index; also any error of reading the
     /// records.
-    pub fn rebuild_index(&self, path: impl IntoPath) -> Task<'_, IndexProgress, IndexChange> {
+    pub fn rebuild_index(&self, path: impl IntoPath) -> Task<IndexProgress, IndexChange> {
         let path = path.into_path();
-        Task::new(move |progress| self.handle.rebuild_index(&path?, progress))
+        let handle = self.handle.clone();
+        Task::new(move |progress| handle.rebuild_index(&path?, progress))
     }
 
     /// Drops the index of the attribute at `path`, at once. The attribute stays declared, with kind
@@ -91,8 +94,9 @@ impl<K> Dataset<K> {
     }
 
     /// Continues an interrupted index change; the report is `None` if there is none.
-    pub fn resume_index(&self) -> Task<'_, IndexProgress, Option<IndexChange>> {
-        Task::new(move |progress| self.handle.resume_index(progress))
+    pub fn resume_index(&self) -> Task<IndexProgress, Option<IndexChange>> {
+        let handle = self.handle.clone();
+        Task::new(move |progress| handle.resume_index(progress))
     }
 
     /// Changes the maintenance strategy. Writes and queries continue and stay exact: new writes use
@@ -107,18 +111,17 @@ impl<K> Dataset<K> {
     /// [`crate::Error::BadInput`] if the strategy does not fit the definition (several versions,
     /// staged repair); [`crate::Error::Busy`] while an index change of the dataset is running or
     /// unfinished.
-    pub fn set_maintenance(
-        &self,
-        maintenance: Maintenance,
-    ) -> Task<'_, SwitchProgress, SwitchReport> {
-        Task::new(move |progress| self.handle.set_maintenance(maintenance, progress))
+    pub fn set_maintenance(&self, maintenance: Maintenance) -> Task<SwitchProgress, SwitchReport> {
+        let handle = self.handle.clone();
+        Task::new(move |progress| handle.set_maintenance(maintenance, progress))
     }
 
     /// Lets measurements choose the strategy from now on ([`crate::DatasetDef::auto`]). Begins with
     /// the current strategy if it is among the choices, otherwise changes to validation as
     /// [`Dataset::set_maintenance`] does, with the same errors.
-    pub fn set_auto(&self) -> Task<'_, SwitchProgress, SwitchReport> {
-        Task::new(move |progress| self.handle.set_auto(progress))
+    pub fn set_auto(&self) -> Task<SwitchProgress, SwitchReport> {
+        let handle = self.handle.clone();
+        Task::new(move |progress| handle.set_auto(progress))
     }
 
     /// Sets the time to live of records that are written from now on. With `None` records expire
@@ -161,9 +164,10 @@ impl<K> Dataset<K> {
     /// [`crate::Error::BadInput`] if the method does not fit the dataset; [`crate::Error::Busy`]
     /// for a repair by index while an index change is running or unfinished; also any read or write
     /// error.
-    pub fn repair(&self, options: &RepairOptions) -> Task<'_, RepairProgress, RepairReport> {
+    pub fn repair(&self, options: &RepairOptions) -> Task<RepairProgress, RepairReport> {
         let options = options.clone();
-        Task::new(move |progress| self.handle.repair(&options, progress))
+        let handle = self.handle.clone();
+        Task::new(move |progress| handle.repair(&options, progress))
     }
 
     /// The counted use of the dataset: by this handle, and by earlier handles that wrote and were

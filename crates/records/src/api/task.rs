@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 
-type OnProgress<'a, P> = dyn FnMut(P) -> ControlFlow<()> + 'a;
-type Work<'a, P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + 'a;
+type OnProgress<'p, P> = dyn FnMut(P) -> ControlFlow<()> + 'p;
+type Work<P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send;
 
 /// Long-running work: an index change, a change of strategy, a repair. It does nothing until
-/// [`Task::run`] is called.
+/// [`Task::run`] is called, owns what it works on, and may be sent to another thread.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,28 +30,28 @@ type Work<'a, P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + 'a;
 /// # }
 /// ```
 #[must_use = "nothing is done before `run`"]
-pub struct Task<'a, P, R> {
-    work: Box<Work<'a, P, R>>,
-    progress: Box<OnProgress<'a, P>>,
+pub struct Task<P, R> {
+    work: Box<Work<P, R>>,
 }
 
-impl<'a, P, R> Task<'a, P, R> {
+impl<P, R> Task<P, R> {
     pub(crate) fn new(
-        work: impl FnOnce(&mut OnProgress<'_, P>) -> Result<R> + 'a,
-    ) -> Task<'a, P, R> {
-        Task {
-            work: Box::new(work),
-            progress: Box::new(|_| ControlFlow::Continue(())),
-        }
+        work: impl FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send + 'static,
+    ) -> Task<P, R> {
+        let work = Box::new(work);
+        Task { work }
     }
 
     /// Calls `progress` from time to time, on the thread that runs the task. If `progress` breaks,
     /// the task ends soon, and its report says that it is not complete. `progress` may use the
     /// dataset, but not change its indexes or its strategy.
-    pub fn on_progress(self, progress: impl FnMut(P) -> ControlFlow<()> + 'a) -> Task<'a, P, R> {
-        Task {
+    pub fn on_progress<'p>(
+        self,
+        progress: impl FnMut(P) -> ControlFlow<()> + 'p,
+    ) -> ObservedTask<'p, P, R> {
+        ObservedTask {
+            task: self,
             progress: Box::new(progress),
-            ..self
         }
     }
 
@@ -59,7 +59,24 @@ impl<'a, P, R> Task<'a, P, R> {
     ///
     /// # Errors
     /// The errors of the call that created the task.
+    pub fn run(self) -> Result<R> {
+        (self.work)(&mut |_| ControlFlow::Continue(()))
+    }
+}
+
+/// A task that reports its progress ([`Task::on_progress`]).
+#[must_use = "nothing is done before `run`"]
+pub struct ObservedTask<'p, P, R> {
+    task: Task<P, R>,
+    progress: Box<OnProgress<'p, P>>,
+}
+
+impl<P, R> ObservedTask<'_, P, R> {
+    /// Does the work and returns its report.
+    ///
+    /// # Errors
+    /// The errors of the call that created the task.
     pub fn run(mut self) -> Result<R> {
-        (self.work)(&mut *self.progress)
+        (self.task.work)(&mut *self.progress)
     }
 }
