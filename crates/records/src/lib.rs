@@ -74,8 +74,8 @@ mod write;
 
 pub use advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource, Workload};
 pub use api::{
-    Answer, Batch, Database, Dataset, DatasetSnapshot, KeyVersions, Keys, Latest, Neighbour,
-    ObservedTask, Options, Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
+    Answer, Batch, Database, Dataset, DatasetSnapshot, KeyVersions, Keys, ObservedTask, Options,
+    Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
 };
 pub use check::CheckReport;
 pub use consumer::{ChangeConsumer, Consumer};
@@ -116,8 +116,8 @@ pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, merge_patch};
 pub use esker_model::{Record, Update};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use query::{
-    BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Order,
-    PageToken, ReadCost, Request, Steps, TableBox, ValuePage, ValueToken,
+    BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Latest,
+    Neighbour, Order, PageToken, ReadCost, Request, Steps, TableBox, ValuePage, ValueToken,
 };
 pub use repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
 pub use stats::{

@@ -1,24 +1,13 @@
 //! Spatial queries.
 
-use esker_model::schema::{IntoPath, Path};
-use esker_model::{Key, PrimaryKey};
+use esker_model::schema::IntoPath;
+use esker_model::PrimaryKey;
 
 use super::{DatasetSnapshot, Query};
 use crate::error::Result;
-use crate::query::space::AsOf;
-use crate::query::{CellCount, Explain, TableBox};
+use crate::query::{CellCount, Explain, Latest, Neighbour, TableBox};
 use crate::record;
 use esker_model::Record;
-
-/// A record and its distance.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Neighbour<K = Key> {
-    /// The record.
-    pub record: Record<K>,
-    /// In metres along the great circle; in the plane, in the unit of the coordinates.
-    pub distance: f64,
-}
 
 impl<K: PrimaryKey> Query<K> {
     /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties
@@ -104,7 +93,7 @@ impl<K: PrimaryKey> Query<K> {
     /// # Errors
     /// [`Error::BadInput`](crate::Error::BadInput) if the path is invalid; also any read error.
     pub fn latest_per(self, key: impl IntoPath, at: &Latest) -> Result<(Vec<Record<K>>, Explain)> {
-        let (found, explain) = self.inner.latest_per(&key.into_path()?, &at.0)?;
+        let (found, explain) = self.inner.latest_per(&key.into_path()?, at)?;
         let records = found.into_iter().map(record::typed);
         Ok((records.collect::<Result<_>>()?, explain))
     }
@@ -123,46 +112,9 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     }
 }
 
-/// The records that [`Query::latest_per`] considers, and their order in time.
-#[derive(Debug, Clone, Default)]
-pub struct Latest(AsOf);
-
-impl Latest {
-    /// All records, ordered by write.
-    pub fn written() -> Latest {
-        Latest::default()
-    }
-
-    /// Ordered by the time at a path (seconds since 1970, or RFC 3339; equal times by order of
-    /// writes). Skips records without a time.
-    pub fn by_time(path: impl Into<Path>) -> Latest {
-        Latest(AsOf {
-            time: Some(path.into()),
-            ..AsOf::default()
-        })
-    }
-
-    /// Only records from this time on, given as text of the field's type.
-    pub fn from(mut self, time: impl Into<String>) -> Latest {
-        self.0.from = Some(time.into());
-        self
-    }
-
-    /// Only records up to this time, given as text of the field's type.
-    pub fn until(mut self, time: impl Into<String>) -> Latest {
-        self.0.to = Some(time.into());
-        self
-    }
-}
-
 fn typed<K: PrimaryKey>(
-    (found, explain): (Vec<crate::query::space::Near>, Explain),
+    (found, explain): (Vec<Neighbour>, Explain),
 ) -> Result<(Vec<Neighbour<K>>, Explain)> {
-    let neighbours = found.into_iter().map(|near| {
-        Ok(Neighbour {
-            record: near.record.typed()?,
-            distance: near.distance,
-        })
-    });
+    let neighbours = found.into_iter().map(|near| Ok(near.typed()?));
     Ok((neighbours.collect::<Result<_>>()?, explain))
 }

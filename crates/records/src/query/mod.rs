@@ -23,7 +23,7 @@ mod run;
 mod scan;
 mod scan_by_place;
 mod scan_matching;
-pub(crate) mod space;
+mod space;
 mod stages;
 #[cfg(test)]
 mod stages_tests;
@@ -31,7 +31,7 @@ mod statistics;
 mod versions;
 
 pub(crate) use answer::{Answer, Keys};
-pub use esker_model::query::{Order, PageToken, Request, ValueToken};
+pub use esker_model::query::{CellCount, Latest, Neighbour, Order, PageToken, Request, ValueToken};
 pub use explain::{
     Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
 };
@@ -39,6 +39,5 @@ pub(crate) use input::Query;
 pub use levels::TableBox;
 pub use order::BulkOrder;
 pub(crate) use scan::{Scan, count_all, count_unindexed};
-pub use space::CellCount;
 pub(crate) use versions::Page;
 pub use versions::ValuePage;

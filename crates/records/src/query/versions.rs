@@ -49,7 +49,6 @@ impl Page {
 
 /// Versions of records, newest first.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct ValuePage<K = Key> {
     /// The versions.
     pub records: Vec<Record<K>>,
