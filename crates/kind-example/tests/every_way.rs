@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker::experimental::Validation;
+use esker::Validation;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
     KeyType, Maintenance, Merging, Options, Order, Query, Repair, RepairMethod, RepairOptions,

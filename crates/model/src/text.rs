@@ -26,6 +26,7 @@ serde_as_text!(
     crate::definition::Repair,
     crate::query::Order,
     crate::query::PageToken,
+    crate::query::Validation,
     crate::query::ValueToken,
     crate::schema::KeyType,
     crate::schema::Path,

@@ -91,6 +91,8 @@ pub use esker_model::definition::{
     DatasetDef, ExpiresText, Expiry, ExternalKind, Index, IndexDef, IndexKind, IndexText, KINDS,
     KeyText, Layout, Maintenance, Merging, Repair,
 };
+#[doc(hidden)]
+pub use esker_model::query::Validation;
 pub use esker_model::schema::{
     IntoPath, KeyError, KeyType, Path, RecordError, RecordErrorKind, Type, Value, point_time_paths,
 };
@@ -162,7 +164,6 @@ pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyTy
 #[doc(hidden)]
 pub mod experimental {
     pub use crate::api::Tuning;
-    pub use crate::maintenance::Validation;
     pub use crate::repair::{Compaction, Lookups};
     pub use esker_lsm::{LookupOptions, NextTable};
 }

@@ -16,7 +16,7 @@ use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 /// `sync_dir`) are counted together, and reading calls (`open`, `read_at`) separately. A failed call does nothing to
 /// the wrapped file system, with the exceptions named below.
 ///
-/// Batched reads ([`super::read_many`]) go through rings of this file system's own. They are not counted as reading
+/// Batched reads (`esker_fs::read_many`) go through rings of this file system's own. They are not counted as reading
 /// calls but separately ([`Faulty::reads_together`]), and fail as set by [`Faulty::fail_together`].
 #[derive(Clone)]
 pub struct Faulty {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use esker::experimental::{Compaction, LookupOptions, Validation};
+use esker::Validation;
+use esker::experimental::{Compaction, LookupOptions};
 use esker::{BulkOrder, RepairMethod, RepairOptions};
 use serde_json::Value as Json;
 

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
-use esker::experimental::{LookupOptions, Tuning, Validation};
+use esker::Validation;
+use esker::experimental::{LookupOptions, Tuning};
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Maintenance,
     Merging, Operand, Options, Path, Repair, RepairOptions, RepairReport, Type, Value, WriteBatch,

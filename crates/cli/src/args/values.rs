@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use esker::experimental::Validation;
+use esker::Validation;
 use esker::{DatasetDef, Maintenance, Merging, Mix, Repair};
 
 /// A parser of these names. The error for another name suggests the nearest one. Baselines are

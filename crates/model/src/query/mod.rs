@@ -40,6 +40,7 @@ mod points;
 mod request;
 mod shape;
 mod token;
+mod validation;
 
 pub use attribute::{Attribute, BackfillExtractor};
 pub use compiled::Compiled;
@@ -54,3 +55,4 @@ pub use points::{CellCount, CellCounts, Nearest, Neighbour};
 pub use request::Request;
 pub use shape::Shape;
 pub use token::{PageToken, ValueToken};
+pub use validation::Validation;

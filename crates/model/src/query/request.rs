@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Order, PageToken};
+use super::{Order, PageToken, Validation};
 use crate::condition::Expr;
 
 /// What a query asks: which records, in which order, how many, and how much of each.
@@ -37,6 +37,13 @@ pub struct Request {
     /// True for the keys of the records alone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keys_only: bool,
+    /// How the store validates the candidates of its indexes.
+    #[serde(skip_serializing_if = "is_default")]
+    pub validation: Validation,
+}
+
+fn is_default(validation: &Validation) -> bool {
+    *validation == Validation::default()
 }
 
 impl Request {

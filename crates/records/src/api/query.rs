@@ -5,11 +5,10 @@ use std::ops::ControlFlow;
 
 use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
-use esker_model::query::Request;
+use esker_model::query::{Request, Validation};
 use esker_model::{Key, PrimaryKey};
 
 use crate::error::{Error, Result};
-use crate::maintenance::Validation;
 use crate::query::{self, BulkOrder, Explain, Order, PageToken};
 use crate::record;
 use esker_model::Record;
@@ -109,7 +108,7 @@ impl<K: PrimaryKey> Query<K> {
     /// Sets how index entries are validated.
     #[doc(hidden)]
     pub fn validation(mut self, validation: Validation) -> Query<K> {
-        self.inner.validation = validation;
+        self.inner.request.validation = validation;
         self
     }
 

@@ -1,7 +1,7 @@
 //! Spatial queries.
 
-use esker_model::schema::IntoPath;
 use esker_model::PrimaryKey;
+use esker_model::schema::IntoPath;
 
 use super::{DatasetSnapshot, Query};
 use crate::error::Result;

@@ -14,7 +14,6 @@ mod validity;
 
 use esker_lsm::TreeId;
 
-pub use validity::Validation;
 pub(crate) use validity::{APART, CURRENT, Candidate, Dropped, Validity};
 
 use crate::catalog::{Attribute, Layout};

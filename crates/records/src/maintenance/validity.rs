@@ -9,7 +9,6 @@
 //!   (section 4.3). Only components that may have such an entry, unknown to the set, are probed;
 //! - the record itself: does it have the number of the index entry? This is direct validation.
 
-use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 use esker_lsm::table::KeyFilter;
@@ -17,7 +16,7 @@ use esker_lsm::{Component, Cost, Cursor, Seq, Slice, Snapshot, Superseded, TreeI
 use esker_model::definition::Repair;
 
 use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::{Kept, KeptFilter, Name};
 
 /// A record that may match, as an index returns it.
@@ -36,34 +35,6 @@ pub(crate) const CURRENT: usize = usize::MAX;
 /// Instead of a component: the record came with its index entry, and is validated like a candidate
 /// without a record.
 pub(crate) const APART: usize = usize::MAX - 1;
-
-/// How candidates of an index are validated (Luo & Carey section 4.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Validation {
-    /// Chooses by expected cost: timestamps if many candidates were obsolete before, and for
-    /// answers without records.
-    #[default]
-    Auto,
-    /// Fetches the records, which decide; answers without records fetch them, too.
-    Direct,
-    /// Probes the primary-key index first, if the strategy has one.
-    Timestamp,
-}
-
-impl FromStr for Validation {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Validation> {
-        match text {
-            "auto" => Ok(Validation::Auto),
-            "direct" => Ok(Validation::Direct),
-            "timestamp" => Ok(Validation::Timestamp),
-            _ => Err(Error::bad_input(format!(
-                "unknown validation `{text}`: use one of auto, direct, timestamp"
-            ))),
-        }
-    }
-}
 
 /// A key filter pays off if it has fewer than this many keys per candidate: adding a key takes
 /// about 70 ns, looking one up over 1 us.

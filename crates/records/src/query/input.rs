@@ -4,7 +4,6 @@ use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
 use esker_model::query::Request;
 
-use crate::maintenance::Validation;
 use crate::store::View;
 
 /// A request, and the view that it is answered from. See [`crate::Query`].
@@ -12,8 +11,6 @@ use crate::store::View;
 pub(crate) struct Query {
     pub(super) view: View,
     pub(crate) request: Request,
-    /// How candidates of an index are validated.
-    pub(crate) validation: Validation,
     /// How the records of candidates are looked up.
     pub(crate) lookup: LookupOptions,
 }
@@ -23,7 +20,6 @@ impl Query {
         Query {
             view,
             request,
-            validation: Validation::default(),
             lookup: LookupOptions::default(),
         }
     }

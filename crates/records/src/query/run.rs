@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use esker_lsm::{Component, Cost, LookupOptions, SeqSet, Snapshot};
-use esker_model::query::{Compiled, Driver, Plan, Request};
+use esker_model::query::{Compiled, Driver, Plan, Request, Validation};
 use esker_model::schema::Path;
 
 use super::estimates::Estimates;
@@ -19,7 +19,7 @@ use super::stages::{self, Admission};
 use crate::catalog::{Attribute, Layout};
 use crate::error::Result;
 use crate::index::{self, Looks, Lookup, Range};
-use crate::maintenance::{Validation, Validity};
+use crate::maintenance::Validity;
 use crate::store::View;
 
 /// The reads of a query, by what was read.
@@ -56,7 +56,6 @@ pub(super) struct Context {
     pub(super) all_answered: bool,
     /// True if the conditions cannot be decided without the JSON.
     pub(super) needs_json: bool,
-    validation: Validation,
     pub(super) validity: Validity,
     /// True if candidates are validated by the index of keys before their records are fetched.
     pub(super) probes_keys: bool,
@@ -72,7 +71,6 @@ impl Context {
         let Query {
             view,
             mut request,
-            validation,
             lookup,
         } = query;
         view.snapshot.check_open()?;
@@ -85,7 +83,7 @@ impl Context {
         let driving = driving(&view.layout, &compiled, &plan.driver);
         let current = &view.dataset.current;
         let validity = Validity::new(&view.snapshot, &view.layout, &driving, &current.kept_filter);
-        let probes_keys = match validation {
+        let probes_keys = match request.validation {
             Validation::Direct => false,
             Validation::Timestamp => validity.probes_keys(),
             Validation::Auto => {
@@ -111,7 +109,6 @@ impl Context {
             request,
             compiled,
             plan,
-            validation,
             validity,
             probes_keys,
             expired,
@@ -154,12 +151,12 @@ impl Context {
 
     /// True if records are read to decide which candidates are current.
     pub(super) fn is_direct(&self) -> bool {
-        self.validation == Validation::Direct
+        self.request.validation == Validation::Direct
     }
 
     /// True if the query chooses how candidates are validated.
     pub(super) fn chooses_validation(&self) -> bool {
-        self.validation == Validation::Auto
+        self.request.validation == Validation::Auto
     }
 
     /// True if queries have fetched many records in vain.

@@ -7,7 +7,7 @@ use crate::common;
 use std::sync::Arc;
 
 use crate::common::{Doing, INDEXED, TextQuery, check, open, path};
-use esker::experimental::Validation;
+use esker::Validation;
 use esker::{
     Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, RepairOptions,
     Type,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, Doing, INDEXED, PATHS, TextQuery, path, small, with_strategy};
-use esker::experimental::Validation;
+use esker::Validation;
 use esker::fs::Fs;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Options,

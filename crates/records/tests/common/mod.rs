@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker::experimental::Validation;
+use esker::Validation;
 use esker::fs::Fs;
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Maintenance, Merging, Op,

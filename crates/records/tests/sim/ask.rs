@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 
 use std::ops::Bound;
 
-use esker::experimental::{LookupOptions, Validation};
+use esker::Validation;
+use esker::experimental::LookupOptions;
 use esker::{
     BulkOrder, DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Tokenizer,
     Type, Value,

@@ -1,6 +1,7 @@
 //! Questions about places and times, beside the oracle of [`crate::space`].
 
-use esker::experimental::{LookupOptions, Validation};
+use esker::Validation;
+use esker::experimental::LookupOptions;
 use esker::{Expr, Result, field};
 
 use super::Asker;
