@@ -14,6 +14,7 @@ mod output;
 mod progress;
 mod report;
 mod rows;
+mod store;
 mod tweets;
 mod words;
 

@@ -11,13 +11,13 @@
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! use esker::{Database, DatasetDef, KeyType, Options};
+//! use esker::{Database, DatasetDef, Key, KeyType, Options};
 //! use esker_import::{Import, sources};
 //!
 //! let file = dir.path().join("visits.ndjson");
 //! std::fs::write(&file, "{\"id\":1}\n{\"id\":2}\nbad\n")?;
 //! let db = Database::create_or_open(dir.path().join("db"), Options::default())?;
-//! let visits = db.create_dataset("visits", DatasetDef::new("id", KeyType::Int))?;
+//! let visits = db.create_dataset::<Key>("visits", DatasetDef::new("id", KeyType::Int))?;
 //!
 //! let report = Import::new(sources(&[file], None)?).run(&visits, &mut ());
 //! assert_eq!((report.records, report.rejected), (2, 1));

@@ -6,7 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use esker::{Dataset, DatasetDef, Durability, KeyType, Path, Type, WriteBatch};
+use esker::{DatasetDef, Durability, KeyType, Path, Type};
+use esker_store::{Batch, Dataset};
 
 use crate::error::{Error, Result};
 use crate::feed::{Columns, Event, Feed, Place, parts};
@@ -134,7 +135,7 @@ impl Import {
     }
 
     /// Loads everything.
-    pub fn run(mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Report {
+    pub fn run(mut self, dataset: &dyn Dataset, observer: &mut dyn Observer) -> Report {
         self.feed.set_columns(columns(&dataset.def()));
         let ended = self
             .begin(dataset, observer)
@@ -200,7 +201,7 @@ impl Import {
 
     /// Continues where an earlier import of the same files was interrupted, unless `restart` is
     /// set.
-    fn begin(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<()> {
+    fn begin(&mut self, dataset: &dyn Dataset, observer: &mut dyn Observer) -> Result<()> {
         let mut note = |note: &Note| observer.note(note);
         self.replaced.begin(dataset)?;
         let interrupted = self.resume.interrupted(dataset, &mut note)?;
@@ -254,7 +255,7 @@ impl Import {
     }
 
     /// Commits a batch together with the progress.
-    fn commit(&mut self, dataset: &Dataset, batch: &mut WriteBatch) -> Result<()> {
+    fn commit(&mut self, dataset: &dyn Dataset, batch: &mut dyn Batch) -> Result<()> {
         // The import does not read earlier rejected lines again, so they must be in the file.
         self.flush_rejects()?;
         self.replaced.look(dataset)?;
@@ -264,13 +265,14 @@ impl Import {
         let resume = &mut self.resume;
         let counts = (self.loaded + records, self.replaced.count());
         resume.note(batch, self.done, counts, rejected)?;
-        batch.durability(self.durability).commit()?;
+        batch.durability(self.durability);
+        batch.commit()?;
         self.loaded += records;
         Ok(())
     }
 
     /// Loads everything, or until the import must stop; records read before that are committed.
-    fn load(&mut self, dataset: &Dataset, observer: &mut dyn Observer) -> Result<End> {
+    fn load(&mut self, dataset: &dyn Dataset, observer: &mut dyn Observer) -> Result<End> {
         let mut batch = dataset.batch();
         let end = loop {
             if observer.is_stopped() {
@@ -289,7 +291,7 @@ impl Import {
                     if batch.is_empty() {
                         self.flush_rejects()?
                     } else {
-                        self.commit(dataset, &mut batch)?
+                        self.commit(dataset, &mut *batch)?
                     }
                     observer.progress(self.feed.bytes_read(), self.loaded);
                     continue;
@@ -354,7 +356,7 @@ impl Import {
             }
             self.done = place;
             if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
-                self.commit(dataset, &mut batch)?;
+                self.commit(dataset, &mut *batch)?;
                 observer.progress(self.feed.bytes_read(), self.loaded);
             }
         };
@@ -364,12 +366,13 @@ impl Import {
         if matches!(end, End::Complete) {
             let rest = batch.len() as u64;
             self.replaced.look(dataset)?;
-            self.resume.forget(&mut batch)?;
-            batch.durability(self.durability).commit()?;
+            self.resume.forget(&mut *batch)?;
+            batch.durability(self.durability);
+            batch.commit()?;
             self.loaded += rest;
         } else if !batch.is_empty() {
             // The cause may be repaired, and then the same import resumes here.
-            self.commit(dataset, &mut batch)?;
+            self.commit(dataset, &mut *batch)?;
         }
         Ok(end)
     }

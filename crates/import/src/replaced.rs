@@ -6,8 +6,10 @@
 //! looked up. In a dataset that had records, every key is looked up.
 
 use std::collections::HashSet;
+use std::ops::Bound;
 
-use esker::{Dataset, Key};
+use esker::Key;
+use esker_store::Dataset;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Result;
@@ -31,8 +33,12 @@ pub(crate) struct Replaced {
 
 impl Replaced {
     /// Reads, before the first batch, whether the dataset is empty.
-    pub(crate) fn begin(&mut self, dataset: &Dataset) -> Result<()> {
-        self.was_empty = dataset.scan(..).next().transpose()?.is_none();
+    pub(crate) fn begin(&mut self, dataset: &dyn Dataset) -> Result<()> {
+        self.was_empty = dataset
+            .scan((Bound::Unbounded, Bound::Unbounded), false)?
+            .next()
+            .transpose()?
+            .is_none();
         self.is_ascending = self.was_empty;
         Ok(())
     }
@@ -60,7 +66,7 @@ impl Replaced {
     }
 
     /// Counts the records that the batch will replace; call it before the commit.
-    pub(crate) fn look(&mut self, dataset: &Dataset) -> Result<()> {
+    pub(crate) fn look(&mut self, dataset: &dyn Dataset) -> Result<()> {
         if self.is_ascending {
             if let Some(last) = self.ends.len().checked_sub(1) {
                 self.greatest = self.key(last).to_vec();
@@ -74,10 +80,10 @@ impl Replaced {
         Ok(())
     }
 
-    fn look_up(&mut self, dataset: &Dataset) -> Result<u64> {
+    fn look_up(&mut self, dataset: &dyn Dataset) -> Result<u64> {
         let mut later = self.later.take().unwrap_or_default();
         let ty = dataset.def().key_type;
-        let snapshot = dataset.snapshot();
+        let snapshot = dataset.snapshot()?;
         // The earlier keys of the batch, once a key may exist.
         let mut seen: Option<HashSet<&[u8]>> = None;
         let mut found = 0;
@@ -91,7 +97,10 @@ impl Replaced {
             if let Some(seen) = &mut seen {
                 let is_first = seen.insert(key);
                 if may_be_known
-                    && (!is_first || snapshot.get(Key::from_encoded(ty, key.to_vec()))?.is_some())
+                    && (!is_first
+                        || snapshot
+                            .get(&Key::from_encoded(ty, key.to_vec()))?
+                            .is_some())
                 {
                     found += 1;
                 }

@@ -8,7 +8,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use esker::{Dataset, Error, WriteBatch};
+use esker::Error;
+use esker_store::{Batch, Dataset};
 use serde_json::{Value as Json, json};
 
 use crate::error::Result;
@@ -76,7 +77,7 @@ impl Resume {
     /// files have changed.
     pub(crate) fn interrupted(
         &mut self,
-        dataset: &Dataset,
+        dataset: &dyn Dataset,
         note: &mut dyn FnMut(&Note),
     ) -> Result<Option<Interrupted>> {
         let Some(name) = &self.name else {
@@ -110,7 +111,7 @@ impl Resume {
     /// Adds a note to the batch: once it is committed, all lines up to `place` are handled.
     pub(crate) fn note(
         &mut self,
-        batch: &mut WriteBatch,
+        batch: &mut dyn Batch,
         place: Place,
         (loaded, replaced): (u64, u64),
         rejected: u64,
@@ -127,7 +128,7 @@ impl Resume {
     }
 
     /// Deletes the note with the last batch.
-    pub(crate) fn forget(&self, batch: &mut WriteBatch) -> Result<()> {
+    pub(crate) fn forget(&self, batch: &mut dyn Batch) -> Result<()> {
         match &self.name {
             Some(name) if self.is_noted => keep(batch.note(name, None)),
             _ => Ok(()),
@@ -172,7 +173,7 @@ pub struct InterruptedImport {
 }
 
 /// The interrupted imports of a dataset.
-pub fn interrupted_imports(dataset: &Dataset) -> Result<Vec<InterruptedImport>> {
+pub fn interrupted_imports(dataset: &dyn Dataset) -> Result<Vec<InterruptedImport>> {
     let notes = dataset.notes()?.into_iter();
     let imports = notes
         .filter(|(name, _)| name.starts_with(PREFIX))

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::{dataset, open, open_to_read, open_whole};
 use crate::args::{BackupArgs, CompactArgs, DirArgs, SnapshotArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, counted, note, thousands};
+use crate::store::{dataset, open, open_to_read, open_whole};
 
 /// `esker check DIR`: reports all damage, not only the first.
 pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -39,7 +39,7 @@ pub(crate) fn check(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
 pub(crate) fn compact(args: &CompactArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     if let Some(name) = &args.dataset {
-        dataset(&db, name)?;
+        dataset(&*db, name)?;
     }
     let start = Instant::now();
     db.compact(args.dataset.as_deref())?;
@@ -71,7 +71,7 @@ pub(crate) fn snapshot(args: &SnapshotArgs, memory: usize) -> Result<Outcome, Fa
     let Some(name) = &args.name else {
         let db = open_to_read(&args.dir, memory)?;
         let mut output = Output::new();
-        for kept in db.snapshots() {
+        for kept in db.snapshots()? {
             output.line(format_args!(
                 "{}\twrite {}\t{}, {} of it only for this snapshot",
                 kept.name,

@@ -2,10 +2,11 @@
 
 use esker::{Advice, AdvisedChange, AttributeAdvice, IndexKind, KindCost, Mix, MixSource};
 
-use super::{dataset, json, open_to_read};
+use super::json;
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, columns, counted, thousands};
+use crate::store::{dataset, open_to_read};
 use crate::words::index_command;
 
 pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -14,7 +15,7 @@ pub(crate) fn advise(args: &AdviseArgs, memory: usize) -> Result<Outcome, Failur
         ..mix
     });
     let db = open_to_read(&args.dir, memory)?;
-    let advice = dataset(&db, &args.dataset)?.advise(mix.as_ref())?;
+    let advice = dataset(&*db, &args.dataset)?.advise(mix.as_ref())?;
     let mut output = Output::new();
     if args.json {
         output.line(json(&advice))?;

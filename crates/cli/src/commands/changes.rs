@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use esker::{
-    Change, ChangeKind, Changes, ChangesFrom, Consumer, Dataset, Error, KeyType, Position, Value,
-};
+use esker::{Change, ChangeKind, ChangesFrom, Error, KeyType, Value};
 
-use super::{dataset, open, open_to_read};
+use esker_store::{ChangeFeed, Dataset};
+
 use crate::args::ChangesArgs;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, note};
+use crate::store::{dataset, open, open_to_read};
 
 /// The number of changes printed between two acknowledgements to the consumer.
 const NOTED_EVERY: u64 = 4096;
@@ -22,23 +22,16 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     // An unknown dataset is an error before a consumer is created or a change printed.
-    let target = dataset(&db, &args.dataset)?;
+    let target = dataset(&*db, &args.dataset)?;
     let Some(name) = &args.consumer else {
-        let mut feed = feed(&target, args.from.unwrap_or(ChangesFrom::Oldest))?;
-        if args.old {
-            feed = feed.with_old()?;
-        }
-        return print(Source::Plain(Box::new(feed)), args);
+        let from = args.from.unwrap_or(ChangesFrom::Oldest);
+        return print(feed(&*target, from, args.old)?, args);
     };
     if args.forget {
-        return forget(args, &target, name, memory);
-    }
-    if args.old {
-        // Checked before a consumer is created, because a consumer retains the log.
-        target.changes(ChangesFrom::Now)?.with_old()?;
+        return forget(args, &*target, name, memory);
     }
     if let Some(from) = args.from {
-        feed(&target, from)?;
+        feed(&*target, from, false)?;
     }
     let late = |error: Error| match error {
         // Changes were lost: the user must decide whether to continue without them.
@@ -48,8 +41,8 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
         )),
         other => other.into(),
     };
-    let mut consumer = target
-        .consume(name, args.from, args.keep as u64)
+    let consumer = target
+        .consume(name, args.from, args.keep as u64, args.old)
         .map_err(late)?;
     let is_new = consumer.is_new();
     if is_new {
@@ -57,11 +50,8 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
             "`{name}` is new: changes are kept for it from here on"
         ));
     }
-    if args.old {
-        consumer = consumer.with_old()?;
-    }
     // Creating a consumer is a success, even without changes.
-    match print(Source::Consumer(Box::new(consumer)), args)? {
+    match print(consumer, args)? {
         Outcome::NotFound if is_new => Ok(Outcome::Done),
         outcome => Ok(outcome),
     }
@@ -69,7 +59,7 @@ pub(crate) fn changes(args: &ChangesArgs, memory: usize) -> Result<Outcome, Fail
 
 fn forget(
     args: &ChangesArgs,
-    target: &Dataset,
+    target: &dyn Dataset,
     name: &str,
     memory: usize,
 ) -> Result<Outcome, Failure> {
@@ -77,7 +67,7 @@ fn forget(
         // A consumer of an earlier version is stored in a file that only a writer may write.
         Err(Error::ReadOnly) => {
             let db = open(&args.dir, memory)?;
-            let released = dataset(&db, &args.dataset)?.release_changes(name)?;
+            let released = dataset(&*db, &args.dataset)?.release_changes(name)?;
             db.close()?;
             released
         }
@@ -94,44 +84,20 @@ fn forget(
 }
 
 /// The changes from a position on. A position of another store is a usage error.
-fn feed(dataset: &Dataset, from: ChangesFrom) -> Result<Changes, Failure> {
-    dataset.changes(from).map_err(|error| match error {
-        Error::OtherHistory { .. } => Failure::Usage(error.to_string()),
-        other => other.into(),
-    })
+fn feed(
+    dataset: &dyn Dataset,
+    from: ChangesFrom,
+    with_old: bool,
+) -> Result<Box<dyn ChangeFeed>, Failure> {
+    dataset
+        .changes(from, with_old)
+        .map_err(|error| match error {
+            Error::OtherHistory { .. } => Failure::Usage(error.to_string()),
+            other => other.into(),
+        })
 }
 
-/// The source of the changes. A consumer stores its position.
-enum Source {
-    Plain(Box<Changes>),
-    Consumer(Box<Consumer>),
-}
-
-impl Source {
-    fn wait(&mut self, most: Duration) -> Result<Option<Change>, Error> {
-        match self {
-            Source::Plain(feed) => feed.wait(most),
-            Source::Consumer(consumer) => consumer.wait(most),
-        }
-    }
-
-    fn position(&self) -> Position {
-        match self {
-            Source::Plain(feed) => feed.position(),
-            Source::Consumer(consumer) => consumer.position(),
-        }
-    }
-
-    /// Acknowledges the changes returned so far.
-    fn done(&mut self) -> Result<(), Failure> {
-        match self {
-            Source::Plain(_) => Ok(()),
-            Source::Consumer(consumer) => Ok(consumer.done()?),
-        }
-    }
-}
-
-fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
+fn print(mut source: Box<dyn ChangeFeed>, args: &ChangesArgs) -> Result<Outcome, Failure> {
     let interrupt = Interrupt::watch()?;
     let mut output = Output::new();
     let mut printed = 0_u64;
@@ -171,9 +137,9 @@ fn print(mut source: Source, args: &ChangesArgs) -> Result<Outcome, Failure> {
     output.finish()?;
     if let Some(signal) = interrupt.signal() {
         let here = source.position();
-        match source {
-            Source::Plain(_) => note(format_args!("interrupted: continue with --from {here}")),
-            Source::Consumer(_) => note(format_args!(
+        match args.consumer {
+            None => note(format_args!("interrupted: continue with --from {here}")),
+            Some(_) => note(format_args!(
                 "interrupted after {printed} changes: the consumer continues after them"
             )),
         }

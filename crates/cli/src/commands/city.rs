@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::pubsub::{Broker, Config, PubSub, Publication, Region, Subscription};
-use esker::{Database, Durability, ModelError};
+use esker::{Durability, ModelError};
 use esker_import::sources;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::options;
 use crate::args::DemoPubsubArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bold, thousands};
+use crate::store::{create_or_open_folder, options};
 
 /// The default file of recorded positions, if it exists.
 const MOVES: &str = "../shared/data/moves.ndjson.zst";
@@ -62,7 +62,7 @@ pub(super) fn city(
     let mut options = PubSub::with(options(memory));
     options.clock = Arc::new(move || time.load(Ordering::Relaxed));
     options.durability = Durability::Os;
-    let db = Database::create_or_open(folder, options)?;
+    let db = create_or_open_folder(folder, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
     let mut output = Output::new();
     output.line(format_args!("store: {}", folder.display()))?;

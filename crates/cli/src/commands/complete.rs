@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::ops::Bound;
 use std::path::Path;
 
 use ::pubsub::PubSub;
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use esker::{Database, Dataset, IndexKind, Options};
+use esker::{IndexKind, Options};
+use esker_store::{Dataset, Mode, Store};
 
 use super::fields::known_paths;
 use crate::args::Cli;
@@ -62,7 +64,7 @@ fn expanded(word: OsString) -> OsString {
 
 /// The store that the words name: the first word that is a store's directory, and the words behind
 /// it. `None` if it cannot be read.
-fn store() -> Option<(Database, Vec<OsString>)> {
+fn store() -> Option<(Box<dyn Store>, Vec<OsString>)> {
     let words = words();
     let at = words
         .iter()
@@ -71,12 +73,12 @@ fn store() -> Option<(Database, Vec<OsString>)> {
         memory_budget: MEMORY,
         ..Options::default()
     });
-    let db = Database::open_reader(words.get(at)?, options).ok()?;
+    let db = esker_store::open(words.get(at)?, Mode::Read, options).ok()?;
     Some((db, words.get(at + 1..)?.to_vec()))
 }
 
 /// The dataset named by the words behind the store.
-fn dataset() -> Option<Dataset> {
+fn dataset() -> Option<Box<dyn Dataset>> {
     let (db, words) = store()?;
     let mut words = words.iter().filter_map(|word| word.to_str());
     words.find_map(|word| db.dataset(word).ok())
@@ -96,12 +98,12 @@ fn beginning<N: Into<String>>(
 }
 
 fn datasets(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let names = store().map(|(db, _)| db.dataset_names());
+    let names = store().and_then(|(db, _)| db.dataset_names().ok());
     beginning(typed, names.unwrap_or_default())
 }
 
 fn snapshots(typed: &OsStr) -> Vec<CompletionCandidate> {
-    let kept = store().map(|(db, _)| db.snapshots());
+    let kept = store().and_then(|(db, _)| db.snapshots().ok());
     beginning(
         typed,
         kept.unwrap_or_default().into_iter().map(|kept| kept.name),
@@ -124,7 +126,13 @@ fn known_fields() -> BTreeSet<String> {
         return BTreeSet::new();
     };
     let def = dataset.def();
-    let records: Vec<_> = dataset.scan(..).take(RECORDS).flatten().collect();
+    let records: Vec<_> = (dataset
+        .scan((Bound::Unbounded, Bound::Unbounded), false)
+        .into_iter()
+        .flatten())
+    .take(RECORDS)
+    .flatten()
+    .collect();
     let mut known = known_paths(records.iter().map(|record| record.json()));
     known.insert(def.key.to_string());
     known.extend(def.indexes.iter().map(|index| index.path.to_string()));

@@ -1,12 +1,10 @@
 //! `create`: a dataset without records.
 
-use esker::Database;
-
 use super::definition::Wanted;
-use super::{options, refuse_file};
 use crate::args::CreateArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::note;
+use crate::store::{create_or_open, refuse_file};
 use crate::words::definition;
 
 /// `esker create DIR DATASET --key FIELD:TYPE`
@@ -15,9 +13,9 @@ pub(crate) fn create(args: &CreateArgs, memory: usize) -> Result<Outcome, Failur
     refuse_file(&args.dir)?;
     esker::check_dataset_name(&args.dataset)?;
     let def = Wanted::parse(&args.definition)?.define_empty()?;
-    let db = Database::create_or_open(&args.dir, options(memory))?;
+    let db = create_or_open(&args.dir, memory)?;
     let made = definition(&def);
-    db.create_dataset::<esker::Key>(&args.dataset, def)?;
+    db.create_dataset(&args.dataset, def)?;
     db.close()?;
     note(format_args!("created dataset `{}`: {made}", args.dataset));
     Ok(Outcome::Done)

@@ -1,11 +1,11 @@
 //! `list`, `rename` and `drop`: whole datasets.
 
-use esker::Database;
+use esker_store::Store;
 
-use super::{dataset, kept, open, open_to_read};
 use crate::args::{DropArgs, ListArgs, RenameArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, counted, note};
+use crate::store::{dataset, dataset_names_at, open, open_to_read};
 use crate::words::definition;
 
 /// `esker list DIR`: one line per dataset, name first.
@@ -14,15 +14,14 @@ pub(crate) fn list(args: &ListArgs, memory: usize) -> Result<Outcome, Failure> {
     let mut all = Vec::new();
     match &args.snapshot {
         None => {
-            for name in db.dataset_names() {
-                let def = db.dataset::<esker::Key>(&name)?.def();
+            for name in db.dataset_names()? {
+                let def = db.dataset(&name)?.def();
                 all.push((name, def));
             }
         }
         Some(snapshot) => {
-            let kept = kept(&db, snapshot)?;
-            for name in kept.dataset_names() {
-                let def = kept.dataset::<esker::Key>(&name)?.def();
+            for name in dataset_names_at(&*db, snapshot)? {
+                let def = db.dataset_at(snapshot, &name)?.def();
                 all.push((name, def));
             }
         }
@@ -41,13 +40,13 @@ pub(crate) fn list(args: &ListArgs, memory: usize) -> Result<Outcome, Failure> {
 /// `esker rename DIR DATASET NEW`
 pub(crate) fn rename(args: &RenameArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
-    dataset(&db, &args.dataset)?;
+    dataset(&*db, &args.dataset)?;
     db.rename_dataset(&args.dataset, &args.to)?;
     note(format_args!(
         "dataset `{}` is now called `{}`",
         args.dataset, args.to
     ));
-    note_snapshots(&db, &args.dataset, "contain it under its old name");
+    note_snapshots(&*db, &args.dataset, "contain it under its old name");
     db.close()?;
     Ok(Outcome::Done)
 }
@@ -57,12 +56,15 @@ pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     // All names are checked before a dataset is dropped.
     for name in &args.datasets {
-        dataset(&db, name)?;
+        dataset(&*db, name)?;
     }
     let mut names: Vec<&String> = args.datasets.iter().collect();
     names.sort_unstable();
     names.dedup();
-    let consumers = db.change_consumers()?;
+    let consumers = match db.capabilities().changes {
+        true => db.change_consumers()?,
+        false => Vec::new(),
+    };
     for name in names {
         db.drop_dataset(name)?;
         let own = |consumer: &&esker::ChangeConsumer| consumer.dataset.as_ref() == Some(name);
@@ -71,20 +73,21 @@ pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
             number => format!(" with {} of its changes", counted(number, "consumer")),
         };
         note(format_args!("dropped dataset `{name}`{ended}"));
-        note_snapshots(&db, name, "still contain it and use its space");
+        note_snapshots(&*db, name, "still contain it and use its space");
     }
     db.close()?;
     Ok(Outcome::Done)
 }
 
 /// Names the snapshots that still have a dataset under this name.
-fn note_snapshots(db: &Database, name: &str, how: &str) {
+fn note_snapshots(db: &dyn Store, name: &str, how: &str) {
     let holds = |snapshot: &String| {
-        let kept = db.kept_snapshot(snapshot);
-        kept.is_ok_and(|kept| kept.dataset_names().iter().any(|held| held == name))
+        let names = db.dataset_names_at(snapshot);
+        names.is_ok_and(|names| names.iter().any(|held| held == name))
     };
     let kept: Vec<String> = db
         .snapshots()
+        .unwrap_or_default()
         .into_iter()
         .map(|kept| kept.name)
         .filter(holds)

@@ -4,16 +4,15 @@ use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 
-use esker::{
-    Database, Dataset, DatasetDef, Durability, Explain, Expr, Index, KeyType, Op, Operand, Query,
-};
+use esker::{Dataset, DatasetDef, Durability, Explain, Expr, Index, KeyType, Op, Operand, Query};
 use serde_json::Value;
 
-use super::{options, picture};
+use super::picture;
 use crate::args::{DemoArgs, DemoCommand};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, counted, shorten, thousands};
 use crate::progress::Progress;
+use crate::store::{create_or_open_folder, options};
 use crate::tweets::{EPOCH, Tweets};
 use crate::words::definition;
 
@@ -36,7 +35,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     output.line(format_args!("store: {}", folder.path.display()))?;
     output.flush()?;
 
-    let db = Database::create_or_open(&folder.path, options(memory))?;
+    let db = create_or_open_folder(&folder.path, options(memory))?;
     let def = DatasetDef::new("id", KeyType::String)
         .index("created_at", Index::embedded().int())
         .index("user_id", Index::lazy().int());

@@ -1,14 +1,14 @@
 //! `ttl` and `expire`.
 
-use super::{dataset, open};
 use crate::args::{ExpireArgs, Ttl, TtlArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{counted, note};
+use crate::store::{dataset, open};
 
 /// `esker ttl DIR DATASET TIME`: sets the time to live of records written from now on.
 pub(crate) fn ttl(args: &TtlArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     let before = Ttl(dataset.def().expiry.ttl);
     dataset.set_ttl(args.ttl.0)?;
     db.close()?;
@@ -24,14 +24,14 @@ pub(crate) fn expire(args: &ExpireArgs, memory: usize) -> Result<Outcome, Failur
     let db = open(&args.dir, memory)?;
     let names = match &args.dataset {
         Some(name) => vec![name.clone()],
-        None => db.dataset_names(),
+        None => db.dataset_names()?,
     };
     if args.confirm {
         db.confirm_time()?;
     }
     let mut records = 0;
     for name in &names {
-        records += dataset(&db, name)?.expire_now()?;
+        records += dataset(&*db, name)?.expire_now()?;
     }
     let unconfirmed = db.unconfirmed_time().is_some();
     db.close()?;

@@ -1,8 +1,10 @@
 //! The fields of records, and suggestions for paths that no record has.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
-use esker::{DatasetSnapshot, Path};
+use esker::Path;
+use esker_store::Records;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -121,14 +123,14 @@ fn note_objects<'a>(
 }
 
 /// After an answer without records: notes each queried path that no sampled record has.
-pub(super) fn note_unknown(dataset: &DatasetSnapshot, queried: &[Path]) -> Result<(), Failure> {
+pub(super) fn note_unknown(dataset: &dyn Records, queried: &[Path]) -> Result<(), Failure> {
     let def = dataset.def();
     let declared = |path: &Path| *path == def.key || def.indexes.iter().any(|i| i.path == *path);
     let queried: Vec<&Path> = queried.iter().filter(|path| !declared(path)).collect();
     if queried.is_empty() {
         return Ok(());
     }
-    let scan = dataset.scan(..);
+    let scan = dataset.scan((Bound::Unbounded, Bound::Unbounded), false)?;
     let records: Vec<_> = scan.take(RECORDS + 1).collect::<Result<_, _>>()?;
     let is_all = records.len() <= RECORDS;
     let mut known = known_paths(records.iter().take(RECORDS).map(|record| record.json()));

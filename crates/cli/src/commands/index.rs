@@ -3,16 +3,19 @@
 use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, Index, IndexChange, IndexKind, IndexProgress, IndexText, Path};
+use esker::{Index, IndexChange, IndexKind, IndexProgress, IndexText, Path};
+
+use esker_store::{Dataset, Store};
 
 use super::definition::parse_path;
 use super::fields::note_unknown;
-use super::{dataset, open, say_remarks};
+use super::say_remarks;
 use crate::args::{IndexArgs, IndexChangeArgs, IndexCommand, IndexDropArgs, IndexResumeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;
 use crate::output::{counted, note};
 use crate::progress::Progress;
+use crate::store::{dataset, open};
 
 /// Receives the progress of a change.
 type OnProgress<'t> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 't;
@@ -24,14 +27,14 @@ pub(crate) fn index(args: &IndexArgs, memory: usize) -> Result<Outcome, Failure>
             let index = Index::new(wanted.kind).of_type(wanted.ty);
             let index = index.tokenizer(wanted.tokenizer).lenient_if(wanted.lenient);
             dataset
-                .add_index(&wanted.path, index)
+                .add_index(wanted.path.clone(), index)?
                 .on_progress(progress)
                 .run()
         }),
         IndexCommand::Switch(args) => {
             change(args, memory, "switch", |dataset, wanted, progress| {
                 dataset
-                    .switch_index(&wanted.path, wanted.kind)
+                    .switch_index(wanted.path.clone(), wanted.kind)?
                     .on_progress(progress)
                     .run()
             })
@@ -45,7 +48,7 @@ fn change(
     args: &IndexChangeArgs,
     memory: usize,
     verb: &str,
-    make: impl Fn(&Dataset, &IndexText, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
+    make: impl Fn(&dyn Dataset, &IndexText, &mut OnProgress<'_>) -> esker::Result<IndexChange>,
 ) -> Result<Outcome, Failure> {
     let text = &args.index;
     let refuse = |what| Failure::Usage(format!("index {verb} {text}: {what}"));
@@ -66,9 +69,9 @@ fn change(
         return Err(refuse(what.to_string()));
     }
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     if verb == "switch" {
-        known(&dataset, &wanted.path, || {
+        known(&*dataset, &wanted.path, || {
             let (dir, name) = (args.dir.display(), &args.dataset);
             format!("; `esker index add {dir} {name} {text}` indexes it")
         })?;
@@ -79,15 +82,15 @@ fn change(
             text = wanted.path
         ));
     }
-    let made = follow(&args.dir, &args.dataset, &dataset, |progress| {
-        make(&dataset, &wanted, progress).map(Some)
+    let made = follow(&args.dir, &args.dataset, &*dataset, |progress| {
+        make(&*dataset, &wanted, progress).map(Some)
     });
     if made.is_err() {
         // The most likely reason for a field without values is a typing error.
-        note_unknown(&dataset.snapshot(), &[wanted.path])?;
+        note_unknown(dataset.records(), &[wanted.path])?;
     }
     made?;
-    say_remarks(&dataset);
+    say_remarks(&*dataset);
     db.close()?;
     Ok(Outcome::Done)
 }
@@ -96,7 +99,7 @@ fn change(
 pub(super) fn follow(
     dir: &FilePath,
     name: &str,
-    dataset: &Dataset,
+    dataset: &dyn Dataset,
     make: impl FnOnce(&mut OnProgress<'_>) -> esker::Result<Option<IndexChange>>,
 ) -> Result<bool, Failure> {
     if let Some(def) = dataset.unfinished_index() {
@@ -150,7 +153,7 @@ pub(super) fn follow(
 
 /// Refuses a field that the dataset does not declare, with the indexed fields and a suggestion.
 pub(super) fn known(
-    dataset: &Dataset,
+    dataset: &dyn Dataset,
     path: &Path,
     otherwise: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
@@ -187,8 +190,8 @@ fn say_dropped(path: &Path, from: Option<IndexKind>) {
 fn drop_index(args: &IndexDropArgs, memory: usize) -> Result<Outcome, Failure> {
     let path = parse_path(&args.path)?;
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
-    known(&dataset, &path, String::new)?;
+    let dataset = dataset(&*db, &args.dataset)?;
+    known(&*dataset, &path, String::new)?;
     let unfinished = dataset.unfinished_index().filter(|def| def.path == path);
     let change = dataset.drop_index(&path)?;
     match (unfinished, change.from) {
@@ -206,11 +209,11 @@ fn resume(args: &IndexResumeArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
     let names = match &args.dataset {
         Some(name) => vec![name.clone()],
-        None => db.dataset_names(),
+        None => db.dataset_names()?,
     };
     let mut resumed = false;
     for name in names {
-        resumed |= resume_one(args, &db, &name)?;
+        resumed |= resume_one(args, &*db, &name)?;
     }
     if !resumed {
         note("no index change is unfinished");
@@ -219,9 +222,9 @@ fn resume(args: &IndexResumeArgs, memory: usize) -> Result<Outcome, Failure> {
     Ok(Outcome::Done)
 }
 
-fn resume_one(args: &IndexResumeArgs, db: &Database, name: &str) -> Result<bool, Failure> {
+fn resume_one(args: &IndexResumeArgs, db: &dyn Store, name: &str) -> Result<bool, Failure> {
     let dataset = dataset(db, name)?;
-    follow(&args.dir, name, &dataset, |progress| {
-        dataset.resume_index().on_progress(progress).run()
+    follow(&args.dir, name, &*dataset, |progress| {
+        dataset.resume_index()?.on_progress(progress).run()
     })
 }

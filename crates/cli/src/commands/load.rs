@@ -2,19 +2,21 @@
 
 use std::path::Path as FilePath;
 
-use esker::{Database, Dataset, Error, Path};
+use esker::{Error, Path};
 use esker_import::{End, Import, Note, Observer, Report, Source, sources};
+use esker_store::{Dataset, Mode, Store};
 use serde_json::json;
 
 use super::definition::{Defined, Wanted};
 use super::merges::{self, Merges};
-use super::{options, promise, refuse_file, say_remarks};
+use super::{promise, say_remarks};
 use crate::args::{Format, LoadArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{counted, note, thousands};
 use crate::progress::Progress;
 use crate::report;
+use crate::store::{create_or_open, options, refuse_file};
 use crate::words::definition;
 
 /// `esker load DIR DATASET FILE...`
@@ -71,7 +73,7 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
             merges::check(args.view.as_deref(), &args.dataset, &def)?;
             let db = match missing {
                 Some((db, _)) => db,
-                None => Database::create_or_open(&args.dir, options(memory))?,
+                None => create_or_open(&args.dir, memory)?,
             };
             note(format_args!(
                 "dataset `{}` is new: {}",
@@ -84,15 +86,18 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     };
 
     note(format_args!("durability: {}", promise(args.durability)));
-    let merges = args.view.as_deref().map(|dir| Merges::draw(&dataset, dir));
+    let merges = args
+        .view
+        .as_deref()
+        .map(|dir| Merges::draw(db.dataset(&args.dataset)?, dir));
     let merges = merges.transpose()?;
     let mut watch = Watch {
         progress: Progress::bytes(import.feed().size()),
         interrupt: &interrupt,
     };
-    let report = import.run(&dataset, &mut watch);
+    let report = import.run(&*dataset, &mut watch);
     say(&report, &watch.progress);
-    say_remarks(&dataset);
+    say_remarks(&*dataset);
     if let Some(merges) = merges {
         merges.end()?;
     }
@@ -266,13 +271,12 @@ fn say(report: &Report, progress: &Progress) {
     ));
 }
 
+/// A store, and its dataset, if it has it.
+type Existing = (Box<dyn Store>, Option<Box<dyn Dataset>>);
+
 /// The store, if it exists, and the dataset, if the store has it.
-fn existing(
-    dir: &FilePath,
-    name: &str,
-    memory: usize,
-) -> Result<Option<(Database, Option<Dataset>)>, Failure> {
-    let db = match Database::open(dir, options(memory)) {
+fn existing(dir: &FilePath, name: &str, memory: usize) -> Result<Option<Existing>, Failure> {
+    let db = match esker_store::open(dir, Mode::Write, options(memory)) {
         Ok(db) => db,
         Err(Error::NoStore { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),

@@ -4,25 +4,25 @@ use std::ops::ControlFlow;
 
 use esker::SwitchProgress;
 
-use super::{dataset, open};
 use crate::args::{MaintainArgs, Strategy};
 use crate::failure::{Failure, Outcome};
 use crate::output::{counted, note};
 use crate::progress::Progress;
+use crate::store::{dataset, open};
 
 /// `esker maintain DIR DATASET STRATEGY`
 pub(crate) fn maintain(args: &MaintainArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     let progress = Progress::records(0);
     let mut show = |now: SwitchProgress| {
         progress.update_of(now.done, now.total);
         ControlFlow::Continue(())
     };
     let report = match args.strategy {
-        Strategy::Auto => dataset.set_auto().on_progress(&mut show).run(),
+        Strategy::Auto => dataset.set_auto()?.on_progress(&mut show).run(),
         Strategy::Fixed(maintenance) => dataset
-            .set_maintenance(maintenance)
+            .set_maintenance(maintenance)?
             .on_progress(&mut show)
             .run(),
     };

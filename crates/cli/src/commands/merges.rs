@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use esker::{Dataset, DatasetDef, Path, TableBox};
+use esker::{DatasetDef, Path, TableBox};
+use esker_store::Dataset;
 
 use super::levels::{Mark, picture};
 use super::view::paths;
@@ -37,7 +38,7 @@ pub(super) fn check(dir: Option<&FilePath>, name: &str, def: &DatasetDef) -> Res
 
 impl Merges {
     /// Draws the spatial indexes of a dataset into a folder, which is created.
-    pub(super) fn draw(dataset: &Dataset, dir: &FilePath) -> Result<Merges, Failure> {
+    pub(super) fn draw(dataset: Box<dyn Dataset>, dir: &FilePath) -> Result<Merges, Failure> {
         let paths = paths(&dataset.def());
         std::fs::create_dir_all(dir).map_err(|error| unwritten(dir, &error))?;
         let end = Arc::new(AtomicBool::new(false));
@@ -47,7 +48,7 @@ impl Merges {
             drawn: 0,
         });
         let mut drawing = Drawing {
-            dataset: dataset.clone(),
+            dataset,
             dir: dir.to_path_buf(),
             indexes: indexes.collect(),
         };
@@ -89,7 +90,7 @@ impl Merges {
 }
 
 struct Drawing {
-    dataset: Dataset,
+    dataset: Box<dyn Dataset>,
     dir: PathBuf,
     indexes: Vec<Levels>,
 }
@@ -103,7 +104,7 @@ struct Levels {
 
 impl Drawing {
     fn look(&mut self) -> Result<(), Failure> {
-        let snapshot = self.dataset.snapshot();
+        let snapshot = self.dataset.snapshot()?;
         for levels in &mut self.indexes {
             let now = snapshot.table_boxes(&levels.path)?;
             let before = levels.tables.replace(now.clone()).unwrap_or_default();

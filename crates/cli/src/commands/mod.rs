@@ -30,116 +30,13 @@ pub(crate) mod versions;
 pub(crate) mod view;
 pub(crate) mod write;
 
-use std::path::Path;
-
-use ::pubsub::PubSub;
-use esker::{Database, Dataset, DatasetSnapshot, Durability, Error, Options, StoreSnapshot};
-
-use crate::failure::Failure;
-use crate::nearest::meant;
-
-/// The options of every command; only the memory budget (in bytes) is configurable.
-fn options(memory: usize) -> Options {
-    PubSub::with(Options {
-        memory_budget: memory,
-        ..Options::default()
-    })
-}
-
-/// Opens an existing store for writing.
-fn open(dir: &Path, memory: usize) -> Result<Database, Failure> {
-    refuse_file(dir)?;
-    Ok(Database::open(dir, options(memory))?)
-}
-
-/// Opens an existing store for writing, with this durability.
-fn open_durable(dir: &Path, memory: usize, durability: Durability) -> Result<Database, Failure> {
-    refuse_file(dir)?;
-    let options = Options {
-        durability,
-        ..options(memory)
-    };
-    Ok(Database::open(dir, options)?)
-}
-
-/// Opens an existing store for reading, which also works beside a process that writes to it.
-fn open_to_read(dir: &Path, memory: usize) -> Result<Database, Failure> {
-    refuse_file(dir)?;
-    Ok(Database::open_reader(dir, options(memory))?)
-}
-
-/// Opens an existing store for a command on the whole store: for writing, or for reading if another
-/// process writes to it.
-fn open_whole(dir: &Path, memory: usize) -> Result<Database, Failure> {
-    refuse_file(dir)?;
-    match Database::open(dir, options(memory)) {
-        Err(Error::Locked { .. }) => open_to_read(dir, memory),
-        opened => Ok(opened?),
-    }
-}
-
-/// Refuses a file as the store: the usual reason is arguments in the wrong order.
-fn refuse_file(dir: &Path) -> Result<(), Failure> {
-    if dir.is_file() {
-        Err(Failure::Usage(format!(
-            "{} is a file: the first argument is the store's folder",
-            dir.display()
-        )))
-    } else {
-        Ok(())
-    }
-}
-
-/// Opens an existing dataset; the error names the existing ones.
-fn dataset(db: &Database, name: &str) -> Result<Dataset, Failure> {
-    db.dataset(name)
-        .map_err(|error| unknown(error, "dataset", name, &db.dataset_names()))
-}
+use esker::Durability;
+use esker_store::Dataset;
 
 /// Prints the remarks on written records, each once.
-fn say_remarks(dataset: &Dataset) {
+fn say_remarks(dataset: &dyn Dataset) {
     for remark in dataset.remarks() {
         crate::output::note(format_args!("note: {remark}"));
-    }
-}
-
-/// A dataset as it is now, or in the snapshot of this name.
-fn dataset_at(
-    db: &Database,
-    name: &str,
-    snapshot: Option<&str>,
-) -> Result<DatasetSnapshot, Failure> {
-    let Some(snapshot) = snapshot else {
-        return Ok(dataset(db, name)?.snapshot());
-    };
-    let kept = kept(db, snapshot)?;
-    kept.dataset(name)
-        .map_err(|error| unknown(error, "dataset", name, &kept.dataset_names()))
-}
-
-/// The snapshot of this name; the error names the existing ones.
-fn kept(db: &Database, name: &str) -> Result<StoreSnapshot, Failure> {
-    db.kept_snapshot(name).map_err(|error| {
-        let names: Vec<String> = db.snapshots().into_iter().map(|kept| kept.name).collect();
-        unknown(error, "snapshot", name, &names)
-    })
-}
-
-/// The error for an unknown name, with a suggestion and the existing names.
-fn unknown(error: Error, what: &str, name: &str, names: &[String]) -> Failure {
-    match error {
-        Error::UnknownDataset { .. } | Error::UnknownSnapshot { .. } => {
-            let known = if names.is_empty() {
-                "none".to_string()
-            } else {
-                names.join(", ")
-            };
-            let meant = meant(name, names.iter().map(String::as_str));
-            Failure::Usage(format!(
-                "there is no {what} `{name}`{meant} (existing: {known})"
-            ))
-        }
-        _ => error.into(),
     }
 }
 

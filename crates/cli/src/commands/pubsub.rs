@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use ::pubsub::{
     Broker, Config, PubSub, Publication, Published, Region, Subscription, Topic, TopicFilter,
 };
-use esker::{Database, Durability, Error, ErrorKind, Path};
+use esker::{Durability, Error, ErrorKind, Path};
 use esker_import::{Event, Feed, Format, sources};
 use serde_json::{Value, json};
 
-use super::{open_to_read, options, refuse_file};
 use crate::args::{AreaArgs, DirArgs, PublishArgs, SubscribeArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, counted, note};
+use crate::store::{create_or_open_folder, open_folder_to_read, options, refuse_file};
 
 /// The timeout of one wait for a publication.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
     // Each line is in the log before the next one is read. Lines of 100 ms share a sync, and a
     // stream that pauses is synced.
     options.durability = Durability::Periodic(Duration::from_millis(100));
-    let db = Database::create_or_open(&args.dir, options)?;
+    let db = create_or_open_folder(&args.dir, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
     let mut feed = Feed::start(sources(&["-".into()], Some(Format::Lines))?);
     let interrupt = Interrupt::watch()?;
@@ -190,7 +190,9 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
             None => return Ok(Outcome::NotFound),
         }
     } else {
-        (Broker::open(&open_to_read(&args.dir, memory)?)?, false)
+        refuse_file(&args.dir)?;
+        let db = open_folder_to_read(&args.dir, memory)?;
+        (Broker::open(&db)?, false)
     };
     subscription = match (args.since, waits) {
         // Everything in the store was published after this command began.
@@ -234,7 +236,7 @@ fn wait_for_broker(
     refuse_file(dir)?;
     let mut said = "";
     loop {
-        let missing = match Database::open_reader(dir, options(memory)) {
+        let missing = match open_folder_to_read(dir, memory) {
             Ok(db) if Broker::is_there(&db)? => {
                 return Ok(Some((Broker::open(&db)?, !said.is_empty())));
             }
@@ -281,7 +283,8 @@ fn region(args: &AreaArgs) -> Result<Option<Region>, Failure> {
 
 /// `esker topics DIR`
 pub(crate) fn topics(args: &DirArgs, memory: usize) -> Result<Outcome, Failure> {
-    let db = open_to_read(&args.dir, memory)?;
+    refuse_file(&args.dir)?;
+    let db = open_folder_to_read(&args.dir, memory)?;
     let broker = Broker::open(&db)?;
     let mut output = Output::new();
     let topics = broker.topics()?;

@@ -4,24 +4,25 @@ use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
 use esker::{
-    BulkOrder, DatasetSnapshot, Error, Explain, Expr, Key, Op, Operand, Order, PageToken, Path,
-    Query, Type, field,
+    BulkOrder, Error, Explain, Expr, Key, Op, Operand, Order, PageToken, Path, Request, Type, field,
 };
+use esker_store::Records;
 
-use super::{dataset_at, fields, open_to_read, plan};
+use super::{fields, plan};
 use crate::args::{
     AnswerOrder, CountArgs, FindArgs, GetArgs, LookupArgs, QueryArgs, RangeArgs, ScanArgs,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, counted, note};
 use crate::rows::Rows;
+use crate::store::{dataset_at, open_to_read};
 
 /// `esker get DIR DATASET KEY`
 pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
     let (record, at) = (&args.record, args.snapshot.as_deref());
     let mut rows = Rows::new(&args.rows)?;
     let db = open_to_read(&record.dir, memory)?;
-    let dataset = dataset_at(&db, &record.dataset, at)?;
+    let dataset = dataset_at(&*db, &record.dataset, at)?;
     let Some(record) = dataset.get(&dataset.parse_key(&record.key)?)? else {
         return Ok(Outcome::NotFound);
     };
@@ -34,54 +35,61 @@ pub(crate) fn get(args: &GetArgs, memory: usize) -> Result<Outcome, Failure> {
 pub(crate) fn lookup(args: &LookupArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let at = args.answer.query.snapshot.as_deref();
-    let dataset = dataset_at(&db, &args.dataset, at)?;
+    let dataset = dataset_at(&*db, &args.dataset, at)?;
     let path = path(&args.path)?;
     let condition = Expr::compare(path.clone(), Op::Eq, Operand::text(&args.value));
-    let query = dataset.query().filter(condition);
     let found = answer(
-        query,
+        &*dataset,
+        Request::of(condition),
         args.answer.order,
         args.answer.after,
         &args.answer.query,
     )?;
-    explained(found, &dataset, &[path])
+    explained(found, &*dataset, &[path])
 }
 
 /// `esker range DIR DATASET PATH LO HI`
 pub(crate) fn range(args: &RangeArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let at = args.answer.query.snapshot.as_deref();
-    let dataset = dataset_at(&db, &args.dataset, at)?;
-    let query = between(&dataset, &args.path, &args.lo, &args.hi)?;
+    let dataset = dataset_at(&*db, &args.dataset, at)?;
+    let request = between(&*dataset, &args.path, &args.lo, &args.hi)?;
     let found = answer(
-        query,
+        &*dataset,
+        request,
         args.answer.order,
         args.answer.after,
         &args.answer.query,
     )?;
-    explained(found, &dataset, &[path(&args.path)?])
+    explained(found, &*dataset, &[path(&args.path)?])
 }
 
 /// `esker find DIR DATASET EXPR...`
 pub(crate) fn find(args: &FindArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let at = args.answer.query.snapshot.as_deref();
-    let dataset = dataset_at(&db, &args.dataset, at)?;
+    let dataset = dataset_at(&*db, &args.dataset, at)?;
     let conditions = conditions(&args.conditions)?;
     let order = if args.oldest {
         AnswerOrder::Oldest
     } else {
         args.answer.order
     };
-    let query = filtered(dataset.query(), &conditions);
-    let found = answer(query, order, args.answer.after, &args.answer.query)?;
-    explained(found, &dataset, &paths(&conditions))
+    let request = filtered(&conditions);
+    let found = answer(
+        &*dataset,
+        request,
+        order,
+        args.answer.after,
+        &args.answer.query,
+    )?;
+    explained(found, &*dataset, &paths(&conditions))
 }
 
 /// After an empty answer, notes queried paths that no record has, with suggestions.
 pub(super) fn explained(
     found: Outcome,
-    dataset: &DatasetSnapshot,
+    dataset: &dyn Records,
     queried: &[Path],
 ) -> Result<Outcome, Failure> {
     if found == Outcome::NotFound {
@@ -94,7 +102,7 @@ pub(super) fn explained(
 pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let at = args.query.snapshot.as_deref();
-    let dataset = dataset_at(&db, &args.dataset, at)?;
+    let dataset = dataset_at(&*db, &args.dataset, at)?;
     let key = |text: &Option<String>| text.as_ref().map(|t| dataset.parse_key(t)).transpose();
     let (from, to) = (key(&args.from)?, key(&args.to)?);
     if let (Some(from), Some(to)) = (&from, &to)
@@ -103,10 +111,7 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
         return Err(Failure::Usage("--from is larger than --to".to_string()));
     }
     let bound = |key: Option<Key>| key.map_or(Bound::Unbounded, Bound::Included);
-    let mut scan = dataset.scan((bound(from), bound(to)));
-    if args.reverse {
-        scan = scan.rev();
-    }
+    let mut scan = dataset.scan((bound(from), bound(to)), args.reverse)?;
     let records = scan.by_ref().take(args.query.limit.unwrap_or(usize::MAX));
     let mut printed = 0;
     if args.query.keys_only {
@@ -126,17 +131,17 @@ pub(crate) fn scan(args: &ScanArgs, memory: usize) -> Result<Outcome, Failure> {
 /// `esker count DIR DATASET [PATH LO HI | --where EXPR]`
 pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset_at(&db, &args.dataset, args.snapshot.as_deref())?;
-    let (query, queried) = match (&args.path, &args.lo, &args.hi) {
+    let dataset = dataset_at(&*db, &args.dataset, args.snapshot.as_deref())?;
+    let (request, queried) = match (&args.path, &args.lo, &args.hi) {
         (Some(field), Some(lo), Some(hi)) => {
-            (between(&dataset, field, lo, hi)?, vec![path(field)?])
+            (between(&*dataset, field, lo, hi)?, vec![path(field)?])
         }
         _ => {
             let conditions = conditions(&args.conditions)?;
-            (filtered(dataset.query(), &conditions), paths(&conditions))
+            (filtered(&conditions), paths(&conditions))
         }
     };
-    let (count, plan) = query.count_explained()?;
+    let (count, plan) = dataset.count(&request)?;
     notes(&plan);
     note_what_a_scan_read(&plan, AnswerOrder::Any, None);
     plan::explain(args.explain, || plan);
@@ -144,7 +149,7 @@ pub(crate) fn count(args: &CountArgs, memory: usize) -> Result<Outcome, Failure>
     output.line(count)?;
     output.finish()?;
     if count == 0 {
-        fields::note_unknown(&dataset, &queried)?;
+        fields::note_unknown(&*dataset, &queried)?;
     }
     Ok(Outcome::Done)
 }
@@ -177,11 +182,13 @@ pub(super) fn paths(conditions: &[Expr]) -> Vec<Path> {
     paths
 }
 
-/// The query with these conditions added; all must hold.
-pub(super) fn filtered(query: Query, conditions: &[Expr]) -> Query {
-    conditions
-        .iter()
-        .fold(query, |query, condition| query.filter(condition.clone()))
+/// The request for the records that satisfy all of these conditions.
+pub(super) fn filtered(conditions: &[Expr]) -> Request {
+    let mut request = Request::default();
+    for condition in conditions {
+        request.filter(condition.clone());
+    }
+    request
 }
 
 /// Reads an attribute's path.
@@ -189,13 +196,8 @@ fn path(text: &str) -> Result<Path, Failure> {
     Ok(text.parse::<Path>()?)
 }
 
-/// The query for values from `lo` to `hi`, both included.
-fn between(
-    dataset: &DatasetSnapshot,
-    attribute: &str,
-    lo: &str,
-    hi: &str,
-) -> Result<Query, Failure> {
+/// The request for values from `lo` to `hi`, both included.
+fn between(dataset: &dyn Records, attribute: &str, lo: &str, hi: &str) -> Result<Request, Failure> {
     let path = path(attribute)?;
     let low = dataset.parse_value(&path, lo)?;
     let high = dataset.parse_value(&path, hi)?;
@@ -208,28 +210,30 @@ fn between(
     let def = dataset.def();
     let mut indexes = def.indexes.iter();
     let is_float = indexes.any(|i| i.path == path && i.ty == Type::Float);
-    Ok(dataset.find(if is_float {
+    Ok(Request::of(if is_float {
         field(path).range(Operand::text(lo)..=Operand::text(hi))
     } else {
         field(path).range(low..=high)
     }))
 }
 
-/// Runs a query and prints its records.
+/// Runs a request and prints its records.
 pub(super) fn answer(
-    query: Query,
+    dataset: &dyn Records,
+    mut request: Request,
     order: AnswerOrder,
     after: Option<PageToken>,
     args: &QueryArgs,
 ) -> Result<Outcome, Failure> {
-    let mut query = query.limit(args.limit).validation(args.validation);
+    request.limit = args.limit;
+    request.validation = args.validation;
     if let Some(token) = after {
         if !matches!(order, AnswerOrder::Newest | AnswerOrder::Oldest) {
             return Err(Failure::Usage(
                 "--after needs --order newest or oldest".to_string(),
             ));
         }
-        query = query.after(token);
+        request.after = Some(token);
     }
     let keys_only = args.keys_only;
     if keys_only && order == AnswerOrder::Key {
@@ -237,21 +241,19 @@ pub(super) fn answer(
             "--keys-only needs --order newest, oldest or any".to_string(),
         ));
     }
-    let query = match order {
+    match order {
         // `--keys-only` is as fast in the order of recency as in any other.
-        AnswerOrder::Any if keys_only => query,
-        AnswerOrder::Newest => query,
-        AnswerOrder::Oldest => query.order(Order::Oldest),
-        AnswerOrder::Any => return visit(query, BulkOrder::Any, args),
-        AnswerOrder::Key => return visit(query, BulkOrder::Key, args),
-    };
+        AnswerOrder::Any if keys_only => {}
+        AnswerOrder::Newest => {}
+        AnswerOrder::Oldest => request.order = Order::Oldest,
+        AnswerOrder::Any => return visit(dataset, &request, BulkOrder::Any, args),
+        AnswerOrder::Key => return visit(dataset, &request, BulkOrder::Key, args),
+    }
     if keys_only {
         let mut output = Output::new();
         let mut printed = 0;
-        let mut keys = query.keys()?;
-        for text in keys.notes() {
-            note(format_args!("note: {text}"));
-        }
+        let mut keys = dataset.keys(&request)?;
+        notes(&keys.explain());
         for key in keys.by_ref() {
             match key {
                 Ok(key) => output.line(key)?,
@@ -269,10 +271,8 @@ pub(super) fn answer(
         return Ok(Outcome::found(printed));
     }
     let mut rows = Rows::new(&args.rows)?;
-    let mut answer = query.run()?;
-    for text in answer.notes() {
-        note(format_args!("note: {text}"));
-    }
+    let mut answer = dataset.find(&request)?;
+    notes(&answer.explain());
     let printed = print(answer.by_ref(), &mut rows)?;
     note_what_a_scan_read(&answer.explain(), order, args.limit);
     note_next_page(answer.token(), printed, order, args.limit);
@@ -311,17 +311,26 @@ fn note_next_page(
     }
 }
 
-/// Runs a query in an order other than recency, and prints its records.
-fn visit(query: Query, order: BulkOrder, args: &QueryArgs) -> Result<Outcome, Failure> {
+/// Runs a request in an order other than recency, and prints its records.
+fn visit(
+    dataset: &dyn Records,
+    request: &Request,
+    order: BulkOrder,
+    args: &QueryArgs,
+) -> Result<Outcome, Failure> {
     let mut rows = Rows::new(&args.rows)?;
     let mut failed = None;
-    let visited = query.visit(order, &mut |record| match rows.record(record.json()) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(failure) => {
-            failed = Some(failure);
-            ControlFlow::Break(())
-        }
-    });
+    let visited = dataset.visit(
+        request,
+        order,
+        &mut |record| match rows.record(record.json()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => {
+                failed = Some(failure);
+                ControlFlow::Break(())
+            }
+        },
+    );
     if let Some(failure) = failed {
         return Err(failure);
     }

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::definition::parse_path;
 use super::index::{follow, known};
-use super::{dataset, open};
 use crate::args::{RepairArgs, RepairBy, RepairCompaction, RepairLookups};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, note, thousands};
 use crate::progress::Progress;
+use crate::store::{dataset, open};
 
 /// `esker repair DIR DATASET`
 pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -21,10 +21,10 @@ pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failur
     }
     let options = options(args)?;
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     let progress = Progress::records(0);
     let report = dataset
-        .repair(&options)
+        .repair(&options)?
         .on_progress(|now: RepairProgress| {
             progress.update_of(now.done, now.total);
             ControlFlow::Continue(())
@@ -46,11 +46,11 @@ pub(crate) fn repair(args: &RepairArgs, memory: usize) -> Result<Outcome, Failur
 fn rebuild(args: &RepairArgs, path: &str, memory: usize) -> Result<Outcome, Failure> {
     let path = parse_path(path)?;
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
-    known(&dataset, &path, String::new)?;
-    follow(&args.dir, &args.dataset, &dataset, |progress| {
+    let dataset = dataset(&*db, &args.dataset)?;
+    known(&*dataset, &path, String::new)?;
+    follow(&args.dir, &args.dataset, &*dataset, |progress| {
         dataset
-            .rebuild_index(&path)
+            .rebuild_index(path)?
             .on_progress(progress)
             .run()
             .map(Some)

@@ -9,7 +9,7 @@ use ::pubsub::{
     Architecture, Broker, Config, Granularity, Notification, PubSub, Publication, Region,
     RepeatedQueries, Subscription, Time, Topic, TopicFilter,
 };
-use esker::{Database, Durability, Expr, Options, Path};
+use esker::{Durability, Expr, Options, Path};
 use esker_import::sources;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use crate::args::{ReplayArchitecture, ReplayArgs, ReplayGranularity};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::store::Folder;
 
 /// `esker replay DIR --subscriptions FILE --publications FILE --time FIELD`
 pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -75,7 +76,7 @@ pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failur
 }
 
 struct Replay {
-    db: Database,
+    db: Folder,
     broker: Broker,
     repeated: Option<RepeatedQueries>,
     clock: Arc<AtomicU64>,

@@ -1,37 +1,41 @@
 //! `within` and `near`: points in an area, and nearest to a point.
 
 use esker::{
-    AreaExpr, CellCount, DatasetSnapshot, Explain, Latest, Neighbour, Path, Query, Record, Type,
-    Value, field,
+    AreaExpr, CellCount, Explain, Latest, Neighbour, Path, Record, Request, Type, Value, field,
 };
+use esker_store::Records;
 
 use super::fields::note_unknown;
+use super::plan;
 use super::query::{
     answer, conditions, explained, filtered, note_what_a_scan_read, notes, paths, print,
 };
-use super::{dataset_at, open_to_read, plan};
 use crate::args::{AnswerOrder, AreaArgs, AreaOrder, NearArgs, QueryArgs, WithinArgs};
 use crate::failure::{Failure, Outcome};
 use crate::nearest::meant;
 use crate::output::{Output, counted, note};
 use crate::rows::Rows;
+use crate::store::{dataset_at, open_to_read};
 
 /// `esker within DIR DATASET PATH --rect=W,S,E,N | --circle=LON,LAT,METRES | --polygon FILE`
 pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failure> {
     let area = area(&args.area)?;
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset_at(&db, &args.dataset, args.query.snapshot.as_deref())?;
+    let dataset = dataset_at(&*db, &args.dataset, args.query.snapshot.as_deref())?;
     let conditions = conditions(&args.conditions)?;
     let inside = field(&args.path).within(area.clone());
-    let query = filtered(dataset.query().filter(inside), &conditions);
+    let mut request = Request::of(inside);
+    for condition in &conditions {
+        request.filter(condition.clone());
+    }
     let mut queried = paths(&conditions);
     queried.extend(fields_of(&args.path));
     if args.count {
-        return count(query, args, &dataset, &queried);
+        return count(&*dataset, request, args, &queried);
     }
     if let Some(degrees) = args.cells {
         let mut output = Output::new();
-        let cells = query.cells(&args.path, degrees)?;
+        let cells = dataset.cells(&request, &args.path, degrees)?;
         let most = args.query.limit.unwrap_or(usize::MAX);
         let mut printed = 0;
         for cell in cells.iter().take(most) {
@@ -41,32 +45,32 @@ pub(crate) fn within(args: &WithinArgs, memory: usize) -> Result<Outcome, Failur
         output.finish()?;
         return Ok(Outcome::found(printed));
     }
-    let query = query
-        .limit(args.query.limit)
-        .validation(args.query.validation);
+    request.limit = args.query.limit;
+    request.validation = args.query.validation;
     let found = match &args.latest_per {
         Some(key) => {
             queried.push(key.clone());
             queried.extend(args.time.clone());
-            let (records, plan) = query.latest_per(key, &latest(args)?)?;
+            let (records, plan) = dataset.latest_per(&request, key, &latest(args)?)?;
             rows(records, plan, &args.query)?
         }
-        None => ordered(query, &area, args)?,
+        None => ordered(&*dataset, request, &area, args)?,
     };
-    explained(found, &dataset, &queried)
+    explained(found, &*dataset, &queried)
 }
 
 /// `esker near DIR DATASET PATH LON,LAT --k N [--max METRES]`
 pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset_at(&db, &args.dataset, args.query.snapshot.as_deref())?;
+    let dataset = dataset_at(&*db, &args.dataset, args.query.snapshot.as_deref())?;
     let conditions = conditions(&args.conditions)?;
-    let query = filtered(dataset.query(), &conditions).validation(args.query.validation);
+    let mut request = filtered(&conditions);
+    request.validation = args.query.validation;
     let [x, y] = args.point;
     let most = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
     let k = most(args.k).min(most(args.query.limit));
-    note_no_index(&dataset, &args.path);
-    let (near, plan) = query.nearest_explained(&args.path, (x, y), k, args.max)?;
+    note_no_index(&*dataset, &args.path);
+    let (near, plan) = dataset.nearest(&request, &args.path, (x, y), k, args.max)?;
     if plan.steps.scanned > 0 {
         let read = counted(plan.steps.scanned, "record");
         note(format_args!("note: the scan read {read}"));
@@ -74,7 +78,7 @@ pub(crate) fn near(args: &NearArgs, memory: usize) -> Result<Outcome, Failure> {
     let found = neighbours(&near, plan, &args.query)?;
     let mut queried = paths(&conditions);
     queried.extend(fields_of(&args.path));
-    explained(found, &dataset, &queried)
+    explained(found, &*dataset, &queried)
 }
 
 /// The fields that hold a point: one, or the two of `LON_PATH,LAT_PATH`.
@@ -101,15 +105,14 @@ fn area(args: &AreaArgs) -> Result<AreaExpr, Failure> {
 }
 
 fn count(
-    query: Query,
+    dataset: &dyn Records,
+    mut request: Request,
     args: &WithinArgs,
-    dataset: &DatasetSnapshot,
     queried: &[Path],
 ) -> Result<Outcome, Failure> {
-    let (count, plan) = query
-        .limit(args.query.limit)
-        .validation(args.query.validation)
-        .count_explained()?;
+    request.limit = args.query.limit;
+    request.validation = args.query.validation;
+    let (count, plan) = dataset.count(&request)?;
     notes(&plan);
     note_what_a_scan_read(&plan, AnswerOrder::Any, None);
     plan::explain(args.query.explain, || plan);
@@ -122,17 +125,22 @@ fn count(
     Ok(Outcome::Done)
 }
 
-fn ordered(query: Query, area: &AreaExpr, args: &WithinArgs) -> Result<Outcome, Failure> {
+fn ordered(
+    dataset: &dyn Records,
+    request: Request,
+    area: &AreaExpr,
+    args: &WithinArgs,
+) -> Result<Outcome, Failure> {
     let order = match args.order {
         AreaOrder::Distance => {
-            let (near, plan) = query.by_distance(&args.path, area.middle()?)?;
+            let (near, plan) = dataset.by_distance(&request, &args.path, area.middle()?)?;
             return neighbours(&near, plan, &args.query);
         }
         AreaOrder::Newest => AnswerOrder::Newest,
         AreaOrder::Oldest => AnswerOrder::Oldest,
         AreaOrder::Any => AnswerOrder::Any,
     };
-    answer(query, order, args.after, &args.query)
+    answer(dataset, request, order, args.after, &args.query)
 }
 
 /// The records that `--latest-per` considers.
@@ -179,7 +187,7 @@ fn cell_with_its_place(cell: &CellCount, degrees: f64) -> serde_json::Value {
 
 /// Notes that the answer needs a scan, because the points have no index; the path may be swapped or
 /// mistyped.
-fn note_no_index(dataset: &DatasetSnapshot, path: &Path) {
+fn note_no_index(dataset: &dyn Records, path: &Path) {
     let def = dataset.def();
     let indexed = def.indexes.iter().filter(|index| {
         let is_point = matches!(index.ty, Type::Point | Type::PlanePoint);

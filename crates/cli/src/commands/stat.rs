@@ -6,15 +6,17 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use ::pubsub::Broker;
-use esker::{ConsumerStats, Database, Dataset, DatasetStats, StoreStats, TreeStats};
+use esker::{ConsumerStats, DatasetStats, Request, StoreStats, TreeStats};
 use esker_import::interrupted_imports;
+use esker_store::{Dataset, Store};
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::{dataset, json, open_to_read, picture};
+use super::{json, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bold, bytes, columns, counted, thousands};
+use crate::store::{dataset, open_folder_to_read, open_to_read};
 use crate::words::definition;
 
 /// Records are counted if the tables have at most this many entries; otherwise the entries are the
@@ -26,8 +28,8 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
     let mut output = Output::new();
     if let Some(name) = &args.dataset {
-        let consumers = db.stats().consumers;
-        let of_dataset = of_dataset(&args.dir, &dataset(&db, name)?, &consumers)?;
+        let consumers = db.stats()?.consumers;
+        let of_dataset = of_dataset(&args.dir, &*dataset(&*db, name)?, &consumers)?;
         if args.json {
             output.line(json(&of_dataset))?
         } else {
@@ -37,7 +39,7 @@ pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
             }
         }
     } else {
-        let of_store = of_store(&args.dir, &db)?;
+        let of_store = of_store(&args.dir, &*db, memory)?;
         if args.json {
             output.line(json(&of_store))?
         } else {
@@ -107,11 +109,11 @@ struct OfIndex {
 
 const DAMAGED: &str = "damaged";
 
-fn of_store(dir: &FilePath, db: &Database) -> Result<OfStore, Failure> {
+fn of_store(dir: &FilePath, db: &dyn Store, memory: usize) -> Result<OfStore, Failure> {
     let mut datasets = BTreeMap::new();
-    let mut internals = db.stats();
-    for name in db.dataset_names() {
-        let of_dataset = of_dataset(dir, &dataset(db, &name)?, &internals.consumers)?;
+    let mut internals = db.stats()?;
+    for name in db.dataset_names()? {
+        let of_dataset = of_dataset(dir, &*dataset(db, &name)?, &internals.consumers)?;
         datasets.insert(name, of_dataset);
     }
     // Each dataset has its own report.
@@ -119,16 +121,17 @@ fn of_store(dir: &FilePath, db: &Database) -> Result<OfStore, Failure> {
     Ok(OfStore {
         datasets,
         bytes: size_of(dir),
-        pubsub: of_pubsub(db)?,
+        pubsub: of_pubsub(dir, memory)?,
         internals,
     })
 }
 
-fn of_pubsub(db: &Database) -> Result<Option<OfPubsub>, Failure> {
-    if !Broker::is_there(db)? {
+fn of_pubsub(dir: &FilePath, memory: usize) -> Result<Option<OfPubsub>, Failure> {
+    let db = open_folder_to_read(dir, memory)?;
+    if !Broker::is_there(&db)? {
         return Ok(None);
     }
-    let topics = Broker::open(db)?.topics()?;
+    let topics = Broker::open(&db)?.topics()?;
     Ok(Some(OfPubsub {
         topics: topics.iter().filter(|topic| topic.publications > 0).count() as u64,
         publications: topics.iter().map(|topic| topic.publications).sum(),
@@ -145,16 +148,16 @@ fn size_of(dir: &FilePath) -> u64 {
 
 fn of_dataset(
     dir: &FilePath,
-    dataset: &Dataset,
+    dataset: &dyn Dataset,
     consumers: &[ConsumerStats],
 ) -> Result<OfDataset, Failure> {
-    let stats = dataset.stats();
+    let stats = dataset.stats()?;
     let def = &stats.definition;
     let data = stats.trees.iter().find(|tree| tree.name == "data");
     let entries = data.map_or(0, entries);
     let is_counted = entries <= COUNTED && data.is_some_and(|tree| tree.damage.is_none());
     let records = if is_counted {
-        dataset.query().count()?
+        dataset.count(&Request::default())?.0
     } else {
         entries
     };
@@ -223,7 +226,7 @@ fn of_dataset(
 /// The health of a dataset in a line, and what to do about it.
 fn health(
     dir: &FilePath,
-    dataset: &Dataset,
+    dataset: &dyn Dataset,
     stats: &DatasetStats,
     indexes: &[OfIndex],
     records: u64,

@@ -2,24 +2,25 @@
 
 use std::collections::HashMap;
 
-use esker::{Dataset, DatasetDef, Error, Key, Path, Type, Update, merge_patch};
+use esker::{DatasetDef, Error, Key, Path, Type, Update, merge_patch};
+use esker_store::Dataset;
 use serde_json::Value;
 
 use super::fields::escaped;
-use super::{dataset, open_durable};
 use crate::args::UpdateArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::note;
+use crate::store::{dataset, open_durable};
 
 /// `esker update DIR DATASET KEY FIELD=VALUE...`
 pub(crate) fn update(args: &UpdateArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_durable(&args.dir, memory, args.durability)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     let key = dataset.parse_key(&args.key)?;
     let def = dataset.def();
     let changes = args.changes.iter().map(|text| Change::parse(text, &def));
     let changes: Vec<Change> = changes.collect::<Result<_, _>>().map_err(Failure::Usage)?;
-    let found = dataset.update(&key, |old| {
+    let found = dataset.update(&key, &mut |old| {
         let Some(old) = old else {
             return Ok(Update::Keep);
         };
@@ -27,7 +28,7 @@ pub(crate) fn update(args: &UpdateArgs, memory: usize) -> Result<Outcome, Failur
         for change in &changes {
             json = change.apply(&json).map_err(Error::BadInput)?;
         }
-        Ok::<_, Error>(Update::Put(json))
+        Ok(Update::Put(json))
     })?;
     db.close()?;
     if found.is_none() {
@@ -116,13 +117,13 @@ fn json_of(text: &str, is_string: bool) -> String {
 
 /// Applies the merge patches of a batch.
 pub(super) struct Merging<'d> {
-    dataset: &'d Dataset,
+    dataset: &'d dyn Dataset,
     /// Records of the batch, which are not in the store yet.
     made: HashMap<Key, Vec<u8>>,
 }
 
 impl<'d> Merging<'d> {
-    pub(super) fn of(dataset: &'d Dataset) -> Merging<'d> {
+    pub(super) fn of(dataset: &'d dyn Dataset) -> Merging<'d> {
         Merging {
             dataset,
             made: HashMap::new(),

@@ -1,20 +1,21 @@
 //! `view`: a picture of the tables of a spatial index, level by level.
 
-use esker::{DatasetDef, DatasetSnapshot, Path};
+use esker::{DatasetDef, Path};
+use esker_store::Records;
 
 use super::levels::{Mark, picture};
-use super::{dataset_at, open_to_read};
 use crate::args::ViewArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::store::{dataset_at, open_to_read};
 
 /// `esker view DIR DATASET [PATH]`
 pub(crate) fn view(args: &ViewArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
-    let dataset = dataset_at(&db, &args.dataset, None)?;
+    let dataset = dataset_at(&*db, &args.dataset, None)?;
     let path = match &args.path {
         Some(path) => path.clone(),
-        None => only_path(&dataset)?,
+        None => only_path(&*dataset)?,
     };
     let boxes = dataset.table_boxes(&path)?;
     let boxes: Vec<_> = boxes
@@ -36,7 +37,7 @@ pub(super) fn paths(def: &DatasetDef) -> Vec<Path> {
 }
 
 /// The path of the only spatial index.
-fn only_path(dataset: &DatasetSnapshot) -> Result<Path, Failure> {
+fn only_path(dataset: &dyn Records) -> Result<Path, Failure> {
     match paths(&dataset.def()).as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(Failure::Usage(format!(

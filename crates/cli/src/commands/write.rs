@@ -3,33 +3,36 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use esker::{Dataset, Durability, ErrorKind, Key};
+use esker::{Durability, ErrorKind, Key, Request};
 use esker_import::{BATCH_BYTES, BATCH_RECORDS, Event, Feed, Format, put_parts, sources};
+use esker_store::Dataset;
 
 use super::query::{conditions, paths};
 use super::update::Merging;
-use super::{dataset, fields, open, open_durable, say_remarks};
+use super::{fields, say_remarks};
 use crate::args::{DeleteArgs, PutArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::{counted, note};
+use crate::store::{dataset, open, open_durable};
 
 /// `esker put DIR DATASET`: puts valid records, and reports bad ones.
 pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     let mut feed = Feed::start(sources(&["-".into()], Some(Format::Ndjson))?);
     let interrupt = Interrupt::watch()?;
     let (mut put, mut bad, mut last) = (0u64, 0u64, 0u64);
     let mut batch = dataset.batch();
-    let mut merging = args.merge.then(|| Merging::of(&dataset));
+    let mut merging = args.merge.then(|| Merging::of(&*dataset));
     let mut paused = false;
     while interrupt.signal().is_none() {
         // Commits before waiting for more, because the sender may be slow.
         let full = batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES;
         if !batch.is_empty() && (full || paused) {
             put += batch.len() as u64;
-            batch.durability(args.durability).commit()?;
+            batch.durability(args.durability);
+            batch.commit()?;
             if let Some(merging) = &mut merging {
                 merging.is_committed();
             }
@@ -76,7 +79,8 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
     }
     if !batch.is_empty() {
         put += batch.len() as u64;
-        batch.durability(args.durability).commit()?;
+        batch.durability(args.durability);
+        batch.commit()?;
     }
     dataset.sync()?;
     db.close()?;
@@ -84,7 +88,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
         note(how);
     }
     note(format_args!("put {}", counted(put, "record")));
-    say_remarks(&dataset);
+    say_remarks(&*dataset);
     if let Some(signal) = interrupt.signal() {
         note(format_args!(
             "interrupted: everything up to line {last} was put or reported; continue with the next line"
@@ -107,7 +111,7 @@ pub(crate) fn delete(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failur
         return delete_where(args, memory);
     }
     let db = open(&args.dir, memory)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     // All keys are checked before a record is deleted.
     let given = args.keys.iter().filter(|key| *key != "-");
     let given: Vec<Key> = given
@@ -158,9 +162,9 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
         return Ok(Outcome::Done);
     };
     let db = open_durable(&args.dir, memory, args.durability)?;
-    let dataset = dataset(&db, &args.dataset)?;
+    let dataset = dataset(&*db, &args.dataset)?;
     let interrupt = Interrupt::watch()?;
-    for text in dataset.find(condition.clone()).explain()?.notes {
+    for text in dataset.explain(&Request::of(condition.clone()))?.notes {
         note(format_args!("note: {text}"));
     }
     let mut deleted = 0;
@@ -173,7 +177,7 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
     };
     let ended = dataset.delete_where(condition, &mut progress);
     if ended.is_ok() && deleted == 0 {
-        fields::note_unknown(&dataset.snapshot(), &queried)?;
+        fields::note_unknown(dataset.records(), &queried)?;
     }
     let closed = db.close();
     note(format_args!("deleted {}", counted(deleted, "record")));
@@ -190,7 +194,7 @@ fn delete_where(args: &DeleteArgs, memory: usize) -> Result<Outcome, Failure> {
 
 /// Deletes keys in batches.
 struct Deletions {
-    dataset: Dataset,
+    dataset: Box<dyn Dataset>,
     durability: Durability,
     waiting: Vec<Key>,
     deleted: u64,
@@ -262,7 +266,8 @@ impl Deletions {
             }
         }
         if !batch.is_empty() {
-            batch.durability(self.durability).commit()?;
+            batch.durability(self.durability);
+            batch.commit()?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ const RECORDS: &str = r#"{"id":1,"user":"ann","ms":12,"kind":"amenity=restaurant
 "#;
 
 #[test]
-fn find_takes_conditions_with_and_or_not_and_brackets() {
+pub(crate) fn find_takes_conditions_with_and_or_not_and_brackets() {
     for index in ["user:lazy:string", "ms:composite", "user:embedded"] {
         let room = tempfile::tempdir().unwrap();
         let store = room.path().join("store").display().to_string();

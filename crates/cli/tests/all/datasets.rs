@@ -119,7 +119,7 @@ fn a_dataset_is_renamed_with_all_that_it_has() {
 }
 
 #[test]
-fn a_name_that_is_taken_or_no_name_is_refused() {
+pub(crate) fn a_name_that_is_taken_or_no_name_is_refused() {
     let (_dir, store) = store();
     for (args, said) in [
         (["vists", "users"], "dataset `users` exists"),
@@ -134,7 +134,7 @@ fn a_name_that_is_taken_or_no_name_is_refused() {
 }
 
 #[test]
-fn a_load_goes_on_under_the_new_name() {
+pub(crate) fn a_load_goes_on_under_the_new_name() {
     let (dir, store) = store();
     let file = dir.path().join("in.ndjson").display().to_string();
     std::fs::write(&file, "{\"id\":7}\n{\"id\":8}\n").unwrap();

@@ -63,7 +63,7 @@ fn token(run: &Run) -> Option<String> {
 }
 
 #[test]
-fn pages_go_on_where_the_last_one_ended() {
+pub(crate) fn pages_go_on_where_the_last_one_ended() {
     let room = room(&["kind:lazy:string"], &numbered(95));
     for (condition, order, all) in [
         (
@@ -198,7 +198,7 @@ fn a_scan_says_what_it_read_and_how_it_would_read_less() {
 const STOPS: &str = "{\"id\":1,\"at\":[2.336,48.861]}\n{\"id\":2,\"at\":[2.369,48.853],\"distance\":7}\n{\"id\":3,\"at\":[180,90]}\n{\"id\":4,\"at\":[-180,-90]}\n{\"id\":5,\"at\":[-176,89]}\n";
 
 #[test]
-fn the_nearest_are_printed_with_their_distances() {
+pub(crate) fn the_nearest_are_printed_with_their_distances() {
     let room = room(&["at:spatial"], STOPS);
     let near = room
         .run("near", &["at", "2.336,48.861", "--k", "2"])
@@ -237,7 +237,7 @@ fn the_nearest_are_printed_with_their_distances() {
 }
 
 #[test]
-fn a_point_without_an_index_is_noted() {
+pub(crate) fn a_point_without_an_index_is_noted() {
     let room = room(
         &["lon,lat:spatial"],
         "{\"id\":1,\"lon\":2.3,\"lat\":48.8}\n",
@@ -258,7 +258,7 @@ fn a_point_without_an_index_is_noted() {
 }
 
 #[test]
-fn cells_say_where_they_are_and_the_borders_are_in_the_last() {
+pub(crate) fn cells_say_where_they_are_and_the_borders_are_in_the_last() {
     let room = room(&["at:spatial"], STOPS);
     let cells = |degrees: &str| {
         room.run(
@@ -525,7 +525,7 @@ fn an_index_on_the_key_and_too_little_memory_are_noted() {
 }
 
 #[test]
-fn a_condition_on_an_object_names_its_fields() {
+pub(crate) fn a_condition_on_an_object_names_its_fields() {
     let room = room(
         &[],
         "{\"id\":1,\"user\":{\"name\":\"ann\",\"zip\":{\"a\":1}}}\n",

@@ -92,7 +92,7 @@ fn says(run: &Run, what: &str) {
 }
 
 #[test]
-fn a_byte_order_mark_takes_no_record() {
+pub(crate) fn a_byte_order_mark_takes_no_record() {
     let two = "\u{FEFF}{\"code\":\"A7\",\"floor\":5}\n{\"code\":\"12\"}\n";
     let input = Input::new("a.ndjson", two);
     let run = input.load(&["--key", "code", "--index", "floor"]).expect(0);
@@ -125,7 +125,7 @@ fn a_byte_order_mark_takes_no_record() {
 }
 
 #[test]
-fn an_array_is_read_as_records() {
+pub(crate) fn an_array_is_read_as_records() {
     let shapes = [
         "[{\"id\":1},{\"id\":2},{\"id\":3}]",
         "[\n  {\"id\":1},\n  {\"id\":2},\n  {\"id\":3}\n]\n",
@@ -166,7 +166,7 @@ fn an_array_is_read_as_records() {
 }
 
 #[test]
-fn an_object_that_is_there_for_an_array_is_read_as_its_records() {
+pub(crate) fn an_object_that_is_there_for_an_array_is_read_as_its_records() {
     let shapes = [
         "{\"Records\":[{\"id\":1},{\"id\":2}]}",
         "{\n  \"Records\": [\n    {\"id\": 1},\n    {\n      \"id\": 2\n    }\n  ]\n}\n",
@@ -248,7 +248,7 @@ fn records_at_a_path() {
 }
 
 #[test]
-fn objects_over_lines_and_several_on_one() {
+pub(crate) fn objects_over_lines_and_several_on_one() {
     let pretty = "{\n  \"id\": 1,\n  \"sub\": [\n    {\"id\": 9}\n  ]\n}\n{\n  \"id\": 2\n}\n";
     let input = Input::new("a.json", pretty);
     input.load(&["--key", "id"]).expect(0);
@@ -286,7 +286,7 @@ fn objects_over_lines_and_several_on_one() {
 }
 
 #[test]
-fn quotes_of_csv_swallow_no_rows() {
+pub(crate) fn quotes_of_csv_swallow_no_rows() {
     let text = "id,note\n1,\"monitor, 19 inch\n2,desk\n3,chair\n4,lamp\n";
     let input = Input::new("a.csv", text);
     let run = input.load(&["--key", "id"]).expect(2);
@@ -309,7 +309,7 @@ fn quotes_of_csv_swallow_no_rows() {
 }
 
 #[test]
-fn separators_of_csv_are_found_or_said() {
+pub(crate) fn separators_of_csv_are_found_or_said() {
     for (name, text, by) in [
         ("a.csv", "id;name;price\n1;Anna;1,50\n2;Bert;2,75\n", "`;`"),
         ("a.csv", "id\tname\n1\ta\n2\tb\n", "tabs"),
@@ -338,7 +338,7 @@ fn separators_of_csv_are_found_or_said() {
 }
 
 #[test]
-fn columns_and_rows_that_do_not_fit() {
+pub(crate) fn columns_and_rows_that_do_not_fit() {
     let input = Input::new("a.csv", ",a,a,\n1,2,3,\n4,5,6\n7,8,9,10\n11,12\n");
     let run = input.load(&["--key", "column_1"]).expect(2);
     says(&run, "column 1 has no name: it is called `column_1`");
@@ -357,7 +357,7 @@ fn columns_and_rows_that_do_not_fit() {
 }
 
 #[test]
-fn decimals_as_people_write_them() {
+pub(crate) fn decimals_as_people_write_them() {
     let text = "trip,miles,phone\n1,1.10,+491701234567\n2,.50,\n3,-.5,\n4,5.,\n5,+3,\n";
     let input = Input::new("a.csv", text);
     input.load(&["--key", "trip"]).expect(0);
@@ -372,7 +372,7 @@ fn decimals_as_people_write_them() {
 }
 
 #[test]
-fn a_file_without_a_good_line_is_a_failure_that_keeps_the_lines() {
+pub(crate) fn a_file_without_a_good_line_is_a_failure_that_keeps_the_lines() {
     for (name, text, lines) in [
         ("a.ndjson", "bad\n[]\n\"x\"\n", vec![1, 2, 3]),
         ("a.csv", "id,n\n1\n2\n", vec![2, 3]),
@@ -392,7 +392,7 @@ fn a_file_without_a_good_line_is_a_failure_that_keeps_the_lines() {
 }
 
 #[test]
-fn the_exit_code_reports_rejected_lines() {
+pub(crate) fn the_exit_code_reports_rejected_lines() {
     let input = Input::new("a.ndjson", "{\"id\":1}\nbad\n{\"id\":2}\n");
     let run = input.load(&["--key", "id"]).expect(2);
     says(&run, "2 records loaded, 1 rejected");
@@ -410,7 +410,7 @@ fn the_exit_code_reports_rejected_lines() {
 }
 
 #[test]
-fn a_load_says_how_many_records_it_replaced() {
+pub(crate) fn a_load_says_how_many_records_it_replaced() {
     let input = Input::new(
         "a.ndjson",
         "{\"id\":\"a\",\"s\":1}\n{\"id\":\"a\",\"s\":2}\n{\"id\":\"b\"}\n{\"id\":\"b\"}\n",
@@ -540,7 +540,7 @@ fn a_key_that_is_made() {
 }
 
 #[test]
-fn types_are_those_of_most_records() {
+pub(crate) fn types_are_those_of_most_records() {
     let bytes: Vec<String> = (0..40).map(|byte| byte.to_string()).collect();
     let text: String = (0..9)
         .map(|id| match id {
@@ -559,7 +559,7 @@ fn types_are_those_of_most_records() {
 }
 
 #[test]
-fn compressed_files_with_members_padding_and_cut_ends() {
+pub(crate) fn compressed_files_with_members_padding_and_cut_ends() {
     let text: String = (0..2000).map(|id| format!("{{\"id\":{id}}}\n")).collect();
     let gzip = |text: &str| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -21,6 +21,7 @@ mod index;
 mod manners;
 mod partial;
 mod pictures;
+mod plain;
 mod protocols;
 mod repair;
 mod replay;

@@ -60,7 +60,7 @@ fn room(records: &str) -> Room {
 }
 
 #[test]
-fn fields_of_a_record_are_set_and_taken_away() {
+pub(crate) fn fields_of_a_record_are_set_and_taken_away() {
     let room = room(
         "{\"id\":7, \"name\":\"ann\", \"at\":{\"city\":\"Oslo\",\"zip\":\"0150\"}, \"nick\":\"a\", \"big\":12345678901234567890123.50}\n",
     );
@@ -134,7 +134,7 @@ fn an_update_that_does_not_fit_changes_nothing() {
 }
 
 #[test]
-fn lines_are_merged_into_records() {
+pub(crate) fn lines_are_merged_into_records() {
     let room =
         room("{\"id\":1,\"name\":\"ann\",\"at\":{\"a\":1,\"b\":2}}\n{\"id\":2,\"name\":\"bob\"}\n");
     let store = room.store();

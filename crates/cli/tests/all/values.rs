@@ -110,7 +110,7 @@ fn numbers_of_any_length_are_compared_by_their_values() {
 }
 
 #[test]
-fn an_int_index_takes_the_operands_that_a_scan_takes() {
+pub(crate) fn an_int_index_takes_the_operands_that_a_scan_takes() {
     let records = "{\"id\":1,\"n\":2}\n{\"id\":2,\"n\":3}\n{\"id\":3,\"n\":1000}\n";
     for index in ["n:lazy:int", "n:embedded:int", "other:lazy:string"] {
         let loaded = load(records, &["--index", index]);
@@ -413,7 +413,7 @@ fn text_without_an_offset_is_utc_and_that_is_said_once() {
 }
 
 #[test]
-fn conditions_take_times_relative_to_now() {
+pub(crate) fn conditions_take_times_relative_to_now() {
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let records = format!(
@@ -525,7 +525,7 @@ fn a_lenient_index_keeps_values_of_other_types_and_finds_them() {
 }
 
 #[test]
-fn the_columns_that_a_note_proposes_print_the_values() {
+pub(crate) fn the_columns_that_a_note_proposes_print_the_values() {
     for records in [
         "{\"id\":1,\"a,b\":2,\"c.d\":3}\n{\"id\":2,\"e\":1}\n",
         "{\"id\":1,\"a\\\\b\":2,\"it's\":3}\n{\"id\":2,\"x=y <z>\":1}\n",
@@ -546,7 +546,7 @@ fn the_columns_that_a_note_proposes_print_the_values() {
 }
 
 #[test]
-fn a_field_that_a_record_has_is_not_said_to_be_in_none() {
+pub(crate) fn a_field_that_a_record_has_is_not_said_to_be_in_none() {
     let votes: Vec<String> = (0..12_000).map(|i| format!("\"user{i}\":1")).collect();
     let records = format!(
         "{{\"id\":1,\"votes\":{{{}}}}}\n{{\"id\":2,\"status\":\"open\",\"of\":[{{\"who\":null}}]}}\n",
@@ -569,7 +569,7 @@ fn a_field_that_a_record_has_is_not_said_to_be_in_none() {
 }
 
 #[test]
-fn contains_finds_parts_of_texts_and_null_is_null() {
+pub(crate) fn contains_finds_parts_of_texts_and_null_is_null() {
     let records = r#"{"id":1,"page":"/docs/go","ms":3,"tags":["new","mobile"]}
 {"id":2,"page":null,"ms":4,"tags":["newest"]}
 {"id":3,"page":"/buy","ms":33,"tags":[]}
@@ -618,7 +618,7 @@ fn contains_finds_parts_of_texts_and_null_is_null() {
 }
 
 #[test]
-fn ranges_as_arguments_are_compared_by_value_too() {
+pub(crate) fn ranges_as_arguments_are_compared_by_value_too() {
     let records = "{\"id\":1,\"w\":211230200427052203004205123}\n{\"id\":2,\"w\":211230200427052203004205124}\n{\"id\":3,\"w\":0.5}\n";
     for index in ["w:lazy:float", "w:embedded:float", "other:lazy:string"] {
         let loaded = load(records, &["--index", index]);
@@ -640,7 +640,7 @@ fn ranges_as_arguments_are_compared_by_value_too() {
 }
 
 #[test]
-fn a_field_that_has_objects_alone_is_not_said_to_be_missing() {
+pub(crate) fn a_field_that_has_objects_alone_is_not_said_to_be_missing() {
     let loaded = load(
         "{\"id\":1,\"c\":{\"x\":1}}\n{\"id\":2,\"c\":null}\n",
         &["--index", "c"],

@@ -3,7 +3,8 @@
 // Each test binary uses only a part of this module.
 #![allow(dead_code)]
 
-use std::ffi::OsStr;
+use std::cell::Cell;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -48,11 +49,38 @@ impl Run {
     }
 }
 
+thread_local! {
+    /// True while the commands of this thread work on the plain store in memory.
+    static PLAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test with the plain store instead of the embedded one: the same commands must print the same.
+pub(crate) fn with_plain_store(test: impl FnOnce()) {
+    PLAIN.set(true);
+    test();
+    PLAIN.set(false);
+}
+
+/// The arguments; with the plain store, the store's folder is replaced by the address of a file.
+fn addressed<S: AsRef<OsStr>>(args: &[S]) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_os_string()).collect();
+    if PLAIN.get()
+        && let Some(store) = args
+            .get_mut(1)
+            .filter(|arg| !arg.as_encoded_bytes().starts_with(b"-"))
+    {
+        let mut address = OsString::from("plain:");
+        address.push(&*store);
+        *store = address;
+    }
+    args
+}
+
 /// The binary with arguments.
 pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_esker"));
     command
-        .args(args)
+        .args(addressed(args))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Attribute;
 use crate::definition::StoredDef;
-use crate::schema::{KeyType, Path, key_paths};
+use crate::error::{Error, Result};
+use crate::schema::{KeyType, Path, Type, Value, key_paths};
 
 /// The primary key and the attributes of a dataset, according to one definition.
 #[derive(Debug, Clone)]
@@ -43,6 +44,21 @@ impl Shape {
     #[inline]
     pub fn attribute(&self, at: usize) -> Option<&Attribute> {
         self.attributes.get(at).map(|attribute| &**attribute)
+    }
+
+    /// Reads a value for the field at `path` from text: of the declared type, otherwise a number if it
+    /// is one, otherwise text.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if it is not a value of the declared type.
+    pub fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
+        match self.attributes.iter().find(|a| a.path == *path) {
+            Some(attribute) => Value::parse(attribute.ty, text)
+                .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
+            None => Ok((text.parse().map(Value::Int))
+                .or_else(|_| Value::parse(Type::Float, text))
+                .unwrap_or_else(|_| Value::String(text.to_string()))),
+        }
     }
 
     /// The place of the attribute that is declared at `path`.

@@ -7,14 +7,13 @@ use esker_lsm::{Position, Seq, Stop};
 use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
 use esker_model::query::Request;
-use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
+use esker_model::schema::{IntoPath, KeyType, Path, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
 use super::batch::WriteBatch;
 use super::query::{Query, Scan};
 use super::versions::{KeyVersions, ValueVersions};
-use crate::catalog::Layout;
 use crate::consumer::{ChangeConsumer, Consumer};
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
@@ -139,7 +138,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// Parses a value of the attribute at `path` as the attribute's type. If the path is not
     /// declared, text that looks like a number is a number, any other text a string.
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
-        parse_value(&self.handle.layout(), &path.into_path()?, text)
+        Ok((self.handle.layout().shape).parse_value(&path.into_path()?, text)?)
     }
 
     /// An empty batch of writes that are applied together or not at all.
@@ -464,17 +463,6 @@ fn scan<K: PrimaryKey>(view: View, range: impl KeyRange<K>) -> Scan<K> {
     Scan::new(bounds.and_then(|bounds| query::Scan::new(view, bounds)))
 }
 
-fn parse_value(layout: &Layout, path: &Path, text: &str) -> Result<Value> {
-    let mut attributes = layout.attributes.iter();
-    match attributes.find(|attribute| attribute.path == *path) {
-        Some(attribute) => Value::parse(attribute.ty, text)
-            .map_err(|why| Error::bad_input(format!("{path}: {why}"))),
-        None => Ok((text.parse().map(Value::Int))
-            .or_else(|_| Value::parse(Type::Float, text))
-            .unwrap_or_else(|_| Value::String(text.to_string()))),
-    }
-}
-
 /// A dataset at one moment. It keeps the files that it reads from being removed, so drop it once
 /// its queries are done.
 pub struct DatasetSnapshot<K = Key> {
@@ -530,7 +518,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// Parses a value of the attribute at `path` as [`Dataset::parse_value`] does, by the
     /// definition at the time of the snapshot.
     pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
-        parse_value(&self.view.layout, &path.into_path()?, text)
+        Ok((self.view.layout.shape).parse_value(&path.into_path()?, text)?)
     }
 
     /// The record of `key`.

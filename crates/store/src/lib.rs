@@ -1,0 +1,48 @@
+//! The operations of a store and its datasets, as object-safe traits: what a command line, a server or a
+//! binding for another language works with, wherever the records are.
+//!
+//! | trait | operations |
+//! | --- | --- |
+//! | [`Store`] | datasets by name, named snapshots, compaction, check, backup |
+//! | [`Records`] | reads of a dataset, as it is or at a moment: get, find, count, scan, versions, points |
+//! | [`Dataset`] | also writes, changes of indexes and strategy, statistics, the change feed |
+//! | [`Batch`] | writes that are applied together |
+//!
+//! [`open`] takes a path or an address and returns a store. Queries are data ([`esker::Request`]). Operations that a
+//! store does not have return [`esker::Error::Unsupported`]; [`Store::capabilities`] says which those are.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("db");
+//! use esker::{DatasetDef, KeyType, Options, Request, field};
+//! use esker_store::{Mode, open};
+//!
+//! let store = open(&path, Mode::Create, Options::default())?;
+//! let events = store.create_dataset("events", DatasetDef::new("id", KeyType::Int))?;
+//! let mut batch = events.batch();
+//! for id in 0..10 {
+//!     batch.put_json(format!(r#"{{"id": {id}, "n": {}}}"#, id % 3).as_bytes())?;
+//! }
+//! batch.commit()?;
+//! assert_eq!(events.count(&Request::of(field("n").eq(0)))?.0, 4);
+//! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A Rust program with an embedded store uses [`esker::Database`] itself, which has typed keys and values.
+
+mod capabilities;
+mod embedded;
+mod open;
+#[cfg(feature = "plain")]
+mod plain;
+mod records;
+mod store;
+
+pub use capabilities::Capabilities;
+pub use embedded::Embedded;
+pub use open::open;
+pub use records::{Answer, Batch, ChangeFeed, Dataset, Records, VersionRequest};
+pub use store::{Mode, Store};

@@ -1,0 +1,520 @@
+//! The records of a dataset.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::time::Duration;
+
+use esker::{
+    Advice, BulkOrder, CellCount, Change, ChangesFrom, DatasetDef, DatasetStats, Durability,
+    Explain, Expr, Index, IndexChange, IndexDef, IndexKind, IndexProgress, Key, Latest,
+    Maintenance, Mix, Neighbour, PageToken, Path, Position, Record, RepairOptions, RepairProgress,
+    RepairReport, Request, Result, Seq, SwitchProgress, SwitchReport, TableBox, Task, Update,
+    UsageCounts, Value, ValuePage, ValueToken,
+};
+use esker_model::definition::StoredDef;
+use esker_model::query::{CellCounts, LatestPer, Nearest, Shape};
+use esker_model::schema::{Extracted, Extraction};
+
+use crate::capabilities::unsupported;
+
+/// The results of a query or a scan, found during iteration.
+pub trait Answer<T>: Iterator<Item = Result<T>> + Send {
+    /// The steps so far, and their cost.
+    fn explain(&self) -> Explain;
+
+    /// The place in the answer: a request with it continues from here. `None` for a scan.
+    fn token(&self) -> Option<PageToken>;
+}
+
+/// A request for versions by the values of their fields.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VersionRequest {
+    /// Paths and values; all must be met.
+    pub tokens: Vec<(Path, String)>,
+    /// Versions as of this write; without it, as of now.
+    pub as_of: Option<Seq>,
+    /// How many of the latest versions of a record count.
+    pub versions: usize,
+    /// At most this many, the newest.
+    pub limit: usize,
+    /// Continues after a page.
+    pub after: Option<ValueToken>,
+}
+
+/// The records of a dataset, as it is now or at a moment. Each call sees all earlier commits, or
+/// exactly those before the moment.
+pub trait Records: Send + Sync {
+    /// The name of the dataset.
+    fn name(&self) -> String;
+
+    /// The definition of the dataset.
+    fn def(&self) -> DatasetDef;
+
+    /// The record of a key.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn get(&self, key: &Key) -> Result<Option<Record>>;
+
+    /// Runs a request, in its order.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] if the request does not fit the dataset; any read error.
+    fn find(&self, request: &Request) -> Result<Box<dyn Answer<Record>>>;
+
+    /// Runs a request for the keys alone.
+    ///
+    /// # Errors
+    /// As [`Records::find`].
+    fn keys(&self, request: &Request) -> Result<Box<dyn Answer<Key>>>;
+
+    /// Passes every record of a request (at most the limit) to `visit` until that breaks, in an order
+    /// other than recency: faster for large answers.
+    ///
+    /// # Errors
+    /// As [`Records::find`]; [`esker::Error::BadInput`] for a request that continues after a page.
+    fn visit(
+        &self,
+        request: &Request,
+        order: BulkOrder,
+        visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
+    ) -> Result<Explain>;
+
+    /// The number of records of a request (at most the limit), and how it was found.
+    ///
+    /// # Errors
+    /// As [`Records::find`].
+    fn count(&self, request: &Request) -> Result<(u64, Explain)>;
+
+    /// How a request would be answered.
+    ///
+    /// # Errors
+    /// As [`Records::find`].
+    fn explain(&self, request: &Request) -> Result<Explain>;
+
+    /// The records in a range of keys, in the order of the keys or in reverse.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] if the range is reversed; any read error.
+    fn scan(
+        &self,
+        range: (Bound<Key>, Bound<Key>),
+        reverse: bool,
+    ) -> Result<Box<dyn Answer<Record>>>;
+
+    /// The latest versions of a record, newest first.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`versions`](crate::Capabilities::versions); any read error.
+    fn versions(&self, _key: &Key, _as_of: Option<Seq>, _most: usize) -> Result<Vec<Record>> {
+        unsupported("versions of records")
+    }
+
+    /// Versions by the values of their fields, newest first.
+    ///
+    /// # Errors
+    /// As [`Records::versions`]; [`esker::Error::BadInput`] if the request asks for nothing.
+    fn versions_with(&self, _request: &VersionRequest) -> Result<ValuePage> {
+        unsupported("versions of records")
+    }
+
+    /// The tables of the spatial index at a path, with the boxes around their points.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`maintenance`](crate::Capabilities::maintenance);
+    /// [`esker::Error::BadInput`] if there is no such index.
+    fn table_boxes(&self, _path: &Path) -> Result<Vec<TableBox>> {
+        unsupported("tables")
+    }
+
+    /// The `k` records of a request nearest to a point, at most `max` away: nearest first, ties by
+    /// key.
+    ///
+    /// # Errors
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the point or the distance is not valid.
+    fn nearest(
+        &self,
+        request: &Request,
+        path: &Path,
+        (x, y): (f64, f64),
+        k: usize,
+        max: Option<f64>,
+    ) -> Result<(Vec<Neighbour>, Explain)> {
+        let mut request = request.clone();
+        if let Some(max) = max {
+            let circle = esker::AreaExpr::circle(x, y, max);
+            request.filter(esker::field(path).within(circle));
+        }
+        request.limit = Some(k);
+        self.by_distance(&request, path, (x, y))
+    }
+
+    /// The records of a request (at most the limit) by their distance from a point, nearest first.
+    ///
+    /// # Errors
+    /// As [`Records::nearest`].
+    fn by_distance(
+        &self,
+        request: &Request,
+        path: &Path,
+        from: (f64, f64),
+    ) -> Result<(Vec<Neighbour>, Explain)> {
+        let mut request = request.clone();
+        let most = request.limit.take().unwrap_or(usize::MAX);
+        let mut nearest = Nearest::new(&shape(&self.def()), path, from, most)?;
+        let explain = self.visit(&request, BulkOrder::Any, &mut |record| {
+            nearest.add(record);
+            ControlFlow::Continue(())
+        })?;
+        Ok((nearest.finish(), explain))
+    }
+
+    /// The number of records of a request in each cell of a grid, fullest first.
+    ///
+    /// # Errors
+    /// As [`Records::find`]; [`esker::Error::BadInput`] if the size is not valid.
+    fn cells(&self, request: &Request, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
+        let mut cells = CellCounts::new(&shape(&self.def()), path, degrees)?;
+        self.visit(request, BulkOrder::Any, &mut |record| {
+            cells.add(&record);
+            ControlFlow::Continue(())
+        })?;
+        Ok(cells.finish())
+    }
+
+    /// The newest record of each value at `key`, as far as it satisfies the request, by primary key.
+    ///
+    /// # Errors
+    /// As [`Records::find`].
+    fn latest_per(
+        &self,
+        request: &Request,
+        key: &Path,
+        latest: &Latest,
+    ) -> Result<(Vec<Record>, Explain)> {
+        let shape = shape(&self.def());
+        let (mut per, request) = LatestPer::new(&shape, request.clone(), key, latest)?;
+        let explain = self.visit(&request, BulkOrder::Any, &mut |record| {
+            per.add(record);
+            ControlFlow::Continue(())
+        })?;
+        Ok((per.finish(), explain))
+    }
+
+    /// Reads a key of the dataset from text.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] if it is not a valid key.
+    fn parse_key(&self, text: &str) -> Result<Key> {
+        Ok(Key::parse(self.def().key_type, text)?)
+    }
+
+    /// Reads a value for the attribute at a path from text: of its type, or text.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] if it is not a value of the type.
+    fn parse_value(&self, path: &Path, text: &str) -> Result<Value> {
+        Ok(shape(&self.def()).parse_value(path, text)?)
+    }
+}
+
+/// Writes that are applied together or not at all.
+pub trait Batch {
+    /// Puts a record: the JSON of an object with the dataset's key.
+    ///
+    /// # Errors
+    /// [`esker::Error::Record`] if it does not fit; the batch is as before then.
+    fn put_json(&mut self, json: &[u8]) -> Result<()>;
+
+    /// Puts a record whose key must not exist at the commit.
+    ///
+    /// # Errors
+    /// As [`Batch::put_json`].
+    fn insert_json(&mut self, json: &[u8]) -> Result<()>;
+
+    /// Deletes the record of a key.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] for a key of another type.
+    fn delete(&mut self, key: &Key) -> Result<()>;
+
+    /// The commit fails unless the record of the key was put by the write `seq`, or, with `None`,
+    /// does not exist.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] for a key of another type.
+    fn expect(&mut self, key: &Key, seq: Option<Seq>) -> Result<()>;
+
+    /// Stores a note under a name in the same commit; `None` deletes it.
+    ///
+    /// # Errors
+    /// [`esker::Error::BadInput`] for a name that is empty or too long.
+    fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()>;
+
+    /// The number of puts, inserts and deletions.
+    fn len(&self) -> usize;
+
+    /// True if there is nothing to write.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of the batch.
+    fn bytes(&self) -> usize;
+
+    /// The encoded key of the last record that was put.
+    fn last_key(&self) -> &[u8];
+
+    /// Sets how durable the batch is when it is committed.
+    fn durability(&mut self, durability: Durability);
+
+    /// Applies the writes, and empties the batch.
+    ///
+    /// # Errors
+    /// [`esker::Error::Exists`] and [`esker::Error::Conflict`] if an expectation is not met; any write error.
+    fn commit(&mut self) -> Result<()>;
+}
+
+/// The changes of a dataset, in order.
+pub trait ChangeFeed: Send {
+    /// The next change; waits for it for `most` at most.
+    ///
+    /// # Errors
+    /// [`esker::Error::PositionExpired`]; any read error.
+    fn wait(&mut self, most: Duration) -> Result<Option<Change>>;
+
+    /// Everything up to this position was returned.
+    fn position(&self) -> Position;
+
+    /// Stores the position of a consumer, so that changes before it are not kept any more. Does
+    /// nothing for a feed without a consumer.
+    ///
+    /// # Errors
+    /// Any write error.
+    fn done(&mut self) -> Result<()>;
+
+    /// True if the feed belongs to a consumer that was new.
+    fn is_new(&self) -> bool;
+}
+
+/// A dataset: its records, which can be written, and its definition, which can be changed.
+pub trait Dataset: Records {
+    /// The records as they are now, for several reads that belong together.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn snapshot(&self) -> Result<Box<dyn Records>>;
+
+    /// The same dataset, to read from.
+    fn records(&self) -> &dyn Records;
+
+    /// An empty batch.
+    fn batch(&self) -> Box<dyn Batch>;
+
+    /// Replaces a record by what `change` makes of it; reads again if another writer changed the
+    /// record. Returns the record before.
+    ///
+    /// # Errors
+    /// Those of `change`; [`esker::Error::Conflict`] if other writers changed it too often.
+    fn update(
+        &self,
+        key: &Key,
+        change: &mut dyn FnMut(Option<&Record>) -> Result<Update>,
+    ) -> Result<Option<Record>>;
+
+    /// Deletes every record that satisfies the condition; `progress` gets the number so far, and can
+    /// stop the deletion.
+    ///
+    /// # Errors
+    /// [`esker::Error::Conflict`]; any read or write error.
+    fn delete_where(
+        &self,
+        condition: Expr,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<u64>;
+
+    /// Makes all earlier commits durable.
+    ///
+    /// # Errors
+    /// Any write error.
+    fn sync(&self) -> Result<()>;
+
+    /// The notes of the dataset ([`Batch::note`]).
+    ///
+    /// # Errors
+    /// Any read error.
+    fn notes(&self) -> Result<BTreeMap<String, Vec<u8>>>;
+
+    /// Remarks on records that were written since the last call, for people.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// For each declared path, the number of records with something there that is not indexed.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn unindexed(&self) -> Result<BTreeMap<Path, u64>> {
+        Ok(BTreeMap::new())
+    }
+
+    /// The key in the JSON of a record or of a patch.
+    ///
+    /// # Errors
+    /// [`esker::Error::Record`] if the JSON has no key, or a key of another type.
+    fn key_of(&self, json: &[u8]) -> Result<Key> {
+        let def = self.def();
+        let extraction = Extraction::new((def.key.clone(), def.key_type), Vec::new());
+        let mut extracted = Extracted::default();
+        extraction.extract(json, &mut extracted)?;
+        Ok(Key::from_encoded(def.key_type, extracted.key().to_vec()))
+    }
+
+    /// Adds an index.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`indexes`](crate::Capabilities::indexes).
+    fn add_index(&self, _path: Path, _index: Index) -> Result<Task<IndexProgress, IndexChange>> {
+        unsupported("changes of indexes")
+    }
+
+    /// Changes the kind of an index.
+    ///
+    /// # Errors
+    /// As [`Dataset::add_index`].
+    fn switch_index(
+        &self,
+        _path: Path,
+        _kind: IndexKind,
+    ) -> Result<Task<IndexProgress, IndexChange>> {
+        unsupported("changes of indexes")
+    }
+
+    /// Rebuilds an index from the records.
+    ///
+    /// # Errors
+    /// As [`Dataset::add_index`].
+    fn rebuild_index(&self, _path: Path) -> Result<Task<IndexProgress, IndexChange>> {
+        unsupported("changes of indexes")
+    }
+
+    /// Continues an interrupted change of an index.
+    ///
+    /// # Errors
+    /// As [`Dataset::add_index`].
+    fn resume_index(&self) -> Result<Task<IndexProgress, Option<IndexChange>>> {
+        unsupported("changes of indexes")
+    }
+
+    /// Drops an index.
+    ///
+    /// # Errors
+    /// As [`Dataset::add_index`].
+    fn drop_index(&self, _path: &Path) -> Result<IndexChange> {
+        unsupported("changes of indexes")
+    }
+
+    /// The change of an index that is not complete.
+    fn unfinished_index(&self) -> Option<IndexDef> {
+        None
+    }
+
+    /// Changes the maintenance strategy.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`maintenance`](crate::Capabilities::maintenance).
+    fn set_maintenance(&self, _to: Maintenance) -> Result<Task<SwitchProgress, SwitchReport>> {
+        unsupported("maintenance strategies")
+    }
+
+    /// Lets measurements choose the maintenance strategy.
+    ///
+    /// # Errors
+    /// As [`Dataset::set_maintenance`].
+    fn set_auto(&self) -> Result<Task<SwitchProgress, SwitchReport>> {
+        unsupported("maintenance strategies")
+    }
+
+    /// Finds all obsolete index entries.
+    ///
+    /// # Errors
+    /// As [`Dataset::set_maintenance`].
+    fn repair(&self, _options: &RepairOptions) -> Result<Task<RepairProgress, RepairReport>> {
+        unsupported("repair")
+    }
+
+    /// Sets the time to live of records that are written from now on.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`expiry`](crate::Capabilities::expiry).
+    fn set_ttl(&self, _ttl: Option<Duration>) -> Result<()> {
+        unsupported("expiry")
+    }
+
+    /// Deletes the expired records; returns how many.
+    ///
+    /// # Errors
+    /// As [`Dataset::set_ttl`].
+    fn expire_now(&self) -> Result<u64> {
+        unsupported("expiry")
+    }
+
+    /// The counted use of the dataset.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`maintenance`](crate::Capabilities::maintenance).
+    fn usage(&self) -> Result<UsageCounts> {
+        unsupported("statistics")
+    }
+
+    /// Advises which index kind fits each attribute.
+    ///
+    /// # Errors
+    /// As [`Dataset::usage`]; [`esker::Error::BadInput`] for a mix that is not valid.
+    fn advise(&self, _mix: Option<&Mix>) -> Result<Advice> {
+        unsupported("advice")
+    }
+
+    /// The state of the dataset.
+    ///
+    /// # Errors
+    /// As [`Dataset::usage`].
+    fn stats(&self) -> Result<DatasetStats> {
+        unsupported("statistics")
+    }
+
+    /// The changes after a position; with `with_old`, each with the record that it replaced.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`changes`](crate::Capabilities::changes);
+    /// [`esker::Error::NoOldRecords`]; [`esker::Error::PositionExpired`]; [`esker::Error::OtherHistory`].
+    fn changes(&self, _from: ChangesFrom, _with_old: bool) -> Result<Box<dyn ChangeFeed>> {
+        unsupported("change feed")
+    }
+
+    /// The changes for a named consumer, which are kept for it up to `keep` bytes.
+    ///
+    /// # Errors
+    /// As [`Dataset::changes`].
+    fn consume(
+        &self,
+        _consumer: &str,
+        _from: Option<ChangesFrom>,
+        _keep: u64,
+        _with_old: bool,
+    ) -> Result<Box<dyn ChangeFeed>> {
+        unsupported("change feed")
+    }
+
+    /// Forgets a consumer; false if there is none of that name.
+    ///
+    /// # Errors
+    /// As [`Dataset::changes`].
+    fn release_changes(&self, _consumer: &str) -> Result<bool> {
+        unsupported("change feed")
+    }
+}
+
+fn shape(def: &DatasetDef) -> Shape {
+    Shape::new(&StoredDef::new(def))
+}

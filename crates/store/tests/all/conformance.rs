@@ -1,0 +1,173 @@
+//! Two implementations of the surface, given the same calls, return the same: the embedded store, with
+//! indexes, and the plain one, without.
+
+use std::ops::{Bound, ControlFlow};
+
+use esker::{BulkOrder, DatasetDef, Index, Key, KeyType, Latest, Options, Order, Request, Update};
+use esker_store::{Dataset, Mode, Records, Store, open};
+
+fn def() -> DatasetDef {
+    DatasetDef::new("id", KeyType::Int)
+        .index("n", Index::recent().int())
+        .index("name", Index::lazy().string())
+        .index("lon,lat", Index::spatial())
+}
+
+fn stores(dir: &std::path::Path) -> [Box<dyn Store>; 2] {
+    let folder = dir.join("folder");
+    let file = format!("plain:{}", dir.join("file").display());
+    [folder.to_str().unwrap().to_string(), file]
+        .map(|address| open(address, Mode::Create, Options::default()).unwrap())
+}
+
+fn record(rng: &mut fastrand::Rng) -> String {
+    let (id, n) = (rng.u32(..40), rng.i32(-3..4));
+    let name = ["ann", "bob", "cy"][rng.usize(..3)];
+    let (lon, lat) = (rng.i32(-20..20), rng.i32(-20..20));
+    match rng.u32(..4) {
+        0 => format!(r#"{{"id":{id},"n":{n}}}"#),
+        1 => format!(r#"{{"id":{id},"name":"{name}","tags":["{name}",{n}]}}"#),
+        _ => format!(r#"{{"id":{id},"n":{n},"name":"{name}","lon":{lon},"lat":{lat}}}"#),
+    }
+}
+
+fn write(dataset: &dyn Dataset, rng: &mut fastrand::Rng) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut batch = dataset.batch();
+    for _ in 0..rng.usize(1..6) {
+        let json = record(rng);
+        let key = dataset.key_of(json.as_bytes()).unwrap();
+        match rng.u32(..8) {
+            0 => batch.delete(&key).unwrap(),
+            1 => batch.insert_json(json.as_bytes()).unwrap(),
+            2 => {
+                let error = batch.put_json(br#"{"id":"x"}"#).unwrap_err();
+                said.push(error.to_string());
+            }
+            _ => batch.put_json(json.as_bytes()).unwrap(),
+        }
+    }
+    said.push(format!("{:?}", batch.commit().is_ok()));
+    let key = Key::parse(KeyType::Int, &rng.u32(..40).to_string()).unwrap();
+    let put = format!(r#"{{"id":{key},"n":7}}"#);
+    let old = dataset.update(&key, &mut |old| {
+        Ok(match old {
+            Some(_) => Update::Put(put.clone().into_bytes()),
+            None => Update::Keep,
+        })
+    });
+    said.push(json_of(old.unwrap().iter()));
+    said
+}
+
+fn json_of<'r>(records: impl IntoIterator<Item = &'r esker::Record>) -> String {
+    let each = records
+        .into_iter()
+        .map(|r| String::from_utf8_lossy(r.json()));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+fn read(records: &dyn Records, rng: &mut fastrand::Rng) -> Vec<String> {
+    let mut said = Vec::new();
+    let condition = [
+        "n >= 0 and n < 3",
+        "name = ann or n = 2",
+        "not tags contains bob",
+        "within(lon,lat, rect(-10,-10,10,10))",
+        "id in (1, 2, 3, 39) and name exists",
+    ][rng.usize(..5)];
+    let mut request = Request::of(condition.parse().unwrap());
+    request.limit = [None, Some(0), Some(3)][rng.usize(..3)];
+    request.order = [Order::Newest, Order::Oldest][rng.usize(..2)];
+    said.push(format!("{condition} {:?}", request.limit));
+    let found: Vec<_> = records
+        .find(&request)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    said.push(json_of(&found));
+    let keys = records
+        .keys(&request)
+        .unwrap()
+        .map(|key| key.unwrap().to_string());
+    said.push(keys.collect::<Vec<_>>().join(" "));
+    said.push(records.count(&request).unwrap().0.to_string());
+    let mut visited = Vec::new();
+    let mut take = |record| {
+        visited.push(record);
+        ControlFlow::Continue(())
+    };
+    records.visit(&request, BulkOrder::Key, &mut take).unwrap();
+    said.push(visited.len().to_string());
+    let from = Key::parse(KeyType::Int, "5").unwrap();
+    let range = (Bound::Excluded(from), Bound::Unbounded);
+    let scan = records.scan(range, rng.bool()).unwrap();
+    said.push(json_of(&scan.map(Result::unwrap).collect::<Vec<_>>()));
+    let all = Request::default();
+    let path = "lon,lat".parse().unwrap();
+    let near = records.nearest(&all, &path, (1.0, 2.0), 5, None).unwrap().0;
+    said.push(format!(
+        "{:?}",
+        near.iter().map(|n| n.distance).collect::<Vec<_>>()
+    ));
+    said.push(json_of(near.iter().map(|n| &n.record)));
+    said.push(format!("{:?}", records.cells(&all, &path, 10.0).unwrap()));
+    let name = "name".parse().unwrap();
+    let latest = records
+        .latest_per(&all, &name, &Latest::written())
+        .unwrap()
+        .0;
+    said.push(json_of(&latest));
+    said
+}
+
+#[test]
+fn any_store_gives_the_same_answers() {
+    for seed in 0..8 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut stores = stores(dir.path());
+        for store in &stores {
+            store.create_dataset("d", def()).unwrap();
+        }
+        for round in 0..40 {
+            let step = fastrand::Rng::with_seed(seed * 1000 + round);
+            let said = stores.each_ref().map(|store| {
+                let (dataset, mut rng) = (store.dataset("d").unwrap(), step.clone());
+                let mut said = write(&*dataset, &mut rng);
+                said.extend(read(&*dataset, &mut rng));
+                said.extend(read(&*dataset.snapshot().unwrap(), &mut rng));
+                said
+            });
+            assert_eq!(said[0], said[1], "seed {seed}, round {round}");
+            if round % 13 == 12 {
+                let [folder, file] = stores;
+                folder.close().unwrap();
+                file.close().unwrap();
+                stores = self::stores(dir.path());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_says_what_it_cannot_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let [folder, plain] = stores(dir.path());
+    for store in [&folder, &plain] {
+        let dataset = store.create_dataset("d", def()).unwrap();
+        let can = store.capabilities();
+        assert_eq!(store.check().is_ok(), can.files);
+        assert_eq!(store.keep_snapshot("s").is_ok(), can.snapshots);
+        assert_eq!(dataset.stats().is_ok(), can.maintenance);
+        assert_eq!(dataset.expire_now().is_ok(), can.expiry);
+        assert_eq!(dataset.unfinished_index(), None);
+        let task = dataset.add_index("x".parse().unwrap(), Index::recent().int());
+        assert_eq!(task.is_ok_and(|task| task.run().is_ok()), can.indexes);
+    }
+    let error = plain.check().unwrap_err();
+    assert_eq!(error.to_string(), "this store has no files to check");
+    let error = open("nowhere://x", Mode::Read, Options::default())
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("`nowhere:`"), "{error}");
+}
