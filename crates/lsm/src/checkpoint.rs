@@ -22,7 +22,7 @@ use crate::fs::Fs;
 use crate::group::Group;
 use crate::stop::Stop;
 use crate::version::{ConsumerPlaces, Current, Manifest, Seal, TableSource, log_path, table_path};
-use crate::wal::{LogKind, LogWriter};
+use crate::wal::{LogFormat, LogWriter};
 
 impl Group {
     /// Creates an independent store in `dest` (which must not exist, or be empty) that holds everything written
@@ -93,7 +93,7 @@ impl Group {
         // The copy's history diverges here.
         let order = self.copy_consumers(&snapshot, &copy, new_file(), stop)?;
         let number = new_file();
-        let log = LogWriter::create(fs, &log_path(dest, number), LogKind::Wal, number, None)?;
+        let log = LogWriter::create(fs, &log_path(dest, number), LogFormat::WAL, number, None)?;
         log.sync()?;
         let manifest = new_file();
         edit.log = Some(number);

@@ -17,7 +17,7 @@ use crate::fs::Lock;
 use crate::read::Snapshot;
 use crate::stop::Stop;
 use crate::version::{ClosedSegment, ConsumerPlace, ConsumerPlaces, Order, TableSource, log_path};
-use crate::wal::{LogKind, LogWriter, rest_hash};
+use crate::wal::{LogFormat, LogWriter, rest_hash};
 
 /// The longest name of a consumer of the log, in bytes. Longer than 255, the limit of earlier versions, by what a layer above
 /// puts before the names that it is given.
@@ -401,7 +401,7 @@ impl Inner {
         // Against flushes of this process.
         tail.hold(u64::MAX);
         let path = log_path(&copy.dir, number);
-        let log = LogWriter::create(&*copy.fs, &path, LogKind::Wal, number, None)?;
+        let log = LogWriter::create(&*copy.fs, &path, LogFormat::WAL, number, None)?;
         let (mut end, mut time) = (first, None);
         while let Some(commit) = tail.next()? {
             stop.map_or(Ok(()), Stop::check)?;

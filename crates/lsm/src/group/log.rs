@@ -21,7 +21,7 @@ use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::stats::Counters;
 use crate::version::{ClosedSegment, log_path};
-use crate::wal::{AppendError, LogKind, LogWriter};
+use crate::wal::{AppendError, LogFormat, LogWriter};
 
 /// A log segment of this handle.
 pub(crate) struct Segment {
@@ -316,7 +316,13 @@ impl Sequencer {
         last: Seq,
     ) -> Result<Arc<Segment>> {
         let path: PathBuf = log_path(&self.core.source.dir, number);
-        let log = LogWriter::create(&*self.core.source.fs, &path, LogKind::Wal, number, previous)?;
+        let log = LogWriter::create(
+            &*self.core.source.fs,
+            &path,
+            LogFormat::WAL,
+            number,
+            previous,
+        )?;
         Ok(Arc::new(Segment {
             number,
             log,

@@ -37,7 +37,7 @@ use crate::generation::{Generation, View};
 use crate::version::{
     ClosedSegment, Current, Recovered, TableSource, Version, is_written, log_path, recover,
 };
-use crate::wal::{Follower, LogKind, Record};
+use crate::wal::{Follower, LogFormat, Record};
 
 /// The retries of a refresh when a file is tolerate_missing, or is being written.
 const TRIES: u32 = 12;
@@ -503,7 +503,7 @@ pub(super) fn writer_is_gone(source: &TableSource, current: &Current) -> bool {
 
 fn open_segment(source: &TableSource, number: u64, offset: u64) -> Result<Follower> {
     let path = log_path(&source.dir, number);
-    Follower::open(&*source.fs, &path, LogKind::Wal, number, offset)
+    Follower::open(&*source.fs, &path, LogFormat::WAL, number, offset)
 }
 
 /// A generation for a segment.

@@ -17,7 +17,7 @@ use crate::fs::Fs;
 use crate::generation::Generation;
 use crate::sort;
 use crate::version::{ClosedSegment, MAX_FILE, Recovered, TableSource, log_path, own_number};
-use crate::wal::{LogKind, Record, Tail, replay};
+use crate::wal::{LogFormat, Record, Tail, replay};
 
 /// The result of replaying the log.
 #[derive(Default)]
@@ -130,7 +130,7 @@ impl Recovery {
         let replayed = replay(
             &*source.fs,
             &path,
-            LogKind::Wal,
+            LogFormat::WAL,
             number,
             sealed,
             &mut |offset, record| {

@@ -19,7 +19,7 @@ use crate::entry::{Kind, Position, Seq};
 use crate::error::{Error, Result};
 use crate::signal::{Listening, Wake};
 use crate::version::{ClosedSegment, log_path};
-use crate::wal::{Follower, LogKind, Record};
+use crate::wal::{Follower, LogFormat, Record};
 
 /// The longest wait, a century: what is added to the present has to be a time.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -309,7 +309,7 @@ impl Tail {
                     self.time = None;
                     let path = log_path(&self.inner.core.source.dir, place.segment);
                     let fs = &*self.inner.core.source.fs;
-                    match Follower::open(fs, &path, LogKind::Wal, place.segment, 0) {
+                    match Follower::open(fs, &path, LogFormat::WAL, place.segment, 0) {
                         // The segment was removed meanwhile: the position has expired.
                         Err(Error::Io { source, .. })
                             if source.kind() == std::io::ErrorKind::NotFound

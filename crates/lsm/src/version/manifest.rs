@@ -8,7 +8,7 @@ use crate::batch::TreeId;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock};
-use crate::wal::{AppendError, Follower, LogKind, LogWriter, Record, Tail, replay};
+use crate::wal::{AppendError, Follower, LogFormat, LogWriter, Record, Tail, replay};
 
 /// The manifest being written.
 pub(crate) struct Manifest {
@@ -35,7 +35,7 @@ impl Manifest {
         snapshot: &Edit,
     ) -> Result<Manifest> {
         let path = manifest_path(dir, number);
-        let log = LogWriter::create(fs, &path, LogKind::Manifest, number, None)?;
+        let log = LogWriter::create(fs, &path, LogFormat::MANIFEST, number, None)?;
         let lock = fs.lock(&path);
         let mut manifest = Manifest {
             number,
@@ -130,7 +130,7 @@ pub(crate) fn recover(
     let replayed = replay(
         fs,
         &path,
-        LogKind::Manifest,
+        LogFormat::MANIFEST,
         number,
         sealed,
         &mut |offset, record| {
@@ -165,7 +165,7 @@ pub(crate) fn recover(
 pub(crate) fn manifest_has_trees(fs: &dyn Fs, dir: &Path, number: u64) -> Result<bool> {
     let mut found = false;
     let path = manifest_path(dir, number);
-    let kind = LogKind::Manifest;
+    let kind = LogFormat::MANIFEST;
     let replayed = replay(fs, &path, kind, number, None, &mut |_, record| {
         if let Record::Data { payload, .. } = record {
             found |= Edit::decode(payload).is_some_and(|edit| !edit.created.is_empty());
@@ -194,7 +194,7 @@ impl Recovered {
     pub(crate) fn follow(&self, source: &TableSource) -> Result<Follower> {
         let number = self.current.manifest;
         let path = manifest_path(&source.dir, number);
-        Follower::open(&*source.fs, &path, LogKind::Manifest, number, self.end)
+        Follower::open(&*source.fs, &path, LogFormat::MANIFEST, number, self.end)
     }
 
     /// Applies edits appended since; also an edit without a sync marker if there is no writer, for which `writer_is_gone` is

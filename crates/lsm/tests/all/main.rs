@@ -33,3 +33,4 @@ mod tail;
 mod threads;
 #[cfg(target_os = "linux")]
 mod together;
+mod toy_log;
