@@ -101,7 +101,7 @@ impl Inner {
             max: visible,
         };
         // A power cut must not lose a write that made another one obsolete.
-        self.sequencer.sync_all()?;
+        self.make_durable()?;
         self.work_on(|edit| {
             context.write_bits(target, numbers, component, edit)?;
             edit.repair_watermarks

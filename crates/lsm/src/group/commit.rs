@@ -42,8 +42,10 @@ impl Inner {
         complete: Option<&mut Complete<'_>>,
     ) -> Result<Ticket> {
         self.core.check_poison()?;
-        // Hashed here, outside of the lock; the additions of `complete` are hashed under it.
-        batch.hash();
+        if !self.core.has_external_log() {
+            // Hashed here, outside of the lock; the additions of `complete` are hashed under it.
+            batch.hash();
+        }
         let mut writer = self.sequencer.writer.lock();
         // While the lock is held it is the view of the active generation, and of the trees.
         let view = loop {
@@ -123,15 +125,18 @@ impl Inner {
         if let Some(tree) = batch.trees().iter().find(unknown) {
             return Err(no_tree(*tree));
         }
-        let hash = batch.hash();
-        let payload = batch.seal(first);
-        let time = self.stamp(&mut writer.stamped, segment.number);
-        let appended = segment.log.append_hashed(payload, hash, forces, time);
-        appended.map_err(|failed| {
-            // The time is not in the log, either.
-            writer.stamped.considered = (0, 0);
-            self.sequencer.not_appended(failed)
-        })?;
+        if let Some(log) = &segment.log {
+            let hash = batch.hash();
+            let payload = batch.seal(first);
+            let time = self.stamp(&mut writer.stamped, segment.number);
+            let appended = log.append_hashed(payload, hash, forces, time);
+            appended.map_err(|failed| {
+                // The time is not in the log, either.
+                writer.stamped.considered = (0, 0);
+                self.sequencer.not_appended(failed)
+            })?;
+            Counters::add_alone(&self.core.counters.log_bytes, batch.bytes() as u64);
+        }
         for operation in batch.operations(first) {
             let inserted = view.active.insert(&view.version, &operation);
             debug_assert!(inserted, "an entry was inserted twice");
@@ -146,7 +151,6 @@ impl Inner {
         let counters = &self.core.counters;
         Counters::add_alone(&counters.batches, 1);
         Counters::add_alone(&counters.operations, operations as u64);
-        Counters::add_alone(&counters.log_bytes, bytes as u64);
         if forces {
             writer.demanded = last;
         }
@@ -246,7 +250,9 @@ impl Inner {
         closed.retain(|closed| needs_log(closed.number));
         drop(closed);
         view.active.set_log(segment.number);
-        self.sequencer.log.segments.lock().push(segment.clone());
+        if segment.log.is_some() {
+            self.sequencer.log.segments.lock().push(segment.clone());
+        }
         writer.segment = Some(segment);
         for path in writer.discarded.drain(..) {
             // Replay skips a file that stays.
@@ -273,21 +279,23 @@ impl Inner {
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
         let before = writer.segment.as_ref();
         let number = self.versions.new_file();
-        let ended = before.map(|before| before.log.end(number)).transpose();
+        let log = before.and_then(|before| before.log.as_ref());
+        let ended = log.map(|log| log.end(number)).transpose();
         let ended = ended.map_err(|failed| self.sequencer.not_appended(failed))?;
         let previous = before.zip(ended).map(|(before, end)| (before.number, end));
         // Not the last allocated number: some are for ingested runs.
         let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         let segment = self.sequencer.create_segment(number, previous, last)?;
         let after = writer.last;
-        let closed = before.map(|before| ClosedSegment {
+        let closed = before.filter(|_| log.is_some());
+        let closed = closed.map(|before| ClosedSegment {
             number: before.number,
             after: before.after,
             last,
             len: ended.unwrap_or(0),
             ended: self.core.options.log_time(),
         });
-        {
+        if segment.log.is_some() {
             let mut all = self.sequencer.log.closed.lock();
             all.extend(closed);
             self.sequencer.log.segments.lock().push(segment.clone());
@@ -386,6 +394,7 @@ impl Inner {
     /// What a durability requires: on disk before the write is acknowledged, or at a time, or neither.
     fn demand(&self, durability: Durability) -> (bool, Option<Instant>) {
         match durability {
+            _ if self.core.has_external_log() => (false, None),
             Durability::Sync => (true, None),
             Durability::Os => (false, None),
             // Shorter intervals count as none, and without the thread nothing would sync later.

@@ -66,6 +66,7 @@ impl Group {
     /// calls.
     pub fn consume_log(&self, name: &str) -> Result<LogConsumer> {
         self.inner.check_consumers_open()?;
+        self.inner.core.options.needs_log("a consumer of the log")?;
         check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
         let places = self.inner.places();
         let _all = places.lock()?;
@@ -195,7 +196,10 @@ impl Group {
             let last = one.last.load(Ordering::Acquire);
             last > position.seq && closed.iter().all(|closed| closed.number != one.number)
         });
-        let open_bytes: u64 = open.map(|one| one.log.len()).sum();
+        let open_bytes: u64 = open
+            .filter_map(|one| one.log.as_ref())
+            .map(|log| log.len())
+            .sum();
         closed_bytes.map(|one| one.len).sum::<u64>() + open_bytes
     }
 }

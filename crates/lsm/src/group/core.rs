@@ -9,7 +9,7 @@ use crate::budget::{Account, Budget, Held};
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
 use crate::generation::View;
-use crate::options::Options;
+use crate::options::{LogMode, Options};
 use crate::signal::Signal;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{TableSource, TreeProvider};
@@ -60,6 +60,12 @@ impl Core {
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(None),
         }
+    }
+
+    /// True when the log of the group is the caller's.
+    #[inline]
+    pub(super) fn has_external_log(&self) -> bool {
+        self.options.log == LogMode::External
     }
 
     /// Updates the memory accounts of memtables and obsolete sets.

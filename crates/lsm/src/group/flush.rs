@@ -34,6 +34,15 @@ impl Inner {
         }
     }
 
+    /// Makes everything durable that was written before this call: by a sync of the log, or, where that is the
+    /// caller's, by a flush.
+    pub(super) fn make_durable(&self) -> Result<()> {
+        match self.core.has_external_log() {
+            true => self.flush_all(),
+            false => self.sequencer.sync_all(),
+        }
+    }
+
     fn flush(&self, view: &View, generation: &Arc<Generation>) -> Result<()> {
         if self.sequencer.visible() < generation.last() {
             // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so the sync is

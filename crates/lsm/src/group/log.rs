@@ -23,10 +23,11 @@ use crate::stats::Counters;
 use crate::version::{ClosedSegment, log_path};
 use crate::wal::{AppendError, LogFormat, LogWriter};
 
-/// A log segment of this handle.
+/// A log segment of this handle. Where the log is the caller's it is the part of that which a generation holds: it
+/// has no file, and is in none of the lists of segments.
 pub(crate) struct Segment {
     pub(crate) number: u64,
-    pub(crate) log: LogWriter,
+    pub(super) log: Option<LogWriter>,
     /// The last write before the segment's first.
     pub(super) after: Seq,
     /// The last write appended to this or an earlier segment.
@@ -72,6 +73,11 @@ struct Waiter {
 const WAIT: u8 = 0;
 const CHECK: u8 = 1;
 const LEAD: u8 = 2;
+
+/// A segment and its file.
+fn with_log(segment: &Arc<Segment>) -> Option<(&Arc<Segment>, &LogWriter)> {
+    Some((segment, segment.log.as_ref()?))
+}
 
 impl Waiter {
     fn wait(&self) -> u8 {
@@ -212,11 +218,11 @@ impl Sequencer {
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
         let last = segments.last();
         let last = last.map_or(0, |segment| segment.last.load(Ordering::Acquire));
-        for live in &segments {
-            if live.log.is_durable() && live.named.load(Ordering::Acquire) {
+        for (live, log) in segments.iter().filter_map(with_log) {
+            if log.is_durable() && live.named.load(Ordering::Acquire) {
                 continue;
             }
-            let result = live.log.sync().and_then(|()| self.name_segment(live));
+            let result = log.sync().and_then(|()| self.name_segment(live));
             if let Err(error) = result {
                 self.core.poison_with(&error);
                 return Err(error);
@@ -232,8 +238,8 @@ impl Sequencer {
         drop(queue);
         // For reader processes, before any write is acknowledged. If it fails they see the writes with the next
         // marker, and a log damaged by the failure reports it at the next append.
-        if let Some(live) = segments.last() {
-            let _ = live.log.append_marker();
+        if let Some((_, log)) = segments.last().and_then(with_log) {
+            let _ = log.append_marker();
         }
         self.log.note_synced(last);
         self.log
@@ -246,10 +252,10 @@ impl Sequencer {
     /// written afterwards.
     pub(super) fn sync_marks(&self) -> Result<()> {
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
-        for live in &segments {
-            live.log.seal();
-            if live.log.synced_len() < live.log.len()
-                && let Err(error) = live.log.sync()
+        for (_, log) in segments.iter().filter_map(with_log) {
+            log.seal();
+            if log.synced_len() < log.len()
+                && let Err(error) = log.sync()
             {
                 self.core.poison_with(&error);
                 return Err(error);
@@ -316,13 +322,17 @@ impl Sequencer {
         last: Seq,
     ) -> Result<Arc<Segment>> {
         let path: PathBuf = log_path(&self.core.source.dir, number);
-        let log = LogWriter::create(
-            &*self.core.source.fs,
-            &path,
-            LogFormat::WAL,
-            number,
-            previous,
-        )?;
+        let fs = &*self.core.source.fs;
+        let log = match self.core.has_external_log() {
+            true => None,
+            false => Some(LogWriter::create(
+                fs,
+                &path,
+                LogFormat::WAL,
+                number,
+                previous,
+            )?),
+        };
         Ok(Arc::new(Segment {
             number,
             log,

@@ -34,6 +34,7 @@ impl Inner {
             last_seq: Some(versions.last_seq),
             synced: Some(self.sequencer.log.synced()),
             order: Some(order.clone()),
+            external_log: self.core.has_external_log(),
             time: version.is_timed().then(|| self.core.clock.kept()),
             ..version.snapshot()
         };

@@ -206,9 +206,20 @@ impl Group {
         self.acknowledge(ticket)
     }
 
-    /// Makes all writes durable, including those of earlier handles.
+    /// The last write that is durable, with everything before it: in tables, or in the log of this group. A caller
+    /// that has the log ([`LogMode::External`](crate::LogMode)) applies what is behind it again after a crash.
+    pub fn durable_seq(&self) -> Seq {
+        let flushed = self.inner.versions.manifest.lock().last_seq;
+        flushed.max(self.inner.sequencer.log.synced())
+    }
+
+    /// Makes all writes durable, including those of earlier handles: by a sync of the log, or, where that is the
+    /// caller's, by a flush.
     pub fn sync(&self) -> Result<()> {
         self.inner.check_open()?;
+        if self.inner.core.has_external_log() {
+            return self.flush();
+        }
         self.inner.sequencer.sync()
     }
 

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
 use crate::fs::{Fs, Gate};
 use crate::generation::{Generation, View};
-use crate::options::Options;
+use crate::options::{LogMode, Options};
 use crate::version::{
     Current, Order, Recovered, TableSource, TreeProvider, Version, manifest_has_trees,
     manifest_path, recover,
@@ -66,6 +66,7 @@ pub(super) fn open(
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
         let mut recovered = recover(&source, &tree_options, false)?;
+        check_mode(&options, &recovered, dir)?;
         recovered.version.load_bitmaps();
         log.last_seq = recovered.last_seq;
         synced = recovered.synced;
@@ -133,6 +134,18 @@ pub(super) fn open(
     })
 }
 
+/// Refuses a store that was created with another mode of its log.
+fn check_mode(options: &Options, recovered: &Recovered, dir: &Path) -> Result<()> {
+    let is_own = !recovered.external_log;
+    match is_own == (options.log == LogMode::Own) {
+        true => Ok(()),
+        false => Err(Error::OtherLog {
+            path: dir.to_path_buf(),
+            is_own,
+        }),
+    }
+}
+
 fn open_clock(
     source: &TableSource,
     options: &Options,
@@ -151,6 +164,7 @@ pub(super) fn open_reader(
     provider: Arc<dyn TreeProvider>,
 ) -> Result<Inner> {
     options.check()?;
+    options.needs_log("reading a store beside its writer")?;
     let fs = options.fs.clone();
     if !Current::exists(&*fs, dir) {
         if fs.exists(dir) {
@@ -162,6 +176,7 @@ pub(super) fn open_reader(
     let source = source(dir, &options, &budget);
     let mut reader = with_retries(|time| {
         let (recovered, recovery) = recover_beside(&source, &*provider, 0)?;
+        check_mode(&options, &recovered, dir)?;
         recovered
             .version
             .hold_files()

@@ -74,6 +74,9 @@ impl Recovery {
             own_number(name, "", ".tbl").or_else(|| own_number(name, "", ".log"))
         });
         self.highest = taken.filter(|n| *n < MAX_FILE / 2).max().unwrap_or(0);
+        if recovered.external_log {
+            return Ok(());
+        }
         // Without gaps: a missing segment invalidates those before it.
         let kept = recovered.order.kept.iter().rev();
         let there =

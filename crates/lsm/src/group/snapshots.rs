@@ -138,7 +138,7 @@ impl Inner {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         self.flush_all()?;
         let snapshot = self.snapshot();
-        self.sequencer.sync_all()?;
+        self.make_durable()?;
         let version = snapshot.view().version.clone();
         // Compactions may remove tables from the newest version before the edit is installed.
         let held = Held::new(&version);

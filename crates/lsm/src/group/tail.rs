@@ -119,7 +119,7 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::PositionExpired`] names the earliest position available; [`Error::OtherHistory`] for a position of
-    /// another store, or of writes lost in a power cut.
+    /// another store, or of writes lost in a power cut; [`Error::NoLog`] where the log is the caller's.
     pub fn tail(&self, position: Position) -> Result<Tail> {
         self.inner.refresh()?;
         Tail::new(self.inner.clone(), position)
@@ -213,9 +213,10 @@ impl Sequencer {
         Ok(live.last().and_then(|live| {
             // The number is read first: the length then belongs to a log that has the write.
             let last = live.last.load(Ordering::Acquire);
-            (last > position).then(|| Place {
+            let log = live.log.as_ref().filter(|_| last > position)?;
+            Some(Place {
                 segment: live.number,
-                end: live.log.len(),
+                end: log.len(),
                 last,
             })
         }))
@@ -236,6 +237,7 @@ impl Inner {
 
 impl Tail {
     pub(super) fn new(inner: Arc<Inner>, position: Position) -> Result<Tail> {
+        inner.core.options.needs_log("a tail of the log")?;
         inner.check_position(position)?;
         Ok(Tail {
             inner,

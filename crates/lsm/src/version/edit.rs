@@ -27,6 +27,7 @@
 //!   18 released   name bytes: a named snapshot that is dropped
 //!   19 time       varint: entries that expire up to then have been dropped, or are about to be
 //!   20 renamed    tree varint | name bytes
+//!   21 external   the store has no log of its own: in the first edit of each of its manifests
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +103,8 @@ pub(crate) struct Edit {
     pub(crate) kept: Vec<NewKept>,
     /// Names of snapshots that are dropped.
     pub(crate) released: Vec<String>,
+    /// The store has no log of its own.
+    pub(crate) external_log: bool,
 }
 
 /// The result of sweeping a set.
@@ -150,6 +153,9 @@ impl Edit {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        if self.external_log {
+            out.push(21);
+        }
         for (tree, name, config) in &self.created {
             out.push(1);
             put_varint(&mut out, u64::from(*tree));
@@ -289,6 +295,7 @@ impl Edit {
                     edit.created.push((tree, name, reader.bytes()?.to_vec()));
                 }
                 2 => edit.dropped.push(tree_id(&mut reader)?),
+                21 => edit.external_log = true,
                 3 => {
                     let tree = tree_id(&mut reader)?;
                     edit.configured.push((tree, reader.bytes()?.to_vec()));

@@ -35,7 +35,16 @@ impl Manifest {
         snapshot: &Edit,
     ) -> Result<Manifest> {
         let path = manifest_path(dir, number);
-        let log = LogWriter::create(fs, &path, LogFormat::MANIFEST, number, None)?;
+        // Earlier builds would miss the log of a store that has none.
+        let version = match snapshot.external_log {
+            true => LogFormat::MANIFEST.version,
+            false => 4,
+        };
+        let format = LogFormat {
+            version,
+            ..LogFormat::MANIFEST
+        };
+        let log = LogWriter::create(fs, &path, format, number, None)?;
         let lock = fs.lock(&path);
         let mut manifest = Manifest {
             number,
@@ -88,6 +97,8 @@ pub(crate) struct Recovered {
     pub(crate) order: Order,
     /// The time up to which expired entries were dropped.
     pub(crate) time: Time,
+    /// The store has no log of its own.
+    pub(crate) external_log: bool,
     /// The offset of the manifest's next record.
     end: u64,
     /// The last edit, if its writer may not have made it durable yet, with its offset.
@@ -116,6 +127,7 @@ pub(crate) fn recover(
         synced: 0,
         order: Order::default(),
         time: 0,
+        external_log: false,
         end: 0,
         pending: None,
         current,
@@ -292,6 +304,7 @@ impl Recovered {
         self.last_seq = edit.last_seq.unwrap_or(self.last_seq).max(self.last_seq);
         self.synced = edit.synced.unwrap_or(self.synced).max(self.synced);
         self.time = edit.time.unwrap_or(0).max(self.time);
+        self.external_log |= edit.external_log;
         if let Some(order) = &edit.order {
             self.order = order.clone();
         }

@@ -86,6 +86,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
     };
     let edit = Edit {
         kept: vec![kept("one", picture.clone()), kept("two", Edit::default())],
+        external_log: true,
         released: vec!["old".to_string()],
         ..edit
     };

@@ -59,10 +59,10 @@ impl LogFormat {
     /// The engine's manifest: edits to the set of live files.
     ///
     /// 2: an edit may record the last synced write. 3: the order of commits, dropped numbers, tables that share a
-    /// file. 4: trees get other names.
+    /// file. 4: trees get other names. 5: the store has no log of its own; no other manifest has it.
     pub const MANIFEST: LogFormat = LogFormat {
         magic: *b"ESKERMAN",
-        version: 4,
+        version: 5,
     };
 
     /// True for files of log records, as all but the manifest's are: with records of all types, checksums in two steps,

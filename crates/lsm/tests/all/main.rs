@@ -12,6 +12,7 @@ mod commits;
 mod consumers;
 mod crash;
 mod expiry;
+mod external;
 mod failures;
 mod faults;
 mod ingest_checkpoint;
