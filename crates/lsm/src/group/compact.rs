@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Inner;
-use super::claims::Claim;
 use super::failures::Attempt;
-use super::jobs::{JobDescription, JobKind, Why};
+use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::scheduler::Claim;
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
-use crate::compaction::job::{CompactionContext, READAHEAD};
+use crate::compaction::context::{CompactionContext, READAHEAD};
 use crate::compaction::{expired, followed_by, pick_above, pick_all};
 use crate::entry::Time;
 use crate::error::{Error, Result};
@@ -23,10 +23,6 @@ use crate::version::{Choice, Edit, Run, TreeVersion, Version};
 
 /// A compaction of at most this many bytes is batched with others.
 const SMALL: u64 = 1 << 20;
-
-/// Limits of a batch, in bytes and in compactions.
-pub(super) const TOGETHER: u64 = 8 << 20;
-pub(super) const MAX_BATCH: usize = 1024;
 
 /// A compaction has about this many output buffers, beside the read-ahead of each run.
 const COMPACTION_BUFFERS: usize = 4;

@@ -2,12 +2,11 @@
 //! process that reads beside it. What is on disk, and why nothing that a consumer waits for is removed, is in
 //! `version/consumers.rs`.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
 
 use super::tail::Tail;
+use super::taken::Taken;
 use super::version_set::Versions;
 use super::{Group, Inner, Internals};
 use crate::batch::check_limit;
@@ -33,30 +32,6 @@ pub struct LogConsumer {
     taken: Arc<Taken>,
 }
 
-/// The lock of a consumer: `None` after it was released, also because the group was closed. Calls in progress share it.
-struct Taken(Mutex<Option<Arc<dyn Lock>>>);
-
-/// The consumers that handles of a group hold.
-#[derive(Default)]
-pub(super) struct TakenConsumers(Mutex<Vec<Weak<Taken>>>);
-
-impl TakenConsumers {
-    fn add(&self, taken: &Arc<Taken>) {
-        let mut all = self.0.lock();
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(taken));
-    }
-
-    /// Lets others be these consumers, whatever handles still exist.
-    pub(super) fn give_up(&self) {
-        for taken in std::mem::take(&mut *self.0.lock()) {
-            if let Some(taken) = taken.upgrade() {
-                drop(taken.0.lock().take());
-            }
-        }
-    }
-}
-
 impl Group {
     /// Takes the consumer `name`, which may be new, for as long as the value lives. Also in a read-only group, beside
     /// the writer.
@@ -71,7 +46,7 @@ impl Group {
         let places = self.inner.places();
         let _all = places.lock()?;
         let lock: Arc<dyn Lock> = places.take(name)?.into();
-        let taken = Arc::new(Taken(Mutex::new(Some(lock))));
+        let taken = Arc::new(Taken::new(lock));
         self.inner.sequencer.consumers.add(&taken);
         // Who closes from here on releases it.
         self.inner.check_consumers_open()?;
@@ -284,7 +259,7 @@ impl LogConsumer {
         // First, so that no earlier place comes back.
         let noted = inner.forget_holds(&mut |name| is_own(name))? > 0;
         let found = places.remove(&self.name)?;
-        drop((own, self.taken.0.lock().take()));
+        drop((own, self.taken.take()));
         places.remove_lock(&self.name);
         drop(all);
         inner.release_segments()?;
@@ -293,14 +268,14 @@ impl LogConsumer {
 
     /// Its lock, shared for a call.
     fn own(&self) -> Result<Arc<dyn Lock>> {
-        self.taken.0.lock().clone().ok_or(Error::Closed)
+        self.taken.get().ok_or(Error::Closed)
     }
 }
 
 impl Drop for LogConsumer {
     fn drop(&mut self) {
         // After the group was closed the folder may be another's.
-        let own = self.taken.0.lock().take();
+        let own = self.taken.take();
         if own.is_none() {
             return;
         }

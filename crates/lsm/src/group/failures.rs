@@ -17,6 +17,9 @@ use crate::error::Error;
 use crate::stats::Counters;
 use crate::version::{TreeVersion, Version, table_number};
 
+/// The pause after a failed flush.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
+
 /// The pause after the first failure of a compaction; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -191,7 +194,7 @@ impl Inner {
             error,
             times,
             retry: match self.core.options.background {
-                true => Retry::In(super::threads::RETRY),
+                true => Retry::In(RETRY),
                 false => Retry::AfterFlushes(0),
             },
         });

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::Inner;
 use super::jobs::{JobDescription, JobKind, Why};
-use crate::compaction::job::CompactionContext;
+use crate::compaction::context::CompactionContext;
 use crate::error::Result;
 use crate::generation::{Generation, View};
 use crate::stats::Counters;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use super::Inner;
 use super::version_set::Versions;
 use crate::batch::TreeId;
-use crate::compaction::job::CompactionContext;
+use crate::compaction::context::CompactionContext;
 use crate::compaction::shared::SharedFiles;
 use crate::entry::Time;
 use crate::error::{Error, Result};

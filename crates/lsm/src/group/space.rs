@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use super::Inner;
-use super::claims::Claim;
 use super::jobs::{JobDescription, JobKind, Why};
+use super::scheduler::Claim;
 use crate::batch::TreeId;
 use crate::error::Result;
 use crate::stats::Counters;
@@ -130,11 +130,4 @@ fn tables_in<'v>(
     let tables = trees.flat_map(|tree| tree.tables().map(move |table| (tree.id, table)));
     let tables = tables.filter(|(_, table)| files.contains(&table.file().number()));
     tables.map(|(tree, table)| (tree, table.meta().size))
-}
-
-/// The shared files of which a version uses less than half.
-pub(super) fn sparse_files(version: &Version) -> BTreeSet<u64> {
-    let shared = version.tables().filter(|table| table.place().is_some());
-    let sparse = shared.filter(|table| table.file().is_sparse());
-    sparse.map(|table| table.file().number()).collect()
 }

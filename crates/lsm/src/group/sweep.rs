@@ -1,17 +1,16 @@
 //! Sweeps of the obsolete sets: they drop numbers that can no longer be probed (`obsolete/mod.rs`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Inner;
-use super::claims::Claim;
-use super::compact::{MAX_BATCH, TOGETHER};
 use super::failures::Attempt;
 use super::install::no_tree;
-use super::jobs::{JobDescription, JobKind, Why};
+use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::scheduler::Claim;
 use crate::batch::TreeId;
 use crate::compaction::all;
-use crate::compaction::job::CompactionContext;
+use crate::compaction::context::CompactionContext;
 use crate::compaction::sweep::{Sweep, allowance, has_converged, is_clean};
 use crate::error::{Error, Result};
 use crate::obsolete::{self, SeqSet};
@@ -19,14 +18,6 @@ use crate::version::{ComponentId, Edit, SweptSet, TreeVersion, Version};
 
 /// Bytes that a sweep reads before compactions take their turn.
 const STEP: u64 = 64 << 20;
-
-/// Running sweeps, and the results of earlier ones. A thread that resumes a sweep has claimed its trees.
-#[derive(Default)]
-pub(super) struct Sweeps {
-    under_way: BTreeMap<TreeId, Sweep>,
-    /// Bytes of sets after their last sweep: a set is swept again when it has doubled.
-    left: BTreeMap<TreeId, usize>,
-}
 
 /// The trees that a sweep of `set` works on, or that must be unchanged at its end: the set and its holders.
 fn swept_with(version: &Version, set: TreeId) -> BTreeSet<TreeId> {

@@ -4,15 +4,14 @@
 //! It returns a batch once it is visible, not before. Writers notify the group's signal then: it wakes waiting threads and
 //! calls listeners ([`Tail::listen`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
-use super::poll::{POLL, Polling, Polls};
+use super::poll::{POLL, Polls};
 use super::sequencer::Sequencer;
+use super::tails::Held;
 use super::{Group, Inner};
 use crate::batch::{TreeId, decode};
 use crate::entry::{Kind, Position, Seq};
@@ -60,31 +59,6 @@ impl Commit {
                 operation.value,
             )
         });
-    }
-}
-
-/// What the sequencer knows of tails.
-#[derive(Default)]
-pub(super) struct Tails {
-    /// The polling for those who listen, in a read-only group.
-    pub(super) polling: Polling,
-    /// The tails for which the log is retained.
-    holds: Mutex<Vec<Weak<Held>>>,
-}
-
-/// The position of a tail, and how much of the log is retained for it.
-struct Held {
-    position: AtomicU64,
-    bytes: u64,
-}
-
-impl Tails {
-    pub(super) fn holds(&self) -> Vec<(Seq, u64)> {
-        let mut holds = self.holds.lock();
-        holds.retain(|held| held.strong_count() > 0);
-        let live = holds.iter().filter_map(Weak::upgrade);
-        live.map(|held| (held.position.load(Ordering::Acquire), held.bytes))
-            .collect()
     }
 }
 
@@ -261,17 +235,8 @@ impl Tail {
 
     /// Retains the log for this tail while it lives, up to `bytes`.
     pub fn hold(&mut self, bytes: u64) {
-        let held = Arc::new(Held {
-            position: AtomicU64::new(self.position),
-            bytes,
-        });
-        self.inner
-            .sequencer
-            .tails
-            .holds
-            .lock()
-            .push(Arc::downgrade(&held));
-        self.held = Some(held);
+        let tails = &self.inner.sequencer.tails;
+        self.held = Some(tails.hold(self.position, bytes));
     }
 
     fn go_to(&mut self, position: Seq) {

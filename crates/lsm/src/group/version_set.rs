@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::space::sparse_files;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::generation::{View, Views};
-use crate::version::{Current, Manifest, Order};
+use crate::version::{Current, Manifest, Order, Version};
 
 /// The state behind the `manifest` lock.
 pub(super) struct Versions {
@@ -77,4 +76,11 @@ impl VersionSet {
     pub(super) fn next_file(&self) -> u64 {
         self.next_file.load(Ordering::SeqCst)
     }
+}
+
+/// The shared files of which a version uses less than half.
+fn sparse_files(version: &Version) -> BTreeSet<u64> {
+    let shared = version.tables().filter(|table| table.place().is_some());
+    let sparse = shared.filter(|table| table.file().is_sparse());
+    sparse.map(|table| table.file().number()).collect()
 }

@@ -21,6 +21,7 @@ mod batch;
 mod block;
 mod builder;
 mod cursor;
+mod entries;
 mod extent;
 mod filter;
 mod format;
@@ -46,7 +47,8 @@ use crate::synopsis::{BITS_PER_VALUE, Zone, put_zone, read_zone, zone_owned, zon
 pub use batch::entries_of_blocks;
 pub(crate) use batch::{Locator, WantedBlock, fetch, meet};
 pub use builder::TableBuilder;
-pub use cursor::{BlockEntries, TableCursor};
+pub use cursor::TableCursor;
+pub use entries::BlockEntries;
 pub use extent::{Amount, Edge, Extent, part_before};
 pub use filter::{KeyFilter, KeyFilterBuilder};
 pub use hints::{KeyRange, ShowSummary};
