@@ -12,9 +12,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{FLUSH_AT_CLOSE, Inner};
+use super::Inner;
 use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
+
+/// Below this many bytes a clean close leaves the memtables in the log.
+const FLUSH_AT_CLOSE: usize = 256 << 10;
 
 /// Bytes of the largest compaction that closing waits for.
 const SMALL_COMPACTION: u64 = 4 << 20;

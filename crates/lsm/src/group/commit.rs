@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::install::no_tree;
 use super::recover::{is_leftover, is_own};
 use super::sequencer::{Stamped, Writer};
-use super::{FULL_GENERATIONS, Inner, Ticket};
+use super::{Inner, Ticket};
 use crate::batch::{Batch, TreeId};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
@@ -24,6 +24,9 @@ use crate::version::{ClosedSegment, Current};
 
 /// Adds writes to a batch that depend on the state it is applied to.
 pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c;
+
+/// Full generations that may wait for their flush before writers wait, too.
+const FULL_GENERATIONS: usize = 2;
 
 /// Bytes per second to which writers are limited at the onset and at the maximum of compaction pressure.
 const SLOW_RATE: (f64, f64) = (64e6, 2e6);

@@ -33,33 +33,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{ComponentId, MAX_BOUNDS, MAX_SNAPSHOT_NAME, NewKept, Order, Pictured, Place};
+use super::component::ComponentId;
+use super::file::NewTable;
+use super::kept::{NewKept, Pictured};
+use super::limits::{MAX_FILE, MAX_SNAPSHOT_NAME, MAX_TREE};
+use super::order::Order;
+use super::partition::MAX_BOUNDS;
+use super::paths::Place;
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, MAX_TIME, Seq, Time};
 use crate::obsolete::SeqSet;
 use crate::table::{Bounds, Expiry, TableMeta};
 
-/// The largest tree number. Memory is allocated by tree numbers.
-pub(crate) const MAX_TREE: TreeId = 1 << 20;
-
-/// The largest file number.
-pub(crate) const MAX_FILE: u64 = 1 << 56;
-
 /// The limit of a table's bytes and entries, so that sums over many tables cannot overflow.
 const MAX_TABLE: u64 = 1 << 48;
-
-/// A table added to a version.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NewTable {
-    pub(crate) tree: TreeId,
-    pub(crate) level: u32,
-    pub(crate) run: u64,
-    pub(crate) component: ComponentId,
-    pub(crate) meta: Arc<TableMeta>,
-    /// Its location, unless it has a file of its own.
-    pub(crate) place: Option<Place>,
-}
 
 /// A table removed from a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

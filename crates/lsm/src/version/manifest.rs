@@ -3,7 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Current, Edit, NewTable, Order, TableSource, TreeOptions, Version, manifest_path};
+use super::current::Current;
+use super::edit::Edit;
+use super::file::{NewTable, TableSource};
+use super::order::Order;
+use super::paths::manifest_path;
+use super::tree_options::TreeOptions;
+use super::version::Version;
 use crate::batch::TreeId;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};

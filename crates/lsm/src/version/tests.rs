@@ -1,5 +1,8 @@
 //! Edits and the versions they produce.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use super::*;
 use crate::BlockCache;
 use crate::table::TableMeta;
