@@ -79,7 +79,7 @@ impl Inner {
         }
         if let Some(complete) = complete {
             let view = self.versions.view.load_full();
-            let horizon = self.horizon(&view);
+            let horizon = self.core.horizon(&view);
             let snapshot = Snapshot::new(view, writer.next_seq - 1, horizon);
             complete(batch, writer.next_seq, &snapshot)?;
         }
@@ -303,7 +303,7 @@ impl Inner {
             all.extend(closed);
             self.sequencer.log.segments.lock().push(segment.clone());
         }
-        self.change_view(|view| {
+        self.versions.change(&self.scheduler, |view| {
             let active = Generation::new(after);
             let bytes = self.core.options.generation_bytes();
             active.count_in(&self.core.budget, bytes);

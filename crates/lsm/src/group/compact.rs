@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Inner;
 use super::failures::Attempt;
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
 use super::scheduler::Claim;
+use super::{Inner, report};
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
 use crate::compaction::context::{CompactionContext, READAHEAD};
@@ -47,7 +47,7 @@ struct Taken<'a> {
 impl Inner {
     /// Runs the compactions that are due. Failures are recorded with their trees, or hit the next flush, too.
     pub(super) fn compact_inline(&self) {
-        self.begin_round();
+        self.scheduler.failures.lock().begin_round();
         while let Ok(true) = self.compact_once() {}
     }
 
@@ -66,12 +66,16 @@ impl Inner {
     /// As [`Self::compact_once`], for compactions of at most `bytes` each.
     pub(super) fn compact_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
-        let Some(due) = self.take_due(self.drop_time(), bytes, &|tree| self.attempt(tree)) else {
+        let Some(due) = self.take_due(
+            self.core.drop_time(&self.versions.view.load()),
+            bytes,
+            &|tree| self.scheduler.failures.lock().attempt(tree),
+        ) else {
             return Ok(false);
         };
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let failed = self.merge(&due.view, &due.together.merges, closing);
-        let store = failed.into_iter().find(|(_, e)| !self.is_contained(e));
+        let store = failed.into_iter().find(|(_, e)| !self.core.is_contained(e));
         store.map_or(Ok(true), |(_, error)| Err(error))
     }
 
@@ -87,7 +91,7 @@ impl Inner {
                 true => Attempt::None,
                 false => Attempt::Any,
             };
-            let time = self.drop_time();
+            let time = self.core.drop_time(&self.versions.view.load());
             let Some(taken) = self.take_due(time, u64::MAX, &attempt) else {
                 let view = self.versions.view.load_full();
                 let Some((_, id, _)) = due(&view, time, u64::MAX, &attempt).next() else {
@@ -117,7 +121,7 @@ impl Inner {
 
     /// Returns the error unless it is confined to one tree and others may succeed.
     pub(super) fn continue_after(&self, error: &Error) -> Result<()> {
-        match self.is_contained(error) && !error.is_disk_full() {
+        match self.core.is_contained(error) && !error.is_disk_full() {
             true => Ok(()),
             false => Err(error.clone()),
         }
@@ -153,7 +157,8 @@ impl Inner {
                 self.remove_files(&part);
                 let shared_failed = shared.as_ref().is_some_and(|shared| shared.failed());
                 failed.insert(merge.tree.id, error.clone());
-                if shared_failed || !self.is_contained(&error) || failed.len() == merges.len() {
+                if shared_failed || !self.core.is_contained(&error) || failed.len() == merges.len()
+                {
                     return Err(error);
                 }
             }
@@ -171,8 +176,16 @@ impl Inner {
         }
         for Planned { tree, whole, .. } in merges {
             match failed.get(&tree.id) {
-                Some(error) => self.note_compaction_failure(&view.version, tree, error, *whole),
-                None if *whole => self.clear_compaction_failure(tree.id),
+                Some(error) => report::compaction_failed(
+                    (&self.core, &self.versions, &self.scheduler),
+                    &view.version,
+                    tree,
+                    error,
+                    *whole,
+                ),
+                None if *whole => {
+                    report::compaction_succeeded(&self.versions, &self.scheduler, tree.id)
+                }
                 None => {}
             }
         }
@@ -206,7 +219,7 @@ impl Inner {
                 followers.extend(of_it.filter(|id| *id != lead.id));
             }
         }
-        let now = self.drop_time();
+        let now = self.core.drop_time(&self.versions.view.load());
         let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
         let merged = self.compact_each(leads, &choose)?;
         let followed = self.compact_each(followers, &choose)?;

@@ -13,7 +13,7 @@ use super::failures::JobFailure;
 use super::inner::Inner;
 use super::jobs::{EndedJob, RunningJob};
 use super::trees::TreeChange;
-use super::{install, open, threads};
+use super::{install, open, report, threads};
 use crate::batch::{Batch, TreeId};
 use crate::budget::{Budget, MemoryUse};
 use crate::cache::BlockCache;
@@ -350,7 +350,11 @@ impl Group {
     /// Flushes and compactions of this handle that failed and have not succeeded since. A tree whose compaction fails
     /// is paused for growing intervals; others are compacted as usual.
     pub fn failures(&self) -> Vec<JobFailure> {
-        self.inner.list_failures()
+        report::list_failures(
+            &self.inner.core,
+            &self.inner.versions,
+            &self.inner.scheduler,
+        )
     }
 
     /// The running jobs.

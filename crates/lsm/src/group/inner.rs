@@ -10,7 +10,6 @@ use super::scheduler::Scheduler;
 use super::sequencer::Sequencer;
 use super::version_set::VersionSet;
 use crate::fs::Gate;
-use crate::generation::View;
 use crate::read::Snapshot;
 
 /// The parts of a group. Operations on several of them have a file each; operations on one are in its file.
@@ -33,7 +32,7 @@ impl Inner {
             let seq = seq.max(view.version.flushed());
             // If the view was replaced in between, writes up to `seq` may be in memtables that the old one lacks.
             if Arc::ptr_eq(&view, &self.versions.view.load()) {
-                let horizon = self.horizon(&view);
+                let horizon = self.core.horizon(&view);
                 return Snapshot::new(view, seq, horizon);
             }
         }
@@ -45,23 +44,7 @@ impl Inner {
         }
         let writer = self.sequencer.writer.lock();
         let view = self.versions.view.load_full();
-        let horizon = self.horizon(&view);
+        let horizon = self.core.horizon(&view);
         Snapshot::new(view, writer.next_seq - 1, horizon)
-    }
-
-    /// Replaces the view by the result of `change`.
-    pub(super) fn change_view(&self, change: impl FnOnce(&View) -> View) {
-        let _guard = self.versions.view_change.lock();
-        let current = self.versions.view.load_full();
-        let mut next = change(&current);
-        next.closed = current.closed.clone();
-        self.scheduler.measure_pressure(&next);
-        self.versions.view.store(&next);
-    }
-
-    /// Measures the pressure again, after a tree's compactions have begun or ceased to fail.
-    pub(super) fn change_pressure(&self) {
-        let _guard = self.versions.view_change.lock();
-        self.scheduler.measure_pressure(&self.versions.view.load());
     }
 }

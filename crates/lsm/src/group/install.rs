@@ -10,9 +10,7 @@ use super::version_set::Versions;
 use crate::batch::TreeId;
 use crate::compaction::context::CompactionContext;
 use crate::compaction::shared::SharedFiles;
-use crate::entry::Time;
 use crate::error::{Error, Result};
-use crate::expiry::Horizon;
 use crate::fs::Fs;
 use crate::generation::View;
 use crate::version::{Edit, TableFile, Version};
@@ -53,7 +51,7 @@ impl Inner {
             slots: None,
             written: None,
             abandoned: AtomicBool::new(false),
-            time: self.drop_time(),
+            time: self.core.drop_time(&self.versions.view.load()),
             version: self.versions.view.load().version.clone(),
             now: Arc::new(move || view.load().version.clone()),
         }
@@ -155,7 +153,8 @@ impl Inner {
         versions.next_tree = edit.next_tree.unwrap_or(versions.next_tree);
         versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
         let version = Arc::new(version);
-        self.change_view(|view| change(view, version.clone()));
+        self.versions
+            .change(&self.scheduler, |view| change(view, version.clone()));
         for table in &turnover.gained {
             table.hold_on();
         }
@@ -192,25 +191,6 @@ impl Inner {
             self.sequencer.note_order(versions, order);
         }
         Ok(())
-    }
-
-    /// The time by which flushes and compactions drop expired entries; 0 while nothing expires.
-    pub(super) fn drop_time(&self) -> Time {
-        match self.versions.view.load().is_timed() {
-            true => self.core.clock.drop_time(),
-            false => 0,
-        }
-    }
-
-    /// The expiry time for a snapshot of a view.
-    pub(super) fn horizon(&self, view: &View) -> Horizon {
-        match view.is_timed() {
-            true => Horizon {
-                now: self.core.clock.read_time(),
-                clock: Some(self.core.clock.clone()),
-            },
-            false => Horizon::default(),
-        }
     }
 }
 

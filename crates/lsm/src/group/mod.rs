@@ -40,6 +40,7 @@ mod pending;
 mod poll;
 mod reader;
 mod recover;
+mod report;
 mod scheduler;
 mod sequencer;
 mod snapshots;

@@ -451,7 +451,7 @@ impl Inner {
             // Entries dropped as expired by then must stay hidden in the rest.
             self.core.clock.keep(reader.recovered.time);
             let view = reader.view();
-            self.change_view(|_| view);
+            self.versions.change(&self.scheduler, |_| view);
             reader.changed = false;
             let mut versions = self.versions.manifest.lock();
             let recovered = &reader.recovered;

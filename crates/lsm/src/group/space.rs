@@ -112,7 +112,7 @@ impl Inner {
         });
         job.note(&moved);
         match moved {
-            Err(error) if self.is_contained(&error) => {
+            Err(error) if self.core.is_contained(&error) => {
                 Counters::add(&self.core.counters.background_failures, 1);
                 Ok(())
             }

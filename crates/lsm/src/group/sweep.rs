@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Inner;
 use super::failures::Attempt;
 use super::install::no_tree;
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
 use super::scheduler::Claim;
+use super::{Inner, report};
 use crate::batch::TreeId;
 use crate::compaction::all;
 use crate::compaction::context::CompactionContext;
@@ -80,7 +80,8 @@ impl Inner {
         let sets = view.version.trees.values();
         let due = sets.filter(|set| set.options.bitmap && is_due(set));
         let due = due.filter(|set| has_converged(&view.version, set));
-        let due = due.filter(|set| matches!(self.attempt(set.id), Attempt::Any));
+        let due = due
+            .filter(|set| matches!(self.scheduler.failures.lock().attempt(set.id), Attempt::Any));
         let mut due = due.filter_map(|set| {
             let claim = self
                 .scheduler
@@ -96,8 +97,14 @@ impl Inner {
         drop(job);
         match swept.and_then(|swept| self.replace(swept.as_slice())) {
             Ok(()) => Ok(true),
-            Err(error) if self.is_contained(&error) => {
-                self.note_compaction_failure(&view.version, set, &error, true);
+            Err(error) if self.core.is_contained(&error) => {
+                report::compaction_failed(
+                    (&self.core, &self.versions, &self.scheduler),
+                    &view.version,
+                    set,
+                    &error,
+                    true,
+                );
                 Ok(true)
             }
             Err(error) => Err(error),
@@ -233,7 +240,7 @@ impl Inner {
             self.work(write, |view, version| view.with(version))?;
         }
         for Swept { set, left } in swept {
-            self.clear_compaction_failure(set.id);
+            report::compaction_succeeded(&self.versions, &self.scheduler, set.id);
             self.scheduler
                 .sweeps
                 .lock()

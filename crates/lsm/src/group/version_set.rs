@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::scheduler::Scheduler;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::generation::{View, Views};
@@ -65,6 +66,22 @@ impl VersionSet {
             naming: Mutex::new(()),
             next_file: AtomicU64::new(next_file),
         }
+    }
+
+    /// Replaces the view by the result of `change`.
+    pub(super) fn change(&self, scheduler: &Scheduler, change: impl FnOnce(&View) -> View) {
+        let _guard = self.view_change.lock();
+        let current = self.view.load_full();
+        let mut next = change(&current);
+        next.closed = current.closed.clone();
+        scheduler.measure_pressure(&next);
+        self.view.store(&next);
+    }
+
+    /// Measures the pressure again, after a tree's compactions have begun or ceased to fail.
+    pub(super) fn change_pressure(&self, scheduler: &Scheduler) {
+        let _guard = self.view_change.lock();
+        scheduler.measure_pressure(&self.view.load());
     }
 
     /// A number for a new file.
