@@ -13,6 +13,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Inner;
+use super::manifest::record;
 use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
 
@@ -118,7 +119,7 @@ impl Inner {
                 last_seq: Some(writer.last),
                 ..Edit::default()
             };
-            self.record(&mut versions, &mut edit)?;
+            record(&self.sequencer, &mut versions, &mut edit)?;
         }
         if let Some(manifest) = &versions.manifest {
             manifest.sync()?;

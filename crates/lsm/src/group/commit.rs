@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::install::no_tree;
+use super::manifest::begin_manifest;
 use super::recover::{is_leftover, is_own};
 use super::sequencer::{Stamped, Writer};
 use super::{Inner, Ticket};
@@ -237,7 +238,13 @@ impl Inner {
         let held = self.sequencer.keep(&mut versions.order, log);
         versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
         let number = self.versions.new_file();
-        let (manifest, order) = self.begin_manifest(number, &view.version, &mut versions)?;
+        let (manifest, order) = begin_manifest(
+            &self.sequencer,
+            &self.versions,
+            number,
+            &view.version,
+            &mut versions,
+        )?;
         Current {
             manifest: number,
             seal: None,

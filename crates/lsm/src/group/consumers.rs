@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::manifest::record_order;
 use super::tail::Tail;
 use super::taken::Taken;
 use super::version_set::Versions;
@@ -497,7 +498,7 @@ impl Inner {
             let mut order = versions.order.clone();
             let _held = self.sequencer.keep(&mut order, versions.log);
             if order != versions.order {
-                self.record_order(&mut versions, order)?;
+                record_order(&self.sequencer, &mut versions, order)?;
             }
         }
         self.drop_segments();

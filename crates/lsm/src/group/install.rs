@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::Inner;
-use super::version_set::Versions;
+use super::manifest::{record, renew_manifest};
 use crate::batch::TreeId;
 use crate::compaction::context::CompactionContext;
 use crate::compaction::shared::SharedFiles;
@@ -147,7 +147,7 @@ impl Inner {
         version.find_due(Some(edit));
         let (order, held) = self.sequencer.next_order(&versions, edit.log);
         edit.order = order;
-        self.record(&mut versions, edit)?;
+        record(&self.sequencer, &mut versions, edit)?;
         drop(held);
         versions.log = edit.log.unwrap_or(versions.log);
         versions.next_tree = edit.next_tree.unwrap_or(versions.next_tree);
@@ -162,35 +162,11 @@ impl Inner {
             table.mark_obsolete();
             self.note_space(table);
         }
-        let old = self.renew_manifest(&mut versions);
+        let old = renew_manifest(&self.sequencer, &self.versions, &mut versions);
         Ok(Retired {
             _view: before,
             manifest: old.map(|old| (self.core.source.fs.clone(), old)),
         })
-    }
-}
-
-impl Inner {
-    /// Appends an edit to the manifest, durably.
-    pub(super) fn record(&self, versions: &mut Versions, edit: &mut Edit) -> Result<()> {
-        // Everything that the edit refers to was synced before.
-        edit.synced = Some(self.sequencer.log.synced());
-        self.core.check_poison()?;
-        let manifest = versions.manifest.as_mut().ok_or(Error::Closed)?;
-        if let Err(failed) = manifest.append(edit) {
-            if !(failed.rolled_back && failed.error.is_disk_full()) {
-                // It is unknown how much of the record is on disk.
-                self.core.poison_with(&failed.error);
-            }
-            return Err(failed.error);
-        }
-        if let Some(time) = edit.time {
-            self.core.clock.note_written(time);
-        }
-        if let Some(order) = edit.order.clone() {
-            self.sequencer.note_order(versions, order);
-        }
-        Ok(())
     }
 }
 
