@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::failures::Attempt;
+use super::install::{context, remove_files, shared_files, work};
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
 use super::scheduler::Claim;
 use super::{Inner, report};
@@ -134,7 +135,7 @@ impl Inner {
         let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
         let _loan = self.borrow_for_compaction(runs.unwrap_or(0));
         let _slot = self.scheduler.slots.occupy();
-        let shared = self.shared_files(merges.len());
+        let shared = shared_files(&self.core, merges.len());
         let mut job = self.scheduler.jobs.begin(about(merges));
         let running = job.running.clone();
         let context = CompactionContext {
@@ -144,7 +145,7 @@ impl Inner {
             pace: (!self.core.closing.load(Ordering::Relaxed)).then_some(&self.scheduler.pace),
             slots: Some(&self.scheduler.slots),
             written: Some(&running.written),
-            ..self.context(&next_file)
+            ..context(&self.core, &self.versions, &self.scheduler, &next_file)
         };
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let write = |edit: &mut Edit| {
@@ -154,7 +155,7 @@ impl Inner {
                     edit.absorb(part);
                     continue;
                 };
-                self.remove_files(&part);
+                remove_files(&self.core, &part);
                 let shared_failed = shared.as_ref().is_some_and(|shared| shared.failed());
                 failed.insert(merge.tree.id, error.clone());
                 if shared_failed || !self.core.is_contained(&error) || failed.len() == merges.len()
@@ -164,7 +165,13 @@ impl Inner {
             }
             shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
         };
-        let done = self.work(write, |view, version| view.with(version));
+        let done = work(
+            &self.sequencer,
+            &self.versions,
+            &self.scheduler,
+            write,
+            |view, version| view.with(version),
+        );
         job.note(&match failed.values().next() {
             Some(error) => Err(error.clone()),
             None => done.clone(),

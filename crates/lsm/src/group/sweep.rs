@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::failures::Attempt;
-use super::install::no_tree;
+use super::install::{context, no_tree, shared_files, work};
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
 use super::scheduler::Claim;
 use super::{Inner, report};
@@ -219,10 +219,10 @@ impl Inner {
         if !changed.is_empty() {
             self.start_writing(&mut self.sequencer.writer.lock())?;
             let next_file = || self.versions.new_file();
-            let shared = self.shared_files(changed.len());
+            let shared = shared_files(&self.core, changed.len());
             let context = CompactionContext {
                 shared: shared.as_ref(),
-                ..self.context(&next_file)
+                ..context(&self.core, &self.versions, &self.scheduler, &next_file)
             };
             let write = |edit: &mut Edit| {
                 for (Swept { set, left }, component) in changed {
@@ -237,7 +237,13 @@ impl Inner {
                 }
                 shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
             };
-            self.work(write, |view, version| view.with(version))?;
+            work(
+                &self.sequencer,
+                &self.versions,
+                &self.scheduler,
+                write,
+                |view, version| view.with(version),
+            )?;
         }
         for Swept { set, left } in swept {
             report::compaction_succeeded(&self.versions, &self.scheduler, set.id);

@@ -11,7 +11,7 @@ use super::scheduler::Scheduler;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::generation::{View, Views};
-use crate::version::{Current, Manifest, Order, Version};
+use crate::version::{Current, Manifest, Order, TableFile, Version};
 
 /// The state behind the `manifest` lock.
 pub(super) struct Versions {
@@ -82,6 +82,13 @@ impl VersionSet {
     pub(super) fn change_pressure(&self, scheduler: &Scheduler) {
         let _guard = self.view_change.lock();
         scheduler.measure_pressure(&self.view.load());
+    }
+
+    /// Adds the file of an obsolete table, if it is due.
+    pub(super) fn note_space(&self, table: &TableFile) {
+        if table.place().is_some() && table.file().is_sparse() {
+            self.sparse.lock().insert(table.file().number());
+        }
     }
 
     /// A number for a new file.
