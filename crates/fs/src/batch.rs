@@ -6,7 +6,7 @@ use std::io;
 use crate::request::{ReadRequest, read_one};
 
 /// Reads every request and passes it to `visit`, once each, in any order. A single request is a plain read; several
-/// requests whose files have a [`ReadFile::descriptor`] are submitted together (io_uring on Linux), and read one
+/// requests whose files have a [`crate::ReadFile::descriptor`] are submitted together (io_uring on Linux), and read one
 /// after another where that is unavailable.
 ///
 /// Buffers up to 1 MiB at a time, or the largest request.

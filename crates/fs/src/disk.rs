@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,6 +102,10 @@ impl Fs for Disk {
             .try_for_each(|parent| self.sync_dir(parent))
     }
 
+    fn punch(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
+        punch(path, range)
+    }
+
     fn sync(&self, path: &Path) -> io::Result<()> {
         // Some systems sync only files open for writing; others need no write permission to sync.
         let mut options = OpenOptions::new();
@@ -165,6 +170,28 @@ impl Fs for Disk {
             Err(TryLockError::Error(e)) => Err(e),
         }
     }
+}
+
+/// Deallocates a range, where the file system can.
+#[cfg(target_os = "linux")]
+fn punch(path: &Path, range: Range<u64>) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    let len = range.end.saturating_sub(range.start);
+    if len == 0 {
+        return Ok(());
+    }
+    let file = OpenOptions::new().write(true).open(path)?;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match fallocate(&file, flags, range.start, len) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        punched => Ok(punched?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch(path: &Path, _range: Range<u64>) -> io::Result<()> {
+    fs::metadata(path).map(drop)
 }
 
 struct Locked(File);

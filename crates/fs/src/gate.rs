@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,6 +91,10 @@ impl Fs for Gate {
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.held(|fs| fs.create_dir(dir))
+    }
+
+    fn punch(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
+        self.held(|fs| fs.punch(path, range))
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The traits that a file system implements.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +23,13 @@ pub trait Fs: Send + Sync {
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates a folder and its parents where they are missing.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Gives a range of a file back to the file system: nobody needs its bytes, which read as before or as zeros from now
+    /// on, even after a power cut. The file keeps its length. It is a hint: an implementation may do nothing, as this
+    /// one does.
+    fn punch(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
+        let _ = (path, range);
+        Ok(())
+    }
     /// Makes a file durable that an earlier process may have left in the system's cache.
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.

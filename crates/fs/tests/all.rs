@@ -104,6 +104,21 @@ fn behaves(fs: &dyn Fs, root: &Path) {
     assert_eq!(names(fs, &dir), ["linked"]);
     assert_eq!(contents(fs, &path("linked")), b"hello world");
 
+    assert_eq!(
+        fs.punch(&path("x"), 0..4).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    // Given back: as before, or zeros. The rest stays.
+    fs.punch(&path("linked"), 2..5).unwrap();
+    fs.punch(&path("linked"), 9..9).unwrap();
+    let left = contents(fs, &path("linked"));
+    assert!(
+        left == b"hello world" || left == b"he\0\0\0 world",
+        "{left:?}"
+    );
+    fs.punch(&path("linked"), 8..1 << 40).unwrap();
+    assert_eq!(contents(fs, &path("linked")).len(), 11);
+
     fs.create(&path("linked")).unwrap();
     assert!(fs.open(&path("linked")).unwrap().is_empty().unwrap());
 
@@ -157,6 +172,49 @@ fn direct_reads_give_the_bytes_of_buffered_ones() {
             let error = file.read_at(len as u64, &mut [0]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
         }
+    }
+}
+
+/// Where the file system of the build can do it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_given_back_takes_no_room() {
+    use std::os::unix::fs::MetadataExt;
+    let temp = tempfile::tempdir_in(".").unwrap();
+    let path = temp.path().join("file");
+    let disk = Disk::new();
+    let file = disk.create(&path).unwrap();
+    file.append(&vec![7; 4 << 20]).unwrap();
+    file.sync().unwrap();
+    let blocks = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    let before = blocks();
+    disk.punch(&path, 1 << 20..3 << 20).unwrap();
+    let left = contents(&disk, &path);
+    assert!(left.len() == 4 << 20 && left[..1 << 20].iter().all(|byte| *byte == 7));
+    if left[1 << 20] == 0 {
+        assert!(left[1 << 20..3 << 20].iter().all(|byte| *byte == 0));
+        assert!(left[3 << 20..].iter().all(|byte| *byte == 7));
+        assert!(blocks() + (1 << 20) < before, "{} of {before}", blocks());
+    }
+}
+
+#[test]
+fn what_is_given_back_is_counted_fails_and_does_not_come_back() {
+    let memory = Memory::new();
+    let fs = Faulty::new(Arc::new(memory.clone()));
+    let path = Path::new("f");
+    let file = fs.create(path).unwrap();
+    file.append(b"0123456789").unwrap();
+    fs.fail_at(1);
+    fs.punch(path, 0..2).unwrap_err();
+    fs.punch(path, 2..4).unwrap();
+    fs.punch(path, 8..20).unwrap();
+    assert_eq!(memory.punched(), 4);
+    file.sync().unwrap();
+    fs.sync_dir(Path::new("")).unwrap();
+    for mode in MODES {
+        let left = memory.power_cut(1, mode).read(path).unwrap();
+        assert_eq!(left, b"01\0\x004567\0\0", "{mode:?}");
     }
 }
 

@@ -20,9 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::group::Group;
+use crate::options::LogMode;
 use crate::stop::Stop;
 use crate::version::{ConsumerPlaces, Current, Manifest, Seal, TableSource, log_path, table_path};
-use crate::wal::{LogKind, LogWriter};
+use crate::wal::{LogFormat, LogWriter};
 
 impl Group {
     /// Creates an independent store in `dest` (which must not exist, or be empty) that holds everything written
@@ -93,9 +94,15 @@ impl Group {
         // The copy's history diverges here.
         let order = self.copy_consumers(&snapshot, &copy, new_file(), stop)?;
         let number = new_file();
-        let log = LogWriter::create(fs, &log_path(dest, number), LogKind::Wal, number, None)?;
-        log.sync()?;
+        let create =
+            || LogWriter::create(fs, &log_path(dest, number), LogFormat::WAL, number, None);
+        let log = match self.options().log {
+            LogMode::Own => Some(create()?),
+            LogMode::External => None,
+        };
+        log.as_ref().map_or(Ok(()), |log| log.sync())?;
         let manifest = new_file();
+        edit.external_log = log.is_none();
         edit.log = Some(number);
         edit.next_file = Some(next.load(Ordering::Relaxed));
         edit.next_tree = Some(next_tree);
@@ -106,7 +113,7 @@ impl Group {
         manifest.sync()?;
         let seal = Seal {
             manifest_len: manifest.len(),
-            logs: vec![(number, log.len())],
+            logs: log.iter().map(|log| (number, log.len())).collect(),
         };
         Current {
             manifest: manifest.number(),

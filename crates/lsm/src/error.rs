@@ -80,6 +80,18 @@ pub enum Error {
     Closed,
     /// The store was opened read-only, beside its writer.
     ReadOnly,
+    /// This reads the log, and the log of the store is the caller's.
+    NoLog {
+        /// What was to be done.
+        what: &'static str,
+    },
+    /// The store was created with the other mode of its log.
+    OtherLog {
+        /// The store's folder.
+        path: PathBuf,
+        /// True when it was created with a log of its own.
+        is_own: bool,
+    },
     /// The read was stopped by its [`crate::Stop`].
     Cancelled {
         /// True when the deadline has passed, false when the token was cancelled.
@@ -200,6 +212,19 @@ impl fmt::Display for Error {
             Error::Stale => f.write_str("the trees have changed since the batch was made"),
             Error::Closed => f.write_str("the store is closed"),
             Error::ReadOnly => f.write_str("the store was opened for reading only"),
+            Error::NoLog { what } => {
+                write!(
+                    f,
+                    "{what}: the store has no log of its own that it could read"
+                )
+            }
+            Error::OtherLog { path, is_own } => {
+                let whose = match is_own {
+                    true => "a log of its own",
+                    false => "the log of another",
+                };
+                write!(f, "{}: the store was created with {whose}", path.display())
+            }
             Error::Cancelled { deadline: true } => f.write_str("stopped: the deadline has passed"),
             Error::Cancelled { deadline: false } => f.write_str("cancelled"),
             Error::PositionExpired { oldest } => {

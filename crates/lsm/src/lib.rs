@@ -24,6 +24,9 @@
 //! A policy chooses (`compaction/leveled.rs`, `tiered.rs`) -> the job merges the runs (`merge/cursor.rs`), drops what
 //! is obsolete (`merge/stream.rs`), writes tables, and an edit in the manifest makes them the current version.
 //!
+//! A group can also live on a log that is not its own ([`LogMode`]), and other crates' logs can have the engine's framing
+//! ([`wal::LogFormat`]).
+//!
 //! # Example
 //!
 //! ```
@@ -97,7 +100,7 @@ pub use group::{
     NamedSnapshot, Observer, Retry, RunningJob, ShowOperation, Tail, Ticket, TreeChange, Why,
 };
 pub use obsolete::{SeqSet, Superseded};
-pub use options::{BitmapMerges, Durability, KeepLog, Options};
+pub use options::{BitmapMerges, Durability, KeepLog, LogMode, Options};
 pub use read::{
     Component, Entries, EntryCursor, Expected, Found, Lookup, LookupOptions, Snapshot, TreeCursor,
     WalkEntry,

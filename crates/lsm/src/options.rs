@@ -44,6 +44,43 @@ pub struct KeepLog {
     pub age: Option<(Duration, u64)>,
 }
 
+/// Whose log makes the writes of a group durable. A store has one kind for life.
+///
+/// # A log of another
+///
+/// With [`External`](LogMode::External) the caller has a log, a replicated one for example, and the group is the state
+/// that follows from it. A batch goes to the memtables alone: the group writes no log, replays none, ignores
+/// [`Durability`], and acknowledges a batch at once. What is in memtables is lost with the process.
+///
+/// The contract, for a caller whose log numbers its entries:
+///
+/// - An entry is durable in the caller's log before its batch is written here. Otherwise tables may hold what the log
+///   lacks.
+/// - Each batch also puts the number of its entry under one key, say `applied`. A batch is atomic, and all trees of a
+///   generation are flushed together, by one record of the manifest: so whenever the store is opened, the value of
+///   `applied` is the exact entry up to which all trees are. The caller applies the entries behind it again.
+/// - The log may drop entries up to the number that was `applied` as of [`Group::durable_seq`](crate::Group::durable_seq),
+///   the last write of this group that is in tables. [`Group::flush`](crate::Group::flush) moves it on, and
+///   [`Group::close`](crate::Group::close) flushes everything.
+/// - Trees are created, configured and dropped durably, at once. Who drops a tree flushes before, so that no entry that
+///   is applied again writes to it; who creates one expects it to be there when the entries are applied again.
+/// - What is loaded past the log is durable at once, too: [`Group::ingest`](crate::Group::ingest) flushes what was written before.
+///
+/// [`Group::checkpoint`](crate::Group::checkpoint) and named snapshots hold the state as of one batch, `applied`
+/// included. Sequence numbers are the group's own: an entry that is applied again gets other numbers.
+///
+/// What reads the log has none to read, and is refused with [`Error::NoLog`]: [`Group::tail`](crate::Group::tail),
+/// observers, consumers ([`Group::keep_log_for`](crate::Group::keep_log_for)), [`Options::keep_log`], and readers beside
+/// the writer ([`Group::open_reader`](crate::Group::open_reader)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogMode {
+    /// The group has a log of its own.
+    #[default]
+    Own,
+    /// The caller has one.
+    External,
+}
+
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
@@ -72,6 +109,8 @@ pub struct Options {
     /// A flush, or a compaction job, that writes to this many trees puts their small tables into one file, created
     /// and synced once; with fewer trees, each table has a file of its own. Default 8.
     pub share_from: usize,
+    /// Whose log it is. Default: the group's own.
+    pub log: LogMode,
     /// How much of the flushed log is retained.
     pub keep_log: KeepLog,
     /// The clock for expiry and for the age of the log. Default: the system's.
@@ -105,6 +144,7 @@ impl Default for Options {
             blocked_filter: true,
             bitmap_merges: BitmapMerges::default(),
             share_from: 8,
+            log: LogMode::default(),
             keep_log: KeepLog::default(),
             clock: Arc::new(|| {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -159,7 +199,19 @@ impl Options {
         least("table_size", self.table_size)?;
         least("block_size", self.block_size as u64)?;
         limit("block_size in bytes", MAX_BLOCK, self.block_size)?;
-        limit("value_filter_bits", MAX_BITS, self.value_filter_bits)
+        limit("value_filter_bits", MAX_BITS, self.value_filter_bits)?;
+        match self.keep_log == KeepLog::default() {
+            true => Ok(()),
+            false => self.needs_log("keep_log"),
+        }
+    }
+
+    /// Refuses what needs a log of the group's own, where there is none.
+    pub(crate) fn needs_log(&self, what: &'static str) -> Result<()> {
+        match self.log {
+            LogMode::Own => Ok(()),
+            LogMode::External => Err(Error::NoLog { what }),
+        }
     }
 
     /// The number of compaction threads.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -16,7 +17,7 @@ use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 /// `sync_dir`) are counted together, and reading calls (`open`, `read_at`) separately. A failed call does nothing to
 /// the wrapped file system, with the exceptions named below.
 ///
-/// Batched reads (`esker_fs::read_many`) go through rings of this file system's own. They are not counted as reading
+/// Batched reads ([`esker_fs::read_many`]) go through rings of this file system's own. They are not counted as reading
 /// calls but separately ([`Faulty::reads_together`]), and fail as set by [`Faulty::fail_together`].
 #[derive(Clone)]
 pub struct Faulty {
@@ -320,6 +321,11 @@ impl Fs for Faulty {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.faults.call()?;
         self.inner.create_dir(dir)
+    }
+
+    fn punch(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.punch(path, range)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {

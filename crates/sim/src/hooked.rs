@@ -2,6 +2,7 @@
 //! close, an error of one file), without timing.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ pub enum Call {
     Create,
     /// A file is opened for reading.
     Open,
-    /// A piece of a file is read.
-    Read,
     /// A range of a file is read.
+    Read,
+    /// Bytes are appended to a file.
     Append,
     /// Zeros are written behind a file's end.
     WriteAhead,
@@ -32,6 +33,8 @@ pub enum Call {
     Remove,
     /// A file is linked; the path is the new one.
     Link,
+    /// A range of a file is given back.
+    Punch,
     /// The names of a folder are made durable.
     SyncDir,
 }
@@ -111,6 +114,11 @@ impl Fs for Hooked {
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         self.inner.create_dir(dir)
+    }
+
+    fn punch(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
+        self.call(Call::Punch, path)?;
+        self.inner.punch(path, range)
     }
 
     fn sync(&self, path: &Path) -> io::Result<()> {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +45,8 @@ struct State {
     locks: Mutex<HashSet<PathBuf>>,
     /// The last number returned by `unique`.
     unique: AtomicU64,
+    /// Bytes that were given back.
+    punched: AtomicU64,
 }
 
 type Names = BTreeMap<OsString, Arc<Inode>>;
@@ -306,6 +309,7 @@ impl Memory {
             state: Arc::new(State {
                 folders: Mutex::new(left),
                 locks: Mutex::default(),
+                punched: AtomicU64::new(0),
                 unique: AtomicU64::new(self.state.unique.load(Ordering::SeqCst)),
             }),
         }
@@ -332,6 +336,11 @@ impl Memory {
         let file = folder.names.entry(name).or_default();
         *file.0.write() = Stored::of(bytes.to_vec());
         folder.sync();
+    }
+
+    /// How many bytes were given back ([`Fs::punch`]) since the last power cut.
+    pub fn punched(&self) -> u64 {
+        self.state.punched.load(Ordering::SeqCst)
     }
 
     /// The paths of all files, sorted.
@@ -434,6 +443,24 @@ impl Fs for Memory {
         for dir in dir.ancestors() {
             folders.entry(dir.to_path_buf()).or_default();
         }
+        Ok(())
+    }
+
+    /// The bytes are zeros at once, also after a power cut.
+    fn punch(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
+        let file = self.in_folder(path, |folder, name| folder.get(&name))?;
+        let stored = &mut *file.0.write();
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let (from, to) = (at(range.start), at(range.end));
+        let before = stored.before_cut.as_mut().map(|(before, _)| before);
+        for content in before.into_iter().chain([&mut stored.content]) {
+            let punched = content.bytes.iter_mut().take(to).skip(from);
+            punched.for_each(|byte| *byte = 0);
+        }
+        let punched = stored.content.bytes.len().min(to).saturating_sub(from);
+        self.state
+            .punched
+            .fetch_add(punched as u64, Ordering::SeqCst);
         Ok(())
     }
 

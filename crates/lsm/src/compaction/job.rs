@@ -1,62 +1,29 @@
 //! Flush and compaction jobs: read entries, write tables, record them in an edit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::choice::check;
+use super::context::{CompactionContext, READAHEAD};
 use super::expired;
 use super::output::{Expected, Output, Written};
-use super::pace::Pace;
-use super::pieces::{Between, Made, Slots};
+use super::pieces::{Between, Made};
 use super::sets::read_set;
-use super::shared::SharedFiles;
 use crate::batch::check_limits;
 use crate::cursor::Cursor;
-use crate::entry::{Kind, MAX_SEQ, Seq, Time, compare};
+use crate::entry::{Kind, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
 use crate::memtable::{MemCursor, Memtable};
 use crate::merge::{MergeCursor, MergeStream, Rules};
 use crate::obsolete::{ObsoleteWrites, SeqSet};
-use crate::options::Options;
 use crate::read::SourceCursor;
 use crate::stats::Counters;
 use crate::table::ReadOptions;
 use crate::version::{
     Action, Choice, ComponentId, DropPolicy, Edit, NewTable, Run, RunCursor, TableAt, TableFile,
-    TableSource, TreeVersion, Version, add_table, are_disjoint,
+    TreeVersion, add_table, are_disjoint,
 };
 use esker_coding::Slice;
-
-/// Bytes that a compaction reads ahead from each of its runs.
-pub(crate) const READAHEAD: usize = 256 << 10;
-
-/// State shared by the jobs of a group.
-pub(crate) struct CompactionContext<'a> {
-    pub(crate) source: &'a TableSource,
-    pub(crate) options: &'a Options,
-    pub(crate) counters: &'a Counters,
-    /// Allocates file numbers.
-    pub(crate) next_file: &'a (dyn Fn() -> u64 + Sync),
-    /// Shared files for small tables; without, each table has a file of its own.
-    pub(crate) shared: Option<&'a SharedFiles<'a>>,
-    /// Set when the group is closing: compactions abort.
-    pub(crate) closing: &'a AtomicBool,
-    /// Running bulk loads, which will install runs below those flushed meanwhile.
-    pub(crate) ingesting: &'a AtomicUsize,
-    /// The write rate limit, if any.
-    pub(crate) pace: Option<&'a Pace>,
-    /// Threads that may help with large compactions.
-    pub(crate) slots: Option<&'a Slots>,
-    /// Counts the bytes written.
-    pub(crate) written: Option<&'a AtomicU64>,
-    /// Set when a piece of a compaction has failed: the other pieces abort.
-    pub(crate) abandoned: AtomicBool,
-    /// Entries that expire up to this time are dropped.
-    pub(crate) time: Time,
-    /// The version at the start of the job, and a function that returns the current one.
-    pub(crate) version: Arc<Version>,
-    pub(crate) now: Arc<dyn Fn() -> Arc<Version> + Send + Sync>,
-}
 
 /// Consumes the entries of a run, in order: key, sequence number, kind, value.
 pub type RunSink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
@@ -357,11 +324,6 @@ impl CompactionContext<'_> {
             .iter()
             .any(|at| is_target(at, choice) && stays(at));
         !small && !stays && self.can_move(tree, choice)
-    }
-
-    /// True when the running job should abort.
-    pub(super) fn is_aborted(&self) -> bool {
-        self.closing.load(Ordering::Relaxed) || self.abandoned.load(Ordering::Relaxed)
     }
 
     /// Merges the sources into tables.

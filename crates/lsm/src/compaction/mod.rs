@@ -1,15 +1,17 @@
 //! Compaction: policies decide (pure functions from a tree's version to a choice), the job executes the choice.
 
 mod choice;
+pub(crate) mod context;
 pub(crate) mod expired;
 pub(crate) mod job;
 mod lazy_leveled;
 mod leveled;
 mod output;
 pub(crate) mod pace;
-pub(crate) mod pieces;
+mod pieces;
 mod sets;
 pub(crate) mod shared;
+pub(crate) mod slots;
 pub(crate) mod sweep;
 mod tiered;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::job::CompactionContext;
+use super::context::CompactionContext;
 use crate::batch::TreeId;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};

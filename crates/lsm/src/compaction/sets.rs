@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::job::CompactionContext;
+use super::context::CompactionContext;
 use super::output::{Expected, Output, Written};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};

@@ -36,7 +36,7 @@ use crate::group::Group;
 use crate::obsolete::{self, SeqSet};
 use crate::options::{Durability, Options};
 use crate::version::{ConsumerPlace, Current, Edit, PlainTrees, TableSource, TreeOptions, Version};
-use crate::wal::{LogKind, LogWriter, Record, replay, reseal};
+use crate::wal::{LogFormat, LogWriter, Record, replay, reseal};
 use esker_sim::memory::Memory;
 
 /// A log record's payload.
@@ -140,9 +140,9 @@ pub fn log(data: &[u8]) {
         let fs = Memory::new();
         fs.write(path, bytes);
         for (kind, sealed) in [
-            (LogKind::Wal, None),
-            (LogKind::Wal, Some(bytes.len() as u64)),
-            (LogKind::Manifest, None),
+            (LogFormat::WAL, None),
+            (LogFormat::WAL, Some(bytes.len() as u64)),
+            (LogFormat::MANIFEST, None),
         ] {
             let mut end = 0;
             let replayed = replay(&fs, path, kind, 1, sealed, &mut |offset, record| {
@@ -150,7 +150,7 @@ pub fn log(data: &[u8]) {
                 end = offset + 1;
                 if let Record::Data { payload, .. } = record {
                     end = offset + payload.len() as u64;
-                    if kind == LogKind::Wal {
+                    if kind == LogFormat::WAL {
                         batch(payload);
                     }
                 }
@@ -176,9 +176,14 @@ pub fn store(data: &[u8]) {
         seal: None,
     };
     current.write(&fs, dir).unwrap();
-    let (log_name, wal) = (dir.join("000002.log"), LogKind::Wal);
+    let (log_name, wal) = (dir.join("000002.log"), LogFormat::WAL);
     for (path, kind, payload, number) in [
-        (dir.join("MANIFEST-000001"), LogKind::Manifest, manifest, 1),
+        (
+            dir.join("MANIFEST-000001"),
+            LogFormat::MANIFEST,
+            manifest,
+            1,
+        ),
         (log_name, wal, log.get(1..).unwrap_or_default(), 2),
     ] {
         let file = LogWriter::create(&fs, &path, kind, number, None).unwrap();

@@ -112,7 +112,7 @@ fn current_files() {
 #[test]
 fn logs() {
     let mut corpus = Vec::new();
-    for (kind, previous) in [(LogKind::Wal, Some((0, 48))), (LogKind::Manifest, None)] {
+    for (kind, previous) in [(LogFormat::WAL, Some((0, 48))), (LogFormat::MANIFEST, None)] {
         let (fs, path) = (Memory::new(), Path::new("/fuzz/000001.log"));
         fs.write(path, &[]);
         let writer = LogWriter::create(&fs, path, kind, 1, previous).unwrap();

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::compact::compacted_with;
-use super::install::no_tree;
+use super::install::{context, install, no_tree, work, work_on};
 use super::sequencer::Writer;
 use super::threads::Counted;
 use super::{Inner, TreeChange};
 use crate::batch::TreeId;
-use crate::compaction::job::{CompactionContext, WriteRun};
+use crate::compaction::context::CompactionContext;
+use crate::compaction::job::WriteRun;
 use crate::compaction::oldest_level;
 use crate::compaction::shared::SharedFiles;
 use crate::entry::{Seq, Time};
@@ -26,7 +27,7 @@ impl Inner {
     /// Installs a run above all runs of a tree. Its numbers must be above those in the tree, and allocated.
     pub(super) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
-        self.work_on(|edit| {
+        work_on(&self.core, |edit| {
             let count = self.write_run(tree, write, edit)?;
             let view = self.versions.view.load_full();
             let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
@@ -38,7 +39,13 @@ impl Inner {
             {
                 return Err(out_of_place(target, least, greatest));
             }
-            drop(self.install(edit, |view, version| view.with(version))?);
+            drop(install(
+                &self.sequencer,
+                &self.versions,
+                &self.scheduler,
+                edit,
+                |view, version| view.with(version),
+            )?);
             self.scheduler.wake_background();
             Ok(count)
         })
@@ -53,7 +60,7 @@ impl Inner {
         change: &mut dyn FnMut() -> Result<TreeChange>,
     ) -> Result<u64> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
-        self.work_on(|edit| {
+        work_on(&self.core, |edit| {
             let count = self.write_run(tree, write, edit)?;
             // These claims prevent compactions from placing anything below the new run.
             let trees = compacted_with(&self.versions.view.load_full().version, tree);
@@ -89,7 +96,7 @@ impl Inner {
     ) -> Result<()> {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let next_file = || self.versions.new_file();
-        let context = self.context(&next_file);
+        let context = context(&self.core, &self.versions, &self.scheduler, &next_file);
         let target = context
             .version
             .trees
@@ -101,12 +108,18 @@ impl Inner {
             max: visible,
         };
         // A power cut must not lose a write that made another one obsolete.
-        self.sequencer.sync_all()?;
-        self.work_on(|edit| {
+        self.make_durable()?;
+        work_on(&self.core, |edit| {
             context.write_bits(target, numbers, component, edit)?;
             edit.repair_watermarks
                 .extend(repair_watermark.map(|seq| (tree, seq.min(visible))));
-            drop(self.install(edit, |view, version| view.with(version))?);
+            drop(install(
+                &self.sequencer,
+                &self.versions,
+                &self.scheduler,
+                edit,
+                |view, version| view.with(version),
+            )?);
             self.scheduler.wake_background();
             Ok(())
         })
@@ -116,7 +129,8 @@ impl Inner {
         let view = self.versions.view.load_full();
         let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
         let next_file = || self.versions.new_file();
-        self.context(&next_file).write_run(target, write, edit)
+        context(&self.core, &self.versions, &self.scheduler, &next_file)
+            .write_run(target, write, edit)
     }
 
     /// Rewrites the first table of a tree that `pick` selects, with the tree's current options. Returns its number of
@@ -139,8 +153,11 @@ impl Inner {
             return Ok(None);
         };
         let next_file = || self.versions.new_file();
-        let context = self.context(&next_file);
-        self.work(
+        let context = context(&self.core, &self.versions, &self.scheduler, &next_file);
+        work(
+            &self.sequencer,
+            &self.versions,
+            &self.scheduler,
             |edit| context.rewrite(target, run, table, edit),
             |view, version| view.with(version),
         )?;
@@ -182,7 +199,7 @@ impl super::Internals<'_> {
         let next_file = || inner.versions.new_file();
         let context = CompactionContext {
             closing: stop,
-            ..inner.context(&next_file)
+            ..context(&inner.core, &inner.versions, &inner.scheduler, &next_file)
         };
         let mut count = 0;
         let write = |edit: &mut Edit| {
@@ -192,7 +209,13 @@ impl super::Internals<'_> {
             inner.sequencer.publish(seq);
             Ok(())
         };
-        inner.work(write, |view, version| view.with(version))?;
+        work(
+            &inner.sequencer,
+            &inner.versions,
+            &inner.scheduler,
+            write,
+            |view, version| view.with(version),
+        )?;
         Ok(count)
     }
 

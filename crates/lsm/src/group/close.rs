@@ -12,9 +12,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{FLUSH_AT_CLOSE, Inner};
+use super::Inner;
+use super::manifest::record;
 use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
+
+/// Below this many bytes a clean close leaves the memtables in the log.
+const FLUSH_AT_CLOSE: usize = 256 << 10;
 
 /// Bytes of the largest compaction that closing waits for.
 const SMALL_COMPACTION: u64 = 4 << 20;
@@ -74,7 +78,9 @@ impl Inner {
 
     fn flush_at_close(&self) -> Result<()> {
         self.flush_full()?;
-        if self.versions.view.load().active.memory() >= FLUSH_AT_CLOSE {
+        let memory = self.versions.view.load().active.memory();
+        // Nothing else of this store would have it.
+        if memory >= FLUSH_AT_CLOSE || self.core.has_external_log() {
             self.rotate_now()?;
             self.flush_full()?;
         }
@@ -93,7 +99,7 @@ impl Inner {
     fn take_manifest(&self) -> Result<()> {
         let mut writer = self.sequencer.writer.lock();
         for live in self.sequencer.log.segments.lock().iter() {
-            live.log.trim();
+            live.log.iter().for_each(|log| log.trim());
         }
         self.sequencer.sync_all()?;
         self.sequencer.sync_marks()?;
@@ -101,21 +107,28 @@ impl Inner {
         self.core.check_poison()?;
         let appended = writer.segment.as_ref();
         let appended = appended.map_or(0, |segment| segment.last.load(Ordering::Acquire));
-        if versions.manifest.is_some() && writer.last > appended.max(versions.last_seq) {
+        // Without a log, writes that are in no table are lost here. Their numbers were seen: without a seal the next
+        // handle does not use them again.
+        let view = self.versions.view.load();
+        let is_flushed = view.active.is_empty() && view.full.is_empty();
+        let is_whole = is_flushed || !self.core.has_external_log();
+        let is_ahead = writer.last > appended.max(versions.last_seq);
+        if versions.manifest.is_some() && is_ahead && is_whole {
             // A run was to be ingested and failed. Its number may have been seen, and is not allocated again.
             let mut edit = Edit {
                 last_seq: Some(writer.last),
                 ..Edit::default()
             };
-            self.record(&mut versions, &mut edit)?;
+            record(&self.sequencer, &mut versions, &mut edit)?;
         }
         if let Some(manifest) = &versions.manifest {
             manifest.sync()?;
             // Segments before `log` are flushed, and may be removed at any moment.
             let segments = self.sequencer.log.segments.lock();
             let needed = segments.iter().filter(|live| live.number >= versions.log);
-            let logs = needed.map(|live| (live.number, live.log.len())).collect();
-            versions.seal = Some(Current {
+            let logs = needed.filter_map(|live| Some((live.number, live.log.as_ref()?.len())));
+            let logs = logs.collect();
+            versions.seal = is_whole.then(|| Current {
                 manifest: manifest.number(),
                 seal: Some(Seal {
                     manifest_len: manifest.len(),

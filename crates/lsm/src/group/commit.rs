@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::install::no_tree;
+use super::manifest::begin_manifest;
 use super::recover::{is_leftover, is_own};
 use super::sequencer::{Stamped, Writer};
-use super::{FULL_GENERATIONS, Inner, Ticket};
+use super::{Inner, Ticket};
 use crate::batch::{Batch, TreeId};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
@@ -24,6 +25,9 @@ use crate::version::{ClosedSegment, Current};
 
 /// Adds writes to a batch that depend on the state it is applied to.
 pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c;
+
+/// Full generations that may wait for their flush before writers wait, too.
+const FULL_GENERATIONS: usize = 2;
 
 /// Bytes per second to which writers are limited at the onset and at the maximum of compaction pressure.
 const SLOW_RATE: (f64, f64) = (64e6, 2e6);
@@ -42,8 +46,10 @@ impl Inner {
         complete: Option<&mut Complete<'_>>,
     ) -> Result<Ticket> {
         self.core.check_poison()?;
-        // Hashed here, outside of the lock; the additions of `complete` are hashed under it.
-        batch.hash();
+        if !self.core.has_external_log() {
+            // Hashed here, outside of the lock; the additions of `complete` are hashed under it.
+            batch.hash();
+        }
         let mut writer = self.sequencer.writer.lock();
         // While the lock is held it is the view of the active generation, and of the trees.
         let view = loop {
@@ -74,7 +80,7 @@ impl Inner {
         }
         if let Some(complete) = complete {
             let view = self.versions.view.load_full();
-            let horizon = self.horizon(&view);
+            let horizon = self.core.horizon(&view);
             let snapshot = Snapshot::new(view, writer.next_seq - 1, horizon);
             complete(batch, writer.next_seq, &snapshot)?;
         }
@@ -123,15 +129,18 @@ impl Inner {
         if let Some(tree) = batch.trees().iter().find(unknown) {
             return Err(no_tree(*tree));
         }
-        let hash = batch.hash();
-        let payload = batch.seal(first);
-        let time = self.stamp(&mut writer.stamped, segment.number);
-        let appended = segment.log.append_hashed(payload, hash, forces, time);
-        appended.map_err(|failed| {
-            // The time is not in the log, either.
-            writer.stamped.considered = (0, 0);
-            self.sequencer.not_appended(failed)
-        })?;
+        if let Some(log) = &segment.log {
+            let hash = batch.hash();
+            let payload = batch.seal(first);
+            let time = self.stamp(&mut writer.stamped, segment.number);
+            let appended = log.append_hashed(payload, hash, forces, time);
+            appended.map_err(|failed| {
+                // The time is not in the log, either.
+                writer.stamped.considered = (0, 0);
+                self.sequencer.not_appended(failed)
+            })?;
+            Counters::add_alone(&self.core.counters.log_bytes, batch.bytes() as u64);
+        }
         for operation in batch.operations(first) {
             let inserted = view.active.insert(&view.version, &operation);
             debug_assert!(inserted, "an entry was inserted twice");
@@ -146,7 +155,6 @@ impl Inner {
         let counters = &self.core.counters;
         Counters::add_alone(&counters.batches, 1);
         Counters::add_alone(&counters.operations, operations as u64);
-        Counters::add_alone(&counters.log_bytes, bytes as u64);
         if forces {
             writer.demanded = last;
         }
@@ -230,7 +238,13 @@ impl Inner {
         let held = self.sequencer.keep(&mut versions.order, log);
         versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
         let number = self.versions.new_file();
-        let (manifest, order) = self.begin_manifest(number, &view.version, &mut versions)?;
+        let (manifest, order) = begin_manifest(
+            &self.sequencer,
+            &self.versions,
+            number,
+            &view.version,
+            &mut versions,
+        )?;
         Current {
             manifest: number,
             seal: None,
@@ -246,7 +260,9 @@ impl Inner {
         closed.retain(|closed| needs_log(closed.number));
         drop(closed);
         view.active.set_log(segment.number);
-        self.sequencer.log.segments.lock().push(segment.clone());
+        if segment.log.is_some() {
+            self.sequencer.log.segments.lock().push(segment.clone());
+        }
         writer.segment = Some(segment);
         for path in writer.discarded.drain(..) {
             // Replay skips a file that stays.
@@ -273,26 +289,28 @@ impl Inner {
     pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
         let before = writer.segment.as_ref();
         let number = self.versions.new_file();
-        let ended = before.map(|before| before.log.end(number)).transpose();
+        let log = before.and_then(|before| before.log.as_ref());
+        let ended = log.map(|log| log.end(number)).transpose();
         let ended = ended.map_err(|failed| self.sequencer.not_appended(failed))?;
         let previous = before.zip(ended).map(|(before, end)| (before.number, end));
         // Not the last allocated number: some are for ingested runs.
         let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
         let segment = self.sequencer.create_segment(number, previous, last)?;
         let after = writer.last;
-        let closed = before.map(|before| ClosedSegment {
+        let closed = before.filter(|_| log.is_some());
+        let closed = closed.map(|before| ClosedSegment {
             number: before.number,
             after: before.after,
             last,
             len: ended.unwrap_or(0),
             ended: self.core.options.log_time(),
         });
-        {
+        if segment.log.is_some() {
             let mut all = self.sequencer.log.closed.lock();
             all.extend(closed);
             self.sequencer.log.segments.lock().push(segment.clone());
         }
-        self.change_view(|view| {
+        self.versions.change(&self.scheduler, |view| {
             let active = Generation::new(after);
             let bytes = self.core.options.generation_bytes();
             active.count_in(&self.core.budget, bytes);
@@ -386,6 +404,7 @@ impl Inner {
     /// What a durability requires: on disk before the write is acknowledged, or at a time, or neither.
     fn demand(&self, durability: Durability) -> (bool, Option<Instant>) {
         match durability {
+            _ if self.core.has_external_log() => (false, None),
             Durability::Sync => (true, None),
             Durability::Os => (false, None),
             // Shorter intervals count as none, and without the thread nothing would sync later.

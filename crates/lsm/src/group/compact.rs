@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Inner;
-use super::claims::Claim;
 use super::failures::Attempt;
-use super::jobs::{JobDescription, JobKind, Why};
+use super::install::{context, remove_files, shared_files, work};
+use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::scheduler::Claim;
+use super::{Inner, report};
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
-use crate::compaction::job::{CompactionContext, READAHEAD};
+use crate::compaction::context::{CompactionContext, READAHEAD};
 use crate::compaction::{expired, followed_by, pick_above, pick_all};
 use crate::entry::Time;
 use crate::error::{Error, Result};
@@ -23,10 +24,6 @@ use crate::version::{Choice, Edit, Run, TreeVersion, Version};
 
 /// A compaction of at most this many bytes is batched with others.
 const SMALL: u64 = 1 << 20;
-
-/// Limits of a batch, in bytes and in compactions.
-pub(super) const TOGETHER: u64 = 8 << 20;
-pub(super) const MAX_BATCH: usize = 1024;
 
 /// A compaction has about this many output buffers, beside the read-ahead of each run.
 const COMPACTION_BUFFERS: usize = 4;
@@ -51,7 +48,7 @@ struct Taken<'a> {
 impl Inner {
     /// Runs the compactions that are due. Failures are recorded with their trees, or hit the next flush, too.
     pub(super) fn compact_inline(&self) {
-        self.begin_round();
+        self.scheduler.failures.lock().begin_round();
         while let Ok(true) = self.compact_once() {}
     }
 
@@ -70,12 +67,16 @@ impl Inner {
     /// As [`Self::compact_once`], for compactions of at most `bytes` each.
     pub(super) fn compact_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
         self.move_tables()?;
-        let Some(due) = self.take_due(self.drop_time(), bytes, &|tree| self.attempt(tree)) else {
+        let Some(due) = self.take_due(
+            self.core.drop_time(&self.versions.view.load()),
+            bytes,
+            &|tree| self.scheduler.failures.lock().attempt(tree),
+        ) else {
             return Ok(false);
         };
         self.start_writing(&mut self.sequencer.writer.lock())?;
         let failed = self.merge(&due.view, &due.together.merges, closing);
-        let store = failed.into_iter().find(|(_, e)| !self.is_contained(e));
+        let store = failed.into_iter().find(|(_, e)| !self.core.is_contained(e));
         store.map_or(Ok(true), |(_, error)| Err(error))
     }
 
@@ -91,7 +92,7 @@ impl Inner {
                 true => Attempt::None,
                 false => Attempt::Any,
             };
-            let time = self.drop_time();
+            let time = self.core.drop_time(&self.versions.view.load());
             let Some(taken) = self.take_due(time, u64::MAX, &attempt) else {
                 let view = self.versions.view.load_full();
                 let Some((_, id, _)) = due(&view, time, u64::MAX, &attempt).next() else {
@@ -121,7 +122,7 @@ impl Inner {
 
     /// Returns the error unless it is confined to one tree and others may succeed.
     pub(super) fn continue_after(&self, error: &Error) -> Result<()> {
-        match self.is_contained(error) && !error.is_disk_full() {
+        match self.core.is_contained(error) && !error.is_disk_full() {
             true => Ok(()),
             false => Err(error.clone()),
         }
@@ -134,7 +135,7 @@ impl Inner {
         let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
         let _loan = self.borrow_for_compaction(runs.unwrap_or(0));
         let _slot = self.scheduler.slots.occupy();
-        let shared = self.shared_files(merges.len());
+        let shared = shared_files(&self.core, merges.len());
         let mut job = self.scheduler.jobs.begin(about(merges));
         let running = job.running.clone();
         let context = CompactionContext {
@@ -144,7 +145,7 @@ impl Inner {
             pace: (!self.core.closing.load(Ordering::Relaxed)).then_some(&self.scheduler.pace),
             slots: Some(&self.scheduler.slots),
             written: Some(&running.written),
-            ..self.context(&next_file)
+            ..context(&self.core, &self.versions, &self.scheduler, &next_file)
         };
         let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
         let write = |edit: &mut Edit| {
@@ -154,16 +155,23 @@ impl Inner {
                     edit.absorb(part);
                     continue;
                 };
-                self.remove_files(&part);
+                remove_files(&self.core, &part);
                 let shared_failed = shared.as_ref().is_some_and(|shared| shared.failed());
                 failed.insert(merge.tree.id, error.clone());
-                if shared_failed || !self.is_contained(&error) || failed.len() == merges.len() {
+                if shared_failed || !self.core.is_contained(&error) || failed.len() == merges.len()
+                {
                     return Err(error);
                 }
             }
             shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
         };
-        let done = self.work(write, |view, version| view.with(version));
+        let done = work(
+            &self.sequencer,
+            &self.versions,
+            &self.scheduler,
+            write,
+            |view, version| view.with(version),
+        );
         job.note(&match failed.values().next() {
             Some(error) => Err(error.clone()),
             None => done.clone(),
@@ -175,8 +183,16 @@ impl Inner {
         }
         for Planned { tree, whole, .. } in merges {
             match failed.get(&tree.id) {
-                Some(error) => self.note_compaction_failure(&view.version, tree, error, *whole),
-                None if *whole => self.clear_compaction_failure(tree.id),
+                Some(error) => report::compaction_failed(
+                    (&self.core, &self.versions, &self.scheduler),
+                    &view.version,
+                    tree,
+                    error,
+                    *whole,
+                ),
+                None if *whole => {
+                    report::compaction_succeeded(&self.versions, &self.scheduler, tree.id)
+                }
                 None => {}
             }
         }
@@ -210,7 +226,7 @@ impl Inner {
                 followers.extend(of_it.filter(|id| *id != lead.id));
             }
         }
-        let now = self.drop_time();
+        let now = self.core.drop_time(&self.versions.view.load());
         let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
         let merged = self.compact_each(leads, &choose)?;
         let followed = self.compact_each(followers, &choose)?;

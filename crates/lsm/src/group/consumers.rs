@@ -2,12 +2,12 @@
 //! process that reads beside it. What is on disk, and why nothing that a consumer waits for is removed, is in
 //! `version/consumers.rs`.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
+use super::manifest::record_order;
 use super::tail::Tail;
+use super::taken::Taken;
 use super::version_set::Versions;
 use super::{Group, Inner, Internals};
 use crate::batch::check_limit;
@@ -17,7 +17,7 @@ use crate::fs::Lock;
 use crate::read::Snapshot;
 use crate::stop::Stop;
 use crate::version::{ClosedSegment, ConsumerPlace, ConsumerPlaces, Order, TableSource, log_path};
-use crate::wal::{LogKind, LogWriter, rest_hash};
+use crate::wal::{LogFormat, LogWriter, rest_hash};
 
 /// The longest name of a consumer of the log, in bytes. Longer than 255, the limit of earlier versions, by what a layer above
 /// puts before the names that it is given.
@@ -33,30 +33,6 @@ pub struct LogConsumer {
     taken: Arc<Taken>,
 }
 
-/// The lock of a consumer: `None` after it was released, also because the group was closed. Calls in progress share it.
-struct Taken(Mutex<Option<Arc<dyn Lock>>>);
-
-/// The consumers that handles of a group hold.
-#[derive(Default)]
-pub(super) struct TakenConsumers(Mutex<Vec<Weak<Taken>>>);
-
-impl TakenConsumers {
-    fn add(&self, taken: &Arc<Taken>) {
-        let mut all = self.0.lock();
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(taken));
-    }
-
-    /// Lets others be these consumers, whatever handles still exist.
-    pub(super) fn give_up(&self) {
-        for taken in std::mem::take(&mut *self.0.lock()) {
-            if let Some(taken) = taken.upgrade() {
-                drop(taken.0.lock().take());
-            }
-        }
-    }
-}
-
 impl Group {
     /// Takes the consumer `name`, which may be new, for as long as the value lives. Also in a read-only group, beside
     /// the writer.
@@ -66,11 +42,12 @@ impl Group {
     /// calls.
     pub fn consume_log(&self, name: &str) -> Result<LogConsumer> {
         self.inner.check_consumers_open()?;
+        self.inner.core.options.needs_log("a consumer of the log")?;
         check_limit("the name of a consumer in bytes", MAX_NAME, name.len())?;
         let places = self.inner.places();
         let _all = places.lock()?;
         let lock: Arc<dyn Lock> = places.take(name)?.into();
-        let taken = Arc::new(Taken(Mutex::new(Some(lock))));
+        let taken = Arc::new(Taken::new(lock));
         self.inner.sequencer.consumers.add(&taken);
         // Who closes from here on releases it.
         self.inner.check_consumers_open()?;
@@ -195,7 +172,10 @@ impl Group {
             let last = one.last.load(Ordering::Acquire);
             last > position.seq && closed.iter().all(|closed| closed.number != one.number)
         });
-        let open_bytes: u64 = open.map(|one| one.log.len()).sum();
+        let open_bytes: u64 = open
+            .filter_map(|one| one.log.as_ref())
+            .map(|log| log.len())
+            .sum();
         closed_bytes.map(|one| one.len).sum::<u64>() + open_bytes
     }
 }
@@ -280,7 +260,7 @@ impl LogConsumer {
         // First, so that no earlier place comes back.
         let noted = inner.forget_holds(&mut |name| is_own(name))? > 0;
         let found = places.remove(&self.name)?;
-        drop((own, self.taken.0.lock().take()));
+        drop((own, self.taken.take()));
         places.remove_lock(&self.name);
         drop(all);
         inner.release_segments()?;
@@ -289,14 +269,14 @@ impl LogConsumer {
 
     /// Its lock, shared for a call.
     fn own(&self) -> Result<Arc<dyn Lock>> {
-        self.taken.0.lock().clone().ok_or(Error::Closed)
+        self.taken.get().ok_or(Error::Closed)
     }
 }
 
 impl Drop for LogConsumer {
     fn drop(&mut self) {
         // After the group was closed the folder may be another's.
-        let own = self.taken.0.lock().take();
+        let own = self.taken.take();
         if own.is_none() {
             return;
         }
@@ -401,7 +381,7 @@ impl Inner {
         // Against flushes of this process.
         tail.hold(u64::MAX);
         let path = log_path(&copy.dir, number);
-        let log = LogWriter::create(&*copy.fs, &path, LogKind::Wal, number, None)?;
+        let log = LogWriter::create(&*copy.fs, &path, LogFormat::WAL, number, None)?;
         let (mut end, mut time) = (first, None);
         while let Some(commit) = tail.next()? {
             stop.map_or(Ok(()), Stop::check)?;
@@ -518,7 +498,7 @@ impl Inner {
             let mut order = versions.order.clone();
             let _held = self.sequencer.keep(&mut order, versions.log);
             if order != versions.order {
-                self.record_order(&mut versions, order)?;
+                record_order(&self.sequencer, &mut versions, order)?;
             }
         }
         self.drop_segments();

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::budget::{Account, Budget, Held};
+use crate::entry::Time;
 use crate::error::{Error, Result};
-use crate::expiry::ExpiryClock;
+use crate::expiry::{ExpiryClock, Horizon};
 use crate::generation::View;
-use crate::options::Options;
+use crate::options::{LogMode, Options};
 use crate::signal::Signal;
 use crate::stats::{Counters, ReadCounters};
 use crate::version::{TableSource, TreeProvider};
@@ -60,6 +61,12 @@ impl Core {
             poisoned: AtomicBool::new(false),
             poison: Mutex::new(None),
         }
+    }
+
+    /// True when the log of the group is the caller's.
+    #[inline]
+    pub(super) fn has_external_log(&self) -> bool {
+        self.options.log == LogMode::External
     }
 
     /// Updates the memory accounts of memtables and obsolete sets.
@@ -117,5 +124,29 @@ impl Core {
     /// True when no further write of this process becomes visible.
     pub(super) fn is_ended(&self) -> bool {
         self.closing.load(Ordering::SeqCst) || self.poisoned.load(Ordering::SeqCst)
+    }
+
+    /// The time by which flushes and compactions drop expired entries; 0 while nothing expires.
+    pub(super) fn drop_time(&self, view: &View) -> Time {
+        match view.is_timed() {
+            true => self.clock.drop_time(),
+            false => 0,
+        }
+    }
+
+    /// The expiry time for a snapshot of a view.
+    pub(super) fn horizon(&self, view: &View) -> Horizon {
+        match view.is_timed() {
+            true => Horizon {
+                now: self.clock.read_time(),
+                clock: Some(self.clock.clone()),
+            },
+            false => Horizon::default(),
+        }
+    }
+
+    /// True for an error confined to the compaction of one tree: others may continue.
+    pub(super) fn is_contained(&self, error: &Error) -> bool {
+        !matches!(error, Error::Closed | Error::Poisoned { .. }) && self.check_poison().is_ok()
     }
 }

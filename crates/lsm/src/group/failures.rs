@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Inner;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::error::Error;
-use crate::stats::Counters;
 use crate::version::{TreeVersion, Version, table_number};
+
+/// The pause after a failed flush.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
 
 /// The pause after the first failure of a compaction; each further one doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -96,20 +97,19 @@ pub(super) enum Attempt {
     None,
 }
 
-impl Inner {
+impl Failures {
     /// Starts a compaction round.
-    pub(super) fn begin_round(&self) {
-        self.scheduler.failures.lock().round += 1;
+    pub(super) fn begin_round(&mut self) {
+        self.round += 1;
     }
 
     /// The compactions allowed for a tree now.
     pub(super) fn attempt(&self, tree: TreeId) -> Attempt {
-        let failures = self.scheduler.failures.lock();
-        let Some(failing) = failures.merges.get(&tree) else {
+        let Some(failing) = self.merges.get(&tree) else {
             return Attempt::Any;
         };
-        let due = failures.round >= failing.due_round
-            && failing.due.is_none_or(|due| due <= Instant::now());
+        let due =
+            self.round >= failing.due_round && failing.due.is_none_or(|due| due <= Instant::now());
         match (due, failing.above) {
             (true, _) => Attempt::Any,
             (false, Some(above)) => Attempt::Newer(above),
@@ -117,29 +117,19 @@ impl Inner {
         }
     }
 
-    /// True for an error confined to the compaction of one tree: others may continue.
-    pub(super) fn is_contained(&self, error: &Error) -> bool {
-        !matches!(error, Error::Closed | Error::Poisoned { .. }) && self.core.check_poison().is_ok()
-    }
-
-    /// Records a failed compaction of `tree`: one of its policy (`whole`), or of its newer runs.
-    pub(super) fn note_compaction_failure(
-        &self,
+    /// Records a failed compaction of `tree`: one of its policy (`whole`), or of its newer runs. With `background`
+    /// threads the pause is a time.
+    pub(super) fn note(
+        &mut self,
         version: &Version,
         tree: &Arc<TreeVersion>,
         error: &Error,
         whole: bool,
+        background: bool,
     ) {
-        if !self.is_contained(error) {
-            return;
-        }
-        Counters::add(&self.core.counters.background_failures, 1);
         let damaged = damaged_component(version, tree, error);
-        let mut failures = self.scheduler.failures.lock();
-        failures
-            .merges
-            .retain(|id, _| version.trees.contains_key(id));
-        let before = failures.merges.get(&tree.id);
+        self.merges.retain(|id, _| version.trees.contains_key(id));
+        let before = self.merges.get(&tree.id);
         let times = before.map_or(0, |failing| failing.times) + 1;
         let known = before.and_then(|failing| failing.above);
         // Each failed compaction of newer runs leaves fewer to try, or none.
@@ -153,8 +143,7 @@ impl Inner {
             false => LONGEST_PAUSE,
         };
         let pause = FIRST_PAUSE.saturating_mul(doubled).min(longest);
-        let due_round = failures.round + u64::from(doubled).min(MOST_ROUNDS);
-        let background = self.core.options.background;
+        let due_round = self.round + u64::from(doubled).min(MOST_ROUNDS);
         let failing = Failing {
             error: error.clone(),
             times,
@@ -162,42 +151,18 @@ impl Inner {
             due_round: if background { 0 } else { due_round },
             above,
         };
-        failures.merges.insert(tree.id, failing);
-        drop(failures);
-        self.change_pressure();
+        self.merges.insert(tree.id, failing);
     }
 
-    /// Records that a compaction chosen by the policy of `tree` succeeded.
-    pub(super) fn clear_compaction_failure(&self, tree: TreeId) {
-        if self
-            .scheduler
-            .failures
-            .lock()
-            .merges
-            .remove(&tree)
-            .is_some()
-        {
-            self.change_pressure();
-        }
+    /// Records that a compaction chosen by the policy of `tree` succeeded: true if it had failed.
+    pub(super) fn clear(&mut self, tree: TreeId) -> bool {
+        self.merges.remove(&tree).is_some()
     }
 
-    /// The current failures.
-    pub(super) fn list_failures(&self) -> Vec<JobFailure> {
-        let view = self.versions.view.load();
-        let flush = self.scheduler.signals.lock().flush_failure.clone();
-        let flush = flush.map(|(error, times)| JobFailure {
-            job: Job::Flush,
-            tree: None,
-            error,
-            times,
-            retry: match self.core.options.background {
-                true => Retry::In(super::threads::RETRY),
-                false => Retry::AfterFlushes(0),
-            },
-        });
-        let failures = self.scheduler.failures.lock();
-        let merges = failures.merges.iter().filter_map(|(id, failing)| {
-            let tree = view.version.trees.get(id)?;
+    /// The trees of a version whose compactions fail.
+    pub(super) fn list(&self, version: &Version) -> Vec<JobFailure> {
+        let failures = self.merges.iter().filter_map(|(id, failing)| {
+            let tree = version.trees.get(id)?;
             Some(JobFailure {
                 job: Job::Merge,
                 tree: Some((*id, tree.name.clone())),
@@ -205,11 +170,11 @@ impl Inner {
                 times: failing.times,
                 retry: match failing.due {
                     Some(due) => Retry::In(due.saturating_duration_since(Instant::now())),
-                    None => Retry::AfterFlushes(failing.due_round.saturating_sub(failures.round)),
+                    None => Retry::AfterFlushes(failing.due_round.saturating_sub(self.round)),
                 },
             })
         });
-        flush.into_iter().chain(merges).collect()
+        failures.collect()
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::Inner;
+use super::install::{context, shared_files, work};
 use super::jobs::{JobDescription, JobKind, Why};
-use crate::compaction::job::CompactionContext;
+use crate::compaction::context::CompactionContext;
 use crate::error::Result;
 use crate::generation::{Generation, View};
 use crate::stats::Counters;
@@ -34,6 +35,15 @@ impl Inner {
         }
     }
 
+    /// Makes everything durable that was written before this call: by a sync of the log, or, where that is the
+    /// caller's, by a flush.
+    pub(super) fn make_durable(&self) -> Result<()> {
+        match self.core.has_external_log() {
+            true => self.flush_all(),
+            false => self.sequencer.sync_all(),
+        }
+    }
+
     fn flush(&self, view: &View, generation: &Arc<Generation>) -> Result<()> {
         if self.sequencer.visible() < generation.last() {
             // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so the sync is
@@ -53,7 +63,7 @@ impl Inner {
         let filled = generation.filled();
         let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
         let filled: Vec<_> = filled.collect();
-        let shared = self.shared_files(filled.len());
+        let shared = shared_files(&self.core, filled.len());
         let mut job = self.scheduler.jobs.begin(JobDescription {
             kind: JobKind::Flush,
             tree: filled.first().map(|(tree, _)| tree.name.clone()),
@@ -67,7 +77,7 @@ impl Inner {
             closing: &never,
             shared: shared.as_ref(),
             written: Some(&running.written),
-            ..self.context(&next_file)
+            ..context(&self.core, &self.versions, &self.scheduler, &next_file)
         };
         let newer = view
             .full
@@ -92,15 +102,21 @@ impl Inner {
                 None => Ok(()),
             }
         };
-        let done = self.work(write, |view, version| View {
-            full: view
-                .full
-                .iter()
-                .filter(|full| !Arc::ptr_eq(full, generation))
-                .cloned()
-                .collect(),
-            ..view.with(version)
-        });
+        let done = work(
+            &self.sequencer,
+            &self.versions,
+            &self.scheduler,
+            write,
+            |view, version| View {
+                full: view
+                    .full
+                    .iter()
+                    .filter(|full| !Arc::ptr_eq(full, generation))
+                    .cloned()
+                    .collect(),
+                ..view.with(version)
+            },
+        );
         job.note(&done);
         drop(job);
         done?;

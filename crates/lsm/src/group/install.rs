@@ -10,14 +10,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::Inner;
-use super::version_set::Versions;
+use super::core::Core;
+use super::manifest::{record, renew_manifest};
+use super::scheduler::Scheduler;
+use super::sequencer::Sequencer;
+use super::version_set::VersionSet;
 use crate::batch::TreeId;
-use crate::compaction::job::CompactionContext;
+use crate::compaction::context::CompactionContext;
 use crate::compaction::shared::SharedFiles;
-use crate::entry::Time;
 use crate::error::{Error, Result};
-use crate::expiry::Horizon;
 use crate::fs::Fs;
 use crate::generation::View;
 use crate::version::{Edit, TableFile, Version};
@@ -40,183 +41,144 @@ impl Drop for Retired {
     }
 }
 
-impl Inner {
-    pub(super) fn context<'a>(
-        &'a self,
-        next_file: &'a (dyn Fn() -> u64 + Sync),
-    ) -> CompactionContext<'a> {
-        let view = self.versions.view.clone();
-        CompactionContext {
-            source: &self.core.source,
-            options: &self.core.options,
-            counters: &self.core.counters,
-            next_file,
-            shared: None,
-            closing: &self.core.closing,
-            ingesting: &self.scheduler.ingesting,
-            pace: None,
-            slots: None,
-            written: None,
-            abandoned: AtomicBool::new(false),
-            time: self.drop_time(),
-            version: self.versions.view.load().version.clone(),
-            now: Arc::new(move || view.load().version.clone()),
-        }
-    }
-
-    /// Shared files for the small tables of a job that writes to `trees` trees; with few trees each table has a file
-    /// of its own.
-    pub(super) fn shared_files(&self, trees: usize) -> Option<SharedFiles<'_>> {
-        (trees >= self.core.options.share_from).then(|| SharedFiles::new(&self.core.source))
-    }
-
-    /// Runs `work`, which writes tables into an edit, and installs the edit.
-    pub(super) fn work(
-        &self,
-        work: impl FnOnce(&mut Edit) -> Result<()>,
-        change: impl FnOnce(&View, Arc<Version>) -> View,
-    ) -> Result<()> {
-        self.work_on(|edit| {
-            work(edit)?;
-            let retired = self.install(edit, change)?;
-            self.warm(edit);
-            drop(retired);
-            Ok(())
-        })
-    }
-
-    /// Opens the tables that an edit added, and pins their filters. Tables in shared files are small and many: they
-    /// are opened on first read.
-    fn warm(&self, edit: &Edit) {
-        if !self.core.options.background {
-            return;
-        }
-        let version = self.versions.view.load().version.clone();
-        let made: BTreeSet<u64> = edit.files.iter().copied().collect();
-        let new = |table: &&Arc<TableFile>| table.place().is_none();
-        for added in &edit.added {
-            let number = added.meta.number;
-            let tree = version.trees.get(&added.tree);
-            let Some(tree) = tree.filter(|_| made.contains(&number)) else {
-                continue;
-            };
-            let mut tables = tree.tables().filter(new);
-            let table = tables.find(|table| table.meta().number == number);
-            if let Some(Ok(table)) = table.map(|table| table.table()) {
-                table.warm();
-            }
-        }
-    }
-
-    /// Runs `work`, which writes tables into an edit and installs it. On failure the tables are removed, so that
-    /// retries do not fill a full disk further.
-    pub(super) fn work_on<T>(&self, work: impl FnOnce(&mut Edit) -> Result<T>) -> Result<T> {
-        let mut edit = Edit::default();
-        let result = work(&mut edit);
-        // After a failed sync of the manifest the tables may be referenced by it.
-        if result.is_err() && !self.core.is_poisoned() {
-            self.remove_files(&edit);
-        }
-        result
-    }
-
-    /// Removes the files created for an edit.
-    pub(super) fn remove_files(&self, edit: &Edit) {
-        for number in &edit.files {
-            let _ = self.core.source.fs.remove(&self.core.source.path(*number));
-        }
-    }
-
-    /// Appends `edit` to the manifest and makes its version current. Reads and removes nothing.
-    pub(super) fn install(
-        &self,
-        edit: &mut Edit,
-        change: impl FnOnce(&View, Arc<Version>) -> View,
-    ) -> Result<Retired> {
-        if !edit.files.is_empty() {
-            // The manifest must not refer to names that a power cut can remove.
-            self.sequencer.sync_names()?;
-        }
-        let mut versions = self.versions.manifest.lock();
-        self.core.check_poison()?;
-        let before = self.versions.view.load_full();
-        let options = |name: &str, config: &[u8]| self.core.provider.tree_options(name, config);
-        if versions.manifest.is_none() {
-            return Err(Error::Closed);
-        }
-        // Everything dropped as expired was dropped by this time at the latest.
-        let timed = before.is_timed() || edit.expires();
-        edit.time = timed.then(|| self.core.clock.kept());
-        let version = Version::clone(&before.version);
-        let (mut version, turnover) =
-            version.apply(edit, &self.core.source, &options, &self.core.source.dir)?;
-        version.extend_bitmaps(edit);
-        version.find_due(Some(edit));
-        let (order, held) = self.sequencer.next_order(&versions, edit.log);
-        edit.order = order;
-        self.record(&mut versions, edit)?;
-        drop(held);
-        versions.log = edit.log.unwrap_or(versions.log);
-        versions.next_tree = edit.next_tree.unwrap_or(versions.next_tree);
-        versions.last_seq = edit.last_seq.unwrap_or(0).max(versions.last_seq);
-        let version = Arc::new(version);
-        self.change_view(|view| change(view, version.clone()));
-        for table in &turnover.gained {
-            table.hold_on();
-        }
-        for table in &turnover.taken {
-            table.mark_obsolete();
-            self.note_space(table);
-        }
-        let old = self.renew_manifest(&mut versions);
-        Ok(Retired {
-            _view: before,
-            manifest: old.map(|old| (self.core.source.fs.clone(), old)),
-        })
+pub(super) fn context<'a>(
+    core: &'a Core,
+    versions: &VersionSet,
+    scheduler: &'a Scheduler,
+    next_file: &'a (dyn Fn() -> u64 + Sync),
+) -> CompactionContext<'a> {
+    let view = versions.view.clone();
+    CompactionContext {
+        source: &core.source,
+        options: &core.options,
+        counters: &core.counters,
+        next_file,
+        shared: None,
+        closing: &core.closing,
+        ingesting: &scheduler.ingesting,
+        pace: None,
+        slots: None,
+        written: None,
+        abandoned: AtomicBool::new(false),
+        time: core.drop_time(&versions.view.load()),
+        version: versions.view.load().version.clone(),
+        now: Arc::new(move || view.load().version.clone()),
     }
 }
 
-impl Inner {
-    /// Appends an edit to the manifest, durably.
-    pub(super) fn record(&self, versions: &mut Versions, edit: &mut Edit) -> Result<()> {
-        // Everything that the edit refers to was synced before.
-        edit.synced = Some(self.sequencer.log.synced());
-        self.core.check_poison()?;
-        let manifest = versions.manifest.as_mut().ok_or(Error::Closed)?;
-        if let Err(failed) = manifest.append(edit) {
-            if !(failed.rolled_back && failed.error.is_disk_full()) {
-                // It is unknown how much of the record is on disk.
-                self.core.poison_with(&failed.error);
-            }
-            return Err(failed.error);
-        }
-        if let Some(time) = edit.time {
-            self.core.clock.note_written(time);
-        }
-        if let Some(order) = edit.order.clone() {
-            self.sequencer.note_order(versions, order);
-        }
+/// Shared files for the small tables of a job that writes to `trees` trees; with few trees each table has a file
+/// of its own.
+pub(super) fn shared_files(core: &Core, trees: usize) -> Option<SharedFiles<'_>> {
+    (trees >= core.options.share_from).then(|| SharedFiles::new(&core.source))
+}
+
+/// Runs `work`, which writes tables into an edit, and installs the edit.
+pub(super) fn work(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    work: impl FnOnce(&mut Edit) -> Result<()>,
+    change: impl FnOnce(&View, Arc<Version>) -> View,
+) -> Result<()> {
+    work_on(&sequencer.core, |edit| {
+        work(edit)?;
+        let retired = install(sequencer, versions, scheduler, edit, change)?;
+        warm(&sequencer.core, versions, edit);
+        drop(retired);
         Ok(())
-    }
+    })
+}
 
-    /// The time by which flushes and compactions drop expired entries; 0 while nothing expires.
-    pub(super) fn drop_time(&self) -> Time {
-        match self.versions.view.load().is_timed() {
-            true => self.core.clock.drop_time(),
-            false => 0,
+/// Opens the tables that an edit added, and pins their filters. Tables in shared files are small and many: they
+/// are opened on first read.
+fn warm(core: &Core, versions: &VersionSet, edit: &Edit) {
+    if !core.options.background {
+        return;
+    }
+    let version = versions.view.load().version.clone();
+    let made: BTreeSet<u64> = edit.files.iter().copied().collect();
+    let new = |table: &&Arc<TableFile>| table.place().is_none();
+    for added in &edit.added {
+        let number = added.meta.number;
+        let tree = version.trees.get(&added.tree);
+        let Some(tree) = tree.filter(|_| made.contains(&number)) else {
+            continue;
+        };
+        let mut tables = tree.tables().filter(new);
+        let table = tables.find(|table| table.meta().number == number);
+        if let Some(Ok(table)) = table.map(|table| table.table()) {
+            table.warm();
         }
     }
+}
 
-    /// The expiry time for a snapshot of a view.
-    pub(super) fn horizon(&self, view: &View) -> Horizon {
-        match view.is_timed() {
-            true => Horizon {
-                now: self.core.clock.read_time(),
-                clock: Some(self.core.clock.clone()),
-            },
-            false => Horizon::default(),
-        }
+/// Runs `work`, which writes tables into an edit and installs it. On failure the tables are removed, so that
+/// retries do not fill a full disk further.
+pub(super) fn work_on<T>(core: &Core, work: impl FnOnce(&mut Edit) -> Result<T>) -> Result<T> {
+    let mut edit = Edit::default();
+    let result = work(&mut edit);
+    // After a failed sync of the manifest the tables may be referenced by it.
+    if result.is_err() && !core.is_poisoned() {
+        remove_files(core, &edit);
     }
+    result
+}
+
+/// Removes the files created for an edit.
+pub(super) fn remove_files(core: &Core, edit: &Edit) {
+    for number in &edit.files {
+        let _ = core.source.fs.remove(&core.source.path(*number));
+    }
+}
+
+/// Appends `edit` to the manifest and makes its version current. Reads and removes nothing.
+pub(super) fn install(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    edit: &mut Edit,
+    change: impl FnOnce(&View, Arc<Version>) -> View,
+) -> Result<Retired> {
+    if !edit.files.is_empty() {
+        // The manifest must not refer to names that a power cut can remove.
+        sequencer.sync_names()?;
+    }
+    let core = &*sequencer.core;
+    let mut locked = versions.manifest.lock();
+    core.check_poison()?;
+    let before = versions.view.load_full();
+    let options = |name: &str, config: &[u8]| core.provider.tree_options(name, config);
+    if locked.manifest.is_none() {
+        return Err(Error::Closed);
+    }
+    // Everything dropped as expired was dropped by this time at the latest.
+    let timed = before.is_timed() || edit.expires();
+    edit.time = timed.then(|| core.clock.kept());
+    let version = Version::clone(&before.version);
+    let (mut version, turnover) = version.apply(edit, &core.source, &options, &core.source.dir)?;
+    version.extend_bitmaps(edit);
+    version.find_due(Some(edit));
+    let (order, held) = sequencer.next_order(&locked, edit.log);
+    edit.order = order;
+    record(sequencer, &mut locked, edit)?;
+    drop(held);
+    locked.log = edit.log.unwrap_or(locked.log);
+    locked.next_tree = edit.next_tree.unwrap_or(locked.next_tree);
+    locked.last_seq = edit.last_seq.unwrap_or(0).max(locked.last_seq);
+    let version = Arc::new(version);
+    versions.change(scheduler, |view| change(view, version.clone()));
+    for table in &turnover.gained {
+        table.hold_on();
+    }
+    for table in &turnover.taken {
+        table.mark_obsolete();
+        versions.note_space(table);
+    }
+    let old = renew_manifest(sequencer, versions, &mut locked);
+    Ok(Retired {
+        _view: before,
+        manifest: old.map(|old| (core.source.fs.clone(), old)),
+    })
 }
 
 pub(super) fn no_tree(id: TreeId) -> Error {

@@ -12,6 +12,10 @@ use crate::error::{Error, Result};
 /// The number of ended jobs to remember.
 const KEPT: usize = 64;
 
+/// Limits of a job that is made of small ones: in bytes, and in parts.
+pub(super) const TOGETHER: u64 = 8 << 20;
+pub(super) const MAX_BATCH: usize = 1024;
+
 /// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobKind {

@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Inner;
 use super::core::Core;
 use super::log::Log;
-use super::reader::{PendingBatches, Reader, tolerate_missing, with_retries, writer_is_gone};
-use super::recover::Recovery;
+use super::reader::{Reader, tolerate_missing, with_retries};
+use super::recover::{Recovery, recover_beside};
 use super::scheduler::Scheduler;
 use super::sequencer::{Sequencer, Writer};
 use super::version_set::{VersionSet, Versions};
+use super::{Group, Inner};
 use crate::budget::Budget;
-use crate::entry::{Seq, Time};
+use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
 use crate::fs::{Fs, Gate};
 use crate::generation::{Generation, View};
-use crate::options::Options;
+use crate::options::{LogMode, Options};
 use crate::version::{
     Current, Order, Recovered, TableSource, TreeProvider, Version, manifest_has_trees,
     manifest_path, recover,
@@ -66,6 +66,7 @@ pub(super) fn open(
     let (version, versions, next_file) = if there {
         let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
         let mut recovered = recover(&source, &tree_options, false)?;
+        check_mode(&options, &recovered, dir)?;
         recovered.version.load_bitmaps();
         log.last_seq = recovered.last_seq;
         synced = recovered.synced;
@@ -133,6 +134,18 @@ pub(super) fn open(
     })
 }
 
+/// Refuses a store that was created with another mode of its log.
+fn check_mode(options: &Options, recovered: &Recovered, dir: &Path) -> Result<()> {
+    let is_own = !recovered.external_log;
+    match is_own == (options.log == LogMode::Own) {
+        true => Ok(()),
+        false => Err(Error::OtherLog {
+            path: dir.to_path_buf(),
+            is_own,
+        }),
+    }
+}
+
 fn open_clock(
     source: &TableSource,
     options: &Options,
@@ -144,13 +157,32 @@ fn open_clock(
     Ok(Arc::new(clock))
 }
 
+impl Group {
+    /// Opens the group in `dir` to read it beside the writing process (or without one). It sees the current state;
+    /// [`Group::refresh`] catches up with later writes, and so does a [tail](Group::tail) that has returned
+    /// everything. Writes are refused with [`Error::ReadOnly`]. Takes no lock, and writes no file of the store.
+    ///
+    /// Keeps the files of all tables open. Costs time in proportion to the trees and tables, and to the unflushed
+    /// writes.
+    ///
+    /// # Errors
+    /// As [`Group::open`], but for [`Error::Locked`].
+    pub fn open_reader(
+        dir: &Path,
+        options: crate::Options,
+        provider: Arc<dyn crate::TreeProvider>,
+    ) -> Result<Group> {
+        let inner = open_reader(dir, options, provider)?;
+        let group = Group::new(inner);
+        group.refresh()?;
+        Ok(group)
+    }
+}
+
 /// Opens a group to read it beside the writer.
-pub(super) fn open_reader(
-    dir: &Path,
-    options: Options,
-    provider: Arc<dyn TreeProvider>,
-) -> Result<Inner> {
+fn open_reader(dir: &Path, options: Options, provider: Arc<dyn TreeProvider>) -> Result<Inner> {
     options.check()?;
+    options.needs_log("reading a store beside its writer")?;
     let fs = options.fs.clone();
     if !Current::exists(&*fs, dir) {
         if fs.exists(dir) {
@@ -162,6 +194,7 @@ pub(super) fn open_reader(
     let source = source(dir, &options, &budget);
     let mut reader = with_retries(|time| {
         let (recovered, recovery) = recover_beside(&source, &*provider, 0)?;
+        check_mode(&options, &recovered, dir)?;
         recovered
             .version
             .hold_files()
@@ -200,28 +233,6 @@ pub(super) fn open_reader(
         reader: Some(Mutex::new(reader)),
         gate: None,
     })
-}
-
-/// Recovers the state beside the writer: everything acknowledged, and everything up to `shown`, which was visible
-/// before.
-pub(super) fn recover_beside(
-    source: &TableSource,
-    provider: &dyn TreeProvider,
-    shown: Seq,
-) -> Result<(Recovered, Recovery)> {
-    let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
-    let mut recovered = recover(source, &tree_options, true)?;
-    let current = recovered.current.clone();
-    recovered.apply_pending_where(source, &tree_options, || writer_is_gone(source, &current))?;
-    let mut recovery = Recovery {
-        last_seq: recovered.last_seq,
-        applied: recovered.last_seq,
-        waiting: Some(PendingBatches::default()),
-        durable: recovered.synced.max(recovered.last_seq).max(shown),
-        ..Recovery::default()
-    };
-    recovery.replay_all(source, &recovered)?;
-    Ok((recovered, recovery))
 }
 
 fn no_store(dir: &Path) -> Error {

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use super::consumers::supersede;
+use super::manifest::record_order;
 use super::sequencer::Sequencer;
 use super::version_set::Versions;
 use super::{Group, Inner};
@@ -20,7 +21,7 @@ use crate::entry::{Position, Seq};
 use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::options::KeepLog;
-use crate::version::{ClosedSegment, ConsumerPlaces, Edit, Order, log_path};
+use crate::version::{ClosedSegment, ConsumerPlaces, Order, log_path};
 
 /// How many numbers are reserved at a time.
 const RESERVE: u64 = 1 << 20;
@@ -65,7 +66,7 @@ impl Inner {
         let mut versions = self.versions.manifest.lock();
         let mut order = versions.order.clone();
         order.reserved = upto + 1 + RESERVE;
-        self.record_order(&mut versions, order)
+        record_order(&self.sequencer, &mut versions, order)
     }
 
     /// Applies a change of the order, durably.
@@ -74,15 +75,7 @@ impl Inner {
         let mut versions = self.versions.manifest.lock();
         let mut order = versions.order.clone();
         change(&mut order);
-        self.record_order(&mut versions, order)
-    }
-
-    pub(super) fn record_order(&self, versions: &mut Versions, order: Order) -> Result<()> {
-        let mut edit = Edit {
-            order: Some(order),
-            ..Edit::default()
-        };
-        self.record(versions, &mut edit)
+        record_order(&self.sequencer, &mut versions, order)
     }
 
     /// True when segments may be retained after the next flush.

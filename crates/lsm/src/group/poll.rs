@@ -6,26 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::Inner;
 use crate::error::{Error, Result};
 
 /// The polling interval of a reader.
 pub(super) const POLL: Duration = Duration::from_millis(5);
-
-/// The listeners of a group, and the thread that polls for them.
-#[derive(Default)]
-pub(super) struct Polling {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    listeners: usize,
-    /// Set to end the thread.
-    stop: Option<Arc<AtomicBool>>,
-}
 
 /// Keeps the thread polling until it is dropped.
 pub(super) struct Polls {
@@ -45,7 +30,7 @@ impl Polls {
                 .map_err(|e| Error::io(&inner.core.source.dir, "start a thread for", e))?;
             state.stop = Some(stop);
         }
-        state.listeners += 1;
+        state.count += 1;
         drop(state);
         Ok(Polls {
             inner: inner.clone(),
@@ -56,9 +41,9 @@ impl Polls {
 impl Drop for Polls {
     fn drop(&mut self) {
         let mut state = self.inner.sequencer.tails.polling.state.lock();
-        state.listeners -= 1;
+        state.count -= 1;
         // The thread ends at its next look; nobody waits for it, for it may be the one that drops this.
-        if state.listeners == 0
+        if state.count == 0
             && let Some(stop) = state.stop.take()
         {
             stop.store(true, Ordering::Release);

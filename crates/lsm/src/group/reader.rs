@@ -20,24 +20,19 @@
 //! too, and the folder is searched for the successor. Where the log was flushed before it was read, the version has
 //! its writes, and reading continues with the first segment that is needed beside it.
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::open::{open_reader, recover_beside};
-use super::recover::{Recovery, apply_batch, segment_number};
+use super::pending::{PendingBatches, apply_batch};
+use super::recover::{Recovery, recover_beside, segment_number, writer_is_gone};
 use super::{Group, Inner};
-use crate::batch::decode;
-use crate::entry::Seq;
+use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
-use crate::version::{
-    ClosedSegment, Current, Recovered, TableSource, Version, is_written, log_path, recover,
-};
-use crate::wal::{Follower, LogKind, Record};
+use crate::version::{ClosedSegment, Current, Recovered, TableSource, Version, log_path, recover};
+use crate::wal::{Follower, LogFormat, Record};
 
 /// The retries of a refresh when a file is tolerate_missing, or is being written.
 const TRIES: u32 = 12;
@@ -72,118 +67,7 @@ pub(super) struct Reader {
     closed: Vec<ClosedSegment>,
 }
 
-/// Batches that are in the log and may not be acknowledged yet.
-#[derive(Default)]
-pub(super) struct PendingBatches(VecDeque<PendingBatch>);
-
-struct PendingBatch {
-    generation: Arc<Generation>,
-    segment: u64,
-    offset: u64,
-    last: Seq,
-    /// Its writer waits for a sync.
-    demanded: bool,
-    payload: Vec<u8>,
-}
-
-impl PendingBatches {
-    /// True when a waiting batch belongs to this generation.
-    pub(super) fn has(&self, generation: &Arc<Generation>) -> bool {
-        let mut waiting = self.0.iter();
-        waiting.any(|waits| Arc::ptr_eq(&waits.generation, generation))
-    }
-
-    /// Adds a record of `segment` at `offset`, whose writes go to `generation`, and passes the batches to `apply`
-    /// that are known to be acknowledged with it. Writes up to `durable` are durable. Returns the record's last
-    /// write.
-    pub(super) fn take(
-        &mut self,
-        source: &TableSource,
-        (segment, offset): (u64, u64),
-        record: Record<'_>,
-        durable: Seq,
-        generation: &Arc<Generation>,
-        apply: &mut Apply<'_>,
-    ) -> Result<Option<Seq>> {
-        match record {
-            Record::Data { payload, demanded } => {
-                let last = decode(payload, |_| ()).ok_or_else(|| {
-                    Error::corruption(&log_path(&source.dir, segment), offset, "malformed batch")
-                })?;
-                let demanded = demanded && last > durable;
-                match demanded || !self.0.is_empty() {
-                    true => self.0.push_back(PendingBatch {
-                        generation: generation.clone(),
-                        segment,
-                        offset,
-                        last,
-                        demanded,
-                        payload: payload.to_vec(),
-                    }),
-                    false => drop(apply(generation, payload, (segment, offset))?),
-                }
-                Ok(Some(last))
-            }
-            Record::Mark { durable } => {
-                let covers =
-                    |waits: &PendingBatch| (waits.segment, waits.offset) < (segment, durable);
-                self.release(covers, apply)?;
-                Ok(None)
-            }
-            Record::Next { .. } | Record::Time { .. } => Ok(None),
-        }
-    }
-
-    /// Passes the batches at the front to `apply` that `is_durable` confirms, and those between that only wait for
-    /// others.
-    fn release(
-        &mut self,
-        is_durable: impl Fn(&PendingBatch) -> bool,
-        apply: &mut Apply<'_>,
-    ) -> Result<()> {
-        while let Some(first) = self.0.front()
-            && (!first.demanded || is_durable(first))
-        {
-            apply(
-                &first.generation,
-                &first.payload,
-                (first.segment, first.offset),
-            )?;
-            self.0.pop_front();
-        }
-        Ok(())
-    }
-
-    /// Discards the batches of a segment that is not part of the log.
-    pub(super) fn forget(&mut self, segment: u64) {
-        self.0.retain(|waits| waits.segment != segment);
-    }
-}
-
-/// Applies a batch to its generation, given its location in the log; returns its last sequence number.
-pub(super) type Apply<'a> = dyn FnMut(&Arc<Generation>, &[u8], (u64, u64)) -> Result<Seq> + 'a;
-
 impl Group {
-    /// Opens the group in `dir` to read it beside the writing process (or without one). It sees the current state;
-    /// [`Group::refresh`] catches up with later writes, and so does a [tail](Group::tail) that has returned
-    /// everything. Writes are refused with [`Error::ReadOnly`]. Takes no lock, and writes no file of the store.
-    ///
-    /// Keeps the files of all tables open. Costs time in proportion to the trees and tables, and to the unflushed
-    /// writes.
-    ///
-    /// # Errors
-    /// As [`Group::open`], but for [`Error::Locked`].
-    pub fn open_reader(
-        dir: &Path,
-        options: crate::Options,
-        provider: Arc<dyn crate::TreeProvider>,
-    ) -> Result<Group> {
-        let inner = open_reader(dir, options, provider)?;
-        let group = Group::new(inner);
-        group.refresh()?;
-        Ok(group)
-    }
-
     /// True when the group was opened with [`Group::open_reader`].
     pub fn is_reader(&self) -> bool {
         self.inner.reader.is_some()
@@ -439,9 +323,9 @@ impl Reader {
             self.last = self.last.max(last.unwrap_or(0));
             self.search &= last.is_none() || self.is_other;
         }
-        waiting.release(|waits| waits.last <= durable, &mut apply)?;
+        waiting.release_upto(durable, &mut apply)?;
         // A sync that was running when the log moved on to another segment is marked at the end of the earlier one.
-        let of_waiting = waiting.0.front().map(|waits| waits.segment);
+        let of_waiting = waiting.first_segment();
         let closed = self.closed.iter();
         for closed in closed.filter(|closed| of_waiting.is_some_and(|first| first <= closed.number))
         {
@@ -462,8 +346,8 @@ impl Reader {
             };
             while mark()?.is_some() {}
         }
-        if !waiting.0.is_empty() && writer_is_gone(source, &recovered.current) {
-            waiting.release(|_| true, &mut apply)?;
+        if waiting.first_segment().is_some() && writer_is_gone(source, &recovered.current) {
+            waiting.release_upto(MAX_SEQ, &mut apply)?;
         }
         Ok(())
     }
@@ -495,15 +379,9 @@ impl Reader {
     }
 }
 
-/// True when the writer of that manifest is tolerate_missing, so that no write waits for a sync: what was read before this call
-/// is what an opening would find.
-pub(super) fn writer_is_gone(source: &TableSource, current: &Current) -> bool {
-    current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true)
-}
-
 fn open_segment(source: &TableSource, number: u64, offset: u64) -> Result<Follower> {
     let path = log_path(&source.dir, number);
-    Follower::open(&*source.fs, &path, LogKind::Wal, number, offset)
+    Follower::open(&*source.fs, &path, LogFormat::WAL, number, offset)
 }
 
 /// A generation for a segment.
@@ -573,7 +451,7 @@ impl Inner {
             // Entries dropped as expired by then must stay hidden in the rest.
             self.core.clock.keep(reader.recovered.time);
             let view = reader.view();
-            self.change_view(|_| view);
+            self.versions.change(&self.scheduler, |_| view);
             reader.changed = false;
             let mut versions = self.versions.manifest.lock();
             let recovered = &reader.recovered;

@@ -9,15 +9,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::reader::PendingBatches;
-use crate::batch::{TreeId, decode};
+use super::pending::{PendingBatches, apply_batch};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::generation::Generation;
 use crate::sort;
-use crate::version::{ClosedSegment, MAX_FILE, Recovered, TableSource, log_path, own_number};
-use crate::wal::{LogKind, Record, Tail, replay};
+use crate::version::{
+    ClosedSegment, Current, MAX_FILE, Recovered, TableSource, TreeProvider, is_written, log_path,
+    own_number, recover,
+};
+use crate::wal::{LogFormat, Record, Tail, replay};
 
 /// The result of replaying the log.
 #[derive(Default)]
@@ -42,6 +44,34 @@ pub(super) struct Recovery {
     /// The segments of the log, and the retained ones before them, oldest first.
     pub(super) closed: Vec<ClosedSegment>,
     pub(super) now: u64,
+}
+
+/// Recovers the state beside the writer: everything acknowledged, and everything up to `shown`, which was visible
+/// before.
+pub(super) fn recover_beside(
+    source: &TableSource,
+    provider: &dyn TreeProvider,
+    shown: Seq,
+) -> Result<(Recovered, Recovery)> {
+    let tree_options = |name: &str, config: &[u8]| provider.tree_options(name, config);
+    let mut recovered = recover(source, &tree_options, true)?;
+    let current = recovered.current.clone();
+    recovered.apply_pending_where(source, &tree_options, || writer_is_gone(source, &current))?;
+    let mut recovery = Recovery {
+        last_seq: recovered.last_seq,
+        applied: recovered.last_seq,
+        waiting: Some(PendingBatches::default()),
+        durable: recovered.synced.max(recovered.last_seq).max(shown),
+        ..Recovery::default()
+    };
+    recovery.replay_all(source, &recovered)?;
+    Ok((recovered, recovery))
+}
+
+/// True when the writer of that manifest is tolerate_missing, so that no write waits for a sync: what was read before this call
+/// is what an opening would find.
+pub(super) fn writer_is_gone(source: &TableSource, current: &Current) -> bool {
+    current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true)
 }
 
 /// Where and why the log breaks off.
@@ -74,6 +104,9 @@ impl Recovery {
             own_number(name, "", ".tbl").or_else(|| own_number(name, "", ".log"))
         });
         self.highest = taken.filter(|n| *n < MAX_FILE / 2).max().unwrap_or(0);
+        if recovered.external_log {
+            return Ok(());
+        }
         // Without gaps: a missing segment invalidates those before it.
         let kept = recovered.order.kept.iter().rev();
         let there =
@@ -130,7 +163,7 @@ impl Recovery {
         let replayed = replay(
             &*source.fs,
             &path,
-            LogKind::Wal,
+            LogFormat::WAL,
             number,
             sealed,
             &mut |offset, record| {
@@ -249,35 +282,6 @@ impl Recovery {
                 offset: 0,
                 why: "the segment is missing".to_string(),
             },
-        }
-    }
-}
-
-/// Applies a batch of the log, given its location (segment, offset). Returns its last sequence number.
-pub(super) fn apply_batch(
-    source: &TableSource,
-    recovered: &Recovered,
-    generation: &Generation,
-    payload: &[u8],
-    (segment, offset): (u64, u64),
-) -> Result<Seq> {
-    let damage = |what: String| {
-        let path = log_path(&source.dir, segment);
-        Err(Error::corruption(&path, offset, what))
-    };
-    let mut unknown: Option<TreeId> = None;
-    let last = decode(payload, |operation| {
-        let inserted = generation.insert(&recovered.version, &operation);
-        if !inserted && operation.tree >= recovered.next_tree {
-            unknown = Some(operation.tree);
-        }
-    });
-    match (last, unknown) {
-        (None, _) => damage("malformed batch".to_string()),
-        (_, Some(tree)) => damage(format!("tree {tree} is unknown")),
-        (Some(last), None) => {
-            generation.applied(payload.len(), last);
-            Ok(last)
         }
     }
 }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::consumers::TakenConsumers;
 use super::core::Core;
 use super::log::{Log, Segment};
-use super::tail::Tails;
+use super::tails::Tails;
+use super::taken::TakenConsumers;
 use crate::entry::{Position, Seq};
 
 /// The state behind the `writer` lock.

@@ -19,6 +19,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::install::{install, work_on};
 use super::{Group, Inner, Internals};
 use crate::batch::check_limit;
 use crate::entry::{Seq, Time};
@@ -138,11 +139,11 @@ impl Inner {
         self.start_writing(&mut self.sequencer.writer.lock())?;
         self.flush_all()?;
         let snapshot = self.snapshot();
-        self.sequencer.sync_all()?;
+        self.make_durable()?;
         let version = snapshot.view().version.clone();
         // Compactions may remove tables from the newest version before the edit is installed.
         let held = Held::new(&version);
-        let kept = self.work_on(|edit| {
+        let kept = work_on(&self.core, |edit| {
             let mut picture = version.as_picture();
             let new_file = || self.versions.new_file();
             let internals = Internals(self);
@@ -159,7 +160,13 @@ impl Inner {
                 picture,
                 of: Pictured(Some(version.clone())),
             });
-            self.install(edit, |view, version| view.with(version))
+            install(
+                &self.sequencer,
+                &self.versions,
+                &self.scheduler,
+                edit,
+                |view, version| view.with(version),
+            )
         });
         if kept.is_err() && self.core.is_poisoned() {
             // The manifest may refer to them anyway.
@@ -177,7 +184,13 @@ impl Inner {
             released: vec![name.to_string()],
             ..Edit::default()
         };
-        drop(self.install(&mut edit, |view, version| view.with(version))?);
+        drop(install(
+            &self.sequencer,
+            &self.versions,
+            &self.scheduler,
+            &mut edit,
+            |view, version| view.with(version),
+        )?);
         self.scheduler.wake_background();
         Ok(())
     }

@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 
 use super::Inner;
-use super::claims::Claim;
+use super::install::{install, work_on};
 use super::jobs::{JobDescription, JobKind, Why};
+use super::scheduler::Claim;
 use crate::batch::TreeId;
 use crate::error::Result;
 use crate::stats::Counters;
-use crate::version::{Edit, NewTable, TableAt, TableFile, Version};
+use crate::version::{Edit, NewTable, TableAt, Version};
 
 impl Inner {
     /// Takes the files that are due, and claims the trees that have tables in them.
@@ -42,13 +43,6 @@ impl Inner {
         files.retain(|file| !later.contains(file));
         self.versions.sparse.lock().extend(later);
         (files, claims)
-    }
-
-    /// Adds the file of an obsolete table, if it is due.
-    pub(super) fn note_space(&self, table: &TableFile) {
-        if table.place().is_some() && table.file().is_sparse() {
-            self.versions.sparse.lock().insert(table.file().number());
-        }
     }
 
     /// Moves the live tables out of the files that are due. A file with tables of a claimed tree is postponed; a
@@ -99,20 +93,26 @@ impl Inner {
             shared.finish(edit)
         };
         self.start_writing(&mut self.sequencer.writer.lock())?;
-        let moved = self.work_on(|edit| {
+        let moved = work_on(&self.core, |edit| {
             write(edit)?;
             if edit.added.is_empty() {
                 return Ok(());
             }
             let bytes = edit.added.iter().map(|new| new.meta.size).sum();
-            drop(self.install(edit, |view, version| view.with(version))?);
+            drop(install(
+                &self.sequencer,
+                &self.versions,
+                &self.scheduler,
+                edit,
+                |view, version| view.with(version),
+            )?);
             Counters::add(&self.core.counters.merge_read_bytes, bytes);
             Counters::add(&self.core.counters.merge_write_bytes, bytes);
             Ok(())
         });
         job.note(&moved);
         match moved {
-            Err(error) if self.is_contained(&error) => {
+            Err(error) if self.core.is_contained(&error) => {
                 Counters::add(&self.core.counters.background_failures, 1);
                 Ok(())
             }
@@ -130,11 +130,4 @@ fn tables_in<'v>(
     let tables = trees.flat_map(|tree| tree.tables().map(move |table| (tree.id, table)));
     let tables = tables.filter(|(_, table)| files.contains(&table.file().number()));
     tables.map(|(tree, table)| (tree, table.meta().size))
-}
-
-/// The shared files of which a version uses less than half.
-pub(super) fn sparse_files(version: &Version) -> BTreeSet<u64> {
-    let shared = version.tables().filter(|table| table.place().is_some());
-    let sparse = shared.filter(|table| table.file().is_sparse());
-    sparse.map(|table| table.file().number()).collect()
 }

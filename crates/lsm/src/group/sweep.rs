@@ -1,17 +1,16 @@
 //! Sweeps of the obsolete sets: they drop numbers that can no longer be probed (`obsolete/mod.rs`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Inner;
-use super::claims::Claim;
-use super::compact::{MAX_BATCH, TOGETHER};
 use super::failures::Attempt;
-use super::install::no_tree;
-use super::jobs::{JobDescription, JobKind, Why};
+use super::install::{context, no_tree, shared_files, work};
+use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::scheduler::Claim;
+use super::{Inner, report};
 use crate::batch::TreeId;
 use crate::compaction::all;
-use crate::compaction::job::CompactionContext;
+use crate::compaction::context::CompactionContext;
 use crate::compaction::sweep::{Sweep, allowance, has_converged, is_clean};
 use crate::error::{Error, Result};
 use crate::obsolete::{self, SeqSet};
@@ -19,14 +18,6 @@ use crate::version::{ComponentId, Edit, SweptSet, TreeVersion, Version};
 
 /// Bytes that a sweep reads before compactions take their turn.
 const STEP: u64 = 64 << 20;
-
-/// Running sweeps, and the results of earlier ones. A thread that resumes a sweep has claimed its trees.
-#[derive(Default)]
-pub(super) struct Sweeps {
-    under_way: BTreeMap<TreeId, Sweep>,
-    /// Bytes of sets after their last sweep: a set is swept again when it has doubled.
-    left: BTreeMap<TreeId, usize>,
-}
 
 /// The trees that a sweep of `set` works on, or that must be unchanged at its end: the set and its holders.
 fn swept_with(version: &Version, set: TreeId) -> BTreeSet<TreeId> {
@@ -89,7 +80,8 @@ impl Inner {
         let sets = view.version.trees.values();
         let due = sets.filter(|set| set.options.bitmap && is_due(set));
         let due = due.filter(|set| has_converged(&view.version, set));
-        let due = due.filter(|set| matches!(self.attempt(set.id), Attempt::Any));
+        let due = due
+            .filter(|set| matches!(self.scheduler.failures.lock().attempt(set.id), Attempt::Any));
         let mut due = due.filter_map(|set| {
             let claim = self
                 .scheduler
@@ -105,8 +97,14 @@ impl Inner {
         drop(job);
         match swept.and_then(|swept| self.replace(swept.as_slice())) {
             Ok(()) => Ok(true),
-            Err(error) if self.is_contained(&error) => {
-                self.note_compaction_failure(&view.version, set, &error, true);
+            Err(error) if self.core.is_contained(&error) => {
+                report::compaction_failed(
+                    (&self.core, &self.versions, &self.scheduler),
+                    &view.version,
+                    set,
+                    &error,
+                    true,
+                );
                 Ok(true)
             }
             Err(error) => Err(error),
@@ -221,10 +219,10 @@ impl Inner {
         if !changed.is_empty() {
             self.start_writing(&mut self.sequencer.writer.lock())?;
             let next_file = || self.versions.new_file();
-            let shared = self.shared_files(changed.len());
+            let shared = shared_files(&self.core, changed.len());
             let context = CompactionContext {
                 shared: shared.as_ref(),
-                ..self.context(&next_file)
+                ..context(&self.core, &self.versions, &self.scheduler, &next_file)
             };
             let write = |edit: &mut Edit| {
                 for (Swept { set, left }, component) in changed {
@@ -239,10 +237,16 @@ impl Inner {
                 }
                 shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
             };
-            self.work(write, |view, version| view.with(version))?;
+            work(
+                &self.sequencer,
+                &self.versions,
+                &self.scheduler,
+                write,
+                |view, version| view.with(version),
+            )?;
         }
         for Swept { set, left } in swept {
-            self.clear_compaction_failure(set.id);
+            report::compaction_succeeded(&self.versions, &self.scheduler, set.id);
             self.scheduler
                 .sweeps
                 .lock()

@@ -4,22 +4,21 @@
 //! It returns a batch once it is visible, not before. Writers notify the group's signal then: it wakes waiting threads and
 //! calls listeners ([`Tail::listen`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
-use super::poll::{POLL, Polling, Polls};
+use super::poll::{POLL, Polls};
 use super::sequencer::Sequencer;
+use super::tails::Held;
 use super::{Group, Inner};
 use crate::batch::{TreeId, decode};
 use crate::entry::{Kind, Position, Seq};
 use crate::error::{Error, Result};
 use crate::signal::{Listening, Wake};
 use crate::version::{ClosedSegment, log_path};
-use crate::wal::{Follower, LogKind, Record};
+use crate::wal::{Follower, LogFormat, Record};
 
 /// The longest wait, a century: what is added to the present has to be a time.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -63,31 +62,6 @@ impl Commit {
     }
 }
 
-/// What the sequencer knows of tails.
-#[derive(Default)]
-pub(super) struct Tails {
-    /// The polling for those who listen, in a read-only group.
-    pub(super) polling: Polling,
-    /// The tails for which the log is retained.
-    holds: Mutex<Vec<Weak<Held>>>,
-}
-
-/// The position of a tail, and how much of the log is retained for it.
-struct Held {
-    position: AtomicU64,
-    bytes: u64,
-}
-
-impl Tails {
-    pub(super) fn holds(&self) -> Vec<(Seq, u64)> {
-        let mut holds = self.holds.lock();
-        holds.retain(|held| held.strong_count() > 0);
-        let live = holds.iter().filter_map(Weak::upgrade);
-        live.map(|held| (held.position.load(Ordering::Acquire), held.bytes))
-            .collect()
-    }
-}
-
 /// Reads commits in order ([`Group::tail`]).
 pub struct Tail {
     inner: Arc<Inner>,
@@ -119,7 +93,7 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::PositionExpired`] names the earliest position available; [`Error::OtherHistory`] for a position of
-    /// another store, or of writes lost in a power cut.
+    /// another store, or of writes lost in a power cut; [`Error::NoLog`] where the log is the caller's.
     pub fn tail(&self, position: Position) -> Result<Tail> {
         self.inner.refresh()?;
         Tail::new(self.inner.clone(), position)
@@ -213,9 +187,10 @@ impl Sequencer {
         Ok(live.last().and_then(|live| {
             // The number is read first: the length then belongs to a log that has the write.
             let last = live.last.load(Ordering::Acquire);
-            (last > position).then(|| Place {
+            let log = live.log.as_ref().filter(|_| last > position)?;
+            Some(Place {
                 segment: live.number,
-                end: live.log.len(),
+                end: log.len(),
                 last,
             })
         }))
@@ -236,6 +211,7 @@ impl Inner {
 
 impl Tail {
     pub(super) fn new(inner: Arc<Inner>, position: Position) -> Result<Tail> {
+        inner.core.options.needs_log("a tail of the log")?;
         inner.check_position(position)?;
         Ok(Tail {
             inner,
@@ -259,17 +235,8 @@ impl Tail {
 
     /// Retains the log for this tail while it lives, up to `bytes`.
     pub fn hold(&mut self, bytes: u64) {
-        let held = Arc::new(Held {
-            position: AtomicU64::new(self.position),
-            bytes,
-        });
-        self.inner
-            .sequencer
-            .tails
-            .holds
-            .lock()
-            .push(Arc::downgrade(&held));
-        self.held = Some(held);
+        let tails = &self.inner.sequencer.tails;
+        self.held = Some(tails.hold(self.position, bytes));
     }
 
     fn go_to(&mut self, position: Seq) {
@@ -309,7 +276,7 @@ impl Tail {
                     self.time = None;
                     let path = log_path(&self.inner.core.source.dir, place.segment);
                     let fs = &*self.inner.core.source.fs;
-                    match Follower::open(fs, &path, LogKind::Wal, place.segment, 0) {
+                    match Follower::open(fs, &path, LogFormat::WAL, place.segment, 0) {
                         // The segment was removed meanwhile: the position has expired.
                         Err(Error::Io { source, .. })
                             if source.kind() == std::io::ErrorKind::NotFound

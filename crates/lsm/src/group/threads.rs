@@ -3,29 +3,18 @@
 //! it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Inner;
+use super::failures::RETRY;
+use super::scheduler::Workers;
 use crate::error::{Error, Result};
 use crate::stats::Counters;
 
 /// How long an idle thread waits before it checks for work.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// The pause after a failed flush.
-pub(super) const RETRY: Duration = Duration::from_millis(500);
-
-/// The live threads of a group. The work of a missing thread (it could not be started, or has panicked) is done by
-/// the writers that need it.
-#[derive(Default)]
-pub(super) struct Workers {
-    pub(super) flush: AtomicBool,
-    /// The number of compaction threads.
-    pub(super) compact: AtomicUsize,
-    pub(super) sync: AtomicBool,
-}
 
 /// Starts the threads of a group.
 pub(super) fn start(inner: &Arc<Inner>, threads: &mut Vec<JoinHandle<()>>) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Inner;
-use super::install::{Retired, no_tree};
+use super::install::{Retired, install, no_tree};
 use super::sequencer::Writer;
 use crate::batch::TreeId;
 use crate::entry::Seq;
@@ -220,18 +220,24 @@ impl Inner {
             self.rotate(writer)?;
         }
         let after = writer.last;
-        self.install(edit, |view, version| {
-            let active = Generation::new(after);
-            let bytes = self.core.options.generation_bytes();
-            active.count_in(&self.core.budget, bytes);
-            if let Some(log) = view.active.log() {
-                active.set_log(log);
-            }
-            View {
-                active,
-                ..view.with(version)
-            }
-        })
+        install(
+            &self.sequencer,
+            &self.versions,
+            &self.scheduler,
+            edit,
+            |view, version| {
+                let active = Generation::new(after);
+                let bytes = self.core.options.generation_bytes();
+                active.count_in(&self.core.budget, bytes);
+                if let Some(log) = view.active.log() {
+                    active.set_log(log);
+                }
+                View {
+                    active,
+                    ..view.with(version)
+                }
+            },
+        )
     }
 }
 

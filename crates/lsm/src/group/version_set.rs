@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::space::sparse_files;
+use super::scheduler::Scheduler;
 use crate::batch::TreeId;
 use crate::entry::Seq;
 use crate::generation::{View, Views};
-use crate::version::{Current, Manifest, Order};
+use crate::version::{Current, Manifest, Order, TableFile, Version};
 
 /// The state behind the `manifest` lock.
 pub(super) struct Versions {
@@ -68,6 +68,29 @@ impl VersionSet {
         }
     }
 
+    /// Replaces the view by the result of `change`.
+    pub(super) fn change(&self, scheduler: &Scheduler, change: impl FnOnce(&View) -> View) {
+        let _guard = self.view_change.lock();
+        let current = self.view.load_full();
+        let mut next = change(&current);
+        next.closed = current.closed.clone();
+        scheduler.measure_pressure(&next);
+        self.view.store(&next);
+    }
+
+    /// Measures the pressure again, after a tree's compactions have begun or ceased to fail.
+    pub(super) fn change_pressure(&self, scheduler: &Scheduler) {
+        let _guard = self.view_change.lock();
+        scheduler.measure_pressure(&self.view.load());
+    }
+
+    /// Adds the file of an obsolete table, if it is due.
+    pub(super) fn note_space(&self, table: &TableFile) {
+        if table.place().is_some() && table.file().is_sparse() {
+            self.sparse.lock().insert(table.file().number());
+        }
+    }
+
     /// A number for a new file.
     pub(super) fn new_file(&self) -> u64 {
         self.next_file.fetch_add(1, Ordering::SeqCst)
@@ -77,4 +100,11 @@ impl VersionSet {
     pub(super) fn next_file(&self) -> u64 {
         self.next_file.load(Ordering::SeqCst)
     }
+}
+
+/// The shared files of which a version uses less than half.
+fn sparse_files(version: &Version) -> BTreeSet<u64> {
+    let shared = version.tables().filter(|table| table.place().is_some());
+    let sparse = shared.filter(|table| table.file().is_sparse());
+    sparse.map(|table| table.file().number()).collect()
 }

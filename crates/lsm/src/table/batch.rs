@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::block::{Layout, Near};
-use super::cursor::BlockEntries;
+use super::entries::BlockEntries;
 use super::format::Handle;
 use super::index::Index;
 use super::reader::{IndexBytes, Table};

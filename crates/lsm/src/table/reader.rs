@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::block::Layout;
-use super::cursor::{BlockEntries, TableCursor};
+use super::entries::BlockEntries;
 use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
 use super::index::{Index, Partition, Top};
 use super::samples::Samples;
-use super::{BlockHint, Found, ReadOptions, TableMeta, filter};
+use super::{BlockHint, Found, TableMeta, filter};
 use crate::cache::{self, BlockCache};
 use crate::coding::Reader;
 use crate::cost::Cost;
@@ -372,11 +372,6 @@ impl Table {
             self.cache.unpin(bytes);
         }
         Ok(IndexBytes::Loaded(index))
-    }
-
-    /// A cursor over all entries. It counts its own cost.
-    pub fn cursor(self: &Arc<Self>, options: ReadOptions) -> TableCursor {
-        TableCursor::new(Arc::clone(self), options)
     }
 
     /// The slot of an attribute, if the table was built with it.

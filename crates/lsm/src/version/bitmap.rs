@@ -8,7 +8,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Edit, RunCursor, TableFile, TreeVersion, Version};
+use super::edit::Edit;
+use super::file::TableFile;
+use super::run_cursor::RunCursor;
+use super::tree::TreeVersion;
+use super::version::Version;
 use crate::batch::TreeId;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};

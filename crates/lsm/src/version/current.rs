@@ -11,7 +11,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::edit::MAX_FILE;
+use super::limits::MAX_FILE;
 use crate::coding::{Reader, put_varint};
 use crate::error::{Error, Result};
 use crate::fs::Fs;

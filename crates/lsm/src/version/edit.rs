@@ -27,38 +27,27 @@
 //!   18 released   name bytes: a named snapshot that is dropped
 //!   19 time       varint: entries that expire up to then have been dropped, or are about to be
 //!   20 renamed    tree varint | name bytes
+//!   21 external   the store has no log of its own: in the first edit of each of its manifests
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{ComponentId, MAX_BOUNDS, MAX_SNAPSHOT_NAME, NewKept, Order, Pictured, Place};
+use super::component::ComponentId;
+use super::file::NewTable;
+use super::kept::{NewKept, Pictured};
+use super::limits::{MAX_FILE, MAX_SNAPSHOT_NAME, MAX_TREE};
+use super::order::Order;
+use super::partition::MAX_BOUNDS;
+use super::paths::Place;
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, MAX_TIME, Seq, Time};
 use crate::obsolete::SeqSet;
 use crate::table::{Bounds, Expiry, TableMeta};
 
-/// The largest tree number. Memory is allocated by tree numbers.
-pub(crate) const MAX_TREE: TreeId = 1 << 20;
-
-/// The largest file number.
-pub(crate) const MAX_FILE: u64 = 1 << 56;
-
 /// The limit of a table's bytes and entries, so that sums over many tables cannot overflow.
 const MAX_TABLE: u64 = 1 << 48;
-
-/// A table added to a version.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NewTable {
-    pub(crate) tree: TreeId,
-    pub(crate) level: u32,
-    pub(crate) run: u64,
-    pub(crate) component: ComponentId,
-    pub(crate) meta: Arc<TableMeta>,
-    /// Its location, unless it has a file of its own.
-    pub(crate) place: Option<Place>,
-}
 
 /// A table removed from a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +91,8 @@ pub(crate) struct Edit {
     pub(crate) kept: Vec<NewKept>,
     /// Names of snapshots that are dropped.
     pub(crate) released: Vec<String>,
+    /// The store has no log of its own.
+    pub(crate) external_log: bool,
 }
 
 /// The result of sweeping a set.
@@ -150,6 +141,9 @@ impl Edit {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        if self.external_log {
+            out.push(21);
+        }
         for (tree, name, config) in &self.created {
             out.push(1);
             put_varint(&mut out, u64::from(*tree));
@@ -289,6 +283,7 @@ impl Edit {
                     edit.created.push((tree, name, reader.bytes()?.to_vec()));
                 }
                 2 => edit.dropped.push(tree_id(&mut reader)?),
+                21 => edit.external_log = true,
                 3 => {
                     let tree = tree_id(&mut reader)?;
                     edit.configured.push((tree, reader.bytes()?.to_vec()));

@@ -12,7 +12,10 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::{ComponentId, NewTable, own_number};
+use super::component::ComponentId;
+use super::paths::Place;
+use super::paths::own_number;
+use crate::batch::TreeId;
 use crate::cache::BlockCache;
 use crate::coding::head;
 use crate::error::{Error, Result};
@@ -45,15 +48,16 @@ pub(crate) fn table_number(path: &Path) -> Option<u64> {
     own_number(name, "", ".tbl")
 }
 
-/// The location of a table in a shared file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The file's number.
-    pub(crate) file: u64,
-    /// The table's offset in the file.
-    pub(crate) offset: u64,
-    /// Bytes of the whole file.
-    pub(crate) len: u64,
+/// A table added to a version.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NewTable {
+    pub(crate) tree: TreeId,
+    pub(crate) level: u32,
+    pub(crate) run: u64,
+    pub(crate) component: ComponentId,
+    pub(crate) meta: Arc<TableMeta>,
+    /// Its location, unless it has a file of its own.
+    pub(crate) place: Option<Place>,
 }
 
 /// Bytes that are copied at a time.

@@ -13,7 +13,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::{DataFile, Edit, NewTable, Place, TableFile, TableSource, TreeOptions, Version};
+use super::edit::Edit;
+use super::file::{DataFile, NewTable, TableFile, TableSource};
+use super::paths::Place;
+use super::tree_options::TreeOptions;
+use super::version::Version;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 

@@ -3,12 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Current, Edit, NewTable, Order, TableSource, TreeOptions, Version, manifest_path};
+use super::current::Current;
+use super::edit::Edit;
+use super::file::{NewTable, TableSource};
+use super::order::Order;
+use super::paths::manifest_path;
+use super::tree_options::TreeOptions;
+use super::version::Version;
 use crate::batch::TreeId;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock};
-use crate::wal::{AppendError, Follower, LogKind, LogWriter, Record, Tail, replay};
+use crate::wal::{AppendError, Follower, LogFormat, LogWriter, Record, Tail, replay};
 
 /// The manifest being written.
 pub(crate) struct Manifest {
@@ -35,7 +41,16 @@ impl Manifest {
         snapshot: &Edit,
     ) -> Result<Manifest> {
         let path = manifest_path(dir, number);
-        let log = LogWriter::create(fs, &path, LogKind::Manifest, number, None)?;
+        // Earlier builds would miss the log of a store that has none.
+        let version = match snapshot.external_log {
+            true => LogFormat::MANIFEST.version,
+            false => 4,
+        };
+        let format = LogFormat {
+            version,
+            ..LogFormat::MANIFEST
+        };
+        let log = LogWriter::create(fs, &path, format, number, None)?;
         let lock = fs.lock(&path);
         let mut manifest = Manifest {
             number,
@@ -88,6 +103,8 @@ pub(crate) struct Recovered {
     pub(crate) order: Order,
     /// The time up to which expired entries were dropped.
     pub(crate) time: Time,
+    /// The store has no log of its own.
+    pub(crate) external_log: bool,
     /// The offset of the manifest's next record.
     end: u64,
     /// The last edit, if its writer may not have made it durable yet, with its offset.
@@ -116,6 +133,7 @@ pub(crate) fn recover(
         synced: 0,
         order: Order::default(),
         time: 0,
+        external_log: false,
         end: 0,
         pending: None,
         current,
@@ -130,7 +148,7 @@ pub(crate) fn recover(
     let replayed = replay(
         fs,
         &path,
-        LogKind::Manifest,
+        LogFormat::MANIFEST,
         number,
         sealed,
         &mut |offset, record| {
@@ -165,7 +183,7 @@ pub(crate) fn recover(
 pub(crate) fn manifest_has_trees(fs: &dyn Fs, dir: &Path, number: u64) -> Result<bool> {
     let mut found = false;
     let path = manifest_path(dir, number);
-    let kind = LogKind::Manifest;
+    let kind = LogFormat::MANIFEST;
     let replayed = replay(fs, &path, kind, number, None, &mut |_, record| {
         if let Record::Data { payload, .. } = record {
             found |= Edit::decode(payload).is_some_and(|edit| !edit.created.is_empty());
@@ -194,7 +212,7 @@ impl Recovered {
     pub(crate) fn follow(&self, source: &TableSource) -> Result<Follower> {
         let number = self.current.manifest;
         let path = manifest_path(&source.dir, number);
-        Follower::open(&*source.fs, &path, LogKind::Manifest, number, self.end)
+        Follower::open(&*source.fs, &path, LogFormat::MANIFEST, number, self.end)
     }
 
     /// Applies edits appended since; also an edit without a sync marker if there is no writer, for which `writer_is_gone` is
@@ -292,6 +310,7 @@ impl Recovered {
         self.last_seq = edit.last_seq.unwrap_or(self.last_seq).max(self.last_seq);
         self.synced = edit.synced.unwrap_or(self.synced).max(self.synced);
         self.time = edit.time.unwrap_or(0).max(self.time);
+        self.external_log |= edit.external_log;
         if let Some(order) = &edit.order {
             self.order = order.clone();
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::TreeVersion;
+use super::tree::TreeVersion;
 use crate::batch::TreeId;
 
 /// Changes only with the trees of a version; shared by all versions between two changes. Each change copies it, so

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::MAX_FILE;
+use super::limits::MAX_FILE;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 

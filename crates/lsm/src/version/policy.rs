@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{TableFile, TreeVersion};
+use super::file::TableFile;
+use super::tree::TreeVersion;
 
 /// Decides which components of a tree are compacted, and when: LevelDB's levels, AsterixDB's tiers, and policies of
 /// users. A pure function of a tree's version: no clock, no I/O, no state of its own. It is called whenever the tree

@@ -2,7 +2,8 @@
 
 use std::io::ErrorKind;
 
-use super::{Known, Version};
+use super::kept::Known;
+use super::version::Version;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::{ComponentId, Partitioner, TableFile};
+use super::component::ComponentId;
+use super::file::TableFile;
+use super::partition::Partitioner;
 use crate::entry::Seq;
 
 /// Tables that do not overlap: all entries of a key are in one of them.

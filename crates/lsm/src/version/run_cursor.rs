@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::TableFile;
+use super::file::TableFile;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};

@@ -1,5 +1,8 @@
 //! Edits and the versions they produce.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use super::*;
 use crate::BlockCache;
 use crate::table::TableMeta;
@@ -86,6 +89,7 @@ fn edits_round_trip_and_cut_ones_are_refused() {
     };
     let edit = Edit {
         kept: vec![kept("one", picture.clone()), kept("two", Edit::default())],
+        external_log: true,
         released: vec!["old".to_string()],
         ..edit
     };

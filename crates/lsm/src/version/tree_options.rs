@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{CompactionPolicy, Partitioner};
+use super::partition::Partitioner;
+use super::policy::CompactionPolicy;
 use crate::attributes::Extractor;
 use crate::error::Result;
 use crate::merge::{CompactionFilterFactory, MergeOperator};

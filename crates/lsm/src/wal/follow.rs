@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::replay::{Found, Log};
-use super::{HEADER_LEN, LogHeader, LogKind, Record};
+use super::{HEADER_LEN, LogFormat, LogHeader, Record};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
@@ -15,9 +15,7 @@ const CHUNK: u64 = 16 << 10;
 pub struct Follower {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
-    kind: LogKind,
     header: LogHeader,
-    format: u32,
     offset: u64,
     /// The end of the last record that is no marker.
     end: u64,
@@ -34,7 +32,7 @@ impl Follower {
     pub fn open(
         fs: &dyn Fs,
         path: &Path,
-        kind: LogKind,
+        format: LogFormat,
         number: u64,
         offset: u64,
     ) -> Result<Follower> {
@@ -44,22 +42,19 @@ impl Follower {
             at_a_time: HEADER_LEN as u64,
             file: file.clone(),
             path,
-            kind,
-            format: kind.format(),
+            format,
             number,
             chunk: Vec::new(),
             chunk_at: 0,
         };
         let len = file.len();
         log.len = len.map_err(|e| Error::io(path, "read the length of", e))?;
-        let found = log.header(kind)?;
-        let (header, format) = found.map_err(|why| Error::corruption(path, 0, why))?;
+        let found = log.header()?;
+        let header = found.map_err(|why| Error::corruption(path, 0, why))?;
         Ok(Follower {
             file,
             path: path.to_path_buf(),
-            kind,
             header,
-            format,
             offset: offset.max(HEADER_LEN as u64),
             end: offset.max(HEADER_LEN as u64),
             chunk: Vec::new(),
@@ -134,8 +129,7 @@ impl Follower {
         let mut log = Log {
             file: self.file.clone(),
             path: &self.path,
-            kind: self.kind,
-            format: self.format,
+            format: self.header.format,
             number: self.header.number,
             len,
             at_a_time: CHUNK,

@@ -1,4 +1,4 @@
-//! Framed, checksummed record files: the write-ahead log and the manifest.
+//! Framed, checksummed record files: the write-ahead log and the manifest, and logs of other crates ([`LogFormat`]).
 //!
 //! A file is a header of 48 bytes and records behind it. All integers are little-endian.
 //!
@@ -37,32 +37,43 @@ pub use writer::{AppendError, LogWriter};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// The contents of a log file.
+/// What tells the files of a log from those of others: how each file begins. Other crates have logs of their own with
+/// a magic number of their own: records, markers, torn tails and following are the same in all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogKind {
-    /// Batches of writes.
-    Wal,
-    /// Edits to the set of live files.
-    Manifest,
+pub struct LogFormat {
+    /// The first eight bytes of each file.
+    pub magic: [u8; 8],
+    /// The version of what the records hold, 1 at least: new files get it, and files up to it are read.
+    pub version: u32,
 }
 
-impl LogKind {
-    fn magic(self) -> [u8; 8] {
-        match self {
-            LogKind::Wal => *b"ESKERLOG",
-            LogKind::Manifest => *b"ESKERMAN",
-        }
+impl LogFormat {
+    /// The engine's write-ahead log: batches of writes.
+    ///
+    /// 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4. 4: of type 5.
+    pub const WAL: LogFormat = LogFormat {
+        magic: *b"ESKERLOG",
+        version: 4,
+    };
+
+    /// The engine's manifest: edits to the set of live files.
+    ///
+    /// 2: an edit may record the last synced write. 3: the order of commits, dropped numbers, tables that share a
+    /// file. 4: trees get other names. 5: the store has no log of its own; no other manifest has it.
+    pub const MANIFEST: LogFormat = LogFormat {
+        magic: *b"ESKERMAN",
+        version: 5,
+    };
+
+    /// True for files of log records, as all but the manifest's are: with records of all types, checksums in two steps,
+    /// and zeros behind the end; the first version of the write-ahead log had only the types.
+    fn is_log(self) -> bool {
+        self.magic != LogFormat::MANIFEST.magic
     }
 
-    /// The format version that this build writes, and the newest that it reads. All older ones can be read.
-    fn format(self) -> u32 {
-        match self {
-            // 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4. 4: of type 5.
-            LogKind::Wal => 4,
-            // 2: an edit may record the last synced write. 3: the order of commits, dropped numbers, tables that
-            // share a file. 4: trees get other names.
-            LogKind::Manifest => 4,
-        }
+    /// True for files whose checksums are made in two steps, and that may be preallocated.
+    fn is_split(self) -> bool {
+        self.is_log() && (self.version >= 2 || self.magic != LogFormat::WAL.magic)
     }
 }
 
@@ -96,12 +107,10 @@ const HEAD_LEN: usize = 8;
 
 /// The checksum over `body`: a record's type and payload.
 #[inline]
-fn checksum(format: u32, kind: LogKind, body: &[u8], seed: u64) -> u32 {
-    match kind {
-        LogKind::Wal if format >= 2 => {
-            split_checksum(body, rest_hash(body.get(1..).unwrap_or_default()), seed)
-        }
-        _ => xxh3_64_with_seed(body, seed) as u32,
+fn checksum(format: LogFormat, body: &[u8], seed: u64) -> u32 {
+    match format.is_split() {
+        true => split_checksum(body, rest_hash(body.get(1..).unwrap_or_default()), seed),
+        false => xxh3_64_with_seed(body, seed) as u32,
     }
 }
 
@@ -138,12 +147,11 @@ pub(crate) fn reseal(file: &mut [u8], number: u64) {
     if let Some((fields, sum)) = header.split_last_chunk_mut() {
         *sum = header_checksum(fields).to_le_bytes();
     }
-    let kind = match header.starts_with(&LogKind::Manifest.magic()) {
-        true => LogKind::Manifest,
-        false => LogKind::Wal,
+    let version = header.get(8..).and_then(|rest| rest.first_chunk());
+    let format = LogFormat {
+        magic: header.first_chunk().copied().unwrap_or_default(),
+        version: version.map_or(0, |bytes| u32::from_le_bytes(*bytes)),
     };
-    let format = header.get(8..).and_then(|rest| rest.first_chunk());
-    let format = format.map_or(0, |bytes| u32::from_le_bytes(*bytes));
     let (mut rest, mut offset) = (records, HEADER_LEN as u64);
     while let Some((len, after)) = rest.split_first_chunk_mut::<4>() {
         let body_len = u32::from_le_bytes(*len) as usize + 1;
@@ -153,7 +161,7 @@ pub(crate) fn reseal(file: &mut [u8], number: u64) {
         let Some((body, after)) = after.split_at_mut_checked(body_len) else {
             return;
         };
-        *sum = checksum(format, kind, body, seed(number, offset)).to_le_bytes();
+        *sum = checksum(format, body, seed(number, offset)).to_le_bytes();
         offset += (FRAME_LEN + body_len) as u64;
         rest = after;
     }

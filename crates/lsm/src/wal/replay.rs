@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_LEN, MARK_MAGIC, NEXT, PREFIX_LEN,
+    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogFormat, MARK, MARK_LEN, MARK_MAGIC, NEXT, PREFIX_LEN,
     TIME, checksum, header_checksum, seed,
 };
 use crate::coding::Reader;
@@ -17,8 +17,8 @@ const CHUNK: u64 = 256 << 10;
 /// The header of a log file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogHeader {
-    /// The file's contents.
-    pub kind: LogKind,
+    /// The log that the file belongs to, with the file's version.
+    pub format: LogFormat,
     /// The file's number.
     pub number: u64,
     /// The number and the final length of the previous file, if that could still be replayed when this one was
@@ -91,7 +91,7 @@ pub struct Replayed {
 pub fn replay(
     fs: &dyn Fs,
     path: &Path,
-    kind: LogKind,
+    format: LogFormat,
     number: u64,
     sealed: Option<u64>,
     visit: &mut dyn FnMut(u64, Record<'_>) -> Result<()>,
@@ -103,8 +103,7 @@ pub fn replay(
     let mut log = Log {
         file,
         path,
-        kind,
-        format: kind.format(),
+        format,
         number,
         len,
         at_a_time: CHUNK,
@@ -119,9 +118,9 @@ pub fn replay(
     if let Some(sealed) = sealed.filter(|sealed| *sealed > len) {
         return Err(other_length(sealed));
     }
-    let header = match log.header(kind)? {
-        Ok((header, format)) => {
-            log.format = format;
+    let header = match log.header()? {
+        Ok(header) => {
+            log.format = header.format;
             header
         }
         Err(why) => {
@@ -184,9 +183,8 @@ fn mark(payload: &[u8]) -> Option<u64> {
 pub(super) struct Log<'a> {
     pub(super) file: Arc<dyn ReadFile>,
     pub(super) path: &'a Path,
-    pub(super) kind: LogKind,
-    /// From the header.
-    pub(super) format: u32,
+    /// With the file's version, once the header was read.
+    pub(super) format: LogFormat,
     pub(super) number: u64,
     pub(super) len: u64,
     /// Bytes per read, except for longer records.
@@ -224,9 +222,9 @@ impl Log<'_> {
             .unwrap_or_default())
     }
 
-    /// The header, and its format version.
-    pub(super) fn header(&mut self, kind: LogKind) -> Result<Found<(LogHeader, u32)>> {
-        let (path, number) = (self.path, self.number);
+    /// The header, with the file's version.
+    pub(super) fn header(&mut self) -> Result<Found<LogHeader>> {
+        let (path, number, format) = (self.path, self.number, self.format);
         let bytes = self.bytes(0, HEADER_LEN as u64)?;
         let Some((fields, sum)) = bytes.split_last_chunk() else {
             return Ok(Err("no whole header".into()));
@@ -239,16 +237,17 @@ impl Log<'_> {
         }
         let damaged = |what: String| Error::corruption(path, 0, what);
         let mut fields = Reader::new(fields);
-        if fields.take(8) != Some(&kind.magic()) {
-            return Err(damaged(format!("not a file of kind {kind:?}")));
+        if fields.take(8) != Some(&format.magic) {
+            let magic = String::from_utf8_lossy(&format.magic);
+            return Err(damaged(format!("not a file of kind {magic}")));
         }
         let short = || damaged("a short header".into());
         let found = fields.u32().ok_or_else(short)?;
-        if found > kind.format() {
+        if found > format.version {
             return Err(Error::NewerFormat {
                 path: path.into(),
                 found,
-                supported: kind.format(),
+                supported: format.version,
             });
         }
         let reserved = fields.u32().ok_or_else(short)?;
@@ -266,18 +265,20 @@ impl Log<'_> {
         let before = fields.u64().ok_or_else(short)?;
         let before_len = fields.u64().ok_or_else(short)?;
         let previous = (before != u64::MAX).then_some((before, before_len));
-        let header = LogHeader {
-            kind,
+        Ok(Ok(LogHeader {
+            format: LogFormat {
+                version: found,
+                ..format
+            },
             number,
             previous,
-        };
-        Ok(Ok((header, found)))
+        }))
     }
 
     /// The record at `offset`, and the offset of the next one.
     pub(super) fn record(&mut self, offset: u64) -> Result<Found<(Record<'_>, u64)>> {
         let left = self.len - offset;
-        let (kind, format, number, path) = (self.kind, self.format, self.number, self.path);
+        let (format, number, path) = (self.format, self.number, self.path);
         let Some(payload_len) = Reader::new(self.bytes(offset, FRAME_LEN as u64)?).u32() else {
             return Ok(Err(format!("{left} bytes, too few for a record")));
         };
@@ -290,7 +291,7 @@ impl Log<'_> {
         let mut record = Reader::new(self.bytes(offset, whole)?);
         let (_, sum) = (record.u32(), record.u32());
         let body = record.rest();
-        if sum != Some(checksum(format, kind, body, seed(number, offset))) {
+        if sum != Some(checksum(format, body, seed(number, offset))) {
             return Ok(Err("a record with a wrong checksum".into()));
         }
         // A valid checksum means that the record was written like this: other errors in it are not a torn write.
@@ -300,7 +301,7 @@ impl Log<'_> {
                 payload,
                 demanded: false,
             },
-            Some((&DEMANDED, payload)) if kind == LogKind::Wal => Record::Data {
+            Some((&DEMANDED, payload)) if format.is_log() => Record::Data {
                 payload,
                 demanded: true,
             },
@@ -309,12 +310,12 @@ impl Log<'_> {
                 let durable = durable.ok_or_else(|| impossible("an impossible sync marker"))?;
                 Record::Mark { durable }
             }
-            Some((&NEXT, payload)) if kind == LogKind::Wal => {
+            Some((&NEXT, payload)) if format.is_log() => {
                 let number = payload.try_into().map(u64::from_le_bytes);
                 let number = number.map_err(|_| impossible("an impossible next segment"))?;
                 Record::Next { number }
             }
-            Some((&TIME, payload)) if kind == LogKind::Wal => {
+            Some((&TIME, payload)) if format.is_log() => {
                 let millis = payload.try_into().map(u64::from_le_bytes);
                 let millis = millis.map_err(|_| impossible("an impossible time"))?;
                 Record::Time { millis }
@@ -326,7 +327,7 @@ impl Log<'_> {
 
     /// True when there are only zeros from `offset` on, in a log that may be preallocated.
     fn is_written_ahead(&mut self, offset: u64) -> Result<bool> {
-        if self.kind != LogKind::Wal || self.format < 2 {
+        if !self.format.is_split() {
             return Ok(false);
         }
         let mut at = offset;
@@ -357,7 +358,7 @@ impl Log<'_> {
     fn marker_over(&mut self, offset: u64) -> Result<Option<u64>> {
         let mut at = offset;
         while self.len.saturating_sub(at) >= MARK_LEN as u64 {
-            let (kind, format, number) = (self.kind, self.format, self.number);
+            let (format, number) = (self.format, self.number);
             let chunk = self.bytes(at, CHUNK)?;
             for (place, record) in (at..).zip(chunk.windows(MARK_LEN)) {
                 let Some((frame, body)) = record.split_at_checked(FRAME_LEN) else {
@@ -368,7 +369,7 @@ impl Log<'_> {
                 };
                 if mark(payload).is_some_and(|up_to| up_to > offset)
                     && Reader::new(frame).u64()
-                        == Some(mark_frame(format, kind, body, seed(number, place)))
+                        == Some(mark_frame(format, body, seed(number, place)))
                 {
                     return Ok(Some(place));
                 }
@@ -380,7 +381,7 @@ impl Log<'_> {
 }
 
 /// The frame of a sync marker as one number: length and checksum.
-fn mark_frame(format: u32, kind: LogKind, body: &[u8], seed: u64) -> u64 {
+fn mark_frame(format: LogFormat, body: &[u8], seed: u64) -> u64 {
     let payload_len = (MARK_LEN - PREFIX_LEN) as u64;
-    payload_len | u64::from(checksum(format, kind, body, seed)) << 32
+    payload_len | u64::from(checksum(format, body, seed)) << 32
 }

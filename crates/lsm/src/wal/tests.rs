@@ -14,7 +14,7 @@ fn path() -> &'static Path {
 }
 
 fn start(fs: &dyn Fs) -> LogWriter {
-    let log = LogWriter::create(fs, path(), LogKind::Wal, NUMBER, Some((6, 4321))).unwrap();
+    let log = LogWriter::create(fs, path(), LogFormat::WAL, NUMBER, Some((6, 4321))).unwrap();
     fs.sync_dir(Path::new("")).unwrap();
     log
 }
@@ -26,7 +26,7 @@ fn read(fs: &dyn Fs, sealed: Option<u64>) -> (Records, Result<Replayed>) {
     let replayed = replay(
         fs,
         path(),
-        LogKind::Wal,
+        LogFormat::WAL,
         NUMBER,
         sealed,
         &mut |offset, record| {
@@ -80,7 +80,7 @@ fn sample() -> (Vec<u8>, Records, u64) {
 
 #[test]
 fn what_is_appended_is_replayed() {
-    for kind in [LogKind::Wal, LogKind::Manifest] {
+    for kind in [LogFormat::WAL, LogFormat::MANIFEST] {
         for previous in [None, Some((3, 99))] {
             let fs = Memory::new();
             let log = LogWriter::create(&fs, path(), kind, 9, previous).unwrap();
@@ -107,7 +107,7 @@ fn what_is_appended_is_replayed() {
                 Ok(())
             });
             let header = Some(LogHeader {
-                kind,
+                format: kind,
                 number: 9,
                 previous,
             });
@@ -145,7 +145,7 @@ fn an_error_of_the_visitor_ends_the_replay() {
     let fs = Memory::new();
     fs.write(path(), &sample().0);
     let mut seen = 0;
-    let replayed = replay(&fs, path(), LogKind::Wal, NUMBER, None, &mut |_, _| {
+    let replayed = replay(&fs, path(), LogFormat::WAL, NUMBER, None, &mut |_, _| {
         seen += 1;
         if seen == 3 {
             Err(Error::Invalid("enough".into()))
@@ -268,13 +268,23 @@ fn headers_of_others_are_refused() {
     }
     let fs = Memory::new();
     fs.write(path(), &bytes);
-    let other = replay(&fs, path(), LogKind::Manifest, NUMBER, None, &mut |_, _| {
-        Ok(())
-    });
+    let other = replay(
+        &fs,
+        path(),
+        LogFormat::MANIFEST,
+        NUMBER,
+        None,
+        &mut |_, _| Ok(()),
+    );
     assert_eq!(damaged_at(&other), Some(0));
-    let missing = replay(&fs, Path::new("no"), LogKind::Wal, 1, None, &mut |_, _| {
-        Ok(())
-    });
+    let missing = replay(
+        &fs,
+        Path::new("no"),
+        LogFormat::WAL,
+        1,
+        None,
+        &mut |_, _| Ok(()),
+    );
     assert!(matches!(missing, Err(Error::Io { op: "open", .. })));
 }
 
@@ -340,7 +350,7 @@ fn marks_and_records_elsewhere_do_not_count() {
     twice.extend_from_slice(&bytes[*offset as usize..end]);
     let (found, replayed) = read_bytes(&twice, None);
     assert_eq!((found.len(), replayed.unwrap().end), (1, end as u64));
-    let other = LogWriter::create(&fs, path(), LogKind::Wal, NUMBER + 1, None).unwrap();
+    let other = LogWriter::create(&fs, path(), LogFormat::WAL, NUMBER + 1, None).unwrap();
     other.append(&[first]).unwrap();
     let spliced = [&bytes[..48], &fs.read(path()).unwrap()[48..]].concat();
     assert_eq!(read_bytes(&spliced, None).1.unwrap().end, 48);
@@ -514,7 +524,7 @@ fn a_log_that_cannot_be_started_leaves_no_file() {
     let memory = Memory::new();
     let fs = Faulty::new(Arc::new(memory.clone()));
     fs.set_capacity(10);
-    let failed = LogWriter::create(&fs, path(), LogKind::Wal, 1, None)
+    let failed = LogWriter::create(&fs, path(), LogFormat::WAL, 1, None)
         .err()
         .unwrap();
     assert!(failed.is_disk_full() && memory.paths().is_empty());

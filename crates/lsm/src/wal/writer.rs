@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::{
-    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogKind, MARK, MARK_MAGIC, NEXT, PREFIX_LEN, TIME,
+    DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogFormat, MARK, MARK_MAGIC, NEXT, PREFIX_LEN, TIME,
     checksum, header_checksum, seed, split_checksum,
 };
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ pub struct LogWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
     number: u64,
-    kind: LogKind,
+    format: LogFormat,
     appending: Mutex<Appending>,
     len: AtomicU64,
     /// The end of the last record that is no marker.
@@ -87,14 +87,14 @@ impl LogWriter {
     pub fn create(
         fs: &dyn Fs,
         path: &Path,
-        kind: LogKind,
+        format: LogFormat,
         number: u64,
         previous: Option<(u64, u64)>,
     ) -> Result<LogWriter> {
         let (before, before_len) = previous.unwrap_or((u64::MAX, 0));
         let mut header = Vec::with_capacity(HEADER_LEN);
-        header.extend_from_slice(&kind.magic());
-        header.extend_from_slice(&kind.format().to_le_bytes());
+        header.extend_from_slice(&format.magic);
+        header.extend_from_slice(&format.version.to_le_bytes());
         header.extend_from_slice(&0_u32.to_le_bytes());
         for field in [number, before, before_len] {
             header.extend_from_slice(&field.to_le_bytes());
@@ -111,14 +111,14 @@ impl LogWriter {
             file,
             path: path.to_path_buf(),
             number,
-            kind,
+            format,
             appending: Mutex::new(Appending {
                 buffer: Vec::new(),
                 marked: 0,
                 seen: 0,
                 after_sync: false,
                 sealed: false,
-                written_ahead: (kind == LogKind::Wal).then_some(0),
+                written_ahead: format.is_split().then_some(0),
             }),
             len: AtomicU64::new(header.len() as u64),
             records_end: AtomicU64::new(header.len() as u64),
@@ -137,7 +137,7 @@ impl LogWriter {
         let body = |buffer: &mut Vec<u8>, offset| {
             let seed = seed(self.number, offset);
             put_record(buffer, DATA, payload_parts, |body| {
-                checksum(self.kind.format(), self.kind, body, seed)
+                checksum(self.format, body, seed)
             });
         };
         let len = payload_parts.iter().map(|part| part.len() as u64).sum();
@@ -146,7 +146,7 @@ impl LogWriter {
 
     /// As [`LogWriter::append`], given the [`rest_hash`](super::rest_hash) of the payload: a caller that appends
     /// under a lock hashes outside of it. `demanded` records that its writer waits until it is durable: readers of
-    /// the log wait as well. With `time`, in milliseconds since 1970, a record of that comes first.
+    /// the log wait as well. With `time`, in milliseconds since 1970, a record of that comes first. Not for manifests.
     pub fn append_hashed(
         &self,
         payload: &[u8],
@@ -159,7 +159,7 @@ impl LogWriter {
             if let Some(time) = time {
                 let seed = seed(self.number, offset);
                 put_record(buffer, TIME, &[&time.to_le_bytes()], |body| {
-                    checksum(self.kind.format(), self.kind, body, seed)
+                    checksum(self.format, body, seed)
                 });
             }
             let seed = seed(self.number, offset + (buffer.len() - start) as u64);
@@ -208,7 +208,7 @@ impl LogWriter {
         if is_due {
             let (up_to, seed) = (synced.to_le_bytes(), seed(self.number, start));
             put_record(buffer, MARK, &[&MARK_MAGIC, &up_to], |body| {
-                checksum(self.kind.format(), self.kind, body, seed)
+                checksum(self.format, body, seed)
             });
         }
         if let Some((_, put)) = record {
@@ -270,7 +270,7 @@ impl LogWriter {
         let put = |buffer: &mut Vec<u8>, offset| {
             let seed = seed(self.number, offset);
             put_record(buffer, NEXT, &[&next.to_le_bytes()], |body| {
-                checksum(self.kind.format(), self.kind, body, seed)
+                checksum(self.format, body, seed)
             });
         };
         self.put(Some((8, &put)))

@@ -12,6 +12,7 @@ mod commits;
 mod consumers;
 mod crash;
 mod expiry;
+mod external;
 mod failures;
 mod faults;
 mod ingest_checkpoint;
@@ -33,3 +34,4 @@ mod tail;
 mod threads;
 #[cfg(target_os = "linux")]
 mod together;
+mod toy_log;

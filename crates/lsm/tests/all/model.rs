@@ -14,8 +14,8 @@ use esker_lsm::merge::{
     ObsoleteWrites,
 };
 use esker_lsm::{
-    Batch, Cost, Cursor, Durability, Group, Kind, Leveled, MAX_SEQ, Result, Seq, Snapshot, Tiered,
-    TreeId, TreeOptions, TreeProvider,
+    Batch, Cost, Cursor, Durability, Group, Kind, Leveled, LogMode, MAX_SEQ, Options, Result, Seq,
+    Snapshot, Tiered, TreeId, TreeOptions, TreeProvider,
 };
 use esker_sim::memory::Memory;
 
@@ -154,6 +154,9 @@ fn flavour(name: &str) -> &str {
 
 type Version = (Seq, Kind, Vec<u8>);
 
+/// A write of a batch: tree, key, and the version with the number in the batch.
+type Written = (TreeId, Vec<u8>, Version);
+
 /// Everything written to a tree; per key the oldest first.
 #[derive(Default)]
 struct Past {
@@ -193,10 +196,16 @@ struct Test {
     /// Whether `compact` was called, which compacts everything whether or not a lead needs it.
     compacted: bool,
     last_seq: Seq,
+    /// The log, where it is the test's: batches, each with the writes in it.
+    log: Option<Vec<Vec<Written>>>,
 }
 
+/// The tree with the number of the last batch that was applied, where the log is the test's.
+const STATE: &str = "plain-state";
+const APPLIED: &[u8] = b"applied";
+
 impl Test {
-    fn new(seed: u64) -> Test {
+    fn new(seed: u64, log: LogMode) -> Test {
         let mut test = Test {
             fs: Memory::new(),
             trees: Arc::default(),
@@ -209,8 +218,12 @@ impl Test {
             made: 0,
             compacted: false,
             last_seq: 0,
+            log: (log == LogMode::External).then(Vec::new),
         };
         test.reopen();
+        if test.log.is_some() {
+            test.create_named(vec![STATE.to_string()]);
+        }
         test.create(&["lead", "follow"]);
         let first = FLAVOURS[test.rng.usize(0..5)];
         test.create(&[first, FLAVOURS[2]]);
@@ -224,19 +237,70 @@ impl Test {
     fn reopen(&mut self) {
         self.check_snapshots();
         self.snapshots.clear();
-        if let Some(group) = self.group.take()
-            && self.rng.bool()
-        {
-            group.close().unwrap();
+        let (mut is_killed, mut durable) = (false, 0);
+        if let Some(group) = self.group.take() {
+            match self.rng.usize(0..4) {
+                0..2 => group.close().unwrap(),
+                2 if self.log.is_some() => {
+                    durable = group.durable_seq();
+                    group.give_up();
+                    is_killed = true;
+                }
+                _ => {}
+            }
         }
-        let options = small(Arc::new(self.fs.clone()));
+        let options = Options {
+            log: match self.log {
+                Some(_) => LogMode::External,
+                None => LogMode::Own,
+            },
+            ..small(Arc::new(self.fs.clone()))
+        };
         let group = Group::open(Path::new(DIR), options, self.trees.clone(), true);
         self.group = Some(group.unwrap());
+        if is_killed {
+            assert_eq!(self.group().snapshot().seq(), durable);
+            self.apply_again();
+        }
         assert_eq!(self.group().snapshot().seq(), self.last_seq);
         for id in &self.alive {
             assert_eq!(self.group().tree(&self.past[id].name), Some(*id));
         }
         self.check_kept();
+    }
+
+    /// After the process was killed: applies the batches of the log that the trees do not have.
+    fn apply_again(&mut self) {
+        let snapshot = self.group().snapshot();
+        let state = self.group().tree(STATE).unwrap();
+        let applied = snapshot.get(state, APPLIED, &Cost::default()).unwrap();
+        let applied = applied.map_or(0, |found| {
+            usize::from_le_bytes(found.value.as_ref().try_into().unwrap())
+        });
+        // Lost.
+        self.last_seq = snapshot.seq();
+        for past in self.past.values_mut() {
+            for versions in past.keys.values_mut() {
+                versions.retain(|version| version.0 <= snapshot.seq());
+            }
+            past.keys.retain(|_, versions| !versions.is_empty());
+        }
+        self.check(&snapshot);
+        let rest = self.log.as_ref().unwrap()[applied..].to_vec();
+        for written in rest {
+            let mut batch = Batch::new();
+            let mut number = 0;
+            for (tree, key, (of, kind, value)) in &written {
+                let is_new = std::mem::replace(&mut number, *of) != *of;
+                match (is_new, kind) {
+                    (false, _) => batch.also(*kind, *tree, key, value).unwrap(),
+                    (true, Kind::Delete) => batch.delete(*tree, key).unwrap(),
+                    (true, Kind::Operand) => batch.operand(*tree, key, value).unwrap(),
+                    (true, _) => batch.put(*tree, key, value).unwrap(),
+                }
+            }
+            self.commit(&mut batch, Durability::Sync, written, number);
+        }
     }
 
     /// Keeps a named snapshot, or checks or drops one.
@@ -291,6 +355,15 @@ impl Test {
             })
             .map(|name| (name.clone(), name.into_bytes()))
             .collect();
+        self.create_trees(names);
+    }
+
+    fn create_named(&mut self, names: Vec<String>) {
+        let configured = |name: String| (name.clone(), name.into_bytes());
+        self.create_trees(names.into_iter().map(configured).collect());
+    }
+
+    fn create_trees(&mut self, names: Vec<(String, Vec<u8>)>) {
         let ids = self.group().create_trees(&names).unwrap();
         for (id, (name, _)) in ids.into_iter().zip(names) {
             let keys = BTreeMap::new();
@@ -301,7 +374,12 @@ impl Test {
 
     fn drop_one(&mut self) {
         let id = self.any_tree();
-        if self.past[&id].name != "lead" && self.alive.len() > 3 {
+        let name = self.past[&id].name.as_str();
+        if name != "lead" && name != STATE && self.alive.len() > 3 {
+            if self.log.is_some() {
+                // No batch that is applied again may write to it.
+                self.group().flush().unwrap();
+            }
             self.group().drop_trees(&[id]).unwrap();
             self.alive.remove(&id);
             assert_eq!(self.group().tree(&self.past[&id].name), None);
@@ -342,7 +420,7 @@ impl Test {
 
     fn write(&mut self) {
         let mut batch = Batch::new();
-        let mut written: Vec<(TreeId, Vec<u8>, Version)> = Vec::new();
+        let mut written: Vec<Written> = Vec::new();
         let mut number = 0;
         for _ in 0..1 + skewed(&mut self.rng, 12) {
             let (tree, key) = (self.any_tree(), self.any_key());
@@ -382,17 +460,39 @@ impl Test {
             1 => Durability::Periodic(std::time::Duration::from_secs(1)),
             _ => Durability::Os,
         };
-        let last = self.group().write(&mut batch, durability).unwrap();
-        assert_eq!(last, self.last_seq + number);
+        if let Some(log) = &mut self.log {
+            // In the log first.
+            let state = self.group.as_ref().unwrap().tree(STATE).unwrap();
+            let applied = (log.len() + 1).to_le_bytes();
+            batch.put(state, APPLIED, &applied).unwrap();
+            number += 1;
+            let version = (number, Kind::Put, applied.to_vec());
+            written.push((state, APPLIED.to_vec(), version));
+            log.push(written.clone());
+        }
+        self.commit(&mut batch, durability, written, number);
+    }
+
+    /// Writes a batch with so many numbers.
+    fn commit(
+        &mut self,
+        batch: &mut Batch,
+        durability: Durability,
+        written: Vec<Written>,
+        numbers: u64,
+    ) {
+        let last = self.group().write(batch, durability).unwrap();
+        let before = last - numbers;
+        // Behind a kill the numbers that were reserved are not used again.
+        let fits = match self.log {
+            Some(_) => before >= self.last_seq,
+            None => before == self.last_seq,
+        };
+        assert!(fits, "{before} behind {}", self.last_seq);
         for (tree, key, (number, kind, value)) in written {
-            let versions = self
-                .past
-                .get_mut(&tree)
-                .unwrap()
-                .keys
-                .entry(key)
-                .or_default();
-            versions.push((self.last_seq + number, kind, value));
+            let past = self.past.get_mut(&tree).unwrap();
+            let versions = past.keys.entry(key).or_default();
+            versions.push((before + number, kind, value));
         }
         self.last_seq = last;
     }
@@ -703,9 +803,9 @@ fn check_cursor(snapshot: &Snapshot, id: TreeId, past: &Past, rng: &mut fastrand
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64, log: LogMode) {
     let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
-    let mut test = Test::new(seed);
+    let mut test = Test::new(seed, log);
     for _ in 0..400 {
         test.step();
     }
@@ -743,6 +843,14 @@ fn check_files(test: &Test) {
 #[test]
 fn random_operations_read_as_in_the_model() {
     for seed in seeds(120) {
-        run(seed);
+        run(seed, LogMode::Own);
+    }
+}
+
+/// With a log that is a `Vec`, and kills, behind which the rest of it is applied again.
+#[test]
+fn random_operations_read_as_in_the_model_with_a_log_of_the_test() {
+    for seed in seeds(60) {
+        run(seed, LogMode::External);
     }
 }
