@@ -73,8 +73,8 @@ impl Failure {
     }
 }
 
-impl From<esker::ModelError> for Failure {
-    fn from(error: esker::ModelError) -> Self {
+impl From<esker::schema::ModelError> for Failure {
+    fn from(error: esker::schema::ModelError) -> Self {
         Error::from(error).into()
     }
 }

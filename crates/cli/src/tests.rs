@@ -118,7 +118,8 @@ fn tweets_are_what_the_workload_says() {
 
 #[test]
 fn a_definition_is_shown_as_the_arguments_that_make_it() {
-    use esker::{DatasetDef, IndexKind, KeyType, Tokenizer, Type};
+    use esker::schema::Tokenizer;
+    use esker::{DatasetDef, IndexKind, KeyType, Type};
     let usual = DatasetDef::new("id", KeyType::Int);
     assert_eq!(crate::words::definition(&usual), "--key id:int");
     let def = usual
@@ -141,7 +142,8 @@ fn a_definition_is_shown_as_the_arguments_that_make_it() {
 
 #[test]
 fn what_is_advised_is_a_command() {
-    use esker::{AdvisedChange, IndexKind};
+    use esker::IndexKind;
+    use esker::advise::AdvisedChange;
     let path = "a".parse().unwrap();
     let advice = |change| (&path, IndexKind::Lazy, change);
     let command = |change| crate::words::index_command(advice(change), "db", "d");

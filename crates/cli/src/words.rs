@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use esker::{
-    AdvisedChange, DatasetDef, IndexKind, IndexText, KeyType, Merging, Path, Repair, Type,
-};
+use esker::advise::AdvisedChange;
+use esker::schema::{IndexText, Merging, Repair};
+use esker::{DatasetDef, IndexKind, KeyType, Path, Type};
 
 use crate::args::{Strategy, Ttl};
 

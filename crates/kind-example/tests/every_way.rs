@@ -7,10 +7,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use esker::Validation;
+use esker::maintain::{RepairMethod, RepairOptions};
+use esker::schema::{Maintenance, Merging, Repair, Tokenizer};
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
-    KeyType, Maintenance, Merging, Options, Order, Query, Repair, RepairMethod, RepairOptions,
-    Tokenizer, field,
+    KeyType, Options, Order, Query, field,
 };
 use esker_sim::memory::Memory;
 

@@ -5,9 +5,8 @@
 use std::path::Path as FsPath;
 use std::process::Command;
 
-use esker::{
-    Database, DatasetDef, ErrorKind, Index, IndexKind, KeyType, Maintenance, Options, field,
-};
+use esker::schema::Maintenance;
+use esker::{Database, DatasetDef, ErrorKind, Index, IndexKind, KeyType, Options, field};
 
 /// The folder of the stores, for the process that registers nothing.
 const STORES: &str = "ESKER_TEST_STORES";

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use esker::changes::Listening;
 use esker::extension::{
     Batch, Cost, Cursor, EngineError, ExtensionStore, Kind, MAX_SEQ, MAX_TIME, Snapshot, TreeId,
 };
-use esker::{Database, Durability, Error, Listening, Result, Seq};
+use esker::{Database, Durability, Error, Result, Seq};
 use esker_coding::{Reader, put_bytes};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 

@@ -10,7 +10,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use esker::{Seq, Signal};
+use esker::Seq;
+use esker::changes::Signal;
 use parking_lot::Mutex;
 
 use crate::message::Notification;

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use esker::changes::{Listening, Wake};
 use esker::extension::{Commit, Kind, Tail, Timed};
-use esker::{Error, Listening, Result, Seq, Wake};
+use esker::{Error, Result, Seq};
 
 use crate::broker::{Broker, Inner};
 use crate::deliver::QUEUE;

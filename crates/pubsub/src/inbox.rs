@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::{Listening, Result, Seq, Wake};
+use esker::changes::{Listening, Wake};
+use esker::{Result, Seq};
 
 use crate::broker::{Broker, Inner, View, read_entry, read_late};
 use crate::deliver::{QUEUE, Queue};

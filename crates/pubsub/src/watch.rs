@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker::{Change, Changes, Error, Expr, Listening, Path, PrimaryKey, Result, Wake};
+use esker::changes::{Listening, Wake};
+use esker::{Change, Changes, Error, Expr, Path, PrimaryKey, Result};
 use esker_model::condition::Filter;
 use esker_model::geometry::{Area, Point};
 use esker_model::schema::{Scalar, Values};

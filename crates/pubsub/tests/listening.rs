@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use esker::changes::Listening;
+use esker::options::KeepLog;
 use esker::{
-    Changes, ChangesFrom, Database, Dataset, DatasetDef, Durability, KeepLog, KeyType, Listening,
-    Options, Seq,
+    Changes, ChangesFrom, Database, Dataset, DatasetDef, Durability, KeyType, Options, Seq,
 };
 use esker_pubsub::{Broker, Config, Inbox, PubSub, Publication, Subscription};
 use esker_sim::memory::Memory;
@@ -53,7 +54,7 @@ impl Woken {
         }
     }
 
-    fn wake(&self, consumer: usize) -> Arc<esker::Wake> {
+    fn wake(&self, consumer: usize) -> Arc<esker::changes::Wake> {
         let (sender, calls) = (self.sender.clone(), self.calls.clone());
         let is_due = self.is_due[consumer].clone();
         Arc::new(move || {

@@ -9,9 +9,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use esker::schema::Layout;
 use esker::{
-    AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Layout, Options, Type,
-    Value, field,
+    AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type, Value,
+    field,
 };
 use esker_model::geometry::{Point, Space};
 use fastrand::Rng;

@@ -3,7 +3,8 @@
 use esker_lsm::fuzzing::campaign;
 
 use super::*;
-use crate::{DatasetDef, Index, Maintenance, Merging, Repair};
+use crate::{DatasetDef, Index};
+use esker_model::definition::{Maintenance, Merging, Repair};
 
 #[test]
 fn stored_records() {

@@ -49,7 +49,7 @@
 
 // The layers of these modules: `../layers.txt`.
 
-mod advise;
+pub mod advise;
 mod api;
 mod background;
 mod catalog;
@@ -66,98 +66,130 @@ mod maintenance;
 mod query;
 mod record;
 mod repair;
-mod stats;
+pub mod stats;
 mod store;
 mod telemetry;
 mod trees;
 mod write;
 
-pub use advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource, Workload};
 pub use api::{
-    Answer, Batch, Database, Dataset, DatasetSnapshot, KeyVersions, Keys, ObservedTask, Options,
-    Query, Scan, StoreSnapshot, Task, ValueVersions, WriteBatch,
+    Answer, Batch, Database, Dataset, DatasetSnapshot, Keys, Options, Query, Scan, StoreSnapshot,
+    Task, WriteBatch,
 };
-pub use check::CheckReport;
-pub use consumer::{ChangeConsumer, Consumer};
-pub use ddl::{IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep};
+pub use consumer::Consumer;
 pub use error::{Error, ErrorKind, Result};
 pub use esker_lsm::fs;
-pub use esker_lsm::{
-    Budget, Clock, Durability, KeepLog, Listening, NamedSnapshot, Position, Seq, Signal, Stop, Wake,
-};
-pub use esker_model::Error as ModelError;
-pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, ParseError, field};
-pub use esker_model::definition::{
-    DatasetDef, ExpiresText, Expiry, ExternalKind, Index, IndexDef, IndexKind, IndexText, KINDS,
-    KeyText, Layout, Maintenance, Merging, Repair,
-};
+pub use esker_lsm::{Durability, Position, Seq, Stop};
+pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, field};
+pub use esker_model::definition::{DatasetDef, Index, IndexKind};
 #[doc(hidden)]
 pub use esker_model::query::Validation;
-pub use esker_model::schema::{
-    IntoPath, KeyError, KeyType, Path, RecordError, RecordErrorKind, Type, Value, point_time_paths,
-};
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, Index, KeyType, Options, Tokenizer, Type, field};
-///
-/// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let def = DatasetDef::new("id", KeyType::Int)
-///     .index("name", Index::lazy().string().tokenizer(Tokenizer::Prefix));
-/// let people = db.create_dataset::<u64>("people", def)?;
-/// people.put_json(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
-/// people.put_json(br#"{"id": 2, "name": "Adam Smith"}"#)?;
-///
-/// let query = people.query().filter(field("name").prefix("Ada"));
-/// assert_eq!(query.count()?, 2);
-/// # Ok(())
-/// # }
-/// ```
-pub use esker_model::tokens::Tokenizer;
-pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, merge_patch};
-pub use esker_model::{Record, Update};
+pub use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
+pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, Record, Update};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
-pub use query::{
-    BulkOrder, CellCount, Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Latest,
-    Neighbour, Order, PageToken, ReadCost, Request, Steps, TableBox, ValuePage, ValueToken,
-};
-pub use repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
-pub use stats::{
-    ConsumerStats, DatasetStats, FailedJob, JobStats, LevelStats, MemoryStats, MemtableStats,
-    SnapshotStats, StoreStats, StrategyStats, TreeStats, UnfinishedIndex,
-};
-pub use store::check_dataset_name;
-pub use telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
+pub use query::{BulkOrder, Explain, Order, PageToken, Request};
 pub use write::IntoUpdate;
 
-/// The type of most values at `path` in the sample records; `None` if no sample has a value there.
-pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
-    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    esker_model::schema::infer(&samples, path)
+/// Definitions of datasets in detail, their texts, and the types of values.
+pub mod schema {
+    pub use crate::store::check_dataset_name;
+    pub use esker_model::Error as ModelError;
+    pub use esker_model::condition::ParseError;
+    pub use esker_model::definition::{
+        ExpiresText, Expiry, ExternalKind, IndexDef, IndexText, KINDS, KeyText, Layout,
+        Maintenance, Merging, Repair,
+    };
+    pub use esker_model::merge_patch;
+    pub use esker_model::schema::{KeyError, RecordError, RecordErrorKind, point_time_paths};
+    use esker_model::schema::{KeyType, Path, Type};
+    use esker_model::schema::{infer, infer_counted, infer_key, infer_time};
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, DatasetDef, Index, KeyType, Options, Tokenizer, Type, field};
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::default())?;
+    /// let def = DatasetDef::new("id", KeyType::Int)
+    ///     .index("name", Index::lazy().string().tokenizer(Tokenizer::Prefix));
+    /// let people = db.create_dataset::<u64>("people", def)?;
+    /// people.put_json(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
+    /// people.put_json(br#"{"id": 2, "name": "Adam Smith"}"#)?;
+    ///
+    /// let query = people.query().filter(field("name").prefix("Ada"));
+    /// assert_eq!(query.count()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub use esker_model::tokens::Tokenizer;
+
+    /// The type of most values at `path` in the sample records; `None` if no sample has a value there.
+    pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
+        let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+        infer(&samples, path)
+    }
+
+    /// As [`infer_type`]; also returns the number of samples that have a value of another type there.
+    pub fn infer_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(Type, usize)> {
+        let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+        infer_counted(&samples, path)
+    }
+
+    /// The type of the times at `path` in the sample records, by the unit of their numbers: for an attribute that was declared as
+    /// [`Type::Time`].
+    pub fn infer_time_type(samples: &[Vec<u8>], path: &Path) -> Type {
+        let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+        infer_time(&samples, path)
+    }
+
+    /// The key type of most values at `path` in the sample records; `None` if no sample has a value there.
+    pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
+        infer_key_type_counted(samples, path).map(|(ty, _)| ty)
+    }
+
+    /// As [`infer_key_type`]; also returns the number of samples that have a value of another type there.
+    pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyType, usize)> {
+        let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+        infer_key(&samples, path)
+    }
 }
 
-/// As [`infer_type`]; also returns the number of samples that have a value of another type there.
-pub fn infer_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(Type, usize)> {
-    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    esker_model::schema::infer_counted(&samples, path)
+/// The parts of an explanation of a query ([`Explain`]).
+pub mod explain {
+    pub use crate::query::{
+        Compared, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
+    };
 }
 
-/// The type of the times at `path` in the sample records, by the unit of their numbers: for an attribute that was declared as
-/// [`Type::Time`].
-pub fn infer_time_type(samples: &[Vec<u8>], path: &Path) -> Type {
-    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    esker_model::schema::infer_time(&samples, path)
+/// Results of queries of points.
+pub mod space {
+    pub use crate::query::{CellCount, Latest, Neighbour, TableBox};
 }
 
-/// The key type of most values at `path` in the sample records; `None` if no sample has a value there.
-pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
-    infer_key_type_counted(samples, path).map(|(ty, _)| ty)
+/// Reads of the versions of records.
+pub mod versions {
+    pub use crate::api::{KeyVersions, ValueVersions};
+    pub use crate::query::{ValuePage, ValueToken};
 }
 
-/// As [`infer_key_type`]; also returns the number of samples that have a value of another type there.
-pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyType, usize)> {
-    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
-    esker_model::schema::infer_key(&samples, path)
+/// Changes of indexes and strategies, repair and check: their options, progress and reports.
+pub mod maintain {
+    pub use crate::api::ObservedTask;
+    pub use crate::check::CheckReport;
+    pub use crate::ddl::{
+        IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep,
+    };
+    pub use crate::repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
+}
+
+/// Consumers of changes, and waiting for changes without a thread.
+pub mod changes {
+    pub use crate::consumer::ChangeConsumer;
+    pub use esker_lsm::{Listening, Signal, Wake};
+}
+
+/// The types of settings of a store ([`Options`]).
+pub mod options {
+    pub use esker_lsm::{Budget, Clock, KeepLog};
 }
 
 /// Settings and measurements for benchmarks and tests. Programs do not need them, and they may change at any time.

@@ -1,10 +1,13 @@
 //! Statistics of a store, for people and programs.
 
+pub use esker_lsm::NamedSnapshot;
+
+pub use crate::telemetry::{LastRepair, QueryStats, StrategyChoice, UsageCounts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_lsm::version::{Run, TreeVersion};
-use esker_lsm::{Job, JobDescription, JobFailure, NamedSnapshot, Retry, Seq, Snapshot, Time, Why};
+use esker_lsm::{Job, JobDescription, JobFailure, Retry, Seq, Snapshot, Time, Why};
 use esker_model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repair};
 use esker_model::schema::{Path, Type};
 use serde::Serialize;
@@ -12,7 +15,6 @@ use serde::Serialize;
 use crate::catalog::{Coverage, Layout};
 use crate::consumer::ChangeConsumer;
 use crate::store::{Handle, Store};
-use crate::telemetry::{LastRepair, StrategyChoice};
 
 /// The state of a store ([`Database::stats`](crate::Database::stats)). Can be serialised.
 #[derive(Debug, Clone, PartialEq, Serialize)]

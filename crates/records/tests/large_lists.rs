@@ -134,7 +134,7 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
                 let mut answer = hot().limit(Some(10)).run().unwrap();
                 assert_eq!(answer.by_ref().count(), 10);
                 let explain = answer.explain();
-                let blocks = |cost: esker::ReadCost| cost.blocks_read + cost.blocks_cached;
+                let blocks = |cost: esker::explain::ReadCost| cost.blocks_read + cost.blocks_cached;
                 let most = records as u64 / 40;
                 assert!(
                     blocks(explain.cost.data) + blocks(explain.cost.index.unwrap()) < most,

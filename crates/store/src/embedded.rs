@@ -5,13 +5,20 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path as FsPath;
 use std::time::Duration;
 
+use esker::advise::{Advice, Mix};
+use esker::changes::ChangeConsumer;
+use esker::maintain::{
+    CheckReport, IndexChange, IndexProgress, RepairOptions, RepairProgress, RepairReport,
+    SwitchProgress, SwitchReport,
+};
+use esker::schema::{IndexDef, Maintenance};
+use esker::space::{CellCount, Latest, Neighbour, TableBox};
+use esker::stats::{DatasetStats, NamedSnapshot, StoreStats, UsageCounts};
+use esker::versions::ValuePage;
 use esker::{
-    Advice, BulkOrder, CellCount, Change, ChangeConsumer, Changes, ChangesFrom, CheckReport,
-    Consumer, Database, DatasetDef, DatasetSnapshot, DatasetStats, Durability, Explain, Expr,
-    Index, IndexChange, IndexDef, IndexKind, IndexProgress, Key, Latest, Maintenance, Mix,
-    NamedSnapshot, Neighbour, PageToken, Path, Position, Record, RepairOptions, RepairProgress,
-    RepairReport, Request, Result, Seq, StoreStats, SwitchProgress, SwitchReport, TableBox, Task,
-    Update, UsageCounts, ValuePage, WriteBatch,
+    BulkOrder, Change, Changes, ChangesFrom, Consumer, Database, DatasetDef, DatasetSnapshot,
+    Durability, Explain, Expr, Index, IndexKind, Key, PageToken, Path, Position, Record, Request,
+    Result, Seq, Task, Update, WriteBatch,
 };
 
 use crate::capabilities::Capabilities;

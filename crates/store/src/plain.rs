@@ -120,7 +120,7 @@ impl Store for Plain {
     }
 
     fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Box<dyn Dataset>> {
-        esker::check_dataset_name(name)?;
+        esker::schema::check_dataset_name(name)?;
         def.validate()?;
         let held = Held {
             def,
@@ -136,7 +136,7 @@ impl Store for Plain {
     }
 
     fn rename_dataset(&self, name: &str, to: &str) -> Result<()> {
-        esker::check_dataset_name(to)?;
+        esker::schema::check_dataset_name(to)?;
         let mut state = lock(&self.state);
         if state.datasets.contains_key(to) {
             return Err(Error::Exists(format!("dataset `{to}` exists already")));

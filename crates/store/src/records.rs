@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::time::Duration;
 
+use esker::advise::{Advice, Mix};
+use esker::maintain::{
+    IndexChange, IndexProgress, RepairOptions, RepairProgress, RepairReport, SwitchProgress,
+    SwitchReport,
+};
+use esker::schema::{IndexDef, Maintenance};
+use esker::space::{CellCount, Latest, Neighbour, TableBox};
+use esker::stats::{DatasetStats, UsageCounts};
+use esker::versions::{ValuePage, ValueToken};
 use esker::{
-    Advice, BulkOrder, CellCount, Change, ChangesFrom, DatasetDef, DatasetStats, Durability,
-    Explain, Expr, Index, IndexChange, IndexDef, IndexKind, IndexProgress, Key, Latest,
-    Maintenance, Mix, Neighbour, PageToken, Path, Position, Record, RepairOptions, RepairProgress,
-    RepairReport, Request, Result, Seq, SwitchProgress, SwitchReport, TableBox, Task, Update,
-    UsageCounts, Value, ValuePage, ValueToken,
+    BulkOrder, Change, ChangesFrom, DatasetDef, Durability, Explain, Expr, Index, IndexKind, Key,
+    PageToken, Path, Position, Record, Request, Result, Seq, Task, Update, Value,
 };
 use esker_model::definition::StoredDef;
 use esker_model::query::{CellCounts, LatestPer, Nearest, Shape};

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use esker::{ChangeConsumer, CheckReport, DatasetDef, NamedSnapshot, Result, Seq, StoreStats};
+use esker::changes::ChangeConsumer;
+use esker::maintain::CheckReport;
+use esker::stats::{NamedSnapshot, StoreStats};
+use esker::{DatasetDef, Result, Seq};
 
 use crate::capabilities::{Capabilities, unsupported};
 use crate::records::{Dataset, Records};

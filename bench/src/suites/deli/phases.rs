@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use esker::experimental::Compaction;
-use esker::{RepairMethod, RepairOptions};
+use esker::maintain::{RepairMethod, RepairOptions};
 use fastrand::Rng;
 use serde_json::Value as Json;
 

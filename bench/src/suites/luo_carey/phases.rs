@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use esker::Validation;
 use esker::experimental::{Compaction, LookupOptions};
-use esker::{BulkOrder, RepairMethod, RepairOptions};
+use esker::BulkOrder;
+use esker::maintain::{RepairMethod, RepairOptions};
 use serde_json::Value as Json;
 
 use super::{Method, Task, What};

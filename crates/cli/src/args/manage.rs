@@ -64,7 +64,7 @@ pub(crate) struct AdviseArgs {
     pub(crate) dataset: String,
     /// The shares of operations (puts, gets, lookups, ranges), instead of the counted ones
     #[arg(long, value_name = "NAME=SHARE,...", value_parser = parse_mix)]
-    pub(crate) mix: Option<esker::Mix>,
+    pub(crate) mix: Option<esker::advise::Mix>,
     /// With --mix: the limit of queries, or all [default: 10]
     #[arg(long, value_name = "K|all", requires = "mix", value_parser = parse_k)]
     pub(crate) k: Option<Limit>,

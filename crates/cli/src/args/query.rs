@@ -106,7 +106,7 @@ pub(crate) struct ReadValueArgs {
     pub(crate) limit: usize,
     /// Continue after the page that ended with this token
     #[arg(long, value_name = "TOKEN")]
-    pub(crate) after: Option<esker::ValueToken>,
+    pub(crate) after: Option<esker::versions::ValueToken>,
 }
 
 /// Arguments of every query for records.

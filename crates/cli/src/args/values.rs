@@ -5,8 +5,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use esker::DatasetDef;
 use esker::Validation;
-use esker::{DatasetDef, Maintenance, Merging, Mix, Repair};
+use esker::advise::Mix;
+use esker::schema::{Maintenance, Merging, Repair};
 
 /// A parser of these names. The error for another name suggests the nearest one. Baselines are
 /// accepted, but not listed.

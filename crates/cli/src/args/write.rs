@@ -50,7 +50,7 @@ pub(crate) struct DefinitionArgs {
     /// time_s, time_ms, time_us, time_ns; absent or null: never). With --ttl the earlier time
     /// counts
     #[arg(long, value_name = "PATH[:TYPE]")]
-    pub(crate) expires: Option<esker::ExpiresText>,
+    pub(crate) expires: Option<esker::schema::ExpiresText>,
     /// Keep the record that each change replaced, for `esker changes --old`; each write then also
     /// reads that record
     #[arg(long)]
@@ -58,11 +58,11 @@ pub(crate) struct DefinitionArgs {
     /// When obsolete index entries are recorded: during compactions (merge), by passes over the
     /// records (staged), or only by `esker repair` (none) [default: merge]
     #[arg(long, value_name = "WHEN", value_parser = repair(), hide_possible_values = true, hide = true)]
-    pub(crate) repair: Option<esker::Repair>,
+    pub(crate) repair: Option<esker::schema::Repair>,
     /// The compaction policy of the trees: lazy-leveled, leveled, tiered or correlated [default:
     /// lazy-leveled]
     #[arg(long, value_name = "POLICY", value_parser = merging(), hide_possible_values = true, hide = true)]
-    pub(crate) merging: Option<esker::Merging>,
+    pub(crate) merging: Option<esker::schema::Merging>,
 }
 
 #[derive(Args)]

@@ -1,6 +1,7 @@
 //! `esker advise DIR DATASET`
 
-use esker::{Advice, AdvisedChange, AttributeAdvice, IndexKind, KindCost, Mix, MixSource};
+use esker::IndexKind;
+use esker::advise::{Advice, AdvisedChange, AttributeAdvice, KindCost, Mix, MixSource};
 
 use super::json;
 use crate::args::AdviseArgs;

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ::pubsub::{Broker, Config, PubSub, Publication, Region, Subscription};
-use esker::{Durability, ModelError};
+use esker::Durability;
+use esker::schema::ModelError;
 use esker_import::sources;
 use fastrand::Rng;
 use serde_json::{Value, json};

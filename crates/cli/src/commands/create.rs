@@ -11,7 +11,7 @@ use crate::words::definition;
 pub(crate) fn create(args: &CreateArgs, memory: usize) -> Result<Outcome, Failure> {
     // All arguments are checked before a store is created.
     refuse_file(&args.dir)?;
-    esker::check_dataset_name(&args.dataset)?;
+    esker::schema::check_dataset_name(&args.dataset)?;
     let def = Wanted::parse(&args.definition)?.define_empty()?;
     let db = create_or_open(&args.dir, memory)?;
     let made = definition(&def);

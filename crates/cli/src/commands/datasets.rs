@@ -67,7 +67,8 @@ pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
     };
     for name in names {
         db.drop_dataset(name)?;
-        let own = |consumer: &&esker::ChangeConsumer| consumer.dataset.as_ref() == Some(name);
+        let own =
+            |consumer: &&esker::changes::ChangeConsumer| consumer.dataset.as_ref() == Some(name);
         let ended = match consumers.iter().filter(own).count() as u64 {
             0 => String::new(),
             number => format!(" with {} of its changes", counted(number, "consumer")),

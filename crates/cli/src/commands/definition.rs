@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use esker::{
-    DatasetDef, ExpiresText, IndexKind, IndexText, KeyText, KeyType, Maintenance, Merging, Path,
-    Repair, Type,
-};
+use esker::schema::{ExpiresText, IndexText, KeyText, Maintenance, Merging, Repair};
+use esker::{DatasetDef, IndexKind, KeyType, Path, Type};
 use esker_import::Feed;
 use serde_json::Value as Json;
 
@@ -148,10 +146,11 @@ impl Wanted {
         let sample = if open {
             let enough = |records: &[Vec<u8>]| {
                 !records.is_empty()
-                    && (key_type.is_some() || esker::infer_key_type(records, &key).is_some())
+                    && (key_type.is_some()
+                        || esker::schema::infer_key_type(records, &key).is_some())
                     && self.indexes.iter().all(|index| {
                         index.known_type().is_some()
-                            || esker::infer_type(records, &index.path).is_some()
+                            || esker::schema::infer_type(records, &index.path).is_some()
                     })
             };
             let is_stopped = || interrupt.signal().is_some();
@@ -172,7 +171,7 @@ impl Wanted {
         let records = &sample.records;
         let found = match key_type {
             Some(said) => Some((said, 0)),
-            None => esker::infer_key_type_counted(records, &key),
+            None => esker::schema::infer_key_type_counted(records, &key),
         };
         let key_type = match found {
             Some((key_type, others)) => {
@@ -206,9 +205,9 @@ impl Wanted {
         let indexes = self.indexes.iter().map(|wanted| {
             let ty = match wanted.known_type() {
                 // The unit of the numbers is inferred from the first records.
-                Some(Type::Time) => Some(esker::infer_time_type(records, &wanted.path)),
+                Some(Type::Time) => Some(esker::schema::infer_time_type(records, &wanted.path)),
                 Some(ty) => Some(ty),
-                None => esker::infer_type_counted(records, &wanted.path).map(|(ty, others)| {
+                None => esker::schema::infer_type_counted(records, &wanted.path).map(|(ty, others)| {
                     say_dissent(records, &wanted.path, ty, others, feed.is_table());
                     ty
                 }),
@@ -242,7 +241,7 @@ impl Wanted {
         });
         let types = indexes.collect();
         let expires = match expires {
-            Some(expires) => esker::infer_time_type(&sample.records, &expires.path),
+            Some(expires) => esker::schema::infer_time_type(&sample.records, &expires.path),
             None => self
                 .expires
                 .as_ref()

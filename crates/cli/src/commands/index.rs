@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::Path as FilePath;
 
-use esker::{Index, IndexChange, IndexKind, IndexProgress, IndexText, Path};
+use esker::maintain::{IndexChange, IndexProgress};
+use esker::schema::IndexText;
+use esker::{Index, IndexKind, Path};
 
 use esker_store::{Dataset, Store};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use esker::TableBox;
+use esker::space::TableBox;
 
 use crate::output::{bytes, counted, thousands};
 

@@ -23,7 +23,7 @@ use crate::words::definition;
 pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     // All arguments are checked before a store is created.
     refuse_file(&args.dir)?;
-    esker::check_dataset_name(&args.dataset)?;
+    esker::schema::check_dataset_name(&args.dataset)?;
     let wanted = Wanted::parse(&args.definition)?;
     let sources = read_from(args)?;
     let existing = existing(&args.dir, &args.dataset, memory)?;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use esker::SwitchProgress;
+use esker::maintain::SwitchProgress;
 
 use crate::args::{MaintainArgs, Strategy};
 use crate::failure::{Failure, Outcome};

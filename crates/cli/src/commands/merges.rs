@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use esker::{DatasetDef, Path, TableBox};
+use esker::space::TableBox;
+use esker::{DatasetDef, Path};
 use esker_store::Dataset;
 
 use super::levels::{Mark, picture};

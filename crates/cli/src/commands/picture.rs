@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use esker::DatasetStats;
+use esker::stats::DatasetStats;
 use serde_json::{Map, Value};
 
 use crate::output;

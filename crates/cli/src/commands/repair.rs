@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use esker::experimental::{Compaction, Lookups};
-use esker::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
+use esker::maintain::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use serde_json::json;
 
 use super::definition::parse_path;

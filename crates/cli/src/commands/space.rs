@@ -1,8 +1,7 @@
 //! `within` and `near`: points in an area, and nearest to a point.
 
-use esker::{
-    AreaExpr, CellCount, Explain, Latest, Neighbour, Path, Record, Request, Type, Value, field,
-};
+use esker::space::{CellCount, Latest, Neighbour};
+use esker::{AreaExpr, Explain, Path, Record, Request, Type, Value, field};
 use esker_store::Records;
 
 use super::fields::note_unknown;

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use ::pubsub::Broker;
-use esker::{ConsumerStats, DatasetStats, Request, StoreStats, TreeStats};
+use esker::Request;
+use esker::stats::{ConsumerStats, DatasetStats, StoreStats, TreeStats};
 use esker_import::interrupted_imports;
 use esker_store::{Dataset, Store};
 use serde::Serialize;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use esker::{DatasetDef, Error, Key, Path, Type, Update, merge_patch};
+use esker::schema::merge_patch;
+use esker::{DatasetDef, Error, Key, Path, Type, Update};
 use esker_store::Dataset;
 use serde_json::Value;
 

@@ -18,10 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::common::real_data;
-use esker::{
-    Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Maintenance, Options,
-    Type,
-};
+use esker::schema::Maintenance;
+use esker::{Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type};
 use esker_sim::memory::Memory;
 use expected::{EVEN, SKEWED, compare};
 use serde_json::{Map, Value};

@@ -8,7 +8,8 @@
 )]
 
 use crate::common::esker;
-use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Tokenizer, Type};
+use esker::schema::Tokenizer;
+use esker::{Database, DatasetDef, IndexKind, KeyType, Options, Type};
 use serde_json::Value;
 use tempfile::TempDir;
 

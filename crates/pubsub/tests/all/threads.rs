@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use esker::{Durability, ErrorKind, KeepLog, Options, Seq};
+use esker::options::KeepLog;
+use esker::{Durability, ErrorKind, Options, Seq};
 use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription};
 use esker_sim::memory::Memory;
 

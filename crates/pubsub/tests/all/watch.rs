@@ -5,7 +5,8 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{ChangesFrom, Database, DatasetDef, KeepLog, KeyType, Options, Path};
+use esker::options::KeepLog;
+use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
 use esker_pubsub::{Region, Watch};
 use esker_sim::memory::Memory;
 use fastrand::Rng;

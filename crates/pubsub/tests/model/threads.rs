@@ -301,7 +301,7 @@ impl Life<'_> {
         let looks = thread % 2 == 1;
         let woken = Arc::new(AtomicBool::new(true));
         let wake = woken.clone();
-        let wake: Arc<esker::Wake> = Arc::new(move || wake.store(true, SeqCst));
+        let wake: Arc<esker::changes::Wake> = Arc::new(move || wake.store(true, SeqCst));
         let mut listening = inbox.listen(wake.clone());
         loop {
             let is_last = self.left.load(SeqCst) == 0;

@@ -570,7 +570,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// time.
     ///
     /// A token matches the equal value. If the attribute's tokenizer is
-    /// [`Tokenizer::Prefix`](crate::Tokenizer::Prefix), it matches every string that begins with
+    /// [`Tokenizer::Prefix`](crate::schema::Tokenizer::Prefix), it matches every string that begins with
     /// it.
     ///
     /// Intersects the index entries of the attributes before it reads a record, in bounded memory;

@@ -241,7 +241,7 @@ impl Handle {
     }
 }
 
-/// The figures that decide when the next repair is due: see [`crate::StrategyStats`].
+/// The figures that decide when the next repair is due: see [`crate::stats::StrategyStats`].
 pub(crate) struct Pace {
     pub(crate) update_ratio: Option<f64>,
     pub(crate) wasted_micros: u64,

@@ -103,7 +103,7 @@ pub struct RepairOptions {
     pub bytes_per_second: Option<u64>,
     /// For a repair by index: do not sort keys that no newer key filter of the primary-key index
     /// contains. Default true; false is for experiments. Helps most if the trees are compacted
-    /// together ([`crate::Merging::Correlated`]).
+    /// together ([`crate::schema::Merging::Correlated`]).
     pub bloom: bool,
     /// How the repair finds the entries of known keys.
     pub lookups: Lookups,

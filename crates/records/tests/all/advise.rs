@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, open, path};
+use esker::advise::{Advice, AdvisedChange, AttributeAdvice, Mix, MixSource};
 use esker::fs::Fs;
-use esker::{
-    Advice, AdvisedChange, AttributeAdvice, Database, Dataset, DatasetDef, Durability, ErrorKind,
-    IndexKind, KeyType, Mix, MixSource, Type,
-};
+use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 const RECORDS: i64 = 3000;

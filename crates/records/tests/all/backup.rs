@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{DIR, Doing, TextQuery, check, number, path, small};
 use esker::fs::Fs;
-use esker::{
-    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
-    RepairOptions, Type,
-};
+use esker::maintain::RepairOptions;
+use esker::schema::Maintenance;
+use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 use esker_sim::hooked::Hooked;
 use esker_sim::memory::Memory;
 

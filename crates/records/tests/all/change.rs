@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{TextQuery, check, converge, keys, open, path, small};
+use esker::maintain::IndexProgress;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind,
-    IndexProgress, KeyType, Options, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
+    Options, Type,
 };
 use esker_sim::memory::Memory;
 
@@ -62,8 +63,8 @@ fn change(
     dataset: &Dataset,
     from: Option<IndexKind>,
     to: IndexKind,
-    progress: &mut dyn FnMut(esker::IndexProgress) -> ControlFlow<()>,
-) -> esker::Result<esker::IndexChange> {
+    progress: &mut dyn FnMut(esker::maintain::IndexProgress) -> ControlFlow<()>,
+) -> esker::Result<esker::maintain::IndexChange> {
     match from {
         None => dataset.add_index(path("v"), to).on_progress(progress).run(),
         Some(_) => dataset

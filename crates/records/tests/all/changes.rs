@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, small};
+use esker::options::KeepLog;
+use esker::schema::Maintenance;
 use esker::{
-    Changes, ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeepLog,
-    KeyType, Maintenance, Options, Stop, Type,
+    Changes, ChangesFrom, Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType,
+    Options, Stop, Type,
 };
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::common::{open, path};
-use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Type};
+use esker::schema::Maintenance;
+use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Type};
 use esker_lsm::{Batch, Cursor, Durability, TreeId};
 use esker_sim::memory::Memory;
 

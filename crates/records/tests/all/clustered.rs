@@ -10,10 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{DIR, check, small, with_strategy};
+use esker::advise::AdvisedChange;
+use esker::maintain::RepairOptions;
+use esker::options::KeepLog;
+use esker::schema::{Layout, Maintenance, Merging};
 use esker::{
-    AdvisedChange, AreaExpr, BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef,
-    DatasetSnapshot, Expr, Index, IndexKind, KeepLog, KeyType, Layout, Maintenance, Merging,
-    Options, Order, Record, RepairOptions, Type, Update, field,
+    AreaExpr, BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, Expr,
+    Index, IndexKind, KeyType, Options, Order, Record, Type, Update, field,
 };
 use esker_lsm::{Batch, Cursor, Durability};
 use esker_model::definition::StoredDef;
@@ -220,7 +223,7 @@ impl Run {
                 let to = Maintenance::ALL[self.rng.usize(0..Maintenance::ALL.len())];
                 let to = dataset.set_maintenance(to).run();
                 // Staged repair works with one strategy only.
-                assert!(to.is_ok() || def.repair == esker::Repair::Staged);
+                assert!(to.is_ok() || def.repair == esker::schema::Repair::Staged);
             }
             (1, Some(who)) if who.kind.is_indexed() => {
                 dataset.drop_index("who").unwrap();

@@ -9,9 +9,9 @@ use crate::common::tree::Tree;
 use crate::common::{
     Doing, Put, Wanted, converge, keys_in_every_way, open, path, row, rows, seeds, with_strategy,
 };
+use esker::schema::Tokenizer;
 use esker::{
-    BulkOrder, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Tokenizer, Type,
-    Value, field,
+    BulkOrder, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Op, Order, Type, Value, field,
 };
 use esker_sim::memory::Memory;
 

@@ -15,9 +15,11 @@ use crate::common::{
     seeds, small, with_strategy,
 };
 use esker::experimental::Tuning;
+use esker::maintain::RepairOptions;
+use esker::schema::Maintenance;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, KeyType, Maintenance,
-    Options, Record, RepairOptions, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, KeyType, Options,
+    Record, Type,
 };
 use esker_lsm::{BitmapMerges, Seq};
 use esker_sim::memory::Memory;

@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use crate::common::{Doing, INDEXED, TextQuery, check, open, path};
 use esker::Validation;
-use esker::{
-    Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Repair, RepairOptions,
-    Type,
-};
+use esker::maintain::RepairOptions;
+use esker::schema::{Maintenance, Merging, Repair};
+use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 /// Queries `a` with every validation: count, keys, records.

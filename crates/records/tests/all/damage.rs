@@ -10,9 +10,10 @@ use crate::common::{
     DIR, Doing, INDEXED, PATHS, Row, TextQuery, check, converge, number, open, path, row, scan,
     small,
 };
+use esker::schema::Layout;
 use esker::{
-    AreaExpr, Database, Dataset, DatasetDef, Error, ErrorKind, Index, IndexKind, KeyType, Layout,
-    Type, field,
+    AreaExpr, Database, Dataset, DatasetDef, Error, ErrorKind, Index, IndexKind, KeyType, Type,
+    field,
 };
 use esker_sim::memory::Memory;
 use fastrand::Rng;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use crate::common::{DIR, Doing, TextQuery, check, path, small};
 use crate::hooked::Hooked;
 use esker::fs::Fs;
+use esker::schema::Maintenance;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Options,
-    Type,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Type,
 };
 
 /// Long enough for any machine; only a failing test waits this long.

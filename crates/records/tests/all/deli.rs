@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::common::{Doing, TextQuery, check, keys, open, path, seeds};
 use esker::fs::Fs;
+use esker::schema::{Repair, Tokenizer};
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Repair, Tokenizer, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Type,
 };
 use esker_sim::faulty::Faulty;
 use esker_sim::memory::{Memory, PowerCut};

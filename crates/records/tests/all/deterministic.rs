@@ -13,10 +13,9 @@ use std::thread::ThreadId;
 use crate::common::{DIR, TextQuery, path, small};
 use esker::experimental::Compaction;
 use esker::fs::{Fs, Lock, ReadFile, WriteFile};
-use esker::{
-    BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Options,
-    RepairMethod, RepairOptions, Type,
-};
+use esker::maintain::{RepairMethod, RepairOptions};
+use esker::schema::{Maintenance, Merging};
+use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 use esker_sim::memory::Memory;
 
 /// All events, in order.

@@ -5,10 +5,9 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, keys, path, small};
-use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
-    RepairMethod, RepairOptions, Type,
-};
+use esker::maintain::{RepairMethod, RepairOptions};
+use esker::schema::Maintenance;
+use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 fn store(def: DatasetDef) -> (Database, Dataset) {
@@ -46,7 +45,7 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
             found.extend(records.map(|record| record.key().to_string()));
             let Some(next) = values.next else { break };
             // Also as text.
-            let next: esker::ValueToken = next.to_string().parse().unwrap();
+            let next: esker::versions::ValueToken = next.to_string().parse().unwrap();
             // Later writes are not visible, and hide no version.
             if found.len() == 2 {
                 dataset.put_json(br#"{"id":0,"a":2}"#).unwrap();
@@ -58,7 +57,7 @@ fn pages_as_of_a_write_to_come_go_on_and_stay_at_their_moment() {
         assert_eq!(found, ["6", "5", "4", "3", "2", "1", "0"], "{ts:?}");
     }
     for bad in ["", "1", "1.2.3.4", "5.2.4", "5.2.5", "x.1", "1.2.x"] {
-        assert!(bad.parse::<esker::ValueToken>().is_err(), "{bad}");
+        assert!(bad.parse::<esker::versions::ValueToken>().is_err(), "{bad}");
     }
 }
 
@@ -120,12 +119,18 @@ fn the_integer_minus_zero_is_zero() {
     let samples: Vec<Vec<u8>> = ["1", "-0", "2"]
         .map(|n| format!("{{\"id\":{n},\"f\":{n}.0}}").into_bytes())
         .to_vec();
-    assert_eq!(esker::infer_type(&samples, &path("id")), Some(Type::Int));
     assert_eq!(
-        esker::infer_key_type(&samples[1..2], &path("id")),
+        esker::schema::infer_type(&samples, &path("id")),
+        Some(Type::Int)
+    );
+    assert_eq!(
+        esker::schema::infer_key_type(&samples[1..2], &path("id")),
         Some(KeyType::Int)
     );
-    assert_eq!(esker::infer_type(&samples, &path("f")), Some(Type::Float));
+    assert_eq!(
+        esker::schema::infer_type(&samples, &path("f")),
+        Some(Type::Float)
+    );
 }
 
 #[test]
@@ -254,7 +259,7 @@ fn random_records_are_refused_where_a_parser_refuses_them() {
 }
 
 /// The result of a repair in a new dataset.
-fn repaired(options: &RepairOptions) -> esker::Result<esker::RepairReport> {
+fn repaired(options: &RepairOptions) -> esker::Result<esker::maintain::RepairReport> {
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(
             path("a"),

@@ -10,10 +10,8 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{converge, number};
-use esker::{
-    Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Layout, Maintenance,
-    Options, Type,
-};
+use esker::schema::{Layout, Maintenance};
+use esker::{Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type};
 use esker_sim::memory::Memory;
 use expected::{EVEN, SKEWED, compare};
 

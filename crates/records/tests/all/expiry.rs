@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, check, check_set, path, seeds, small, with_strategy};
+use esker::options::KeepLog;
+use esker::schema::Maintenance;
 use esker::{
-    ChangeKind, Database, DatasetDef, Durability, Index, IndexKind, KeepLog, Key, KeyType,
-    Maintenance, Options, Type, field,
+    ChangeKind, Database, DatasetDef, Durability, Index, IndexKind, Key, KeyType, Options, Type,
+    field,
 };
 use esker_sim::clock::TestClock;
 use esker_sim::hooked::Hooked;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use crate::common::{DIR, Doing, check, path, small};
 use crate::hooked::Hooked;
 use esker::fs::Fs;
+use esker::schema::Maintenance;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Maintenance, Options,
-    Type,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Type,
 };
 use esker_sim::memory::Memory;
 

@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::common::{DIR, Doing, TextQuery, check, path, scan, seeds, small};
 use esker::experimental::Tuning;
 use esker::fs::Fs;
-use esker::{
-    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Merging, Options,
-    Repair, RepairMethod, RepairOptions, Type,
-};
+use esker::maintain::{RepairMethod, RepairOptions};
+use esker::schema::{Maintenance, Merging, Repair};
+use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 use esker_sim::memory::Memory;
 
 const KEYS: u64 = 80;

@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use crate::common::{DIR, TextQuery, check, path, small};
 use crate::hooked::Hooked;
 use esker::fs::Fs;
-use esker::{
-    Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
-    StrategyStats, Type,
-};
+use esker::schema::Maintenance;
+use esker::stats::StrategyStats;
+use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 
 fn body(id: u64, a: u64) -> String {
     format!("{{\"id\":{id},\"a\":{a}}}")

@@ -8,10 +8,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::common::{TextQuery, number, path};
-use esker::{
-    BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options,
-    RepairOptions, Type,
-};
+use esker::maintain::RepairOptions;
+use esker::schema::Maintenance;
+use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 use esker_lsm::Account;
 
 const BUDGET: usize = 32 << 20;

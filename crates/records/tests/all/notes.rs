@@ -4,9 +4,8 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, small};
-use esker::{
-    Database, DatasetDef, Durability, ErrorKind, Index, IndexKind, Key, KeyType, Maintenance, Type,
-};
+use esker::schema::Maintenance;
+use esker::{Database, DatasetDef, Durability, ErrorKind, Index, IndexKind, Key, KeyType, Type};
 use esker_sim::memory::{Memory, PowerCut};
 
 fn def() -> DatasetDef {

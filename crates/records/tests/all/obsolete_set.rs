@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::common::{DIR, Doing, TextQuery, check, check_set, converge, open, path, small, unpack};
 use esker::experimental::Tuning;
-use esker::{
-    Database, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Options, RepairOptions, Type,
-};
+use esker::maintain::RepairOptions;
+use esker::schema::Maintenance;
+use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
 use esker_lsm::version::TreeVersion;
 use esker_sim::memory::Memory;
 

@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{DIR, check, small, with_strategy};
+use esker::options::KeepLog;
+use esker::schema::Maintenance;
 use esker::{
     ChangeKind, Changes, ChangesFrom, Database, Dataset, DatasetDef, ErrorKind, Index, IndexKind,
-    KeepLog, KeyType, Maintenance, Options, Update,
+    KeyType, Options, Update,
 };
 use esker_sim::memory::{Memory, PowerCut};
 

@@ -12,9 +12,11 @@ use crate::common::{
 };
 use esker::experimental::Tuning;
 use esker::fs::Fs;
+use esker::maintain::RepairOptions;
+use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Maintenance, Merging, Options, Repair, RepairOptions, Type,
+    Options, Type,
 };
 use esker_lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
 use esker_sim::faulty::Faulty;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::common::{TextQuery, open, path, scan};
-use esker::{Dataset, DatasetDef, Durability, IndexKind, KeyType, Maintenance, Type};
+use esker::schema::Maintenance;
+use esker::{Dataset, DatasetDef, Durability, IndexKind, KeyType, Type};
 use esker_sim::memory::{Memory, PowerCut};
 
 const MODES: [PowerCut; 4] = [

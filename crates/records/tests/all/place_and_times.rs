@@ -6,9 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::common::check;
-use esker::{
-    AreaExpr, BulkOrder, Dataset, DatasetDef, Expr, Index, KeyType, Maintenance, Record, field,
-};
+use esker::schema::Maintenance;
+use esker::{AreaExpr, BulkOrder, Dataset, DatasetDef, Expr, Index, KeyType, Record, field};
 use esker_sim::memory::Memory;
 use serde_json::json;
 

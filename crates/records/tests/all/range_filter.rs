@@ -5,9 +5,8 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, converge, path, small};
-use esker::{
-    Database, Dataset, DatasetDef, IndexKind, KeyType, Maintenance, Merging, Options, Type,
-};
+use esker::schema::{Maintenance, Merging};
+use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Options, Type};
 use esker_sim::memory::Memory;
 use serde_json::json;
 

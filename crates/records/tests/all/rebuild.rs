@@ -7,10 +7,9 @@ use std::sync::Arc;
 use crate::common::{DIR, Doing, INDEXED, PATHS, TextQuery, check, converge, keys, path, small};
 use esker::experimental::Tuning;
 use esker::fs::Fs;
-use esker::{
-    Database, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Maintenance, Options,
-    RepairOptions, Type,
-};
+use esker::maintain::RepairOptions;
+use esker::schema::Maintenance;
+use esker::{Database, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Options, Type};
 use esker_sim::memory::Memory;
 
 /// The damage of a file.

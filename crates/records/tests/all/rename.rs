@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::common::{DIR, small};
-use esker::{
-    Database, Dataset, DatasetDef, ErrorKind, Expr, Index, IndexKind, KeyType, Maintenance, Type,
-};
+use esker::schema::Maintenance;
+use esker::{Database, Dataset, DatasetDef, ErrorKind, Expr, Index, IndexKind, KeyType, Type};
 use esker_sim::faulty::Faulty;
 use esker_sim::memory::{Memory, PowerCut};
 

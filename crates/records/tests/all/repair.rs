@@ -9,9 +9,11 @@ use std::sync::Arc;
 use crate::common::{DIR, Doing, TextQuery, check, keys, open, path, small};
 use esker::experimental::Compaction;
 use esker::fs::Fs;
+use esker::maintain::{RepairMethod, RepairOptions, RepairReport};
+use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Maintenance, Merging, Options, Repair, RepairMethod, RepairOptions, RepairReport, Type,
+    Options, Type,
 };
 use esker_sim::faulty::Faulty;
 use esker_sim::memory::Memory;

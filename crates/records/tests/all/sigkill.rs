@@ -14,9 +14,9 @@ use crate::common::{
     with_strategy,
 };
 use esker::experimental::Tuning;
+use esker::schema::{Layout, Maintenance};
 use esker::{
-    AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Layout, Maintenance,
-    Options, Type, field,
+    AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type, field,
 };
 
 /// For the child: the folder of the store, and the first batch to load.

@@ -6,9 +6,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, path, row, small};
+use esker::maintain::RepairOptions;
+use esker::schema::Maintenance;
 use esker::{
     Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Maintenance, Order, RepairOptions, Type,
+    Order, Type,
 };
 use esker_sim::memory::Memory;
 

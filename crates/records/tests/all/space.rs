@@ -7,9 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{open, path};
+use esker::maintain::RepairOptions;
+use esker::schema::{Layout, Maintenance, Merging};
+use esker::space::Latest;
 use esker::{
     AreaExpr, Database, Dataset, DatasetDef, DatasetSnapshot, Durability, Expr, Index, IndexKind,
-    KeyType, Latest, Layout, Maintenance, Merging, Order, RepairOptions, Type, field,
+    KeyType, Order, Type, field,
 };
 use esker_model::geometry::{Area, Point, Space, distance};
 use esker_sim::memory::{Memory, PowerCut};

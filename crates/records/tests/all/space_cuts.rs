@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{DIR, path, small};
 use esker::fs::Fs;
+use esker::maintain::RepairOptions;
+use esker::schema::{Layout, Maintenance};
 use esker::{
-    AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Layout,
-    Maintenance, Options, RepairOptions, Type, field,
+    AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type,
+    field,
 };
 use esker_sim::hooked::Hooked;
 use esker_sim::memory::{Memory, PowerCut};

@@ -3,9 +3,10 @@
 
 use std::ops::ControlFlow;
 
+use esker::schema::{Layout, Merging};
 use esker::{
     AreaExpr, BulkOrder, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType,
-    Layout, Merging, Options, field,
+    Options, field,
 };
 use fastrand::Rng;
 

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use crate::common::{DIR, Doing, INDEXED, PATHS, TextQuery, path, small, with_strategy};
 use esker::Validation;
 use esker::fs::Fs;
+use esker::maintain::RepairOptions;
 use esker::{
     BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Options,
-    Order, Query, RepairOptions, Result, Stop, Type,
+    Order, Query, Result, Stop, Type,
 };
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;

@@ -5,9 +5,10 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, small};
+use esker::schema::Maintenance;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Maintenance,
-    Options, Record, Type, Update,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Options, Record,
+    Type, Update,
 };
 use esker_sim::memory::Memory;
 

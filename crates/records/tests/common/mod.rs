@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use esker::Validation;
 use esker::fs::Fs;
+use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
-    Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Maintenance, Merging, Op,
-    Operand, Options, Order, Path, Query, Repair, Type, Value,
+    Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Op, Operand, Options,
+    Order, Path, Query, Type, Value,
 };
 use esker_lsm::Cursor;
 use esker_sim::memory::Memory;

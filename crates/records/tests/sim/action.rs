@@ -3,7 +3,7 @@
 //! part of a list is a run too, which is what makes failing runs small.
 
 use esker::experimental::Tuning;
-use esker::{Merging, Repair, Tokenizer};
+use esker::schema::{Merging, Repair, Tokenizer};
 use esker_lsm::{BitmapMerges, KeepLog};
 use std::fmt;
 

@@ -11,9 +11,9 @@ use std::ops::Bound;
 
 use esker::Validation;
 use esker::experimental::LookupOptions;
+use esker::schema::Tokenizer;
 use esker::{
-    BulkOrder, DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Tokenizer,
-    Type, Value,
+    BulkOrder, DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Type, Value,
 };
 
 use crate::action::PATHS;

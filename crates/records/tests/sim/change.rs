@@ -4,10 +4,9 @@
 use std::rc::Rc;
 
 use esker::experimental::{Compaction, Lookups};
-use esker::{
-    Dataset, DatasetDef, ErrorKind, IndexDef, IndexKind, Maintenance, Repair, RepairMethod,
-    RepairOptions, Type,
-};
+use esker::maintain::{RepairMethod, RepairOptions};
+use esker::schema::{IndexDef, Maintenance, Repair};
+use esker::{Dataset, DatasetDef, ErrorKind, IndexKind, Type};
 
 use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick};
 use crate::ask;
@@ -347,7 +346,7 @@ impl World {
             }
             (Change::Switch, Some(known)) => {
                 let fits = kind.is_standalone()
-                    || known.tokenizer == esker::Tokenizer::Exact
+                    || known.tokenizer == esker::schema::Tokenizer::Exact
                     || kind == IndexKind::None;
                 known.kind != kind && known.kind != IndexKind::None && fits
             }

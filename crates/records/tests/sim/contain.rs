@@ -4,7 +4,8 @@
 use std::ops::Range;
 use std::path::Path as FsPath;
 
-use esker::{Database, DatasetDef, KeyType, RepairOptions};
+use esker::maintain::RepairOptions;
+use esker::{Database, DatasetDef, KeyType};
 use esker_sim::memory::Memory;
 
 use crate::ask;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use esker::{Database, Dataset, Durability, ErrorKind, Expiry, Maintenance, WriteBatch};
+use esker::schema::{Expiry, Maintenance};
+use esker::{Database, Dataset, Durability, ErrorKind, WriteBatch};
 use esker_sim::hooked::Call;
 use parking_lot::Mutex;
 

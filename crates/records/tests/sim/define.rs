@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use esker::{DatasetDef, IndexKind, KeyType, Maintenance, Repair, Tokenizer, Type};
+use esker::schema::{Maintenance, Repair, Tokenizer};
+use esker::{DatasetDef, IndexKind, KeyType, Type};
 
 use crate::action::{DECLARED, MERGINGS, PATHS, REPAIRS, TOKENIZERS, TTLS, pick};
 use crate::common::path;

@@ -1,6 +1,8 @@
 //! The questions after a step, and those at the end of a run.
 
-use esker::{Database, ErrorKind, Repair, RepairOptions};
+use esker::maintain::RepairOptions;
+use esker::schema::Repair;
+use esker::{Database, ErrorKind};
 
 use crate::ask;
 use crate::runner::count;

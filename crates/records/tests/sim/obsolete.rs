@@ -1,7 +1,8 @@
 //! What must hold of the obsolete set: it never has the write of a current record, and up to its mark (or, where
 //! writers tell, always) it has all that a tree still has something of.
 
-use esker::{Database, DatasetDef, Maintenance, Repair};
+use esker::schema::{Maintenance, Repair};
+use esker::{Database, DatasetDef};
 use esker_lsm::Snapshot;
 
 use crate::model::Records;

@@ -1,6 +1,7 @@
 //! Batches over several datasets, and what they have in common with those to one.
 
-use esker::{Batch, Dataset, Durability, Key, Maintenance, Result, WriteBatch};
+use esker::schema::Maintenance;
+use esker::{Batch, Dataset, Durability, Key, Result, WriteBatch};
 
 use crate::action::Write;
 use crate::data::Effects;

@@ -2,7 +2,8 @@
 
 use std::f64::consts::PI;
 
-use esker::{AreaExpr, Expr, Layout, field};
+use esker::schema::Layout;
+use esker::{AreaExpr, Expr, field};
 use fastrand::Rng;
 use serde_json::json;
 

@@ -20,9 +20,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker::experimental::Tuning;
+use esker::schema::Maintenance;
 use esker::{
-    Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Maintenance,
-    Options, Result, Type,
+    Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Options,
+    Result, Type,
 };
 use esker_lsm::BitmapMerges;
 use esker_sim::hooked::{Call, Hooked};

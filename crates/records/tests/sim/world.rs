@@ -8,9 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use esker::experimental::Tuning;
-use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, IndexDef, KeyType, Options,
-};
+use esker::schema::IndexDef;
+use esker::{Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, KeyType, Options};
 use esker_sim::clock::TestClock;
 use esker_sim::faulty::Faulty;
 use esker_sim::hooked::Hooked;

@@ -3,7 +3,8 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use esker::{BulkOrder, DatasetDef, Index, Key, KeyType, Latest, Options, Order, Request, Update};
+use esker::space::Latest;
+use esker::{BulkOrder, DatasetDef, Index, Key, KeyType, Options, Order, Request, Update};
 use esker_store::{Dataset, Mode, Records, Store, open};
 
 fn def() -> DatasetDef {

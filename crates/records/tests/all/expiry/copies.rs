@@ -7,9 +7,8 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker::{
-    Database, DatasetDef, Index, IndexKind, Key, KeyType, Options, RepairOptions, Type, field,
-};
+use esker::maintain::RepairOptions;
+use esker::{Database, DatasetDef, Index, IndexKind, Key, KeyType, Options, Type, field};
 use esker_sim::clock::TestClock;
 use esker_sim::memory::Memory;
 

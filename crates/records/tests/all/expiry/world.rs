@@ -6,9 +6,12 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker::maintain::RepairOptions;
+use esker::options::KeepLog;
+use esker::schema::Maintenance;
 use esker::{
     BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind,
-    IndexKind, KeepLog, Key, KeyType, Maintenance, Options, Order, RepairOptions, Update, field,
+    IndexKind, Key, KeyType, Options, Order, Update, field,
 };
 use esker_sim::clock::TestClock;
 use esker_sim::memory::Memory;

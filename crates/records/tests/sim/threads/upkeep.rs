@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use esker::experimental::{Compaction, Lookups};
-use esker::{Database, ErrorKind, IndexKind, Maintenance, RepairMethod, RepairOptions};
+use esker::maintain::{RepairMethod, RepairOptions};
+use esker::schema::Maintenance;
+use esker::{Database, ErrorKind, IndexKind};
 
 use super::pairs::PAIR;
 use super::{Alarm, NAMES, Shared, TYPES, definition};
