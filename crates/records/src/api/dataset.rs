@@ -263,6 +263,18 @@ impl<K: PrimaryKey> Dataset<K> {
         found.map(record::typed).transpose()
     }
 
+    /// The records of several keys, each at the place of its key: as many calls of
+    /// [`Dataset::get`], but the data is read once, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Dataset::get`].
+    pub fn get_many<Q: AsKey<K>>(
+        &self,
+        keys: impl IntoIterator<Item = Q>,
+    ) -> Result<Vec<Option<Record<K>>>> {
+        get_many(&self.handle.snapshot(), keys)
+    }
+
     /// A consistent view of the dataset, for several queries that belong together and for pages.
     pub fn snapshot(&self) -> DatasetSnapshot<K> {
         DatasetSnapshot {
@@ -463,6 +475,17 @@ fn scan<K: PrimaryKey>(view: View, range: impl KeyRange<K>) -> Scan<K> {
     Scan::new(bounds.and_then(|bounds| query::Scan::new(view, bounds)))
 }
 
+fn get_many<K: PrimaryKey, Q: AsKey<K>>(
+    view: &View,
+    keys: impl IntoIterator<Item = Q>,
+) -> Result<Vec<Option<Record<K>>>> {
+    let ty = view.dataset.key_type();
+    let keys = keys.into_iter().map(|key| Ok(key.as_key(ty)?));
+    let found = view.get_many(keys.collect::<Result<_>>()?)?;
+    let typed = found.into_iter().map(|found| found.map(record::typed));
+    typed.map(Option::transpose).collect()
+}
+
 /// A dataset at one moment. It keeps the files that it reads from being removed, so drop it once
 /// its queries are done.
 pub struct DatasetSnapshot<K = Key> {
@@ -525,6 +548,18 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
         let key = key.as_key(self.view.dataset.key_type())?;
         self.view.get(key)?.map(record::typed).transpose()
+    }
+
+    /// The records of several keys, each at the place of its key: as many calls of
+    /// [`DatasetSnapshot::get`], but the data is read once, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`DatasetSnapshot::get`].
+    pub fn get_many<Q: AsKey<K>>(
+        &self,
+        keys: impl IntoIterator<Item = Q>,
+    ) -> Result<Vec<Option<Record<K>>>> {
+        get_many(&self.view, keys)
     }
 
     /// The sequence number of the last write that it sees.

@@ -160,6 +160,22 @@ impl<K: PrimaryKey> Query<K> {
         failed.map_or(Ok(explain), Err)
     }
 
+    /// The first record in the order of the query, if there is one.
+    ///
+    /// # Errors
+    /// As [`Query::run`].
+    pub fn first(self) -> Result<Option<Record<K>>> {
+        self.limit(1).run()?.next().transpose()
+    }
+
+    /// True if a record matches. Reads no more than it needs to know.
+    ///
+    /// # Errors
+    /// As [`Query::run`].
+    pub fn exists(self) -> Result<bool> {
+        Ok(self.limit(1).keys()?.next().transpose()?.is_some())
+    }
+
     /// The number of matching records (at most the limit).
     pub fn count(self) -> Result<u64> {
         Ok(self.count_explained()?.0)

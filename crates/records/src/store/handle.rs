@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker_lsm::{Component, Cost, Seq, Snapshot, Stop};
+use esker_lsm::{Component, Cost, Seq, Slice, Snapshot, Stop};
 use esker_model::Key;
 use esker_model::record::RecordRef;
 use esker_model::schema::KeyType;
@@ -159,6 +159,37 @@ impl View {
         });
         self.dataset.shared.group.count(&cost);
         record.transpose()
+    }
+
+    /// The records of several keys, each at the place of its key: one pass over the data, sorted by key.
+    pub(crate) fn get_many(&self, keys: Vec<Key>) -> Result<Vec<Option<Record>>> {
+        let cost = self.snapshot.cost();
+        cost.check()?;
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        let key = |at: &usize| keys.get(*at).map_or(&[][..], Key::as_bytes);
+        order.sort_by(|a, b| key(a).cmp(key(b)));
+        let sorted: Vec<&[u8]> = order.iter().map(key).collect();
+        let mut found: Vec<Option<(Seq, Slice)>> = vec![None; keys.len()];
+        let data = self.layout.data;
+        (self.snapshot).visit_batch(data, &sorted, &cost, &mut |nth, record| {
+            let at = order.get(nth).copied();
+            if let Some(slot) = at.and_then(|at| found.get_mut(at))
+                && !self.hides(&record.value)
+            {
+                *slot = Some((record.seq, record.value.compact()));
+            }
+        })?;
+        let records = keys.into_iter().zip(found).map(|(key, found)| {
+            self.dataset.current.usage.got();
+            let Some((seq, stored)) = found else {
+                return Ok(None);
+            };
+            let stored = self.whole((key.as_bytes(), seq), stored, &cost)?;
+            record::returned(key, seq, stored).map(Some)
+        });
+        let records = records.collect();
+        self.dataset.shared.group.count(&cost);
+        records
     }
 
     /// The estimated number of records.

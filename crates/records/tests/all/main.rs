@@ -39,6 +39,7 @@ mod limits;
 mod maintenance;
 mod maintenance_errors;
 #[cfg(target_os = "linux")]
+mod many_keys;
 mod memory;
 mod notes;
 mod obsolete_set;
