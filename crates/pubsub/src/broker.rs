@@ -420,30 +420,15 @@ impl Inner {
     /// Waits until everything appended so far is acknowledged, and returns a snapshot of it.
     /// Publishers that append later know the queues that exist now.
     pub(crate) fn everything_written(&self) -> Result<Snapshot> {
-        let mut written = None;
-        let mut look = |_: &mut Batch, _, before: &Snapshot| {
-            written = Some(before.clone());
-            Ok(())
-        };
-        self.store
-            .write_with(&mut Batch::new(), Durability::Os, &mut look)?;
-        written.ok_or_else(not_completed)
+        let look = |_: &mut Batch, _, before: &Snapshot| Ok(before.clone());
+        let (_, written) = (self.store).write_with(&mut Batch::new(), Durability::Os, look)?;
+        Ok(written)
     }
 
     /// The directory entry of a subscription.
     pub(crate) fn lookup(&self, snapshot: &Snapshot, id: Seq) -> Result<Option<Vec<u8>>> {
         let found = snapshot.get(self.trees.directory, &id_key(id), &snapshot.cost())?;
         Ok(found.map(|found| found.value.to_vec()))
-    }
-}
-
-/// The error for a batch that was written without its completion, which no store does. The store is
-/// not closed, and a retry does not help.
-pub(crate) fn not_completed() -> Error {
-    Error::Damaged {
-        path: None,
-        offset: None,
-        what: "publish/subscribe: a batch was written without its completion".to_owned(),
     }
 }
 

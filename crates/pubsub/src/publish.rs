@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use esker::extension::{Batch, Kind, Snapshot};
 use esker::{Result, Seq};
 
-use crate::broker::{Broker, Inner, LATEST, View, late_key, not_completed};
+use crate::broker::{Broker, Inner, LATEST, View, late_key};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::deliver::Matching;
@@ -157,9 +157,7 @@ impl Inner {
             .collect();
         shapes.sort_unstable();
         shapes.dedup();
-        let (mut stored, mut written) = (None, Vec::new());
-        let mut kept_latest = Time::MIN;
-        let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+        let complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
             let time = publication.time.unwrap_or_else(|| self.now());
             let expires = self.end(publication.end, time);
             let useless = self.useless_at(expires);
@@ -178,7 +176,8 @@ impl Inner {
                 batch.also_until(Kind::Operand, tree, key, &operand, useless)?;
             }
             let directory = self.trees.directory;
-            written = self.write_shapes(batch, &shapes, expires)?;
+            let written = self.write_shapes(batch, &shapes, expires)?;
+            let mut kept_latest = Time::MIN;
             if latest > self.kept_latest.load(Ordering::Relaxed) {
                 let ahead = LATEST_SLACK.saturating_mul(i64::from(self.config.resolution));
                 let kept = latest.saturating_add(ahead);
@@ -192,21 +191,20 @@ impl Inner {
                 let (key, value) = (late_key(first), clock.to_le_bytes());
                 batch.also_until(Kind::Put, directory, &key, &value, useless)?;
             }
-            let before = self.view_before(before);
-            stored = Some(Stored {
+            let stored = Stored {
                 seq: first,
-                before,
+                before: self.view_before(before),
                 matching: self.deliveries.begin(first),
                 time,
                 expires,
-            });
-            Ok(())
+            };
+            Ok((stored, written, kept_latest))
         };
-        self.store
-            .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        let (_, (stored, written, kept_latest)) =
+            (self.store).write_with(&mut Batch::new(), self.durability, complete)?;
         self.kept_latest.fetch_max(kept_latest, Ordering::Relaxed);
         self.shapes.confirm(written);
-        stored.ok_or_else(not_completed)
+        Ok(stored)
     }
 
     /// GetSubscribers: the subscriptions in a snapshot that match a publication.

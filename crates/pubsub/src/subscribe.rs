@@ -12,7 +12,7 @@ use esker::extension::{Batch, EngineError, Kind, Snapshot, Ticket};
 use esker::{Error, Result, Seq};
 
 use crate::anchor::{Anchor, anchors};
-use crate::broker::{Broker, Inner, View, directory_entry, id_key, not_completed, read_entry};
+use crate::broker::{Broker, Inner, View, directory_entry, id_key, read_entry};
 use crate::cell::Cell;
 use crate::config::Architecture;
 use crate::element::{Element, StoredChange, StoredSubscription, Time};
@@ -335,9 +335,8 @@ impl Inner {
         ready: &mut Ready,
     ) -> Result<(Seq, View)> {
         let (lists, shapes) = self.lists(&ready.topics, &ready.cells, &ready.stored(0))?;
-        let (mut stored, mut written) = (None, Vec::new());
-        let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
-            stored = Some((first, self.view_before(before)));
+        let complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            let stored = (first, self.view_before(before));
             if subscription.made.is_none() {
                 ready.made = self.now();
                 ready.from = self.start(subscription.from, ready.made);
@@ -345,7 +344,7 @@ impl Inner {
             }
             let until = self.remembered(ready.to, &ready.user);
             if until < ready.made {
-                return Ok(());
+                return Ok((stored, Vec::new()));
             }
             let useless = self.useless_at(until);
             let subscription = ready.stored(first);
@@ -358,13 +357,12 @@ impl Inner {
             }
             let directory = self.trees.directory;
             batch.also_until(Kind::Put, directory, &id_key(first), &entry, useless)?;
-            written = self.write_shapes(batch, &shapes, until)?;
-            Ok(())
+            Ok((stored, self.write_shapes(batch, &shapes, until)?))
         };
-        self.store
-            .write_with(&mut Batch::new(), self.durability, &mut complete)?;
+        let (_, (stored, written)) =
+            (self.store).write_with(&mut Batch::new(), self.durability, complete)?;
         self.shapes.confirm(written);
-        stored.ok_or_else(not_completed)
+        Ok(stored)
     }
 
     /// The publications that a renewal returns: those with a number greater than `after` that none

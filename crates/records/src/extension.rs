@@ -237,20 +237,28 @@ impl ExtensionStore {
 
     /// Writes a batch that depends on the current data: `complete` receives the batch, its first
     /// sequence number and a snapshot of everything before it, and may add writes to its own trees.
-    /// Other writers wait for it, so `complete` must be quick and read little beyond memtables
-    /// (the newest writes, in memory).
+    /// Returns the batch's last sequence number, and what `complete` returned. Other writers wait
+    /// for it, so `complete` must be quick and read little beyond memtables (the newest writes, in
+    /// memory).
     ///
     /// # Errors
     /// As [`ExtensionStore::write`]; also any error of `complete`, and then nothing is written.
-    pub fn write_with(
+    pub fn write_with<T>(
         &self,
         batch: &mut Batch,
         durability: Durability,
-        complete: &mut Complete<'_>,
-    ) -> Result<Seq> {
-        let ticket = self.append_with(batch, durability, complete)?;
+        mut complete: impl FnMut(&mut Batch, Seq, &Snapshot) -> esker_lsm::Result<T>,
+    ) -> Result<(Seq, T)> {
+        let mut made = None;
+        let mut keep = |batch: &mut Batch, first: Seq, before: &Snapshot| {
+            made = Some(complete(batch, first, before)?);
+            Ok(())
+        };
+        let ticket = self.append_with(batch, durability, &mut keep)?;
         self.acknowledge(ticket)?;
-        Ok(ticket.last())
+        debug_assert!(made.is_some(), "an appended batch was completed");
+        let made = made.ok_or_else(|| Error::damaged("a batch was appended without completion"))?;
+        Ok((ticket.last(), made))
     }
 
     /// The first half of [`ExtensionStore::write_with`], to be followed by

@@ -226,8 +226,8 @@ fn a_batch_that_depends_on_what_is_there_is_alone_with_it() {
     assert_eq!(count.unwrap().unwrap().value[0], 200);
     let mut batch = Batch::new();
     batch.put(sent, b"count", b"\0").unwrap();
-    let refused = store.write_with(&mut batch, Durability::Os, &mut |_, _, _| {
-        Err(esker::extension::EngineError::Invalid("no".to_owned()))
+    let refused = store.write_with(&mut batch, Durability::Os, |_, _, _| {
+        Err::<(), _>(esker::extension::EngineError::Invalid("no".to_owned()))
     });
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::BadInput);
     let count = store.snapshot().get(sent, b"count", &Cost::default());
@@ -302,7 +302,7 @@ fn it_touches_nothing_but_its_trees() {
         store.write(&mut batch, Durability::Os).map(drop),
         store.append(&mut batch, Durability::Os).map(drop),
         store
-            .write_with(&mut Batch::new(), Durability::Os, &mut |batch, _, _| {
+            .write_with(&mut Batch::new(), Durability::Os, |batch, _, _| {
                 batch.put(sent, b"k", b"v")?;
                 batch.delete(records, b"k")
             })
