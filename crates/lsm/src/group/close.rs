@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Inner;
 use super::manifest::record;
+use super::rotate::rotate_now;
 use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
 
@@ -81,7 +82,7 @@ impl Inner {
         let memory = self.versions.view.load().active.memory();
         // Nothing else of this store would have it.
         if memory >= FLUSH_AT_CLOSE || self.core.has_external_log() {
-            self.rotate_now()?;
+            rotate_now(&self.sequencer, &self.versions, &self.scheduler)?;
             self.flush_full()?;
         }
         Ok(())

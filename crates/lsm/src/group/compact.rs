@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::failures::Attempt;
 use super::install::{context, remove_files, shared_files, work};
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::rotate::start_writing;
 use super::scheduler::Claim;
 use super::{Inner, report};
 use crate::batch::TreeId;
@@ -74,7 +75,11 @@ impl Inner {
         ) else {
             return Ok(false);
         };
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         let failed = self.merge(&due.view, &due.together.merges, closing);
         let store = failed.into_iter().find(|(_, e)| !self.core.is_contained(e));
         store.map_or(Ok(true), |(_, error)| Err(error))
@@ -102,7 +107,11 @@ impl Inner {
                 drop(self.scheduler.claim(compacted_with(&view.version, id)));
                 continue;
             };
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             let merges = &taken.together.merges;
             for (id, error) in self.merge(&taken.view, merges, &self.core.closing) {
                 self.continue_after(&error)?;
@@ -285,7 +294,11 @@ impl Inner {
             if together.merges.is_empty() {
                 continue;
             }
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             for (_, error) in self.merge(&view, &together.merges, &self.core.closing) {
                 self.continue_after(&error)?;
                 first.get_or_insert(error);

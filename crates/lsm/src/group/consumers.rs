@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::manifest::record_order;
+use super::rotate::start_writing;
 use super::tail::Tail;
 use super::taken::Taken;
 use super::version_set::Versions;
@@ -438,7 +439,11 @@ impl Inner {
     fn confirm_kept(&self, position: Position) -> Result<()> {
         if self.reader.is_none() {
             // Removes nothing while that lock is held, and records the history.
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             let oldest = self.oldest_kept(&self.versions.manifest.lock());
             if position.seq < oldest {
                 let oldest = self.sequencer.position_of(oldest);

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::Inner;
 use super::install::{context, shared_files, work};
 use super::jobs::{JobDescription, JobKind, Why};
+use super::rotate::{rotate_now, start_writing};
 use crate::compaction::context::CompactionContext;
 use crate::error::Result;
 use crate::generation::{Generation, View};
@@ -17,7 +18,7 @@ impl Inner {
         self.core.check_poison()?;
         self.sequencer
             .sync_found(&mut self.sequencer.writer.lock())?;
-        self.rotate_now()?;
+        rotate_now(&self.sequencer, &self.versions, &self.scheduler)?;
         self.flush_full()
     }
 
@@ -30,7 +31,11 @@ impl Inner {
                 return Ok(());
             };
             self.core.check_poison()?;
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             self.flush(&view, generation)?;
         }
     }

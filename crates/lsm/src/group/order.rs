@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 
 use super::consumers::supersede;
 use super::manifest::record_order;
+use super::rotate::start_writing;
 use super::sequencer::Sequencer;
 use super::version_set::Versions;
 use super::{Group, Inner};
@@ -71,7 +72,11 @@ impl Inner {
 
     /// Applies a change of the order, durably.
     pub(super) fn change_order(&self, change: impl FnOnce(&mut Order)) -> Result<()> {
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         let mut versions = self.versions.manifest.lock();
         let mut order = versions.order.clone();
         change(&mut order);

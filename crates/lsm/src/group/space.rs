@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use super::Inner;
 use super::install::{install, work_on};
 use super::jobs::{JobDescription, JobKind, Why};
+use super::rotate::start_writing;
 use super::scheduler::Claim;
 use crate::batch::TreeId;
 use crate::error::Result;
@@ -92,7 +93,11 @@ impl Inner {
             }
             shared.finish(edit)
         };
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         let moved = work_on(&self.core, |edit| {
             write(edit)?;
             if edit.added.is_empty() {
