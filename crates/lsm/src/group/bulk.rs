@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::compact::compacted_with;
 use super::install::{context, install, no_tree, work, work_on};
+use super::order::reserve;
 use super::rotate::{rotate, rotate_now, start_writing};
 use super::sequencer::Writer;
 use super::threads::Counted;
@@ -207,7 +208,7 @@ impl super::Internals<'_> {
                 )?;
             }
             let seq = writer.next_seq;
-            inner.reserve(seq)?;
+            reserve(&inner.sequencer, &inner.versions, seq)?;
             writer.next_seq = seq + 1;
             writer.last = seq;
             inner.sequencer.given.store(seq + 1, Ordering::Release);

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::install::no_tree;
+use super::order::reserve;
 use super::rotate::{rotate, start_writing};
 use super::sequencer::{Stamped, Writer};
 use super::{Inner, Ticket};
@@ -127,7 +128,7 @@ impl Inner {
                 value: last,
             });
         }
-        self.reserve(last)?;
+        reserve(&self.sequencer, &self.versions, last)?;
         let unknown = |tree: &&TreeId| !view.version.trees.contains_key(*tree);
         if let Some(tree) = batch.trees().iter().find(unknown) {
             return Err(no_tree(*tree));

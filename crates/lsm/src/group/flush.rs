@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::Inner;
 use super::install::{context, shared_files, work};
 use super::jobs::{JobDescription, JobKind, Why};
+use super::order::{drop_segments, is_log_kept};
 use super::rotate::{rotate_now, start_writing};
 use crate::compaction::context::CompactionContext;
 use crate::error::Result;
@@ -56,7 +57,7 @@ impl Inner {
             self.sequencer.sync_all()?;
             self.sequencer.publish(generation.last());
         }
-        if self.is_log_kept() {
+        if is_log_kept(&self.sequencer, &self.versions) {
             // The retained part of the log must survive a power cut, too.
             self.sequencer.sync_all()?;
         }
@@ -128,7 +129,7 @@ impl Inner {
         generation.is_flushed();
         self.core.count_memory(&self.versions.view.load());
         Counters::add(&self.core.counters.flushes, 1);
-        self.drop_segments();
+        drop_segments(&self.sequencer, &self.versions);
         self.scheduler.signals.lock().flush_failure = None;
         self.scheduler.flushed.notify_all();
         self.scheduler.wake_background();
