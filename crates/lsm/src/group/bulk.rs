@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::compact::compacted_with;
+use super::flush::{flush_full, make_durable};
 use super::install::{context, install, no_tree, work, work_on};
 use super::order::reserve;
 use super::rotate::{rotate, rotate_now, start_writing};
@@ -122,7 +123,7 @@ impl Inner {
             max: visible,
         };
         // A power cut must not lose a write that made another one obsolete.
-        self.make_durable()?;
+        make_durable(&self.sequencer, &self.versions, &self.scheduler)?;
         work_on(&self.core, |edit| {
             context.write_bits(target, numbers, component, edit)?;
             edit.repair_watermarks
@@ -214,7 +215,7 @@ impl super::Internals<'_> {
             inner.sequencer.given.store(seq + 1, Ordering::Release);
             seq
         };
-        inner.flush_full()?;
+        flush_full(&inner.sequencer, &inner.versions, &inner.scheduler)?;
         let view = inner.versions.view.load_full();
         let Some(tree) = view.version.trees.get(&tree) else {
             return Err(no_tree(tree));

@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::flush::flush_full;
 use super::install::no_tree;
 use super::order::reserve;
 use super::rotate::{rotate, start_writing};
@@ -216,7 +217,7 @@ impl Inner {
     /// wait for it.
     fn wait_for_flush(&self) -> Result<()> {
         if !self.scheduler.workers.flush.load(Ordering::SeqCst) {
-            self.flush_full()?;
+            flush_full(&self.sequencer, &self.versions, &self.scheduler)?;
             if self.core.options.background
                 && self.scheduler.workers.compact.load(Ordering::SeqCst) == 0
             {

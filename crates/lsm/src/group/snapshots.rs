@@ -19,6 +19,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::flush::{flush_all, make_durable};
 use super::install::{install, work_on};
 use super::rotate::start_writing;
 use super::{Group, Inner, Internals};
@@ -142,9 +143,9 @@ impl Inner {
             &self.versions,
             &mut self.sequencer.writer.lock(),
         )?;
-        self.flush_all()?;
+        flush_all(&self.sequencer, &self.versions, &self.scheduler)?;
         let snapshot = self.snapshot();
-        self.make_durable()?;
+        make_durable(&self.sequencer, &self.versions, &self.scheduler)?;
         let version = snapshot.view().version.clone();
         // Compactions may remove tables from the newest version before the edit is installed.
         let held = Held::new(&version);
