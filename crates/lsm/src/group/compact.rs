@@ -13,6 +13,7 @@ use super::install::{context, remove_files, shared_files, work};
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
 use super::rotate::start_writing;
 use super::scheduler::Claim;
+use super::space::move_tables;
 use super::{Inner, report};
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
@@ -67,7 +68,7 @@ impl Inner {
 
     /// As [`Self::compact_once`], for compactions of at most `bytes` each.
     pub(super) fn compact_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
-        self.move_tables()?;
+        move_tables(&self.sequencer, &self.versions, &self.scheduler)?;
         let Some(due) = self.take_due(
             self.core.drop_time(&self.versions.view.load()),
             bytes,
@@ -92,7 +93,7 @@ impl Inner {
         let mut first = None;
         loop {
             self.core.check_open()?;
-            self.move_tables()?;
+            move_tables(&self.sequencer, &self.versions, &self.scheduler)?;
             let attempt = |id: TreeId| match failed.contains_key(&id) {
                 true => Attempt::None,
                 false => Attempt::Any,
