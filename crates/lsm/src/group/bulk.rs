@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::compact::compacted_with;
+use super::flush::{flush_full, make_durable};
 use super::install::{context, install, no_tree, work, work_on};
+use super::order::reserve;
+use super::rotate::{rotate, rotate_now, start_writing};
 use super::sequencer::Writer;
 use super::threads::Counted;
 use super::{Inner, TreeChange};
@@ -26,7 +29,11 @@ use crate::version::{ComponentId, Edit, TableSource, TreeVersion};
 impl Inner {
     /// Installs a run above all runs of a tree. Its numbers must be above those in the tree, and allocated.
     pub(super) fn ingest_newest(&self, tree: TreeId, write: &mut WriteRun<'_>) -> Result<u64> {
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         work_on(&self.core, |edit| {
             let count = self.write_run(tree, write, edit)?;
             let view = self.versions.view.load_full();
@@ -59,7 +66,11 @@ impl Inner {
         write: &mut WriteRun<'_>,
         change: &mut dyn FnMut() -> Result<TreeChange>,
     ) -> Result<u64> {
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         work_on(&self.core, |edit| {
             let count = self.write_run(tree, write, edit)?;
             // These claims prevent compactions from placing anything below the new run.
@@ -94,7 +105,11 @@ impl Inner {
         numbers: &mut dyn Iterator<Item = Result<Seq>>,
         repair_watermark: Option<Seq>,
     ) -> Result<()> {
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         let next_file = || self.versions.new_file();
         let context = context(&self.core, &self.versions, &self.scheduler, &next_file);
         let target = context
@@ -108,7 +123,7 @@ impl Inner {
             max: visible,
         };
         // A power cut must not lose a write that made another one obsolete.
-        self.make_durable()?;
+        make_durable(&self.sequencer, &self.versions, &self.scheduler)?;
         work_on(&self.core, |edit| {
             context.write_bits(target, numbers, component, edit)?;
             edit.repair_watermarks
@@ -141,7 +156,11 @@ impl Inner {
         pick: &dyn Fn(&TableMeta) -> bool,
     ) -> Result<Option<u64>> {
         let _claim = self.scheduler.claim(BTreeSet::from([tree]));
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         let view = self.versions.view.load_full();
         let target = view.version.trees.get(&tree).ok_or_else(|| no_tree(tree))?;
         let tables = target
@@ -177,21 +196,26 @@ impl super::Internals<'_> {
         let trees = compacted_with(&inner.versions.view.load_full().version, tree);
         let _claim = inner.scheduler.claim(trees);
         let _ingesting = Counted::new(&inner.scheduler.ingesting);
-        inner.rotate_now()?;
+        rotate_now(&inner.sequencer, &inner.versions, &inner.scheduler)?;
         let seq = {
             let mut writer = inner.sequencer.writer.lock();
-            inner.start_writing(&mut writer)?;
+            start_writing(&inner.sequencer, &inner.versions, &mut writer)?;
             if !inner.versions.view.load().active.is_empty() {
-                inner.rotate(&mut writer)?;
+                rotate(
+                    &inner.sequencer,
+                    &inner.versions,
+                    &inner.scheduler,
+                    &mut writer,
+                )?;
             }
             let seq = writer.next_seq;
-            inner.reserve(seq)?;
+            reserve(&inner.sequencer, &inner.versions, seq)?;
             writer.next_seq = seq + 1;
             writer.last = seq;
             inner.sequencer.given.store(seq + 1, Ordering::Release);
             seq
         };
-        inner.flush_full()?;
+        flush_full(&inner.sequencer, &inner.versions, &inner.scheduler)?;
         let view = inner.versions.view.load_full();
         let Some(tree) = view.version.trees.get(&tree) else {
             return Err(no_tree(tree));

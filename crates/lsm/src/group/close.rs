@@ -13,7 +13,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Inner;
+use super::flush::flush_full;
 use super::manifest::record;
+use super::rotate::rotate_now;
 use crate::error::Result;
 use crate::version::{Current, Edit, Seal};
 
@@ -77,12 +79,12 @@ impl Inner {
     }
 
     fn flush_at_close(&self) -> Result<()> {
-        self.flush_full()?;
+        flush_full(&self.sequencer, &self.versions, &self.scheduler)?;
         let memory = self.versions.view.load().active.memory();
         // Nothing else of this store would have it.
         if memory >= FLUSH_AT_CLOSE || self.core.has_external_log() {
-            self.rotate_now()?;
-            self.flush_full()?;
+            rotate_now(&self.sequencer, &self.versions, &self.scheduler)?;
+            flush_full(&self.sequencer, &self.versions, &self.scheduler)?;
         }
         Ok(())
     }

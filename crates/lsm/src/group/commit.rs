@@ -9,19 +9,19 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::flush::flush_full;
 use super::install::no_tree;
-use super::manifest::begin_manifest;
-use super::recover::{is_leftover, is_own};
+use super::order::reserve;
+use super::rotate::{rotate, start_writing};
 use super::sequencer::{Stamped, Writer};
 use super::{Inner, Ticket};
 use crate::batch::{Batch, TreeId};
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
-use crate::generation::{Generation, View};
+use crate::generation::View;
 use crate::options::Durability;
 use crate::read::Snapshot;
 use crate::stats::Counters;
-use crate::version::{ClosedSegment, Current};
 
 /// Adds writes to a batch that depend on the state it is applied to.
 pub type Complete<'c> = dyn FnMut(&mut Batch, Seq, &Snapshot) -> Result<()> + 'c;
@@ -56,7 +56,7 @@ impl Inner {
             if self.core.closing.load(Ordering::Relaxed) {
                 return Err(Error::Closed);
             }
-            self.start_writing(&mut writer)?;
+            start_writing(&self.sequencer, &self.versions, &mut writer)?;
             let view = self.versions.view.load();
             let limit = self.core.options.generation_bytes();
             let full = view.active.written() + batch.bytes() > limit / 4
@@ -68,7 +68,12 @@ impl Inner {
             let may_rotate = view.full.len() < FULL_GENERATIONS;
             drop(view);
             if may_rotate {
-                self.rotate(&mut writer)?;
+                rotate(
+                    &self.sequencer,
+                    &self.versions,
+                    &self.scheduler,
+                    &mut writer,
+                )?;
                 continue;
             }
             drop(writer);
@@ -124,7 +129,7 @@ impl Inner {
                 value: last,
             });
         }
-        self.reserve(last)?;
+        reserve(&self.sequencer, &self.versions, last)?;
         let unknown = |tree: &&TreeId| !view.version.trees.contains_key(*tree);
         if let Some(tree) = batch.trees().iter().find(unknown) {
             return Err(no_tree(*tree));
@@ -208,144 +213,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Called before any change: refuses it after a failure that left the log in an unknown state. The first change
-    /// of this handle begins a new segment, a new manifest with the whole version, and a `CURRENT` without a seal.
-    /// Leftovers of earlier handles are removed.
-    pub(super) fn start_writing(&self, writer: &mut Writer) -> Result<()> {
-        self.core.check_poison()?;
-        if writer.segment.is_some() {
-            return Ok(());
-        }
-        if self.core.closing.load(Ordering::Relaxed) {
-            return Err(Error::Closed);
-        }
-        let (fs, dir) = (&*self.core.source.fs, &self.core.source.dir);
-        // A sync of this handle guarantees everything before it.
-        self.sequencer.sync_found(writer)?;
-        let view = self.versions.view.load_full();
-        let last = writer.last;
-        self.sequencer.log.note_synced(last);
-        self.sequencer.note_consumers();
-        let segment =
-            self.sequencer
-                .create_segment(self.versions.new_file(), writer.replayed, last)?;
-        let mut versions = self.versions.manifest.lock();
-        let oldest = view.full.last().and_then(|generation| generation.log());
-        let log = oldest.unwrap_or(segment.number);
-        versions.log = log;
-        // Replayed segments that only have writes of dropped trees need no flush.
-        // Held until readers see what the manifest keeps.
-        let held = self.sequencer.keep(&mut versions.order, log);
-        versions.last_seq = view.full.last().map_or(last, |g| g.component().min - 1);
-        let number = self.versions.new_file();
-        let (manifest, order) = begin_manifest(
-            &self.sequencer,
-            &self.versions,
-            number,
-            &view.version,
-            &mut versions,
-        )?;
-        Current {
-            manifest: number,
-            seal: None,
-        }
-        .write(fs, dir)?;
-        segment.named.store(true, Ordering::Release);
-        drop(held);
-        self.sequencer.note_order(&mut versions, order);
-        versions.manifest = Some(manifest);
-        let kept: Vec<u64> = versions.order.kept.iter().map(|kept| kept.number).collect();
-        let needs_log = |n: u64| n >= log || kept.contains(&n);
-        let mut closed = self.sequencer.log.closed.lock();
-        closed.retain(|closed| needs_log(closed.number));
-        drop(closed);
-        view.active.set_log(segment.number);
-        if segment.log.is_some() {
-            self.sequencer.log.segments.lock().push(segment.clone());
-        }
-        writer.segment = Some(segment);
-        for path in writer.discarded.drain(..) {
-            // Replay skips a file that stays.
-            if is_own(fs, &path) {
-                let _ = fs.remove(&path);
-            }
-        }
-        let tables = view.version.all_tables();
-        let tables: std::collections::HashSet<u64> =
-            tables.map(|table| table.file().number()).collect();
-        for name in fs.list(dir).unwrap_or_default() {
-            let leftover =
-                |name: &str| is_leftover(name, &|n| tables.contains(&n), &needs_log, number);
-            let path = dir.join(&name);
-            if name.to_str().is_some_and(leftover) && is_own(fs, &path) {
-                // If the removal fails, the next opening retries it.
-                let _ = fs.remove(&path);
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the active generation a full one, and starts the next with its own segment.
-    pub(super) fn rotate(&self, writer: &mut Writer) -> Result<()> {
-        let before = writer.segment.as_ref();
-        let number = self.versions.new_file();
-        let log = before.and_then(|before| before.log.as_ref());
-        let ended = log.map(|log| log.end(number)).transpose();
-        let ended = ended.map_err(|failed| self.sequencer.not_appended(failed))?;
-        let previous = before.zip(ended).map(|(before, end)| (before.number, end));
-        // Not the last allocated number: some are for ingested runs.
-        let last = before.map_or(0, |segment| segment.last.load(Ordering::Acquire));
-        let segment = self.sequencer.create_segment(number, previous, last)?;
-        let after = writer.last;
-        let closed = before.filter(|_| log.is_some());
-        let closed = closed.map(|before| ClosedSegment {
-            number: before.number,
-            after: before.after,
-            last,
-            len: ended.unwrap_or(0),
-            ended: self.core.options.log_time(),
-        });
-        if segment.log.is_some() {
-            let mut all = self.sequencer.log.closed.lock();
-            all.extend(closed);
-            self.sequencer.log.segments.lock().push(segment.clone());
-        }
-        self.versions.change(&self.scheduler, |view| {
-            let active = Generation::new(after);
-            let bytes = self.core.options.generation_bytes();
-            active.count_in(&self.core.budget, bytes);
-            view.active.is_full();
-            active.set_log(segment.number);
-            let mut full = vec![view.active.clone()];
-            full.extend(view.full.iter().cloned());
-            View {
-                active,
-                full,
-                version: view.version.clone(),
-                closed: view.closed.clone(),
-            }
-        });
-        writer.segment = Some(segment);
-        self.scheduler.wake_background();
-        Ok(())
-    }
-
-    /// Rotates a non-empty active generation.
-    pub(super) fn rotate_now(&self) -> Result<()> {
-        let mut writer = self.sequencer.writer.lock();
-        self.core.check_poison()?;
-        if self.versions.view.load().active.is_empty() {
-            return Ok(());
-        }
-        self.start_writing(&mut writer)?;
-        self.rotate(&mut writer)
-    }
-
     /// Waits until a full generation is on disk; a flush that fails because the disk is full fails the writes that
     /// wait for it.
     fn wait_for_flush(&self) -> Result<()> {
         if !self.scheduler.workers.flush.load(Ordering::SeqCst) {
-            self.flush_full()?;
+            flush_full(&self.sequencer, &self.versions, &self.scheduler)?;
             if self.core.options.background
                 && self.scheduler.workers.compact.load(Ordering::SeqCst) == 0
             {

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::failures::Attempt;
 use super::install::{context, remove_files, shared_files, work};
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::rotate::start_writing;
 use super::scheduler::Claim;
+use super::space::move_tables;
 use super::{Inner, report};
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
@@ -66,7 +68,7 @@ impl Inner {
 
     /// As [`Self::compact_once`], for compactions of at most `bytes` each.
     pub(super) fn compact_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
-        self.move_tables()?;
+        move_tables(&self.sequencer, &self.versions, &self.scheduler)?;
         let Some(due) = self.take_due(
             self.core.drop_time(&self.versions.view.load()),
             bytes,
@@ -74,7 +76,11 @@ impl Inner {
         ) else {
             return Ok(false);
         };
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         let failed = self.merge(&due.view, &due.together.merges, closing);
         let store = failed.into_iter().find(|(_, e)| !self.core.is_contained(e));
         store.map_or(Ok(true), |(_, error)| Err(error))
@@ -87,7 +93,7 @@ impl Inner {
         let mut first = None;
         loop {
             self.core.check_open()?;
-            self.move_tables()?;
+            move_tables(&self.sequencer, &self.versions, &self.scheduler)?;
             let attempt = |id: TreeId| match failed.contains_key(&id) {
                 true => Attempt::None,
                 false => Attempt::Any,
@@ -102,7 +108,11 @@ impl Inner {
                 drop(self.scheduler.claim(compacted_with(&view.version, id)));
                 continue;
             };
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             let merges = &taken.together.merges;
             for (id, error) in self.merge(&taken.view, merges, &self.core.closing) {
                 self.continue_after(&error)?;
@@ -285,7 +295,11 @@ impl Inner {
             if together.merges.is_empty() {
                 continue;
             }
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             for (_, error) in self.merge(&view, &together.merges, &self.core.closing) {
                 self.continue_after(&error)?;
                 first.get_or_insert(error);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::manifest::record_order;
+use super::order::{change_order, check_position, drop_segments};
+use super::rotate::start_writing;
 use super::tail::Tail;
 use super::taken::Taken;
 use super::version_set::Versions;
@@ -209,7 +211,7 @@ impl LogConsumer {
         let inner = &*self.inner;
         let _own = self.own()?;
         inner.start_consuming()?;
-        inner.check_position(position)?;
+        check_position(&inner.sequencer, &inner.versions, position)?;
         let places = inner.places();
         let all = places.lock()?;
         let before = match places.read(&self.name) {
@@ -334,7 +336,7 @@ impl Inner {
         let history = order.history;
         // What is said of a place here, of another store or of lost writes, is said of it in the copy.
         let goes_on = |position: Position| {
-            let checked = self.check_position(position);
+            let checked = check_position(&self.sequencer, &self.versions, position);
             !matches!(checked, Err(Error::OtherHistory { .. }))
         };
         let (mut going_on, others): (Vec<_>, Vec<_>) = places
@@ -438,7 +440,11 @@ impl Inner {
     fn confirm_kept(&self, position: Position) -> Result<()> {
         if self.reader.is_none() {
             // Removes nothing while that lock is held, and records the history.
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             let oldest = self.oldest_kept(&self.versions.manifest.lock());
             if position.seq < oldest {
                 let oldest = self.sequencer.position_of(oldest);
@@ -447,7 +453,7 @@ impl Inner {
             self.sequencer.sync()?;
         } else {
             self.refresh()?;
-            self.check_position(position)?;
+            check_position(&self.sequencer, &self.versions, position)?;
         }
         // What the writer writes from here on it makes durable before it is only in this part of the log. What is in
         // tables already may not be durable here: it was kept because somebody noted a place at that moment.
@@ -483,7 +489,9 @@ impl Inner {
         if gone.is_empty() {
             return Ok(0);
         }
-        self.change_order(|order| order.holds.retain(|name, _| !gone.contains(name)))?;
+        change_order(&self.sequencer, &self.versions, |order| {
+            order.holds.retain(|name, _| !gone.contains(name))
+        })?;
         Ok(gone.len())
     }
 
@@ -501,7 +509,7 @@ impl Inner {
                 record_order(&self.sequencer, &mut versions, order)?;
             }
         }
-        self.drop_segments();
+        drop_segments(&self.sequencer, &self.versions);
         Ok(())
     }
 }

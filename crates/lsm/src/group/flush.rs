@@ -3,130 +3,150 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::Inner;
 use super::install::{context, shared_files, work};
 use super::jobs::{JobDescription, JobKind, Why};
+use super::order::{drop_segments, is_log_kept};
+use super::rotate::{rotate_now, start_writing};
+use super::scheduler::Scheduler;
+use super::sequencer::Sequencer;
+use super::version_set::VersionSet;
 use crate::compaction::context::CompactionContext;
 use crate::error::Result;
 use crate::generation::{Generation, View};
 use crate::stats::Counters;
 use crate::version::Edit;
 
-impl Inner {
-    pub(super) fn flush_all(&self) -> Result<()> {
-        self.core.check_poison()?;
-        self.sequencer
-            .sync_found(&mut self.sequencer.writer.lock())?;
-        self.rotate_now()?;
-        self.flush_full()
-    }
+/// Writes all memtables to tables.
+pub(super) fn flush_all(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    core.check_poison()?;
+    sequencer.sync_found(&mut sequencer.writer.lock())?;
+    rotate_now(sequencer, versions, scheduler)?;
+    flush_full(sequencer, versions, scheduler)
+}
 
-    /// Flushes the full generations, oldest first.
-    pub(super) fn flush_full(&self) -> Result<()> {
-        let _guard = self.scheduler.flushing.lock();
-        loop {
-            let view = self.versions.view.load_full();
-            let Some(generation) = view.full.last() else {
-                return Ok(());
-            };
-            self.core.check_poison()?;
-            self.start_writing(&mut self.sequencer.writer.lock())?;
-            self.flush(&view, generation)?;
-        }
-    }
-
-    /// Makes everything durable that was written before this call: by a sync of the log, or, where that is the
-    /// caller's, by a flush.
-    pub(super) fn make_durable(&self) -> Result<()> {
-        match self.core.has_external_log() {
-            true => self.flush_all(),
-            false => self.sequencer.sync_all(),
-        }
-    }
-
-    fn flush(&self, view: &View, generation: &Arc<Generation>) -> Result<()> {
-        if self.sequencer.visible() < generation.last() {
-            // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so the sync is
-            // done first.
-            self.sequencer.sync_all()?;
-            self.sequencer.publish(generation.last());
-        }
-        if self.is_log_kept() {
-            // The retained part of the log must survive a power cut, too.
-            self.sequencer.sync_all()?;
-        }
-        let next_file = || self.versions.new_file();
-        // Closing does not abort a flush: it is a part of closing.
-        let never = AtomicBool::new(false);
-        // The memtables of a dropped tree are skipped.
-        let trees = &view.version.trees;
-        let filled = generation.filled();
-        let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
-        let filled: Vec<_> = filled.collect();
-        let shared = shared_files(&self.core, filled.len());
-        let mut job = self.scheduler.jobs.begin(JobDescription {
-            kind: JobKind::Flush,
-            tree: filled.first().map(|(tree, _)| tree.name.clone()),
-            trees: filled.len(),
-            levels: None,
-            why: Why::Memtables,
-            bytes_in: generation.written() as u64,
-        });
-        let running = job.running.clone();
-        let context = CompactionContext {
-            closing: &never,
-            shared: shared.as_ref(),
-            written: Some(&running.written),
-            ..context(&self.core, &self.versions, &self.scheduler, &next_file)
+/// Flushes the full generations, oldest first.
+pub(super) fn flush_full(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    let _guard = scheduler.flushing.lock();
+    loop {
+        let view = versions.view.load_full();
+        let Some(generation) = view.full.last() else {
+            return Ok(());
         };
-        let newer = view
-            .full
-            .len()
-            .checked_sub(2)
-            .and_then(|at| view.full.get(at));
-        let next = newer.unwrap_or(&view.active);
-        let log = next.log();
-        let write = |edit: &mut Edit| {
-            for (tree, memtable) in &filled {
-                context.flush(tree, memtable, generation.component(), edit)?;
-            }
-            if let Some(shared) = &shared {
-                shared.finish(edit)?;
-            }
-            // Includes numbers without entries: those of dropped trees.
-            edit.last_seq = Some(next.component().min - 1);
-            edit.log = log;
-            let segments = self.sequencer.log.segments.lock().clone();
-            match segments.iter().find(|live| Some(live.number) == log) {
-                Some(segment) => self.sequencer.name_segment(segment),
-                None => Ok(()),
-            }
-        };
-        let done = work(
-            &self.sequencer,
-            &self.versions,
-            &self.scheduler,
-            write,
-            |view, version| View {
-                full: view
-                    .full
-                    .iter()
-                    .filter(|full| !Arc::ptr_eq(full, generation))
-                    .cloned()
-                    .collect(),
-                ..view.with(version)
-            },
-        );
-        job.note(&done);
-        drop(job);
-        done?;
-        generation.is_flushed();
-        self.core.count_memory(&self.versions.view.load());
-        Counters::add(&self.core.counters.flushes, 1);
-        self.drop_segments();
-        self.scheduler.signals.lock().flush_failure = None;
-        self.scheduler.flushed.notify_all();
-        self.scheduler.wake_background();
-        Ok(())
+        core.check_poison()?;
+        start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+        flush(sequencer, versions, scheduler, &view, generation)?;
     }
+}
+
+/// Makes everything durable that was written before this call: by a sync of the log, or, where that is the
+/// caller's, by a flush.
+pub(super) fn make_durable(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    match core.has_external_log() {
+        true => flush_all(sequencer, versions, scheduler),
+        false => sequencer.sync_all(),
+    }
+}
+
+fn flush(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    view: &View,
+    generation: &Arc<Generation>,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    if sequencer.visible() < generation.last() {
+        // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so the sync is
+        // done first.
+        sequencer.sync_all()?;
+        sequencer.publish(generation.last());
+    }
+    if is_log_kept(sequencer, versions) {
+        // The retained part of the log must survive a power cut, too.
+        sequencer.sync_all()?;
+    }
+    let next_file = || versions.new_file();
+    // Closing does not abort a flush: it is a part of closing.
+    let never = AtomicBool::new(false);
+    // The memtables of a dropped tree are skipped.
+    let trees = &view.version.trees;
+    let filled = generation.filled();
+    let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
+    let filled: Vec<_> = filled.collect();
+    let shared = shared_files(core, filled.len());
+    let mut job = scheduler.jobs.begin(JobDescription {
+        kind: JobKind::Flush,
+        tree: filled.first().map(|(tree, _)| tree.name.clone()),
+        trees: filled.len(),
+        levels: None,
+        why: Why::Memtables,
+        bytes_in: generation.written() as u64,
+    });
+    let running = job.running.clone();
+    let context = CompactionContext {
+        closing: &never,
+        shared: shared.as_ref(),
+        written: Some(&running.written),
+        ..context(core, versions, scheduler, &next_file)
+    };
+    let newer = view
+        .full
+        .len()
+        .checked_sub(2)
+        .and_then(|at| view.full.get(at));
+    let next = newer.unwrap_or(&view.active);
+    let log = next.log();
+    let write = |edit: &mut Edit| {
+        for (tree, memtable) in &filled {
+            context.flush(tree, memtable, generation.component(), edit)?;
+        }
+        if let Some(shared) = &shared {
+            shared.finish(edit)?;
+        }
+        // Includes numbers without entries: those of dropped trees.
+        edit.last_seq = Some(next.component().min - 1);
+        edit.log = log;
+        let segments = sequencer.log.segments.lock().clone();
+        match segments.iter().find(|live| Some(live.number) == log) {
+            Some(segment) => sequencer.name_segment(segment),
+            None => Ok(()),
+        }
+    };
+    let done = work(sequencer, versions, scheduler, write, |view, version| {
+        View {
+            full: view
+                .full
+                .iter()
+                .filter(|full| !Arc::ptr_eq(full, generation))
+                .cloned()
+                .collect(),
+            ..view.with(version)
+        }
+    });
+    job.note(&done);
+    drop(job);
+    done?;
+    generation.is_flushed();
+    core.count_memory(&versions.view.load());
+    Counters::add(&core.counters.flushes, 1);
+    drop_segments(sequencer, versions);
+    scheduler.signals.lock().flush_failure = None;
+    scheduler.flushed.notify_all();
+    scheduler.wake_background();
+    Ok(())
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::commit::Complete;
 use super::failures::JobFailure;
+use super::flush::flush_all;
 use super::inner::Inner;
 use super::jobs::{EndedJob, RunningJob};
 use super::trees::TreeChange;
@@ -152,7 +153,11 @@ impl Group {
     pub fn flush(&self) -> Result<()> {
         self.inner.check_open()?;
         self.start_threads();
-        self.inner.flush_all()
+        flush_all(
+            &self.inner.sequencer,
+            &self.inner.versions,
+            &self.inner.scheduler,
+        )
     }
 
     /// Compacts a tree (or all) into one run each, dropping everything obsolete. Trees that follow each other are
@@ -160,7 +165,11 @@ impl Group {
     pub fn compact(&self, tree: Option<TreeId>) -> Result<()> {
         self.inner.check_open()?;
         self.start_threads();
-        self.inner.flush_all()?;
+        flush_all(
+            &self.inner.sequencer,
+            &self.inner.versions,
+            &self.inner.scheduler,
+        )?;
         match tree {
             Some(id)
                 if self
@@ -183,7 +192,11 @@ impl Group {
     pub fn compact_trees(&self, trees: &[TreeId]) -> Result<()> {
         self.inner.check_open()?;
         self.start_threads();
-        self.inner.flush_all()?;
+        flush_all(
+            &self.inner.sequencer,
+            &self.inner.versions,
+            &self.inner.scheduler,
+        )?;
         self.inner.compact(Some(trees))
     }
 

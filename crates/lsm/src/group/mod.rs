@@ -41,6 +41,7 @@ mod poll;
 mod reader;
 mod recover;
 mod report;
+mod rotate;
 mod scheduler;
 mod sequencer;
 mod snapshots;

@@ -12,11 +12,12 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
+use super::Group;
 use super::consumers::supersede;
 use super::manifest::record_order;
+use super::rotate::start_writing;
 use super::sequencer::Sequencer;
-use super::version_set::Versions;
-use super::{Group, Inner};
+use super::version_set::{VersionSet, Versions};
 use crate::entry::{Position, Seq};
 use crate::error::{Error, Result};
 use crate::fs::Lock;
@@ -41,79 +42,85 @@ impl Group {
     }
 }
 
-impl Inner {
-    /// Refuses a position from which the log cannot continue.
-    pub(super) fn check_position(&self, position: Position) -> Result<()> {
-        let other = Err(Error::OtherHistory {
-            position,
-            current: self.sequencer.position_of(self.sequencer.visible()),
-        });
-        let is_lost = |(after, upto): &(Seq, Seq)| *after < position.seq && position.seq <= *upto;
-        if position.history != self.sequencer.history.load(Ordering::Acquire)
-            || position.seq > self.sequencer.visible()
-            || self.versions.manifest.lock().order.lost.iter().any(is_lost)
-        {
-            return other;
-        }
-        self.sequencer.check_kept(position.seq)
+/// Refuses a position from which the log cannot continue.
+pub(super) fn check_position(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    position: Position,
+) -> Result<()> {
+    let other = Err(Error::OtherHistory {
+        position,
+        current: sequencer.position_of(sequencer.visible()),
+    });
+    let is_lost = |(after, upto): &(Seq, Seq)| *after < position.seq && position.seq <= *upto;
+    if position.history != sequencer.history.load(Ordering::Acquire)
+        || position.seq > sequencer.visible()
+        || versions.manifest.lock().order.lost.iter().any(is_lost)
+    {
+        return other;
     }
+    sequencer.check_kept(position.seq)
+}
 
-    /// Ensures, under the writer lock, that numbers up to `upto` are reserved.
-    pub(super) fn reserve(&self, upto: Seq) -> Result<()> {
-        if upto < self.sequencer.reserved.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let mut versions = self.versions.manifest.lock();
-        let mut order = versions.order.clone();
-        order.reserved = upto + 1 + RESERVE;
-        record_order(&self.sequencer, &mut versions, order)
+/// Ensures, under the writer lock, that numbers up to `upto` are reserved.
+pub(super) fn reserve(sequencer: &Sequencer, versions: &VersionSet, upto: Seq) -> Result<()> {
+    if upto < sequencer.reserved.load(Ordering::Acquire) {
+        return Ok(());
     }
+    let mut locked = versions.manifest.lock();
+    let mut order = locked.order.clone();
+    order.reserved = upto + 1 + RESERVE;
+    record_order(sequencer, &mut locked, order)
+}
 
-    /// Applies a change of the order, durably.
-    pub(super) fn change_order(&self, change: impl FnOnce(&mut Order)) -> Result<()> {
-        self.start_writing(&mut self.sequencer.writer.lock())?;
-        let mut versions = self.versions.manifest.lock();
-        let mut order = versions.order.clone();
-        change(&mut order);
-        record_order(&self.sequencer, &mut versions, order)
-    }
+/// Applies a change of the order, durably.
+pub(super) fn change_order(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    change: impl FnOnce(&mut Order),
+) -> Result<()> {
+    start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+    let mut locked = versions.manifest.lock();
+    let mut order = locked.order.clone();
+    change(&mut order);
+    record_order(sequencer, &mut locked, order)
+}
 
-    /// True when segments may be retained after the next flush.
-    pub(super) fn is_log_kept(&self) -> bool {
-        self.core.options.keep_log != KeepLog::default()
-            || !self.versions.manifest.lock().order.holds.is_empty()
-            || !self.sequencer.tails.holds().is_empty()
-            || self.places().is_any().unwrap_or(true)
-    }
+/// True when segments may be retained after the next flush.
+pub(super) fn is_log_kept(sequencer: &Sequencer, versions: &VersionSet) -> bool {
+    sequencer.core.options.keep_log != KeepLog::default()
+        || !versions.manifest.lock().order.holds.is_empty()
+        || !sequencer.tails.holds().is_empty()
+        || sequencer.places().is_any().unwrap_or(true)
+}
 
-    /// Removes the segments that the manifest no longer lists.
-    pub(super) fn drop_segments(&self) {
-        let (log, kept) = {
-            let versions = self.versions.manifest.lock();
-            let kept = versions.order.kept.iter().map(|kept| kept.number);
-            (versions.log, kept.collect::<HashSet<u64>>())
-        };
-        let is_needed = |number: u64| number >= log || kept.contains(&number);
-        let gone: Vec<u64> = {
-            let mut closed = self.sequencer.log.closed.lock();
-            let gone = closed.iter().map(|closed| closed.number);
-            let gone = gone.filter(|number| !is_needed(*number)).collect();
-            closed.retain(|closed| is_needed(closed.number));
-            self.sequencer
-                .log
-                .segments
-                .lock()
-                .retain(|segment| segment.number >= log);
-            gone
-        };
-        for number in gone {
-            // If the removal fails, the next opening retries it.
-            let _ = self
-                .core
-                .source
-                .fs
-                .remove(&log_path(&self.core.source.dir, number));
-        }
+/// Removes the segments that the manifest no longer lists.
+pub(super) fn drop_segments(sequencer: &Sequencer, versions: &VersionSet) {
+    let (log, kept) = {
+        let locked = versions.manifest.lock();
+        let kept = locked.order.kept.iter().map(|kept| kept.number);
+        (locked.log, kept.collect::<HashSet<u64>>())
+    };
+    let is_needed = |number: u64| number >= log || kept.contains(&number);
+    let gone: Vec<u64> = {
+        let mut closed = sequencer.log.closed.lock();
+        let gone = closed.iter().map(|closed| closed.number);
+        let gone = gone.filter(|number| !is_needed(*number)).collect();
+        closed.retain(|closed| is_needed(closed.number));
+        sequencer
+            .log
+            .segments
+            .lock()
+            .retain(|segment| segment.number >= log);
+        gone
+    };
+    for number in gone {
+        // If the removal fails, the next opening retries it.
+        let _ = sequencer
+            .core
+            .source
+            .fs
+            .remove(&log_path(&sequencer.core.source.dir, number));
     }
 }
 

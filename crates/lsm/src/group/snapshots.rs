@@ -19,7 +19,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::flush::{flush_all, make_durable};
 use super::install::{install, work_on};
+use super::rotate::start_writing;
 use super::{Group, Inner, Internals};
 use crate::batch::check_limit;
 use crate::entry::{Seq, Time};
@@ -136,10 +138,14 @@ impl Inner {
         }
         let count = self.versions.view.load().version.kept().len();
         check_limit("the number of snapshots", MAX_SNAPSHOTS, count + 1)?;
-        self.start_writing(&mut self.sequencer.writer.lock())?;
-        self.flush_all()?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
+        flush_all(&self.sequencer, &self.versions, &self.scheduler)?;
         let snapshot = self.snapshot();
-        self.make_durable()?;
+        make_durable(&self.sequencer, &self.versions, &self.scheduler)?;
         let version = snapshot.view().version.clone();
         // Compactions may remove tables from the newest version before the edit is installed.
         let held = Held::new(&version);
@@ -179,7 +185,11 @@ impl Inner {
         self.core.check_poison()?;
         let _alone = self.versions.naming.lock();
         self.kept(name)?;
-        self.start_writing(&mut self.sequencer.writer.lock())?;
+        start_writing(
+            &self.sequencer,
+            &self.versions,
+            &mut self.sequencer.writer.lock(),
+        )?;
         let mut edit = Edit {
             released: vec![name.to_string()],
             ..Edit::default()

@@ -6,118 +6,126 @@
 
 use std::collections::BTreeSet;
 
-use super::Inner;
 use super::install::{install, work_on};
 use super::jobs::{JobDescription, JobKind, Why};
-use super::scheduler::Claim;
+use super::rotate::start_writing;
+use super::scheduler::{Claim, Scheduler};
+use super::sequencer::Sequencer;
+use super::version_set::VersionSet;
 use crate::batch::TreeId;
 use crate::error::Result;
 use crate::stats::Counters;
 use crate::version::{Edit, NewTable, TableAt, Version};
 
-impl Inner {
-    /// Takes the files that are due, and claims the trees that have tables in them.
-    fn claim_sparse(&self) -> (BTreeSet<u64>, Vec<Claim<'_>>) {
-        let mut files = std::mem::take(&mut *self.versions.sparse.lock());
-        let mut claims: Vec<Claim<'_>> = Vec::new();
-        if files.is_empty() {
-            return (files, claims);
-        }
-        let version = self.versions.view.load().version.clone();
-        // They are added again when the kept version is dropped.
-        let kept = version.kept().values();
-        for table in kept.flat_map(|kept| kept.picture().tables()) {
-            files.remove(&table.file().number());
-        }
-        let mut later = BTreeSet::new();
-        for file in &files {
-            let file_only = BTreeSet::from([*file]);
-            let trees = tables_in(&version, &file_only).map(|(tree, _)| tree);
-            let held = |tree: &TreeId| claims.iter().any(|claim| claim.has(*tree));
-            let trees: BTreeSet<TreeId> = trees.filter(|tree| !held(tree)).collect();
-            match self.scheduler.try_claim(trees) {
-                Some(claim) => claims.push(claim),
-                None => drop(later.insert(*file)),
-            }
-        }
-        files.retain(|file| !later.contains(file));
-        self.versions.sparse.lock().extend(later);
-        (files, claims)
+/// Takes the files that are due, and claims the trees that have tables in them.
+fn claim_sparse<'s>(
+    versions: &VersionSet,
+    scheduler: &'s Scheduler,
+) -> (BTreeSet<u64>, Vec<Claim<'s>>) {
+    let mut files = std::mem::take(&mut *versions.sparse.lock());
+    let mut claims: Vec<Claim<'_>> = Vec::new();
+    if files.is_empty() {
+        return (files, claims);
     }
-
-    /// Moves the live tables out of the files that are due. A file with tables of a claimed tree is postponed; a
-    /// failed one waits until more of it is unused, or the store is reopened.
-    pub(super) fn move_tables(&self) -> Result<()> {
-        let (files, _claims) = self.claim_sparse();
-        if files.is_empty() {
-            return Ok(());
+    let version = versions.view.load().version.clone();
+    // They are added again when the kept version is dropped.
+    let kept = version.kept().values();
+    for table in kept.flat_map(|kept| kept.picture().tables()) {
+        files.remove(&table.file().number());
+    }
+    let mut later = BTreeSet::new();
+    for file in &files {
+        let file_only = BTreeSet::from([*file]);
+        let trees = tables_in(&version, &file_only).map(|(tree, _)| tree);
+        let held = |tree: &TreeId| claims.iter().any(|claim| claim.has(*tree));
+        let trees: BTreeSet<TreeId> = trees.filter(|tree| !held(tree)).collect();
+        match scheduler.try_claim(trees) {
+            Some(claim) => claims.push(claim),
+            None => drop(later.insert(*file)),
         }
-        // Loaded after the claims: no other job removes tables from these files.
-        let version = self.versions.view.load().version.clone();
-        let mut job = self.scheduler.jobs.begin(JobDescription {
-            kind: JobKind::Move,
-            tree: None,
-            trees: tables_in(&version, &files)
-                .map(|(tree, _)| tree)
-                .collect::<BTreeSet<_>>()
-                .len(),
-            levels: None,
-            why: Why::Space,
-            bytes_in: tables_in(&version, &files).map(|(_, size)| size).sum(),
-        });
-        let write = |edit: &mut Edit| {
-            let shared = crate::compaction::shared::SharedFiles::new(&self.core.source);
-            for tree in version.trees.values() {
-                for run in &tree.runs {
-                    let tables = run.tables.iter();
-                    for table in tables.filter(|table| files.contains(&table.file().number())) {
-                        let bytes = table.read_all()?;
-                        let closing = &self.core.closing;
-                        self.scheduler.pace.wait(bytes.len() as u64, closing);
-                        let place = shared.add(&bytes, &|| self.versions.new_file())?;
-                        edit.removed.push(TableAt {
-                            tree: tree.id,
-                            number: table.meta().number,
-                        });
-                        edit.added.push(NewTable {
-                            tree: tree.id,
-                            level: run.level,
-                            run: run.number,
-                            component: table.component(),
-                            meta: table.meta().clone(),
-                            place: Some(place),
-                        });
-                    }
+    }
+    files.retain(|file| !later.contains(file));
+    versions.sparse.lock().extend(later);
+    (files, claims)
+}
+
+/// Moves the live tables out of the files that are due. A file with tables of a claimed tree is postponed; a
+/// failed one waits until more of it is unused, or the store is reopened.
+pub(super) fn move_tables(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    let (files, _claims) = claim_sparse(versions, scheduler);
+    if files.is_empty() {
+        return Ok(());
+    }
+    // Loaded after the claims: no other job removes tables from these files.
+    let version = versions.view.load().version.clone();
+    let mut job = scheduler.jobs.begin(JobDescription {
+        kind: JobKind::Move,
+        tree: None,
+        trees: tables_in(&version, &files)
+            .map(|(tree, _)| tree)
+            .collect::<BTreeSet<_>>()
+            .len(),
+        levels: None,
+        why: Why::Space,
+        bytes_in: tables_in(&version, &files).map(|(_, size)| size).sum(),
+    });
+    let write = |edit: &mut Edit| {
+        let shared = crate::compaction::shared::SharedFiles::new(&core.source);
+        for tree in version.trees.values() {
+            for run in &tree.runs {
+                let tables = run.tables.iter();
+                for table in tables.filter(|table| files.contains(&table.file().number())) {
+                    let bytes = table.read_all()?;
+                    let closing = &core.closing;
+                    scheduler.pace.wait(bytes.len() as u64, closing);
+                    let place = shared.add(&bytes, &|| versions.new_file())?;
+                    edit.removed.push(TableAt {
+                        tree: tree.id,
+                        number: table.meta().number,
+                    });
+                    edit.added.push(NewTable {
+                        tree: tree.id,
+                        level: run.level,
+                        run: run.number,
+                        component: table.component(),
+                        meta: table.meta().clone(),
+                        place: Some(place),
+                    });
                 }
             }
-            shared.finish(edit)
-        };
-        self.start_writing(&mut self.sequencer.writer.lock())?;
-        let moved = work_on(&self.core, |edit| {
-            write(edit)?;
-            if edit.added.is_empty() {
-                return Ok(());
-            }
-            let bytes = edit.added.iter().map(|new| new.meta.size).sum();
-            drop(install(
-                &self.sequencer,
-                &self.versions,
-                &self.scheduler,
-                edit,
-                |view, version| view.with(version),
-            )?);
-            Counters::add(&self.core.counters.merge_read_bytes, bytes);
-            Counters::add(&self.core.counters.merge_write_bytes, bytes);
-            Ok(())
-        });
-        job.note(&moved);
-        match moved {
-            Err(error) if self.core.is_contained(&error) => {
-                Counters::add(&self.core.counters.background_failures, 1);
-                Ok(())
-            }
-            moved => moved,
         }
+        shared.finish(edit)
+    };
+    start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+    let moved = work_on(core, |edit| {
+        write(edit)?;
+        if edit.added.is_empty() {
+            return Ok(());
+        }
+        let bytes = edit.added.iter().map(|new| new.meta.size).sum();
+        drop(install(
+            sequencer,
+            versions,
+            scheduler,
+            edit,
+            |view, version| view.with(version),
+        )?);
+        Counters::add(&core.counters.merge_read_bytes, bytes);
+        Counters::add(&core.counters.merge_write_bytes, bytes);
+        Ok(())
+    });
+    job.note(&moved);
+    match moved {
+        Err(error) if core.is_contained(&error) => {
+            Counters::add(&core.counters.background_failures, 1);
+            Ok(())
+        }
+        moved => moved,
     }
 }
 

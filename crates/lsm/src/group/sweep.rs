@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::failures::Attempt;
 use super::install::{context, no_tree, shared_files, work};
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::rotate::start_writing;
 use super::scheduler::Claim;
 use super::{Inner, report};
 use crate::batch::TreeId;
@@ -217,7 +218,11 @@ impl Inner {
         let changed = changed.filter_map(|swept| Some((swept, swept.component()?)));
         let changed: Vec<_> = changed.collect();
         if !changed.is_empty() {
-            self.start_writing(&mut self.sequencer.writer.lock())?;
+            start_writing(
+                &self.sequencer,
+                &self.versions,
+                &mut self.sequencer.writer.lock(),
+            )?;
             let next_file = || self.versions.new_file();
             let shared = shared_files(&self.core, changed.len());
             let context = CompactionContext {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::order::check_position;
 use super::poll::{POLL, Polls};
 use super::sequencer::Sequencer;
 use super::tails::Held;
@@ -212,7 +213,7 @@ impl Inner {
 impl Tail {
     pub(super) fn new(inner: Arc<Inner>, position: Position) -> Result<Tail> {
         inner.core.options.needs_log("a tail of the log")?;
-        inner.check_position(position)?;
+        check_position(&inner.sequencer, &inner.versions, position)?;
         Ok(Tail {
             inner,
             position: position.seq,

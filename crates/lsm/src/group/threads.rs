@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::failures::RETRY;
+use super::flush::flush_full;
 use super::scheduler::Workers;
 use crate::error::{Error, Result};
 use crate::stats::Counters;
@@ -67,7 +68,9 @@ impl Drop for Alive<'_> {
 }
 
 fn flush_loop(inner: &Inner) {
-    let flush = |inner: &Inner| inner.flush_full().map(|()| false);
+    let flush = |inner: &Inner| {
+        flush_full(&inner.sequencer, &inner.versions, &inner.scheduler).map(|()| false)
+    };
     inner.work_loop(flush, Inner::note_flush_failure);
 }
 
@@ -143,7 +146,7 @@ impl Inner {
         if self.versions.view.load().full.is_empty() {
             return;
         }
-        match self.flush_full() {
+        match flush_full(&self.sequencer, &self.versions, &self.scheduler) {
             Ok(()) => self.compact_inline(),
             Err(error) => self.note_flush_failure(error),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Inner;
 use super::install::{Retired, install, no_tree};
+use super::rotate::{rotate, start_writing};
 use super::sequencer::Writer;
 use crate::batch::TreeId;
 use crate::entry::Seq;
@@ -61,7 +62,7 @@ impl Inner {
             let claim = self.scheduler.claim(trees.clone());
             let _flushes = self.scheduler.flushing.lock();
             let mut writer = self.sequencer.writer.lock();
-            self.start_writing(&mut writer)?;
+            start_writing(&self.sequencer, &self.versions, &mut writer)?;
             let change = make(writer.last)?;
             let concerned = self.concerned(&change)?;
             if claim.covers(&concerned) {
@@ -113,7 +114,7 @@ impl Inner {
         // Dropped after the lock.
         let _retired;
         let mut writer = self.sequencer.writer.lock();
-        self.start_writing(&mut writer)?;
+        start_writing(&self.sequencer, &self.versions, &mut writer)?;
         let last = writer.last;
         self.sequencer.sync_all()?;
         self.sequencer.publish(last);
@@ -217,7 +218,7 @@ impl Inner {
     /// trees.
     pub(super) fn change_trees(&self, writer: &mut Writer, edit: &mut Edit) -> Result<Retired> {
         if !self.versions.view.load().active.is_empty() {
-            self.rotate(writer)?;
+            rotate(&self.sequencer, &self.versions, &self.scheduler, writer)?;
         }
         let after = writer.last;
         install(
