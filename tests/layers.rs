@@ -60,6 +60,10 @@ pub(crate) fn exported(root: &str) -> BTreeMap<String, String> {
         };
         let path = path.trim_start_matches("crate::");
         let (module, names) = path.split_once("::").unwrap();
+        let names = match names.find('{') {
+            Some(list) => &names[list..],
+            None => names.rsplit("::").next().unwrap(),
+        };
         for name in names.split(|c: char| !c.is_alphanumeric() && c != '_') {
             modules.insert(name.to_string(), module.to_string());
         }
