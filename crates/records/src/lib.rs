@@ -156,7 +156,7 @@ pub mod schema {
 /// The parts of an explanation of a query ([`Explain`]).
 pub mod explain {
     pub use crate::query::{
-        Compared, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
+        Compared, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, ReadCost, Steps,
     };
 }
 

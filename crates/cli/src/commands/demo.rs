@@ -259,7 +259,7 @@ impl Tour<'_> {
             count += 1;
         }
         let elapsed = start.elapsed();
-        for note in answer.notes() {
+        for note in answer.explain().notes {
             self.output.line(format_args!("  note: {note}"))?;
         }
         for body in &shown {

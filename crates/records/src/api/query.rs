@@ -217,12 +217,6 @@ impl<K: PrimaryKey> Answer<K> {
         Answer { inner, failed, key }
     }
 
-    /// Remarks about how the query is answered, for people.
-    pub fn notes(&self) -> Vec<String> {
-        let inner = self.inner.as_ref();
-        inner.map_or_else(Vec::new, query::Answer::notes)
-    }
-
     /// The current position in the answer: pass it to [`Query::after`] to continue from here.
     pub fn token(&self) -> Option<PageToken> {
         self.inner.as_ref()?.token()
@@ -257,11 +251,6 @@ impl<K: PrimaryKey> Keys<K> {
     /// The plan of the query, its work so far, and the cost.
     pub fn explain(&self) -> Explain {
         self.inner.explain()
-    }
-
-    /// Remarks about how the query is answered, for people.
-    pub fn notes(&self) -> Vec<String> {
-        self.inner.notes()
     }
 
     /// The current position in the answer: pass it to [`Query::after`] to continue from here.

@@ -88,11 +88,6 @@ impl Answer {
         answer
     }
 
-    /// Remarks about how the query is answered, for people.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        self.run.context.notes().to_vec()
-    }
-
     /// The place in the answer: [`Query::after`](super::Query::after) with it continues from here.
     pub(crate) fn token(&self) -> Option<PageToken> {
         self.given.map(PageToken)
@@ -377,11 +372,6 @@ impl Keys {
     /// The steps of the query so far and their cost.
     pub(crate) fn explain(&self) -> Explain {
         self.0.explain()
-    }
-
-    /// Remarks about how the query is answered, for people.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        self.0.notes()
     }
 
     /// The place in the answer: [`super::Query::after`] with it continues from here.

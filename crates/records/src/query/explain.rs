@@ -3,7 +3,8 @@
 use std::fmt;
 
 use esker_lsm::Cost;
-use serde::Serialize;
+use esker_model::schema::Path;
+use serde::{Serialize, Serializer};
 
 /// How a query was answered, what it did so far, and its cost. `Display` shows it to people; programs can serialise it.
 ///
@@ -30,11 +31,45 @@ pub struct Explain {
     /// The source of the candidates.
     pub plan: ExplainedPlan,
     /// Remarks for people.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// Counts of the steps of the query.
     pub steps: Steps,
     /// The reads.
     pub cost: ExplainedCost,
+}
+
+/// A remark about how a query is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A scan answers the query, because these paths of its condition have no index.
+    NoIndex {
+        /// The paths.
+        paths: Vec<Path>,
+    },
+    /// A scan answers the query, because no index can: a condition such as `not` or `is null`.
+    NotIndexable,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::NoIndex { paths } => {
+                let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
+                let paths = paths.join(", ");
+                write!(f, "no index on {paths}: answered by a scan")
+            }
+            Note::NotIndexable => {
+                f.write_str("no index answers this condition: answered by a scan")
+            }
+        }
+    }
+}
+
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// The source of a query's candidates: a scan, one index, or several indexes whose candidates are combined.

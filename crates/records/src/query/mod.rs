@@ -33,7 +33,7 @@ mod versions;
 pub(crate) use answer::{Answer, Keys};
 pub use esker_model::query::{CellCount, Latest, Neighbour, Order, PageToken, Request, ValueToken};
 pub use explain::{
-    Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, ReadCost, Steps,
+    Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, ReadCost, Steps,
 };
 pub(crate) use input::Query;
 pub use levels::TableBox;

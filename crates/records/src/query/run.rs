@@ -13,7 +13,9 @@ use esker_model::query::{Compiled, Driver, Plan, Request, Validation};
 use esker_model::schema::Path;
 
 use super::estimates::Estimates;
-use super::explain::{Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Steps};
+use super::explain::{
+    Compared, Explain, ExplainedCost, ExplainedIndex, ExplainedPlan, Note, Steps,
+};
 use super::input::Query;
 use super::stages::{self, Admission};
 use crate::catalog::{Attribute, Layout};
@@ -63,7 +65,7 @@ pub(super) struct Context {
     pub(super) expired: Option<Arc<SeqSet>>,
     pub(super) lookup: LookupOptions,
     pub(super) costs: Costs,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 impl Context {
@@ -164,11 +166,6 @@ impl Context {
         self.view.dataset.current.usage.is_wasteful()
     }
 
-    /// Remarks about how the query is answered, for people.
-    pub(super) fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
     fn explain_plan(&self) -> ExplainedPlan {
         let mut plan = ExplainedPlan::default();
         match &self.plan.driver {
@@ -218,7 +215,7 @@ fn driving<'a>(layout: &'a Layout, compiled: &Compiled, driver: &Driver) -> Vec<
 }
 
 /// The reasons why a condition is answered by a scan.
-fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<String> {
+fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<Note> {
     let by_key = !compiled.keys.is_all();
     let keys = layout.shape.key_paths();
     let is_key = |path: &Path| by_key && keys.contains(path);
@@ -228,19 +225,15 @@ fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<String> {
         .filter(|attribute| !attribute.kind.is_indexed())
         .map(|attribute| &attribute.path);
     let mut seen = HashSet::new();
-    let paths: Vec<String> = (undeclared.chain(declared))
+    let paths: Vec<Path> = (undeclared.chain(declared))
         .filter(|path| !is_key(path) && seen.insert(*path))
-        .map(|path| format!("`{path}`"))
+        .cloned()
         .collect();
-    if !paths.is_empty() {
-        let paths = paths.join(", ");
-        return vec![format!("no index on {paths}: answered by a scan")];
+    match (paths.is_empty(), by_key) {
+        (false, _) => vec![Note::NoIndex { paths }],
+        (true, true) => Vec::new(),
+        (true, false) => vec![Note::NotIndexable],
     }
-    if by_key {
-        return Vec::new();
-    }
-    // For example `not` and `is null`, which no index can answer.
-    vec!["no index answers this condition: answered by a scan".to_owned()]
 }
 
 /// A query in execution, and its counts so far.
