@@ -279,11 +279,14 @@ pub enum Update {
 }
 
 impl Update {
-    /// Replaces it with this record: anything that serialises as a JSON object with the same key.
+    /// Replaces it with this record: anything that serialises as a JSON object with the same key. The
+    /// error is of the type that the caller returns.
     ///
     /// # Errors
     /// [`Error::BadInput`] if it cannot be serialised.
-    pub fn put(record: &(impl Serialize + ?Sized)) -> Result<Update> {
+    pub fn put<E: From<Error>>(
+        record: &(impl Serialize + ?Sized),
+    ) -> std::result::Result<Update, E> {
         let mut json = Vec::new();
         serialise(record, &mut json)?;
         Ok(Update::Put(json))

@@ -106,7 +106,8 @@ pub mod schema {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options, Tokenizer, Type, field};
+    /// use esker::schema::Tokenizer;
+    /// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
     /// let def = DatasetDef::new("id", KeyType::Int)

@@ -162,7 +162,7 @@ impl fmt::Display for ExpiresText {
 /// let index: IndexText = "code?:composite:int".parse()?;
 /// assert_eq!((index.kind, index.ty, index.lenient), (IndexKind::Composite, Some(Type::Int), true));
 /// assert_eq!(index.to_string(), "code?:composite:int");
-/// The default kind is lazy, and the type is left open.
+/// // The default kind is lazy, and the type is left open.
 /// assert_eq!("user.name".parse::<IndexText>()?.kind, IndexKind::Lazy);
 /// # Ok::<(), String>(())
 /// ```
