@@ -13,6 +13,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Inner;
+use super::compact::compact_some;
 use super::flush::flush_full;
 use super::manifest::record;
 use super::rotate::rotate_now;
@@ -94,7 +95,13 @@ impl Inner {
     fn compact_small(&self) {
         let never = AtomicBool::new(false);
         // A failed compaction is skipped in later rounds, so this terminates.
-        while let Ok(true) = self.compact_some(SMALL_COMPACTION, &never) {}
+        while let Ok(true) = compact_some(
+            &self.sequencer,
+            &self.versions,
+            &self.scheduler,
+            SMALL_COMPACTION,
+            &never,
+        ) {}
     }
 
     /// Ends installations, so that the seal stays true.

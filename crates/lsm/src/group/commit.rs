@@ -9,6 +9,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::compact::compact_inline;
 use super::flush::flush_full;
 use super::install::no_tree;
 use super::order::reserve;
@@ -221,7 +222,7 @@ impl Inner {
             if self.core.options.background
                 && self.scheduler.workers.compact.load(Ordering::SeqCst) == 0
             {
-                self.compact_inline();
+                compact_inline(&self.sequencer, &self.versions, &self.scheduler);
             }
             return Ok(());
         }

@@ -149,4 +149,12 @@ impl Core {
     pub(super) fn is_contained(&self, error: &Error) -> bool {
         !matches!(error, Error::Closed | Error::Poisoned { .. }) && self.check_poison().is_ok()
     }
+
+    /// Returns the error unless it is confined to one tree and others may succeed.
+    pub(super) fn continue_after(&self, error: &Error) -> Result<()> {
+        match self.is_contained(error) && !error.is_disk_full() {
+            true => Ok(()),
+            false => Err(error.clone()),
+        }
+    }
 }

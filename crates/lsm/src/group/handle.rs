@@ -9,6 +9,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::commit::Complete;
+use super::compact::{compact, compact_due, drop_obsolete};
 use super::failures::JobFailure;
 use super::flush::flush_all;
 use super::inner::Inner;
@@ -181,10 +182,20 @@ impl Group {
                     .trees
                     .contains_key(&id) =>
             {
-                self.inner.compact(Some(&[id]))
+                compact(
+                    &self.inner.sequencer,
+                    &self.inner.versions,
+                    &self.inner.scheduler,
+                    Some(&[id]),
+                )
             }
             Some(id) => Err(install::no_tree(id)),
-            None => self.inner.compact(None),
+            None => compact(
+                &self.inner.sequencer,
+                &self.inner.versions,
+                &self.inner.scheduler,
+                None,
+            ),
         }
     }
 
@@ -197,7 +208,12 @@ impl Group {
             &self.inner.versions,
             &self.inner.scheduler,
         )?;
-        self.inner.compact(Some(trees))
+        compact(
+            &self.inner.sequencer,
+            &self.inner.versions,
+            &self.inner.scheduler,
+            Some(trees),
+        )
     }
 
     /// Compacts those trees into one run each that have a table which may contain entries of a write known to be
@@ -205,14 +221,23 @@ impl Group {
     pub fn drop_obsolete(&self, trees: &[TreeId]) -> Result<()> {
         self.inner.check_open()?;
         self.start_threads();
-        self.inner.drop_obsolete(trees)
+        drop_obsolete(
+            &self.inner.sequencer,
+            &self.inner.versions,
+            &self.inner.scheduler,
+            trees,
+        )
     }
 
     /// Compacts until no policy has work left. Where the compaction of a tree fails the others continue, and the
     /// first error is returned.
     pub fn run_compactions(&self) -> Result<()> {
         self.inner.check_open()?;
-        self.inner.compact_due()
+        compact_due(
+            &self.inner.sequencer,
+            &self.inner.versions,
+            &self.inner.scheduler,
+        )
     }
 
     /// The number of the tree called `name`.

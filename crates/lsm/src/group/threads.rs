@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Inner;
+use super::compact::{compact_inline, compact_once};
 use super::failures::RETRY;
 use super::flush::flush_full;
 use super::scheduler::Workers;
@@ -77,7 +78,8 @@ fn flush_loop(inner: &Inner) {
 fn compact_loop(inner: &Inner) {
     // Failures of trees are recorded with them; an error here is the store's, which writers hit as well.
     let note = |inner: &Inner, _| Counters::add(&inner.core.counters.background_failures, 1);
-    inner.work_loop(Inner::compact_once, note);
+    let compact = |inner: &Inner| compact_once(&inner.sequencer, &inner.versions, &inner.scheduler);
+    inner.work_loop(compact, note);
 }
 
 /// Syncs the log when the first unsynced periodic write is due.
@@ -147,7 +149,7 @@ impl Inner {
             return;
         }
         match flush_full(&self.sequencer, &self.versions, &self.scheduler) {
-            Ok(()) => self.compact_inline(),
+            Ok(()) => compact_inline(&self.sequencer, &self.versions, &self.scheduler),
             Err(error) => self.note_flush_failure(error),
         }
     }
