@@ -69,6 +69,11 @@ impl Core {
         self.options.log == LogMode::External
     }
 
+    /// True in a read-only group beside the process that writes.
+    pub(super) fn is_reader(&self) -> bool {
+        self.reads_only
+    }
+
     /// Updates the memory accounts of memtables and obsolete sets.
     pub(super) fn count_memory(&self, view: &View) {
         let generation = self.options.generation_bytes();
