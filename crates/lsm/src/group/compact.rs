@@ -1,24 +1,30 @@
 //! Compactions: the most urgent, all that are due, and those that are requested.
 //!
-//! A store of a thousand datasets has thousands of small trees to compact at a time. So a job takes the most urgent
-//! compaction and, if that is small, other small ones with it: their tables share files, and one manifest record
-//! installs all of them. They fail independently: where one tree's compaction fails the others continue.
+//! A store of a thousand datasets has thousands of small trees to compact at a time. So a job takes
+//! the most urgent compaction and, if that is small, other small ones with it: their tables share
+//! files, and one manifest record installs all of them. They fail independently: where one tree's
+//! compaction fails the others continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::core::Core;
 use super::failures::Attempt;
 use super::install::{context, remove_files, shared_files, work};
 use super::jobs::{JobDescription, JobKind, MAX_BATCH, TOGETHER, Why};
+use super::report;
 use super::rotate::start_writing;
-use super::scheduler::Claim;
+use super::scheduler::{Claim, Scheduler};
+use super::sequencer::Sequencer;
 use super::space::move_tables;
-use super::{Inner, report};
+use super::sweep::{sweep_due, sweep_each};
+use super::version_set::VersionSet;
 use crate::batch::TreeId;
 use crate::budget::{Account, Loan};
 use crate::compaction::context::{CompactionContext, READAHEAD};
-use crate::compaction::{expired, followed_by, pick_above, pick_all};
+use crate::compaction::sweep::is_clean;
+use crate::compaction::{all, expired, followed_by, pick_above, pick_all};
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::generation::View;
@@ -47,266 +53,315 @@ struct Taken<'a> {
     _claims: Vec<Claim<'a>>,
 }
 
-impl Inner {
-    /// Runs the compactions that are due. Failures are recorded with their trees, or hit the next flush, too.
-    pub(super) fn compact_inline(&self) {
-        self.scheduler.failures.lock().begin_round();
-        while let Ok(true) = self.compact_once() {}
-    }
+/// Runs the compactions that are due. Failures are recorded with their trees, or hit the next
+/// flush, too.
+pub(super) fn compact_inline(sequencer: &Sequencer, versions: &VersionSet, scheduler: &Scheduler) {
+    scheduler.failures.lock().begin_round();
+    while let Ok(true) = compact_once(sequencer, versions, scheduler) {}
+}
 
-    /// Runs the most urgent compactions of unclaimed trees; false when none is due. A failed compaction is recorded
-    /// with its tree, and counts as done: the next one is another tree's.
-    pub(super) fn compact_once(&self) -> Result<bool> {
-        if self.core.closing.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        // A set that is far too large is swept before compactions.
-        Ok(self.sweep_due(2)?
-            || self.compact_some(u64::MAX, &self.core.closing)?
-            || self.sweep_due(1)?)
+/// Runs the most urgent compactions of unclaimed trees; false when none is due. A failed compaction
+/// is recorded with its tree, and counts as done: the next one is another tree's.
+pub(super) fn compact_once(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+) -> Result<bool> {
+    let core = &*sequencer.core;
+    if core.closing.load(Ordering::Relaxed) {
+        return Ok(false);
     }
+    // A set that is far too large is swept before compactions.
+    Ok(sweep_due(sequencer, versions, scheduler, 2)?
+        || compact_some(sequencer, versions, scheduler, u64::MAX, &core.closing)?
+        || sweep_due(sequencer, versions, scheduler, 1)?)
+}
 
-    /// As [`Self::compact_once`], for compactions of at most `bytes` each.
-    pub(super) fn compact_some(&self, bytes: u64, closing: &AtomicBool) -> Result<bool> {
-        move_tables(&self.sequencer, &self.versions, &self.scheduler)?;
-        let Some(due) = self.take_due(
-            self.core.drop_time(&self.versions.view.load()),
-            bytes,
-            &|tree| self.scheduler.failures.lock().attempt(tree),
-        ) else {
-            return Ok(false);
+/// As [`compact_once`], for compactions of at most `bytes` each.
+pub(super) fn compact_some(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    bytes: u64,
+    closing: &AtomicBool,
+) -> Result<bool> {
+    let core = &*sequencer.core;
+    move_tables(sequencer, versions, scheduler)?;
+    let Some(due) = take_due(
+        versions,
+        scheduler,
+        core.drop_time(&versions.view.load()),
+        bytes,
+        &|tree| scheduler.failures.lock().attempt(tree),
+    ) else {
+        return Ok(false);
+    };
+    start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+    let failed = merge(
+        sequencer,
+        versions,
+        scheduler,
+        &due.view,
+        &due.together.merges,
+        closing,
+    );
+    let store = failed.into_iter().find(|(_, e)| !core.is_contained(e));
+    store.map_or(Ok(true), |(_, error)| Err(error))
+}
+
+/// Compacts until no policy has work left. Includes trees whose compactions failed before; failures
+/// now are skipped, and the first error is returned in the end.
+pub(super) fn compact_due(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
+    let mut first = None;
+    loop {
+        core.check_open()?;
+        move_tables(sequencer, versions, scheduler)?;
+        let attempt = |id: TreeId| match failed.contains_key(&id) {
+            true => Attempt::None,
+            false => Attempt::Any,
         };
-        start_writing(
-            &self.sequencer,
-            &self.versions,
-            &mut self.sequencer.writer.lock(),
-        )?;
-        let failed = self.merge(&due.view, &due.together.merges, closing);
-        let store = failed.into_iter().find(|(_, e)| !self.core.is_contained(e));
-        store.map_or(Ok(true), |(_, error)| Err(error))
-    }
-
-    /// Compacts until no policy has work left. Includes trees whose compactions failed before; failures now are
-    /// skipped, and the first error is returned in the end.
-    pub(super) fn compact_due(&self) -> Result<()> {
-        let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
-        let mut first = None;
-        loop {
-            self.core.check_open()?;
-            move_tables(&self.sequencer, &self.versions, &self.scheduler)?;
-            let attempt = |id: TreeId| match failed.contains_key(&id) {
-                true => Attempt::None,
-                false => Attempt::Any,
+        let time = core.drop_time(&versions.view.load());
+        let Some(taken) = take_due(versions, scheduler, time, u64::MAX, &attempt) else {
+            let view = versions.view.load_full();
+            let Some((_, id, _)) = due(&view, time, u64::MAX, &attempt).next() else {
+                return first.map_or(Ok(()), Err);
             };
-            let time = self.core.drop_time(&self.versions.view.load());
-            let Some(taken) = self.take_due(time, u64::MAX, &attempt) else {
-                let view = self.versions.view.load_full();
-                let Some((_, id, _)) = due(&view, time, u64::MAX, &attempt).next() else {
-                    return first.map_or(Ok(()), Err);
+            // Another job has claimed it: wait for that.
+            drop(scheduler.claim(compacted_with(&view.version, id)));
+            continue;
+        };
+        start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+        let merges = &taken.together.merges;
+        for (id, error) in merge(
+            sequencer,
+            versions,
+            scheduler,
+            &taken.view,
+            merges,
+            &core.closing,
+        ) {
+            core.continue_after(&error)?;
+            first.get_or_insert_with(|| error.clone());
+            failed.insert(id, error);
+        }
+    }
+}
+
+/// Borrows read-ahead and output buffers for a compaction of `runs` runs.
+fn borrow_for_compaction(core: &Core, runs: usize) -> Loan {
+    let bytes = (runs + COMPACTION_BUFFERS) * READAHEAD;
+    let bytes = bytes.min(core.options.memory_budget / 16);
+    let budget = &core.budget;
+    budget.borrow(Account::Compactions, bytes, bytes)
+}
+
+/// Runs compactions, each with those of the same components of the trees that follow its tree, and
+/// installs all results at once. Returns the failures: nothing of those is installed.
+fn merge(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    view: &View,
+    merges: &[Planned],
+    closing: &AtomicBool,
+) -> Vec<(TreeId, Error)> {
+    let core = &*sequencer.core;
+    let next_file = || versions.new_file();
+    let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
+    let _loan = borrow_for_compaction(core, runs.unwrap_or(0));
+    let _slot = scheduler.slots.occupy();
+    let shared = shared_files(core, merges.len());
+    let mut job = scheduler.jobs.begin(about(merges));
+    let running = job.running.clone();
+    let context = CompactionContext {
+        closing,
+        shared: shared.as_ref(),
+        // The small compactions at the end of a close are not rate-limited.
+        pace: (!core.closing.load(Ordering::Relaxed)).then_some(&scheduler.pace),
+        slots: Some(&scheduler.slots),
+        written: Some(&running.written),
+        ..context(core, versions, scheduler, &next_file)
+    };
+    let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
+    let write = |edit: &mut Edit| {
+        for merge in merges {
+            let mut part = Edit::default();
+            let Err(error) = compact_one(&context, view, merge, &mut part) else {
+                edit.absorb(part);
+                continue;
+            };
+            remove_files(core, &part);
+            let shared_failed = shared.as_ref().is_some_and(|shared| shared.failed());
+            failed.insert(merge.tree.id, error.clone());
+            if shared_failed || !core.is_contained(&error) || failed.len() == merges.len() {
+                return Err(error);
+            }
+        }
+        shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
+    };
+    let done = work(sequencer, versions, scheduler, write, |view, version| {
+        view.with(version)
+    });
+    job.note(&match failed.values().next() {
+        Some(error) => Err(error.clone()),
+        None => done.clone(),
+    });
+    if let Err(error) = done {
+        for merge in merges {
+            failed.entry(merge.tree.id).or_insert_with(|| error.clone());
+        }
+    }
+    for Planned { tree, whole, .. } in merges {
+        match failed.get(&tree.id) {
+            Some(error) => report::compaction_failed(
+                (core, versions, scheduler),
+                &view.version,
+                tree,
+                error,
+                *whole,
+            ),
+            None if *whole => report::compaction_succeeded(versions, scheduler, tree.id),
+            None => {}
+        }
+    }
+    failed.into_iter().collect()
+}
+
+/// Compacts trees (all, or those of `only` that exist) into one run each. Trees that follow each
+/// other are compacted together, the lead first. Obsolete sets come last: by then they have the
+/// drops that compactions reported, and their holders have dropped the writes.
+pub(super) fn compact(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    only: Option<&[TreeId]>,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    let version = versions.view.load().version.clone();
+    let lead = |tree: &TreeVersion| match &tree.options.follows {
+        Some(name) => version.tree_named(name).map_or(tree.id, |lead| lead.id),
+        None => tree.id,
+    };
+    let all = || version.trees.keys().copied().collect();
+    let ids: Vec<TreeId> = only.map_or_else(all, <[_]>::to_vec);
+    let mut seen = BTreeSet::new();
+    let (mut leads, mut followers, mut sets) = (Vec::new(), Vec::new(), Vec::new());
+    for tree in ids.iter().filter_map(|id| version.trees.get(id)) {
+        let Some(lead) = version.trees.get(&lead(tree)) else {
+            continue;
+        };
+        if seen.insert(lead.id) {
+            match lead.options.follows {
+                None if lead.options.bitmap => sets.push(lead.id),
+                None => leads.push(lead.id),
+                Some(_) => followers.push(lead.id),
+            }
+            let of_it = version.followers(&lead.name).map(|tree| tree.id);
+            followers.extend(of_it.filter(|id| *id != lead.id));
+        }
+    }
+    let now = core.drop_time(&versions.view.load());
+    let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
+    let merged = compact_each(sequencer, versions, scheduler, leads, &choose)?;
+    let followed = compact_each(sequencer, versions, scheduler, followers, &choose)?;
+    // A missing entry may also be due to damage, so a set is not swept while one of its trees is
+    // damaged.
+    let is_whole = |id: &TreeId| {
+        version
+            .trees
+            .get(id)
+            .is_some_and(|set| set.damage().is_none())
+    };
+    let (whole, damaged) = sets.into_iter().partition(is_whole);
+    let remade = compact_each(sequencer, versions, scheduler, damaged, &choose)?;
+    let swept = sweep_each(sequencer, versions, scheduler, whole)?;
+    let failed = merged.or(followed).or(remade).or(swept);
+    failed.map_or(Ok(()), Err)
+}
+
+/// Runs the choices of `choose` for trees, in their order; dropped trees are skipped. Returns the
+/// first failure that is confined to one tree: it does not prevent the compaction of the others.
+pub(super) fn compact_each(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    trees: Vec<TreeId>,
+    choose: &dyn Fn(&Version, &TreeVersion) -> Option<Choice>,
+) -> Result<Option<Error>> {
+    let core = &*sequencer.core;
+    let mut first = None;
+    // No tree is compacted twice in one edit.
+    let mut seen = BTreeSet::new();
+    let mut rest = trees.into_iter().filter(|id| seen.insert(*id)).peekable();
+    while let Some(first_of) = rest.peek() {
+        let mut claims = vec![{
+            let version = &versions.view.load_full().version;
+            scheduler.claim(compacted_with(version, *first_of))
+        }];
+        let mut view = versions.view.load_full();
+        let mut together = Together::default();
+        let mut claimed = *first_of;
+        while let Some(id) = rest.peek() {
+            if *id != claimed {
+                let trees = compacted_with(&view.version, *id);
+                let Some(claim) = scheduler.try_claim(trees) else {
+                    break;
                 };
-                // Another job has claimed it: wait for that.
-                drop(self.scheduler.claim(compacted_with(&view.version, id)));
-                continue;
-            };
-            start_writing(
-                &self.sequencer,
-                &self.versions,
-                &mut self.sequencer.writer.lock(),
-            )?;
-            let merges = &taken.together.merges;
-            for (id, error) in self.merge(&taken.view, merges, &self.core.closing) {
-                self.continue_after(&error)?;
-                first.get_or_insert_with(|| error.clone());
-                failed.insert(id, error);
+                (claimed, view) = (*id, versions.view.load_full());
+                claims.push(claim);
             }
-        }
-    }
-
-    /// Borrows read-ahead and output buffers for a compaction of `runs` runs.
-    fn borrow_for_compaction(&self, runs: usize) -> Loan {
-        let bytes = (runs + COMPACTION_BUFFERS) * READAHEAD;
-        let bytes = bytes.min(self.core.options.memory_budget / 16);
-        let budget = &self.core.budget;
-        budget.borrow(Account::Compactions, bytes, bytes)
-    }
-
-    /// Returns the error unless it is confined to one tree and others may succeed.
-    pub(super) fn continue_after(&self, error: &Error) -> Result<()> {
-        match self.core.is_contained(error) && !error.is_disk_full() {
-            true => Ok(()),
-            false => Err(error.clone()),
-        }
-    }
-
-    /// Runs compactions, each with those of the same components of the trees that follow its tree, and installs all
-    /// results at once. Returns the failures: nothing of those is installed.
-    fn merge(&self, view: &View, merges: &[Planned], closing: &AtomicBool) -> Vec<(TreeId, Error)> {
-        let next_file = || self.versions.new_file();
-        let runs = merges.iter().map(|merge| merge.tree.runs.len()).max();
-        let _loan = self.borrow_for_compaction(runs.unwrap_or(0));
-        let _slot = self.scheduler.slots.occupy();
-        let shared = shared_files(&self.core, merges.len());
-        let mut job = self.scheduler.jobs.begin(about(merges));
-        let running = job.running.clone();
-        let context = CompactionContext {
-            closing,
-            shared: shared.as_ref(),
-            // The small compactions at the end of a close are not rate-limited.
-            pace: (!self.core.closing.load(Ordering::Relaxed)).then_some(&self.scheduler.pace),
-            slots: Some(&self.scheduler.slots),
-            written: Some(&running.written),
-            ..context(&self.core, &self.versions, &self.scheduler, &next_file)
-        };
-        let mut failed: BTreeMap<TreeId, Error> = BTreeMap::new();
-        let write = |edit: &mut Edit| {
-            for merge in merges {
-                let mut part = Edit::default();
-                let Err(error) = compact_one(&context, view, merge, &mut part) else {
-                    edit.absorb(part);
-                    continue;
-                };
-                remove_files(&self.core, &part);
-                let shared_failed = shared.as_ref().is_some_and(|shared| shared.failed());
-                failed.insert(merge.tree.id, error.clone());
-                if shared_failed || !self.core.is_contained(&error) || failed.len() == merges.len()
-                {
-                    return Err(error);
+            let tree = view.version.trees.get(id);
+            let chosen = tree.and_then(|tree| Some((tree, choose(&view.version, tree)?)));
+            if let Some((tree, choice)) = chosen {
+                if !together.takes(choice.size()) {
+                    break;
                 }
+                together.add(tree, choice, (true, Why::Asked));
             }
-            shared.as_ref().map_or(Ok(()), |shared| shared.finish(edit))
-        };
-        let done = work(
-            &self.sequencer,
-            &self.versions,
-            &self.scheduler,
-            write,
-            |view, version| view.with(version),
-        );
-        job.note(&match failed.values().next() {
-            Some(error) => Err(error.clone()),
-            None => done.clone(),
-        });
-        if let Err(error) = done {
-            for merge in merges {
-                failed.entry(merge.tree.id).or_insert_with(|| error.clone());
-            }
+            rest.next();
         }
-        for Planned { tree, whole, .. } in merges {
-            match failed.get(&tree.id) {
-                Some(error) => report::compaction_failed(
-                    (&self.core, &self.versions, &self.scheduler),
-                    &view.version,
-                    tree,
-                    error,
-                    *whole,
-                ),
-                None if *whole => {
-                    report::compaction_succeeded(&self.versions, &self.scheduler, tree.id)
-                }
-                None => {}
-            }
+        if together.merges.is_empty() {
+            continue;
         }
-        failed.into_iter().collect()
+        start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+        for (_, error) in merge(
+            sequencer,
+            versions,
+            scheduler,
+            &view,
+            &together.merges,
+            &core.closing,
+        ) {
+            core.continue_after(&error)?;
+            first.get_or_insert(error);
+        }
     }
+    Ok(first)
+}
 
-    /// Compacts trees (all, or those of `only` that exist) into one run each. Trees that follow each other are
-    /// compacted together, the lead first. Obsolete sets come last: by then they have the drops that compactions
-    /// reported, and their holders have dropped the writes.
-    pub(super) fn compact(&self, only: Option<&[TreeId]>) -> Result<()> {
-        let version = self.versions.view.load().version.clone();
-        let lead = |tree: &TreeVersion| match &tree.options.follows {
-            Some(name) => version.tree_named(name).map_or(tree.id, |lead| lead.id),
-            None => tree.id,
-        };
-        let all = || version.trees.keys().copied().collect();
-        let ids: Vec<TreeId> = only.map_or_else(all, <[_]>::to_vec);
-        let mut seen = BTreeSet::new();
-        let (mut leads, mut followers, mut sets) = (Vec::new(), Vec::new(), Vec::new());
-        for tree in ids.iter().filter_map(|id| version.trees.get(id)) {
-            let Some(lead) = version.trees.get(&lead(tree)) else {
-                continue;
-            };
-            if seen.insert(lead.id) {
-                match lead.options.follows {
-                    None if lead.options.bitmap => sets.push(lead.id),
-                    None => leads.push(lead.id),
-                    Some(_) => followers.push(lead.id),
-                }
-                let of_it = version.followers(&lead.name).map(|tree| tree.id);
-                followers.extend(of_it.filter(|id| *id != lead.id));
-            }
-        }
-        let now = self.core.drop_time(&self.versions.view.load());
-        let choose = |_: &Version, tree: &TreeVersion| pick_all(tree, now);
-        let merged = self.compact_each(leads, &choose)?;
-        let followed = self.compact_each(followers, &choose)?;
-        // A missing entry may also be due to damage, so a set is not swept while one of its trees is damaged.
-        let is_whole = |id: &TreeId| {
-            version
-                .trees
-                .get(id)
-                .is_some_and(|set| set.damage().is_none())
-        };
-        let (whole, damaged) = sets.into_iter().partition(is_whole);
-        let remade = self.compact_each(damaged, &choose)?;
-        let swept = self.sweep_each(whole)?;
-        let failed = merged.or(followed).or(remade).or(swept);
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// Runs the choices of `choose` for trees, in their order; dropped trees are skipped. Returns the first failure
-    /// that is confined to one tree: it does not prevent the compaction of the others.
-    pub(super) fn compact_each(
-        &self,
-        trees: Vec<TreeId>,
-        choose: &dyn Fn(&Version, &TreeVersion) -> Option<Choice>,
-    ) -> Result<Option<Error>> {
-        let mut first = None;
-        // No tree is compacted twice in one edit.
-        let mut seen = BTreeSet::new();
-        let mut rest = trees.into_iter().filter(|id| seen.insert(*id)).peekable();
-        while let Some(first_of) = rest.peek() {
-            let mut claims = vec![{
-                let version = &self.versions.view.load_full().version;
-                self.scheduler.claim(compacted_with(version, *first_of))
-            }];
-            let mut view = self.versions.view.load_full();
-            let mut together = Together::default();
-            let mut claimed = *first_of;
-            while let Some(id) = rest.peek() {
-                if *id != claimed {
-                    let trees = compacted_with(&view.version, *id);
-                    let Some(claim) = self.scheduler.try_claim(trees) else {
-                        break;
-                    };
-                    (claimed, view) = (*id, self.versions.view.load_full());
-                    claims.push(claim);
-                }
-                let tree = view.version.trees.get(id);
-                let chosen = tree.and_then(|tree| Some((tree, choose(&view.version, tree)?)));
-                if let Some((tree, choice)) = chosen {
-                    if !together.takes(choice.size()) {
-                        break;
-                    }
-                    together.add(tree, choice, (true, Why::Asked));
-                }
-                rest.next();
-            }
-            if together.merges.is_empty() {
-                continue;
-            }
-            start_writing(
-                &self.sequencer,
-                &self.versions,
-                &mut self.sequencer.writer.lock(),
-            )?;
-            for (_, error) in self.merge(&view, &together.merges, &self.core.closing) {
-                self.continue_after(&error)?;
-                first.get_or_insert(error);
-            }
-        }
-        Ok(first)
-    }
+/// Compacts those trees into one run each that have a table with possible entries of a write in the
+/// tree's set.
+pub(super) fn drop_obsolete(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    trees: &[TreeId],
+) -> Result<()> {
+    let choose = |version: &Version, tree: &TreeVersion| {
+        let by = tree.options.superseded.as_ref()?;
+        let set = version.tree_named(&by.tree)?;
+        let is_clean = |table: &Arc<_>| is_clean(tree, table, set.bitmap(), set.changed);
+        let clean = set.bitmap().is_empty() || tree.tables().all(is_clean);
+        (!clean).then(|| all(tree)).flatten()
+    };
+    let failed = compact_each(sequencer, versions, scheduler, trees.to_vec(), &choose)?;
+    failed.map_or(Ok(()), Err)
 }
 
 /// A batch of compactions: one large, or several small ones.
@@ -391,8 +446,8 @@ fn due_of(tree: &TreeVersion, time: Time) -> Option<(f64, u64)> {
     }
 }
 
-/// The trees with compactions of at most `bytes` that are due, of those that `attempt` allows, by descending score:
-/// score and bytes. Trees that follow others are compacted with them.
+/// The trees with compactions of at most `bytes` that are due, of those that `attempt` allows, by
+/// descending score: score and bytes. Trees that follow others are compacted with them.
 fn due(
     view: &View,
     time: Time,
@@ -417,56 +472,55 @@ fn due(
     due.into_iter()
 }
 
-impl Inner {
-    /// Claims the unclaimed tree with the most urgent compaction of at most `bytes`, and if it is small other such
-    /// trees, by descending score. The choice is made after the claim.
-    fn take_due(
-        &self,
-        time: Time,
-        bytes: u64,
-        attempt: &dyn Fn(TreeId) -> Attempt,
-    ) -> Option<Taken<'_>> {
-        let mut view = self.versions.view.load_full();
-        let mut together = Together::default();
-        let mut claims = Vec::new();
-        for (_, id, size) in due(&view.clone(), time, bytes, attempt) {
-            if together.is_full() {
-                break;
-            }
-            if !together.takes(size) {
-                continue;
-            }
-            let Some(claim) = self.scheduler.try_claim(compacted_with(&view.version, id)) else {
-                continue;
-            };
-            view = self.versions.view.load_full();
-            let Some(tree) = view.version.trees.get(&id) else {
-                continue;
-            };
-            let picked = match attempt(id) {
-                Attempt::Any => {
-                    let expired = expired::pick(tree, time);
-                    let picked = expired.or_else(|| tree.options.policy.pick(tree));
-                    picked.map(|(score, choice)| (choice, (true, Why::Due(score))))
-                }
-                Attempt::Newer(above) => {
-                    let picked = pick_above(tree, above);
-                    picked.map(|(_, choice)| (choice, (false, Why::Newer)))
-                }
-                Attempt::None => None,
-            };
-            if let Some((choice, why)) = picked
-                && choice.size() <= bytes
-                && together.takes(choice.size())
-            {
-                together.add(tree, choice, why);
-                claims.push(claim);
-            }
+/// Claims the unclaimed tree with the most urgent compaction of at most `bytes`, and if it is small
+/// other such trees, by descending score. The choice is made after the claim.
+fn take_due<'s>(
+    versions: &VersionSet,
+    scheduler: &'s Scheduler,
+    time: Time,
+    bytes: u64,
+    attempt: &dyn Fn(TreeId) -> Attempt,
+) -> Option<Taken<'s>> {
+    let mut view = versions.view.load_full();
+    let mut together = Together::default();
+    let mut claims = Vec::new();
+    for (_, id, size) in due(&view.clone(), time, bytes, attempt) {
+        if together.is_full() {
+            break;
         }
-        (!together.merges.is_empty()).then_some(Taken {
-            together,
-            view,
-            _claims: claims,
-        })
+        if !together.takes(size) {
+            continue;
+        }
+        let Some(claim) = scheduler.try_claim(compacted_with(&view.version, id)) else {
+            continue;
+        };
+        view = versions.view.load_full();
+        let Some(tree) = view.version.trees.get(&id) else {
+            continue;
+        };
+        let picked = match attempt(id) {
+            Attempt::Any => {
+                let expired = expired::pick(tree, time);
+                let picked = expired.or_else(|| tree.options.policy.pick(tree));
+                picked.map(|(score, choice)| (choice, (true, Why::Due(score))))
+            }
+            Attempt::Newer(above) => {
+                let picked = pick_above(tree, above);
+                picked.map(|(_, choice)| (choice, (false, Why::Newer)))
+            }
+            Attempt::None => None,
+        };
+        if let Some((choice, why)) = picked
+            && choice.size() <= bytes
+            && together.takes(choice.size())
+        {
+            together.add(tree, choice, why);
+            claims.push(claim);
+        }
     }
+    (!together.merges.is_empty()).then_some(Taken {
+        together,
+        view,
+        _claims: claims,
+    })
 }

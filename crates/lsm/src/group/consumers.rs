@@ -121,7 +121,7 @@ impl Group {
     /// # Errors
     /// Files cannot be read. One that is damaged is left out: [`Group::check`] reports it.
     pub fn log_consumers(&self) -> Result<Vec<(String, Position, u64)>> {
-        self.inner.check_open()?;
+        self.inner.versions.check_open()?;
         let (places, _) = self.inner.places().list()?;
         let mut order = self.inner.versions.manifest.lock().order.clone();
         supersede(&mut order, &places);
@@ -188,7 +188,7 @@ impl LogConsumer {
     /// # Errors
     /// The file cannot be read, or is damaged.
     pub fn place(&self) -> Result<Option<(Position, u64)>> {
-        self.inner.check_open()?;
+        self.inner.versions.check_open()?;
         if let Some(place) = self.inner.places().read(&self.name)? {
             return Ok(Some((place.position, place.bytes)));
         }
@@ -416,7 +416,7 @@ impl Inner {
     fn check_consumers_open(&self) -> Result<()> {
         match self.core.closing.load(Ordering::SeqCst) {
             true => Err(Error::Closed),
-            false => self.check_open(),
+            false => self.versions.check_open(),
         }
     }
 

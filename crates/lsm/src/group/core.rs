@@ -69,6 +69,11 @@ impl Core {
         self.options.log == LogMode::External
     }
 
+    /// True in a read-only group beside the process that writes.
+    pub(super) fn is_reader(&self) -> bool {
+        self.reads_only
+    }
+
     /// Updates the memory accounts of memtables and obsolete sets.
     pub(super) fn count_memory(&self, view: &View) {
         let generation = self.options.generation_bytes();
@@ -148,5 +153,13 @@ impl Core {
     /// True for an error confined to the compaction of one tree: others may continue.
     pub(super) fn is_contained(&self, error: &Error) -> bool {
         !matches!(error, Error::Closed | Error::Poisoned { .. }) && self.check_poison().is_ok()
+    }
+
+    /// Returns the error unless it is confined to one tree and others may succeed.
+    pub(super) fn continue_after(&self, error: &Error) -> Result<()> {
+        match self.is_contained(error) && !error.is_disk_full() {
+            true => Ok(()),
+            false => Err(error.clone()),
+        }
     }
 }

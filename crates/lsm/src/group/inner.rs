@@ -12,7 +12,8 @@ use super::version_set::VersionSet;
 use crate::fs::Gate;
 use crate::read::Snapshot;
 
-/// The parts of a group. Operations on several of them have a file each; operations on one are in its file.
+/// The parts of a group. Operations on several of them have a file each; operations on one are in
+/// its file.
 pub(super) struct Inner {
     pub(super) core: Arc<Core>,
     pub(super) sequencer: Sequencer,
@@ -25,17 +26,13 @@ pub(super) struct Inner {
 }
 
 impl Inner {
+    /// The parts that most operations need.
+    pub(super) fn parts(&self) -> (&Sequencer, &VersionSet, &Scheduler) {
+        (&self.sequencer, &self.versions, &self.scheduler)
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot {
-        loop {
-            let view = self.versions.view.load_full();
-            let seq = self.sequencer.visible();
-            let seq = seq.max(view.version.flushed());
-            // If the view was replaced in between, writes up to `seq` may be in memtables that the old one lacks.
-            if Arc::ptr_eq(&view, &self.versions.view.load()) {
-                let horizon = self.core.horizon(&view);
-                return Snapshot::new(view, seq, horizon);
-            }
-        }
+        self.versions.snapshot(&self.sequencer)
     }
 
     pub(super) fn latest(&self) -> Snapshot {

@@ -52,16 +52,18 @@ mod tail;
 mod tails;
 mod taken;
 mod threads;
+mod ticket;
 mod trees;
 mod version_set;
 
 pub use commit::Complete;
 pub use consumers::LogConsumer;
 pub use failures::{Job, JobFailure, Retry};
-pub use handle::{Group, Ticket};
+pub use handle::Group;
 pub use jobs::{EndedJob, JobDescription, JobKind, RunningJob, Why};
 pub use snapshots::NamedSnapshot;
 pub use tail::{Commit, Observer, ShowOperation, Tail};
+pub use ticket::Ticket;
 pub use trees::TreeChange;
 
 pub(crate) use handle::Internals;

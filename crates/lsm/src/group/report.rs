@@ -1,6 +1,7 @@
 //! Reports how jobs ended to the scheduler, which pauses trees whose compactions fail.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::core::Core;
 use super::failures::{Job, JobFailure, RETRY, Retry};
@@ -57,4 +58,19 @@ pub(super) fn list_failures(
     });
     let merges = scheduler.failures.lock().list(&view.version);
     flush.into_iter().chain(merges).collect()
+}
+
+/// Records a failed flush: writers that wait for it get the error.
+pub(super) fn note_flush_failure(core: &Core, scheduler: &Scheduler, error: Error) {
+    if core.closing.load(Ordering::SeqCst) {
+        return;
+    }
+    Counters::add(&core.counters.background_failures, 1);
+    let mut signals = scheduler.signals.lock();
+    let times = signals
+        .flush_failure
+        .as_ref()
+        .map_or(0, |(_, times)| *times);
+    signals.flush_failure = Some((error, times + 1));
+    scheduler.flushed.notify_all();
 }

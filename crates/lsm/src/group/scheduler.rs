@@ -1,5 +1,6 @@
-//! The scheduler: the flushes, compactions and sweeps that are running, due, or failed, and the threads that wait for
-//! them. The threads are in `threads.rs`, the choice of due work in `compact.rs` and `sweep.rs`.
+//! The scheduler: the flushes, compactions and sweeps that are running, due, or failed, and the
+//! threads that wait for them. The threads are in `threads.rs`, the choice of due work in
+//! `compact.rs` and `sweep.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::generation::View;
 use crate::options::Options;
 use crate::version::{TreeVersion, Version};
 
-/// Running sweeps, and the results of earlier ones. A thread that resumes a sweep has claimed its trees.
+/// Running sweeps, and the results of earlier ones. A thread that resumes a sweep has claimed its
+/// trees.
 #[derive(Default)]
 pub(super) struct Sweeps {
     pub(super) under_way: BTreeMap<TreeId, Sweep>,
@@ -28,8 +30,8 @@ pub(super) struct Sweeps {
     pub(super) left: BTreeMap<TreeId, usize>,
 }
 
-/// The live threads of a group. The work of a missing thread (it could not be started, or has panicked) is done by
-/// the writers that need it.
+/// The live threads of a group. The work of a missing thread (it could not be started, or has
+/// panicked) is done by the writers that need it.
 #[derive(Default)]
 pub(super) struct Workers {
     pub(super) flush: AtomicBool,
@@ -42,7 +44,8 @@ pub(super) struct Workers {
 pub(super) struct Signals {
     /// Counts the wake-ups of the background threads, so that each can tell whether it missed one.
     pub(super) work: u64,
-    /// The last error of a flush, if none has succeeded since, and the number of consecutive failures.
+    /// The last error of a flush, if none has succeeded since, and the number of consecutive
+    /// failures.
     pub(super) flush_failure: Option<(Error, u64)>,
     /// When the log is due to be synced for periodic writes.
     pub(super) sync_at: Option<Instant>,
@@ -70,7 +73,8 @@ pub(super) struct Scheduler {
     pub(super) workers: Workers,
     pub(super) failures: Mutex<Failures>,
     pub(super) sweeps: Mutex<Sweeps>,
-    /// The largest compaction backlog of any tree, as `f64` bits: 0 or less is none, 1 is the maximum.
+    /// The largest compaction backlog of any tree, as `f64` bits: 0 or less is none, 1 is the
+    /// maximum.
     pressure: AtomicU64,
 }
 
@@ -165,6 +169,22 @@ impl Scheduler {
             scheduler: self,
             trees,
         })
+    }
+}
+
+/// Counted until this is dropped.
+pub(super) struct Counted<'a>(&'a AtomicUsize);
+
+impl Counted<'_> {
+    pub(super) fn new(count: &AtomicUsize) -> Counted<'_> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

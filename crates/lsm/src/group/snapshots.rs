@@ -1,28 +1,34 @@
-//! Named snapshots: the contents of a snapshot are kept under a name, across restarts and in copies of the store,
-//! until it is dropped.
+//! Named snapshots: the contents of a snapshot are kept under a name, across restarts and in copies
+//! of the store, until it is dropped.
 //!
-//! *Keeping* one works like a checkpoint (`checkpoint.rs`): it stores the version of a snapshot, and tables of the
-//! memtable entries visible to it. Memtables are flushed first, so these are only the latest writes. It waits for no
-//! one, and concurrent writes are not in it. One edit of the manifest adds it as a kept version (`version/kept.rs`),
-//! after the log is synced up to its last write: it never sees a write lost in a power cut. The cost depends on the
-//! number of tables and the size of memtables, not on the data.
+//! *Keeping* one works like a checkpoint (`checkpoint.rs`): it stores the version of a snapshot,
+//! and tables of the memtable entries visible to it. Memtables are flushed first, so these are only
+//! the latest writes. It waits for no one, and concurrent writes are not in it. One edit of the
+//! manifest adds it as a kept version (`version/kept.rs`), after the log is synced up to its last
+//! write: it never sees a write lost in a power cut. The cost depends on the number of tables and
+//! the size of memtables, not on the data.
 //!
-//! *Afterwards* it costs space: a file stays while a kept version has a table in it. Compactions, sweeps of sets, and
-//! changes and drops of trees ignore it. The live rest of a shared file (`space.rs`) is not copied elsewhere while a
-//! kept version needs the file.
+//! *Afterwards* it costs space: a file stays while a kept version has a table in it. Compactions,
+//! sweeps of sets, and changes and drops of trees ignore it. The live rest of a shared file
+//! (`space.rs`) is not copied elsewhere while a kept version needs the file.
 //!
-//! *Reading* it is reading any snapshot: with that version, its last write, and its time, so entries that had not
-//! expired then stay visible in it.
+//! *Reading* it is reading any snapshot: with that version, its last write, and its time, so
+//! entries that had not expired then stay visible in it.
 //!
-//! One is kept or dropped at a time (`naming`, the outermost lock), so the result of looking up a name stays valid.
+//! One is kept or dropped at a time (`naming`, the outermost lock), so the result of looking up a
+//! name stays valid.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use super::Group;
+use super::bulk::copy_memtables;
 use super::flush::{flush_all, make_durable};
 use super::install::{install, work_on};
 use super::rotate::start_writing;
-use super::{Group, Inner, Internals};
+use super::scheduler::Scheduler;
+use super::sequencer::Sequencer;
+use super::version_set::VersionSet;
 use crate::batch::check_limit;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
@@ -51,26 +57,30 @@ pub struct NamedSnapshot {
 }
 
 impl Group {
-    /// Keeps a snapshot of the current state under `name`, until it is [dropped](Group::drop_snapshot): across
-    /// restarts, and in [checkpoints](Group::checkpoint). Durable when it returns, with everything visible in it.
-    /// Returns its last write. Costs a flush, and time by the number of tables; while it is kept, the space of tables
-    /// that compactions have replaced since.
+    /// Keeps a snapshot of the current state under `name`, until it is
+    /// [dropped](Group::drop_snapshot): across restarts, and in [checkpoints](Group::checkpoint).
+    /// Durable when it returns, with everything visible in it. Returns its last write. Costs a
+    /// flush, and time by the number of tables; while it is kept, the space of tables that
+    /// compactions have replaced since.
     ///
     /// # Errors
-    /// [`Error::SnapshotExists`]; [`Error::Limit`] for a name over 255 bytes and for more than 1024 snapshots,
-    /// [`Error::Invalid`] for an empty name; errors of writes.
+    /// [`Error::SnapshotExists`]; [`Error::Limit`] for a name over 255 bytes and for more than 1024
+    /// snapshots, [`Error::Invalid`] for an empty name; errors of writes.
     pub fn keep_snapshot(&self, name: &str) -> Result<Seq> {
+        let (sequencer, versions, scheduler) = self.inner.parts();
         self.start_threads();
-        self.inner.keep_snapshot(name)
+        keep_snapshot(sequencer, versions, scheduler, name)
     }
 
-    /// Drops the snapshot named `name`. The files that only it needed are removed with their last reader.
+    /// Drops the snapshot named `name`. The files that only it needed are removed with their last
+    /// reader.
     ///
     /// # Errors
     /// [`Error::UnknownSnapshot`]; errors of writes.
     pub fn drop_snapshot(&self, name: &str) -> Result<()> {
+        let (sequencer, versions, scheduler) = self.inner.parts();
         self.start_threads();
-        self.inner.drop_snapshot(name)
+        drop_snapshot(sequencer, versions, scheduler, name)
     }
 
     /// The named snapshots, by name. Costs time by the number of their tables.
@@ -96,7 +106,7 @@ impl Group {
     /// # Errors
     /// [`Error::UnknownSnapshot`].
     pub fn kept_snapshot(&self, name: &str) -> Result<Snapshot> {
-        let kept = self.inner.kept(name)?;
+        let kept = kept(&self.inner.versions, name)?;
         let view = View {
             active: Generation::new(kept.seq),
             full: Vec::new(),
@@ -112,98 +122,94 @@ impl Group {
     }
 }
 
-impl Inner {
-    fn kept(&self, name: &str) -> Result<Arc<Kept>> {
-        let version = &self.versions.view.load().version;
-        let kept = version.kept().get(name).cloned();
-        kept.ok_or_else(|| Error::UnknownSnapshot {
+fn kept(versions: &VersionSet, name: &str) -> Result<Arc<Kept>> {
+    let version = &versions.view.load().version;
+    let kept = version.kept().get(name).cloned();
+    kept.ok_or_else(|| Error::UnknownSnapshot {
+        name: name.to_string(),
+    })
+}
+
+fn keep_snapshot(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    name: &str,
+) -> Result<Seq> {
+    let core = &*sequencer.core;
+    core.check_poison()?;
+    if name.is_empty() {
+        return Err(Error::Invalid("a snapshot needs a name".to_string()));
+    }
+    check_limit(
+        "the name of a snapshot in bytes",
+        MAX_SNAPSHOT_NAME,
+        name.len(),
+    )?;
+    let _alone = versions.naming.lock();
+    if kept(versions, name).is_ok() {
+        let name = name.to_string();
+        return Err(Error::SnapshotExists { name });
+    }
+    let count = versions.view.load().version.kept().len();
+    check_limit("the number of snapshots", MAX_SNAPSHOTS, count + 1)?;
+    start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+    flush_all(sequencer, versions, scheduler)?;
+    let snapshot = versions.snapshot(sequencer);
+    make_durable(sequencer, versions, scheduler)?;
+    let version = snapshot.view().version.clone();
+    // Compactions may remove tables from the newest version before the edit is installed.
+    let held = Held::new(&version);
+    let kept = work_on(core, |edit| {
+        let mut picture = version.as_picture();
+        let new_file = || versions.new_file();
+        let copied = copy_memtables(core, &snapshot, &core.source, &new_file, &mut picture);
+        edit.files = std::mem::take(&mut picture.files);
+        copied?;
+        // A read-only copy does not need them.
+        (picture.bits, picture.saw) = (BTreeMap::new(), BTreeMap::new());
+        edit.kept.push(NewKept {
             name: name.to_string(),
-        })
-    }
-
-    fn keep_snapshot(&self, name: &str) -> Result<Seq> {
-        self.core.check_poison()?;
-        if name.is_empty() {
-            return Err(Error::Invalid("a snapshot needs a name".to_string()));
-        }
-        check_limit(
-            "the name of a snapshot in bytes",
-            MAX_SNAPSHOT_NAME,
-            name.len(),
-        )?;
-        let _alone = self.versions.naming.lock();
-        if self.kept(name).is_ok() {
-            let name = name.to_string();
-            return Err(Error::SnapshotExists { name });
-        }
-        let count = self.versions.view.load().version.kept().len();
-        check_limit("the number of snapshots", MAX_SNAPSHOTS, count + 1)?;
-        start_writing(
-            &self.sequencer,
-            &self.versions,
-            &mut self.sequencer.writer.lock(),
-        )?;
-        flush_all(&self.sequencer, &self.versions, &self.scheduler)?;
-        let snapshot = self.snapshot();
-        make_durable(&self.sequencer, &self.versions, &self.scheduler)?;
-        let version = snapshot.view().version.clone();
-        // Compactions may remove tables from the newest version before the edit is installed.
-        let held = Held::new(&version);
-        let kept = work_on(&self.core, |edit| {
-            let mut picture = version.as_picture();
-            let new_file = || self.versions.new_file();
-            let internals = Internals(self);
-            let copied =
-                internals.copy_memtables(&snapshot, &self.core.source, &new_file, &mut picture);
-            edit.files = std::mem::take(&mut picture.files);
-            copied?;
-            // A read-only copy does not need them.
-            (picture.bits, picture.saw) = (BTreeMap::new(), BTreeMap::new());
-            edit.kept.push(NewKept {
-                name: name.to_string(),
-                seq: snapshot.seq(),
-                time: snapshot.time(),
-                picture,
-                of: Pictured(Some(version.clone())),
-            });
-            install(
-                &self.sequencer,
-                &self.versions,
-                &self.scheduler,
-                edit,
-                |view, version| view.with(version),
-            )
+            seq: snapshot.seq(),
+            time: snapshot.time(),
+            picture,
+            of: Pictured(Some(version.clone())),
         });
-        if kept.is_err() && self.core.is_poisoned() {
-            // The manifest may refer to them anyway.
-            std::mem::forget(held);
-        }
-        kept.map(|_retired| snapshot.seq())
+        install(sequencer, versions, scheduler, edit, |view, version| {
+            view.with(version)
+        })
+    });
+    if kept.is_err() && core.is_poisoned() {
+        // The manifest may refer to them anyway.
+        std::mem::forget(held);
     }
+    kept.map(|_retired| snapshot.seq())
+}
 
-    fn drop_snapshot(&self, name: &str) -> Result<()> {
-        self.core.check_poison()?;
-        let _alone = self.versions.naming.lock();
-        self.kept(name)?;
-        start_writing(
-            &self.sequencer,
-            &self.versions,
-            &mut self.sequencer.writer.lock(),
-        )?;
-        let mut edit = Edit {
-            released: vec![name.to_string()],
-            ..Edit::default()
-        };
-        drop(install(
-            &self.sequencer,
-            &self.versions,
-            &self.scheduler,
-            &mut edit,
-            |view, version| view.with(version),
-        )?);
-        self.scheduler.wake_background();
-        Ok(())
-    }
+fn drop_snapshot(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    name: &str,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    core.check_poison()?;
+    let _alone = versions.naming.lock();
+    kept(versions, name)?;
+    start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
+    let mut edit = Edit {
+        released: vec![name.to_string()],
+        ..Edit::default()
+    };
+    drop(install(
+        sequencer,
+        versions,
+        scheduler,
+        &mut edit,
+        |view, version| view.with(version),
+    )?);
+    scheduler.wake_background();
+    Ok(())
 }
 
 /// Holds the tables of a version in their files.

@@ -1,16 +1,19 @@
-//! The threads of a group: one flushes, one syncs for periodic durability, and a pool compacts, each of its threads
-//! one job at a time. A flush never queues behind a compaction. Without threads the calls that make work necessary do
-//! it.
+//! The threads of a group: one flushes, one syncs for periodic durability, and a pool compacts,
+//! each of its threads one job at a time. A flush never queues behind a compaction. Without threads
+//! the calls that make work necessary do it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Inner;
+use super::compact::compact_once;
+use super::core::Core;
 use super::failures::RETRY;
 use super::flush::flush_full;
-use super::scheduler::Workers;
+use super::report::note_flush_failure;
+use super::scheduler::{Scheduler, Workers};
 use crate::error::{Error, Result};
 use crate::stats::Counters;
 
@@ -68,16 +71,19 @@ impl Drop for Alive<'_> {
 }
 
 fn flush_loop(inner: &Inner) {
-    let flush = |inner: &Inner| {
-        flush_full(&inner.sequencer, &inner.versions, &inner.scheduler).map(|()| false)
-    };
-    inner.work_loop(flush, Inner::note_flush_failure);
+    let (sequencer, versions, scheduler) = inner.parts();
+    let flush = || flush_full(sequencer, versions, scheduler).map(|()| false);
+    let note = |error| note_flush_failure(&inner.core, scheduler, error);
+    work_loop(&inner.core, scheduler, flush, note);
 }
 
 fn compact_loop(inner: &Inner) {
-    // Failures of trees are recorded with them; an error here is the store's, which writers hit as well.
-    let note = |inner: &Inner, _| Counters::add(&inner.core.counters.background_failures, 1);
-    inner.work_loop(Inner::compact_once, note);
+    // Failures of trees are recorded with them; an error here is the store's, which writers hit as
+    // well.
+    let (sequencer, versions, scheduler) = inner.parts();
+    let note = |_| Counters::add(&inner.core.counters.background_failures, 1);
+    let compact = || compact_once(sequencer, versions, scheduler);
+    work_loop(&inner.core, scheduler, compact, note);
 }
 
 /// Syncs the log when the first unsynced periodic write is due.
@@ -100,71 +106,28 @@ fn sync_loop(inner: &Inner) {
     }
 }
 
-impl Inner {
-    /// Runs `job` whenever there may be work, and repeats it while it reports more.
-    fn work_loop(
-        &self,
-        job: impl Fn(&Inner) -> Result<bool>,
-        note_failure: impl Fn(&Inner, Error),
-    ) {
-        while !self.core.closing.load(Ordering::SeqCst) {
-            let looked = self.scheduler.signals.lock().work;
-            let wait = match job(self) {
-                Ok(true) => continue,
-                Ok(false) => IDLE,
-                Err(error) => {
-                    note_failure(self, error);
-                    RETRY
-                }
-            };
-            let mut signals = self.scheduler.signals.lock();
-            // After a failure the thread pauses, whatever else is due.
-            let more = signals.work != looked && wait != RETRY;
-            if !self.core.closing.load(Ordering::SeqCst) && !more {
-                self.scheduler.wake.wait_for(&mut signals, wait);
+/// Runs `job` whenever there may be work, and repeats it while it reports more.
+fn work_loop(
+    core: &Core,
+    scheduler: &Scheduler,
+    job: impl Fn() -> Result<bool>,
+    note_failure: impl Fn(Error),
+) {
+    while !core.closing.load(Ordering::SeqCst) {
+        let looked = scheduler.signals.lock().work;
+        let wait = match job() {
+            Ok(true) => continue,
+            Ok(false) => IDLE,
+            Err(error) => {
+                note_failure(error);
+                RETRY
             }
+        };
+        let mut signals = scheduler.signals.lock();
+        // After a failure the thread pauses, whatever else is due.
+        let more = signals.work != looked && wait != RETRY;
+        if !core.closing.load(Ordering::SeqCst) && !more {
+            scheduler.wake.wait_for(&mut signals, wait);
         }
-    }
-
-    /// Records a failed flush: writers that wait for it get the error.
-    fn note_flush_failure(&self, error: Error) {
-        if self.core.closing.load(Ordering::SeqCst) {
-            return;
-        }
-        Counters::add(&self.core.counters.background_failures, 1);
-        let mut signals = self.scheduler.signals.lock();
-        let times = signals
-            .flush_failure
-            .as_ref()
-            .map_or(0, |(_, times)| *times);
-        signals.flush_failure = Some((error, times + 1));
-        self.scheduler.flushed.notify_all();
-    }
-
-    /// Does the work of the background threads inline. A failure is kept for the writers that run into it.
-    pub(super) fn work_inline(&self) {
-        if self.versions.view.load().full.is_empty() {
-            return;
-        }
-        match flush_full(&self.sequencer, &self.versions, &self.scheduler) {
-            Ok(()) => self.compact_inline(),
-            Err(error) => self.note_flush_failure(error),
-        }
-    }
-}
-
-/// Counted until this is dropped.
-pub(super) struct Counted<'a>(&'a AtomicUsize);
-
-impl Counted<'_> {
-    pub(super) fn new(count: &AtomicUsize) -> Counted<'_> {
-        count.fetch_add(1, Ordering::SeqCst);
-        Counted(count)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

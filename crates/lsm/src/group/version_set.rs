@@ -1,5 +1,6 @@
-//! The version set: the version and memtables that readers see (the view), and the manifest, which is its form on
-//! disk. Views are replaced whole (`install.rs`, `commit.rs` for new memtables); `manifest.rs` starts manifests.
+//! The version set: the version and memtables that readers see (the view), and the manifest, which
+//! is its form on disk. Views are replaced whole (`install.rs`, `commit.rs` for new memtables);
+//! `manifest.rs` starts manifests.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,9 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::scheduler::Scheduler;
+use super::sequencer::Sequencer;
 use crate::batch::TreeId;
 use crate::entry::Seq;
+use crate::error::Result;
 use crate::generation::{View, Views};
+use crate::read::Snapshot;
 use crate::version::{Current, Manifest, Order, TableFile, Version};
 
 /// The state behind the `manifest` lock.
@@ -82,6 +86,27 @@ impl VersionSet {
     pub(super) fn change_pressure(&self, scheduler: &Scheduler) {
         let _guard = self.view_change.lock();
         scheduler.measure_pressure(&self.view.load());
+    }
+
+    /// Refuses operations after the group was closed.
+    pub(super) fn check_open(&self) -> Result<()> {
+        self.view.load().check_open()
+    }
+
+    /// A snapshot of everything visible.
+    #[inline]
+    pub(super) fn snapshot(&self, sequencer: &Sequencer) -> Snapshot {
+        loop {
+            let view = self.view.load_full();
+            let seq = sequencer.visible();
+            let seq = seq.max(view.version.flushed());
+            // If the view was replaced in between, writes up to `seq` may be in memtables that the
+            // old one lacks.
+            if Arc::ptr_eq(&view, &self.view.load()) {
+                let horizon = sequencer.core.horizon(&view);
+                return Snapshot::new(view, seq, horizon);
+            }
+        }
     }
 
     /// Adds the file of an obsolete table, if it is due.
