@@ -24,7 +24,7 @@ use crate::budget::{Budget, MemoryUse};
 use crate::cache::BlockCache;
 use crate::compaction::job::WriteRun;
 use crate::cost::Cost;
-use crate::entry::{Seq, Time};
+use crate::entry::{Position, Seq, Time};
 use crate::error::Result;
 use crate::options::{Durability, Options};
 use crate::read::Snapshot;
@@ -51,6 +51,27 @@ impl Group {
         create: bool,
     ) -> Result<Group> {
         Ok(Group::new(open::open(dir, options, provider, create)?))
+    }
+
+    /// Opens the group in `dir` to read it beside the writing process (or without one). It sees the
+    /// current state; [`Group::refresh`] catches up with later writes, and so does a
+    /// [tail](Group::tail) that has returned everything. Writes are refused with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). Takes no lock, and writes no file of the store.
+    ///
+    /// Keeps the files of all tables open. Costs time in proportion to the trees and tables, and to
+    /// the unflushed writes.
+    ///
+    /// # Errors
+    /// As [`Group::open`], but for [`Error::Locked`](crate::Error::Locked).
+    pub fn open_reader(
+        dir: &Path,
+        options: Options,
+        provider: Arc<dyn TreeProvider>,
+    ) -> Result<Group> {
+        let inner = open::open_reader(dir, options, provider)?;
+        let group = Group::new(inner);
+        group.refresh()?;
+        Ok(group)
     }
 
     pub(super) fn new(inner: Inner) -> Group {
@@ -80,6 +101,35 @@ impl Group {
     /// prepare a batch outside of [`Group::append_with`] and validate it there.
     pub fn latest(&self) -> Snapshot {
         self.inner.latest()
+    }
+
+    /// True when the group was opened with [`Group::open_reader`].
+    pub fn is_reader(&self) -> bool {
+        self.inner.reader.is_some()
+    }
+
+    /// In a read-only group, catches up with everything acknowledged by now. Later snapshots see
+    /// it. Costs time in proportion to the writes since (and to the number of tables, where tables
+    /// have changed). Does nothing in a writing group.
+    ///
+    /// # Errors
+    /// [`Error::OtherHistory`](crate::Error::OtherHistory) when another store has replaced this
+    /// one. Damage, and read errors; the state reached before is kept.
+    pub fn refresh(&self) -> Result<()> {
+        self.inner.refresh()
+    }
+
+    /// The position of readers: everything up to it is visible.
+    pub fn position(&self) -> Position {
+        self.inner
+            .sequencer
+            .position_of(self.inner.sequencer.visible())
+    }
+
+    /// The earliest position from which [`Group::tail`] can start.
+    pub fn oldest_position(&self) -> Position {
+        let oldest = self.inner.sequencer.oldest();
+        self.inner.sequencer.position_of(oldest)
     }
 
     /// Writes a batch atomically, and returns the last of its sequence numbers. The batch can be

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::core::Core;
-use super::reader::Reader;
+use super::reader::{Reader, refresh};
 use super::scheduler::Scheduler;
 use super::sequencer::Sequencer;
 use super::version_set::VersionSet;
+use crate::error::Result;
 use crate::fs::Gate;
 use crate::read::Snapshot;
 
@@ -33,6 +34,15 @@ impl Inner {
 
     pub(super) fn snapshot(&self) -> Snapshot {
         self.versions.snapshot(&self.sequencer)
+    }
+
+    /// Catches up with the writer, in a read-only group.
+    pub(super) fn refresh(&self) -> Result<()> {
+        let (sequencer, versions, scheduler) = self.parts();
+        match &self.reader {
+            Some(reader) => refresh(sequencer, versions, scheduler, reader),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn latest(&self) -> Snapshot {

@@ -1,8 +1,9 @@
 //! A tree group: several trees over one log, one sequence, one memory budget.
 //!
-//! Its parts: the log and commit sequencer (`sequencer.rs`), the version set (`version_set.rs`), the scheduler
-//! (`scheduler.rs`), and their shared state (`core.rs`). Operations on several of them have a file each: `open.rs`,
-//! `commit.rs`, `flush.rs`, `compact.rs`, `install.rs`, `trees.rs`, `close.rs`, ...
+//! Its parts: the log and commit sequencer (`sequencer.rs`), the version set (`version_set.rs`),
+//! the scheduler (`scheduler.rs`), and their shared state (`core.rs`). Operations on several of
+//! them have a file each: `open.rs`, `commit.rs`, `flush.rs`, `compact.rs`, `install.rs`,
+//! `trees.rs`, `close.rs`, ...
 //!
 //! Locks, outermost first (a thread acquires them only in this order):
 //!
@@ -17,7 +18,8 @@
 //! | `manifest` | the manifest's tail; installing a version | one manifest record |
 //! | `view_change` | replacing the view | no I/O |
 //!
-//! Readers take none of them: they load the view (an atomic pointer) and the visible sequence number.
+//! Readers take none of them: they load the view (an atomic pointer) and the visible sequence
+//! number.
 
 mod bulk;
 mod claims;
@@ -67,8 +69,6 @@ pub use ticket::Ticket;
 pub use trees::TreeChange;
 
 pub(crate) use handle::Internals;
-
-use inner::Inner;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Opening a group: to write it, with a lock, or to read it beside the writer (`reader.rs`). The replay of the log is
-//! in `recover.rs`.
+//! Opening a group: to write it, with a lock, or to read it beside the writer (`reader.rs`). The
+//! replay of the log is in `recover.rs`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::core::Core;
+use super::inner::Inner;
 use super::log::Log;
 use super::reader::{Reader, tolerate_missing, with_retries};
 use super::recover::{Recovery, recover_beside};
 use super::scheduler::Scheduler;
 use super::sequencer::{Sequencer, Writer};
 use super::version_set::{VersionSet, Versions};
-use super::{Group, Inner};
 use crate::budget::Budget;
 use crate::entry::Time;
 use crate::error::{Error, Result};
@@ -157,30 +157,12 @@ fn open_clock(
     Ok(Arc::new(clock))
 }
 
-impl Group {
-    /// Opens the group in `dir` to read it beside the writing process (or without one). It sees the current state;
-    /// [`Group::refresh`] catches up with later writes, and so does a [tail](Group::tail) that has returned
-    /// everything. Writes are refused with [`Error::ReadOnly`]. Takes no lock, and writes no file of the store.
-    ///
-    /// Keeps the files of all tables open. Costs time in proportion to the trees and tables, and to the unflushed
-    /// writes.
-    ///
-    /// # Errors
-    /// As [`Group::open`], but for [`Error::Locked`].
-    pub fn open_reader(
-        dir: &Path,
-        options: crate::Options,
-        provider: Arc<dyn crate::TreeProvider>,
-    ) -> Result<Group> {
-        let inner = open_reader(dir, options, provider)?;
-        let group = Group::new(inner);
-        group.refresh()?;
-        Ok(group)
-    }
-}
-
 /// Opens a group to read it beside the writer.
-fn open_reader(dir: &Path, options: Options, provider: Arc<dyn TreeProvider>) -> Result<Inner> {
+pub(super) fn open_reader(
+    dir: &Path,
+    options: Options,
+    provider: Arc<dyn TreeProvider>,
+) -> Result<Inner> {
     options.check()?;
     options.needs_log("reading a store beside its writer")?;
     let fs = options.fs.clone();
@@ -249,8 +231,9 @@ fn source(dir: &Path, options: &Options, budget: &Budget) -> TableSource {
     }
 }
 
-/// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that lost it, not a
-/// place for a new one. (A first opening that was cut off leaves a manifest without trees.)
+/// A folder without `CURRENT` but with tables, or with a manifest that has trees, is a store that
+/// lost it, not a place for a new one. (A first opening that was cut off leaves a manifest without
+/// trees.)
 fn refuse_headless(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for name in fs.list(dir).map_err(|e| Error::io(dir, "list", e))? {
         let number = name

@@ -1,19 +1,20 @@
-//! The order of commits: sequence numbers that are never reused, positions, and the retention of the log.
+//! The order of commits: sequence numbers that are never reused, positions, and the retention of
+//! the log.
 //!
-//! Sequence numbers are *reserved* in the manifest before they are allocated, many at a time and with edits that are
-//! written anyway. After an end without a seal the next handle continues above the reserved ones: a power cut may
-//! have lost writes that a reader saw, and their numbers must not name other writes. The numbers in between are
-//! *lost*, and the store records them: a [`Position`] among them belongs to a history that was discarded.
+//! Sequence numbers are *reserved* in the manifest before they are allocated, many at a time and
+//! with edits that are written anyway. After an end without a seal the next handle continues above
+//! the reserved ones: a power cut may have lost writes that a reader saw, and their numbers must
+//! not name other writes. The numbers in between are *lost*, and the store records them: a
+//! [`Position`] among them belongs to a history that was discarded.
 //!
-//! A segment of the log is removed when its generation is in tables, unless it is *retained*: for the last so many
-//! bytes, for a time ([`KeepLog`]), or for a consumer that has not read it ([`Group::keep_log_for`]), each up to a
-//! bound. The retained part is always the newest part of the log, without gaps.
+//! A segment of the log is removed when its generation is in tables, unless it is *retained*: for
+//! the last so many bytes, for a time ([`KeepLog`]), or for a consumer that has not read it
+//! ([`Group::keep_log_for`]), each up to a bound. The retained part is always the newest part of
+//! the log, without gaps.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use super::Group;
-use super::consumers::supersede;
 use super::manifest::record_order;
 use super::rotate::start_writing;
 use super::sequencer::Sequencer;
@@ -22,25 +23,10 @@ use crate::entry::{Position, Seq};
 use crate::error::{Error, Result};
 use crate::fs::Lock;
 use crate::options::KeepLog;
-use crate::version::{ClosedSegment, ConsumerPlaces, Order, log_path};
+use crate::version::{ClosedSegment, ConsumerPlace, ConsumerPlaces, Order, log_path};
 
 /// How many numbers are reserved at a time.
 const RESERVE: u64 = 1 << 20;
-
-impl Group {
-    /// The position of readers: everything up to it is visible.
-    pub fn position(&self) -> Position {
-        self.inner
-            .sequencer
-            .position_of(self.inner.sequencer.visible())
-    }
-
-    /// The earliest position from which [`Group::tail`] can start.
-    pub fn oldest_position(&self) -> Position {
-        let oldest = self.inner.sequencer.oldest();
-        self.inner.sequencer.position_of(oldest)
-    }
-}
 
 /// Refuses a position from which the log cannot continue.
 pub(super) fn check_position(
@@ -124,6 +110,15 @@ pub(super) fn drop_segments(sequencer: &Sequencer, versions: &VersionSet) {
     }
 }
 
+/// Removes what the manifest notes of consumers that have places of their own.
+pub(super) fn supersede(order: &mut Order, places: &[ConsumerPlace]) {
+    order.holds.retain(|name, _| {
+        places
+            .iter()
+            .all(|place| place.name != *name && place.replaced.as_ref() != Some(name))
+    });
+}
+
 impl Sequencer {
     /// The last write before the start of the log.
     pub(super) fn oldest(&self) -> Seq {
@@ -145,8 +140,9 @@ impl Sequencer {
         }
     }
 
-    /// The changes of the order that an edit should include: reservations before the reserved numbers run out, and,
-    /// with a flush, segments to release. What is returned beside them is held until the edit is recorded.
+    /// The changes of the order that an edit should include: reservations before the reserved
+    /// numbers run out, and, with a flush, segments to release. What is returned beside them is
+    /// held until the edit is recorded.
     pub(super) fn next_order(
         &self,
         versions: &Versions,
@@ -176,8 +172,9 @@ impl Sequencer {
         versions.order = order;
     }
 
-    /// Has the order keep the retained ones among the segments before `log`, which recovery does not need. What is
-    /// returned is held until the order is recorded: no consumer notes its place meanwhile.
+    /// Has the order keep the retained ones among the segments before `log`, which recovery does
+    /// not need. What is returned is held until the order is recorded: no consumer notes its place
+    /// meanwhile.
     pub(super) fn keep(&self, order: &mut Order, log: u64) -> Option<Box<dyn Lock>> {
         let own: Vec<(Seq, u64)> = self.tails.holds();
         order.kept = self.retained(log, &own);
@@ -195,7 +192,8 @@ impl Sequencer {
         let held = places.try_lock();
         let all = held.and_then(|held| Ok((held, places.list()?.0)));
         let Ok((Some(held), all)) = all else {
-            // Somebody is noting a place, or there is no telling who waits: nothing is removed this time.
+            // Somebody is noting a place, or there is no telling who waits: nothing is removed this
+            // time.
             order.kept = superfluous;
             return None;
         };
@@ -211,7 +209,8 @@ impl Sequencer {
         Some(held)
     }
 
-    /// The segments before `log` that options and holds, each a position and the most bytes for it, retain.
+    /// The segments before `log` that options and holds, each a position and the most bytes for it,
+    /// retain.
     fn retained(&self, log: u64, holds: &[(Seq, u64)]) -> Vec<ClosedSegment> {
         let closed = self.log.closed.lock();
         let superfluous = closed.iter().filter(|closed| closed.number < log);

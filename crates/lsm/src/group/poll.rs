@@ -1,12 +1,14 @@
-//! Polling the writer's files for all who listen in a read-only group: one thread, from the first listener to the last.
+//! Polling the writer's files for all who listen in a read-only group: one thread, from the first
+//! listener to the last.
 //!
-//! A writing group needs none: whoever publishes calls. A thread that waits in a read-only group polls for itself.
+//! A writing group needs none: whoever publishes calls. A thread that waits in a read-only group
+//! polls for itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::Inner;
+use super::inner::Inner;
 use crate::error::{Error, Result};
 
 /// The polling interval of a reader.
@@ -42,7 +44,8 @@ impl Drop for Polls {
     fn drop(&mut self) {
         let mut state = self.inner.sequencer.tails.polling.state.lock();
         state.count -= 1;
-        // The thread ends at its next look; nobody waits for it, for it may be the one that drops this.
+        // The thread ends at its next look; nobody waits for it, for it may be the one that drops
+        // this.
         if state.count == 0
             && let Some(stop) = state.stop.take()
         {

@@ -1,40 +1,48 @@
-//! Read-only groups: reading a store beside the process that writes it, without a lock, without writing any of its
-//! files, and unnoticed by the writer.
+//! Read-only groups: reading a store beside the process that writes it, without a lock, without
+//! writing any of its files, and unnoticed by the writer.
 //!
-//! A reader does the same as an opening, and then continues where the files ended: with the edits appended to the
-//! manifest, and with the batches appended to the log. Its progress ([`Reader`]) is behind one lock, which only a
-//! [refresh](Group::refresh) takes; reads use the view as ever.
+//! A reader does the same as an opening, and then continues where the files ended: with the edits
+//! appended to the manifest, and with the batches appended to the log. Its progress ([`Reader`]) is
+//! behind one lock, which only a [refresh] takes; reads use the view as ever.
 //!
-//! *Visibility.* A batch is in the log before it is acknowledged. The log says for each batch whether its writer
-//! waits for a sync, and the writing process appends a sync marker after each sync, in the segment that was the
-//! newest when the sync began. So a batch is applied as soon as it is in the log, unless it or one before it waits
-//! for a sync that no marker confirms; those wait here, too. An edit of the manifest is applied once it is marked.
-//! Where no process has the store open for writing, the reader applies everything that an opening would.
+//! *Visibility.* A batch is in the log before it is acknowledged. The log says for each batch
+//! whether its writer waits for a sync, and the writing process appends a sync marker after each
+//! sync, in the segment that was the newest when the sync began. So a batch is applied as soon as
+//! it is in the log, unless it or one before it waits for a sync that no marker confirms; those
+//! wait here, too. An edit of the manifest is applied once it is marked. Where no process has the
+//! store open for writing, the reader applies everything that an opening would.
 //!
-//! *Removed files.* The writer removes files that it no longer needs. A reader opens the files of all tables of its
-//! version, so that it can read them afterwards; the memtables of a segment are its own. Where a file is tolerate_missing before
-//! it was opened, the manifest has newer edits by then, and the reader retries.
+//! *Removed files.* The writer removes files that it no longer needs. A reader opens the files of
+//! all tables of its version, so that it can read them afterwards; the memtables of a segment are
+//! its own. Where a file is missing before it was opened, the manifest has newer edits by
+//! then, and the reader retries.
 //!
-//! *Next segment.* The last record of a segment names the possible successor, whose header says where it continues:
-//! it is the successor if that is the reader's position. When there is another manifest the writer may be another,
-//! too, and the folder is searched for the successor. Where the log was flushed before it was read, the version has
-//! its writes, and reading continues with the first segment that is needed beside it.
+//! *Next segment.* The last record of a segment names the possible successor, whose header says
+//! where it continues: it is the successor if that is the reader's position. When there is another
+//! manifest the writer may be another, too, and the folder is searched for the successor. Where the
+//! log was flushed before it was read, the version has its writes, and reading continues with the
+//! first segment that is needed beside it.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use super::core::Core;
 use super::pending::{PendingBatches, apply_batch};
 use super::recover::{Recovery, recover_beside, segment_number, writer_is_gone};
-use super::{Group, Inner};
+use super::scheduler::Scheduler;
+use super::sequencer::Sequencer;
+use super::version_set::VersionSet;
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
 use crate::version::{ClosedSegment, Current, Recovered, TableSource, Version, log_path, recover};
 use crate::wal::{Follower, LogFormat, Record};
 
-/// The retries of a refresh when a file is tolerate_missing, or is being written.
+/// The retries of a refresh when a file is missing, or is being written.
 const TRIES: u32 = 12;
 
 /// The progress of a reader behind the writer.
@@ -49,40 +57,24 @@ pub(super) struct Reader {
     /// The last write before the segment's first, and the last write read.
     after: Seq,
     last: Seq,
-    /// Where the segments before it ended from the last one with writes on: as long as it has none, its successor may continue from there, too. (A
-    /// writer whose first write fails leaves such a segment.)
+    /// Where the segments before it ended from the last one with writes on: as long as it has none,
+    /// its successor may continue from there, too. (A writer whose first write fails leaves such a
+    /// segment.)
     ends: Vec<(u64, u64)>,
     /// The possible successor, and whether to search for it.
     next: Option<u64>,
     search: bool,
-    /// The manifest is another one than at the end of the last refresh. So what this one reads may be of the writer
-    /// before, whose segment does not name the one that continues it.
+    /// The manifest is another one than at the end of the last refresh. So what this one reads may
+    /// be of the writer before, whose segment does not name the one that continues it.
     is_other: bool,
     waiting: PendingBatches,
     /// The last acknowledged write.
     applied: Seq,
-    /// Memtables of writes that are not in the version's tables, newest first; the first is that of the segment.
+    /// Memtables of writes that are not in the version's tables, newest first; the first is that of
+    /// the segment.
     generations: Vec<Arc<Generation>>,
     /// The earlier segments.
     closed: Vec<ClosedSegment>,
-}
-
-impl Group {
-    /// True when the group was opened with [`Group::open_reader`].
-    pub fn is_reader(&self) -> bool {
-        self.inner.reader.is_some()
-    }
-
-    /// In a read-only group, catches up with everything acknowledged by now. Later snapshots see it. Costs time in
-    /// proportion to the writes since (and to the number of tables, where tables have changed). Does nothing in a
-    /// writing group.
-    ///
-    /// # Errors
-    /// [`Error::OtherHistory`] when another store has replaced this one. Damage, and read errors; the state reached
-    /// before is kept.
-    pub fn refresh(&self) -> Result<()> {
-        self.inner.refresh()
-    }
 }
 
 /// Retries work that may fail when files are removed or written meanwhile, up to a limit.
@@ -100,7 +92,8 @@ pub(super) fn with_retries<T>(mut work: impl FnMut(u32) -> Result<T>) -> Result<
     work(TRIES)
 }
 
-/// Handles a missing table: after many retries it is considered lost, which is an error of the reads that need it.
+/// Handles a missing table: after many retries it is considered lost, which is an error of the
+/// reads that need it.
 pub(super) fn tolerate_missing(error: Error, time: u32) -> Result<()> {
     match time < TRIES {
         true => Err(error),
@@ -227,18 +220,22 @@ impl Reader {
     }
 
     /// Applies new edits of the manifest. True when there were any.
-    fn follow_manifest(&mut self, inner: &Inner, time: u32) -> Result<bool> {
-        let options = |name: &str, config: &[u8]| inner.core.provider.tree_options(name, config);
-        let source = &inner.core.source;
+    fn follow_manifest(
+        &mut self,
+        sequencer: &Sequencer,
+        versions: &VersionSet,
+        time: u32,
+    ) -> Result<bool> {
+        let core = &*sequencer.core;
+        let options = |name: &str, config: &[u8]| core.provider.tree_options(name, config);
+        let source = &core.source;
         let current = Current::read(&*source.fs, &source.dir)?;
         let mut more = false;
         if current.manifest != self.recovered.current.manifest {
             let mut recovered = recover(source, &options, true)?;
-            inner.check_history(recovered.order.history)?;
+            check_history(sequencer, versions, recovered.order.history)?;
             let manifest = recovered.follow(source)?;
-            recovered
-                .version
-                .succeed(&inner.versions.view.load().version);
+            recovered.version.succeed(&versions.view.load().version);
             (self.recovered, self.manifest) = (recovered, manifest);
             (more, self.search, self.is_other) = (true, true, true);
         }
@@ -250,17 +247,16 @@ impl Reader {
         if self.changed {
             let held = self.recovered.version.hold_files();
             held.or_else(|error| tolerate_missing(error, time))?;
-            let shown = inner.versions.view.load().version.clone();
+            let shown = versions.view.load().version.clone();
             self.recovered.version.follow_bitmaps(&shown);
         }
         Ok(more)
     }
 
     /// Applies new batches of the log.
-    fn follow_log(&mut self, inner: &Inner) -> Result<()> {
-        let source = &inner.core.source;
+    fn follow_log(&mut self, source: &TableSource) -> Result<()> {
         loop {
-            self.read_segment(inner)?;
+            self.read_segment(source)?;
             if let Some(next) = self.successor(source)? {
                 let part = self.here().map(|here| self.part(here));
                 self.closed.extend(part);
@@ -270,8 +266,8 @@ impl Reader {
                 self.ends.extend(self.here());
                 self.begin(next, self.last);
             } else if self.segment < self.recovered.log {
-                // The segment was flushed and removed before it was read to its end. All waiting batches are in
-                // tables.
+                // The segment was flushed and removed before it was read to its end. All waiting
+                // batches are in tables.
                 let next = open_segment(source, self.recovered.log, 0)?;
                 self.waiting = PendingBatches::default();
                 self.closed.clear();
@@ -294,8 +290,7 @@ impl Reader {
         (self.next, self.search) = (None, self.is_other);
     }
 
-    fn read_segment(&mut self, inner: &Inner) -> Result<()> {
-        let source = &inner.core.source;
+    fn read_segment(&mut self, source: &TableSource) -> Result<()> {
         let (Some(log), Some(generation)) = (&mut self.log, self.generations.first()) else {
             return Ok(());
         };
@@ -324,7 +319,8 @@ impl Reader {
             self.search &= last.is_none() || self.is_other;
         }
         waiting.release_upto(durable, &mut apply)?;
-        // A sync that was running when the log moved on to another segment is marked at the end of the earlier one.
+        // A sync that was running when the log moved on to another segment is marked at the end of
+        // the earlier one.
         let of_waiting = waiting.first_segment();
         let closed = self.closed.iter();
         for closed in closed.filter(|closed| of_waiting.is_some_and(|first| first <= closed.number))
@@ -391,103 +387,103 @@ fn begin(after: Seq, segment: u64) -> Arc<Generation> {
     generation
 }
 
-impl Inner {
-    /// Catches up with the writer, in a read-only group.
-    pub(super) fn refresh(&self) -> Result<()> {
-        let Some(reader) = &self.reader else {
-            return Ok(());
-        };
-        self.core.check_open()?;
-        let mut reader = reader.lock();
-        with_retries(|time| {
-            // Where following fails, a new opening may succeed.
-            if time > TRIES / 2 {
-                *reader = self.reopen()?;
+/// Catches up with the writer, in a read-only group.
+pub(super) fn refresh(
+    sequencer: &Sequencer,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
+    reader: &Mutex<Reader>,
+) -> Result<()> {
+    let core = &*sequencer.core;
+    core.check_open()?;
+    let mut reader = reader.lock();
+    with_retries(|time| {
+        // Where following fails, a new opening may succeed.
+        if time > TRIES / 2 {
+            *reader = reopen(sequencer, versions)?;
+        }
+        // A segment may have been created, flushed and removed after the manifest was read: then
+        // the manifest has a newer edit.
+        reader.follow_manifest(sequencer, versions, time)?;
+        loop {
+            reader.follow_log(&core.source)?;
+            if !reader.follow_manifest(sequencer, versions, time)? {
+                return Ok(());
             }
-            // A segment may have been created, flushed and removed after the manifest was read: then the manifest has
-            // a newer edit.
-            reader.follow_manifest(self, time)?;
-            loop {
-                reader.follow_log(self)?;
-                if !reader.follow_manifest(self, time)? {
-                    return Ok(());
-                }
-            }
-        })?;
-        reader.is_other = false;
-        self.show(&mut reader);
-        self.refresh_time()
-    }
-
-    /// What the writer has shown as expired stays so here, though this process's clock may be behind.
-    fn refresh_time(&self) -> Result<()> {
-        if !self.versions.view.load().is_timed() {
-            return Ok(());
         }
-        let source = &self.core.source;
-        // Its end may be in the middle of being written.
-        with_retries(|_| self.core.clock.refresh(&*source.fs, &source.dir))
-    }
+    })?;
+    reader.is_other = false;
+    show(sequencer, versions, scheduler, &mut reader);
+    refresh_time(core, versions)
+}
 
-    /// Opens the store anew.
-    fn reopen(&self) -> Result<Reader> {
-        let shown = self.sequencer.visible();
-        let (mut recovered, recovery) =
-            recover_beside(&self.core.source, &*self.core.provider, shown)?;
-        self.check_history(recovered.order.history)?;
-        recovered
-            .version
-            .succeed(&self.versions.view.load().version);
-        Reader::new(&self.core.source, recovered, recovery)
+/// What the writer has shown as expired stays so here, though this process's clock may be behind.
+fn refresh_time(core: &Core, versions: &VersionSet) -> Result<()> {
+    if !versions.view.load().is_timed() {
+        return Ok(());
     }
+    let source = &core.source;
+    // Its end may be in the middle of being written.
+    with_retries(|_| core.clock.refresh(&*source.fs, &source.dir))
+}
 
-    /// Publishes the current state to snapshots.
-    fn show(&self, reader: &mut Reader) {
-        let shown = self.versions.view.load_full();
-        let newest = reader.generations.first();
-        let is_new = newest.is_some_and(|newest| !Arc::ptr_eq(newest, &shown.active));
-        let is_changed = reader.changed || is_new;
-        if is_changed {
-            // Entries dropped as expired by then must stay hidden in the rest.
-            self.core.clock.keep(reader.recovered.time);
-            let view = reader.view();
-            self.versions.change(&self.scheduler, |_| view);
-            reader.changed = false;
-            let mut versions = self.versions.manifest.lock();
-            let recovered = &reader.recovered;
-            (versions.log, versions.last_seq) = (recovered.log, recovered.last_seq);
-            versions.next_tree = recovered.next_tree;
-            self.set_history(recovered.order.history);
-            versions.order = recovered.order.clone();
-        }
-        *self.sequencer.log.closed.lock() = reader.segments();
-        let visible = reader.visible();
-        // Those who listen are called for news only: this is done again and again.
-        let is_news = is_changed || visible > self.sequencer.visible();
-        if is_news {
-            self.sequencer.publish(visible);
-        }
+/// Opens the store anew.
+fn reopen(sequencer: &Sequencer, versions: &VersionSet) -> Result<Reader> {
+    let core = &*sequencer.core;
+    let shown = sequencer.visible();
+    let (mut recovered, recovery) = recover_beside(&core.source, &*core.provider, shown)?;
+    check_history(sequencer, versions, recovered.order.history)?;
+    recovered.version.succeed(&versions.view.load().version);
+    Reader::new(&core.source, recovered, recovery)
+}
+
+/// Publishes the current state to snapshots.
+fn show(sequencer: &Sequencer, versions: &VersionSet, scheduler: &Scheduler, reader: &mut Reader) {
+    let core = &*sequencer.core;
+    let shown = versions.view.load_full();
+    let newest = reader.generations.first();
+    let is_new = newest.is_some_and(|newest| !Arc::ptr_eq(newest, &shown.active));
+    let is_changed = reader.changed || is_new;
+    if is_changed {
+        // Entries dropped as expired by then must stay hidden in the rest.
+        core.clock.keep(reader.recovered.time);
+        let view = reader.view();
+        versions.change(scheduler, |_| view);
+        reader.changed = false;
+        let mut locked = versions.manifest.lock();
+        let recovered = &reader.recovered;
+        (locked.log, locked.last_seq) = (recovered.log, recovered.last_seq);
+        locked.next_tree = recovered.next_tree;
+        set_history(sequencer, recovered.order.history);
+        locked.order = recovered.order.clone();
     }
-
-    fn check_history(&self, found: u64) -> Result<()> {
-        let here = self.sequencer.history.load(Ordering::Acquire);
-        let known = self.versions.manifest.lock().order.history;
-        match found != here && found != 0 && known != 0 {
-            true => Err(Error::OtherHistory {
-                position: self.sequencer.position_of(self.sequencer.visible()),
-                current: crate::Position {
-                    history: found,
-                    seq: 0,
-                },
-            }),
-            false => Ok(()),
-        }
+    *sequencer.log.closed.lock() = reader.segments();
+    let visible = reader.visible();
+    // Those who listen are called for news only: this is done again and again.
+    let is_news = is_changed || visible > sequencer.visible();
+    if is_news {
+        sequencer.publish(visible);
     }
+}
 
-    /// A store written only by older versions has no history.
-    fn set_history(&self, history: u64) {
-        if history != 0 {
-            self.sequencer.history.store(history, Ordering::Release);
-        }
+fn check_history(sequencer: &Sequencer, versions: &VersionSet, found: u64) -> Result<()> {
+    let here = sequencer.history.load(Ordering::Acquire);
+    let known = versions.manifest.lock().order.history;
+    match found != here && found != 0 && known != 0 {
+        true => Err(Error::OtherHistory {
+            position: sequencer.position_of(sequencer.visible()),
+            current: crate::Position {
+                history: found,
+                seq: 0,
+            },
+        }),
+        false => Ok(()),
+    }
+}
+
+/// A store written only by older versions has no history.
+fn set_history(sequencer: &Sequencer, history: u64) {
+    if history != 0 {
+        sequencer.history.store(history, Ordering::Release);
     }
 }

@@ -1,19 +1,21 @@
-//! Following the commits: every written batch in order, from a position on, and then the later ones.
+//! Following the commits: every written batch in order, from a position on, and then the later
+//! ones.
 //!
-//! A tail reads only the log, including the segment being written, so it costs writers nothing, however slow it is.
-//! It returns a batch once it is visible, not before. Writers notify the group's signal then: it wakes waiting threads and
-//! calls listeners ([`Tail::listen`]).
+//! A tail reads only the log, including the segment being written, so it costs writers nothing,
+//! however slow it is. It returns a batch once it is visible, not before. Writers notify the
+//! group's signal then: it wakes waiting threads and calls listeners ([`Tail::listen`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::Group;
+use super::inner::Inner;
 use super::order::check_position;
 use super::poll::{POLL, Polls};
 use super::sequencer::Sequencer;
 use super::tails::Held;
-use super::{Group, Inner};
 use crate::batch::{TreeId, decode};
 use crate::entry::{Kind, Position, Seq};
 use crate::error::{Error, Result};
@@ -34,8 +36,8 @@ pub struct Commit {
     payload: Vec<u8>,
 }
 
-/// Visits an operation of a commit: tree, sequence number, kind, key, value. One that expires is shown as it is
-/// stored ([`crate::entry::Timed`]).
+/// Visits an operation of a commit: tree, sequence number, kind, key, value. One that expires is
+/// shown as it is stored ([`crate::entry::Timed`]).
 pub type ShowOperation<'v> = dyn FnMut(TreeId, Seq, Kind, &[u8], &[u8]) + 'v;
 
 impl Commit {
@@ -75,8 +77,8 @@ pub struct Tail {
 }
 
 impl Group {
-    /// Calls `wake` when this group is closed, and when it refuses writes after a failure, until the returned value is
-    /// dropped. What `wake` may do: [`Wake`].
+    /// Calls `wake` when this group is closed, and when it refuses writes after a failure, until
+    /// the returned value is dropped. What `wake` may do: [`Wake`].
     pub fn listen_for_end(&self, wake: Arc<Wake>) -> Listening {
         self.inner.core.ends.listen(wake)
     }
@@ -86,24 +88,26 @@ impl Group {
         self.inner.core.is_ended()
     }
 
-    /// The commits behind `position`, in order: those still in the log, then later ones. Only writes that go through
-    /// the log: ingested runs do not.
+    /// The commits behind `position`, in order: those still in the log, then later ones. Only
+    /// writes that go through the log: ingested runs do not.
     ///
     /// The log is not retained for it, unless [`Options::keep_log`](crate::Options::keep_log) or
     /// [`Group::keep_log_for`] does so.
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] names the earliest position available; [`Error::OtherHistory`] for a position of
-    /// another store, or of writes lost in a power cut; [`Error::NoLog`] where the log is the caller's.
+    /// [`Error::PositionExpired`] names the earliest position available; [`Error::OtherHistory`]
+    /// for a position of another store, or of writes lost in a power cut; [`Error::NoLog`] where
+    /// the log is the caller's.
     pub fn tail(&self, position: Position) -> Result<Tail> {
         self.inner.refresh()?;
         Tail::new(self.inner.clone(), position)
     }
 
-    /// Calls `observe` with every later commit, in order, after it is visible, on a separate thread: a slow observer
-    /// delays no writer. The log is retained for it, up to 64 MiB; when it falls further behind, it gets
-    /// [`Error::PositionExpired`], and continues with the oldest commit available. Any other error is its last call.
-    /// Observing ends when the observer is dropped, which waits for a running call, or the store is closed.
+    /// Calls `observe` with every later commit, in order, after it is visible, on a separate
+    /// thread: a slow observer delays no writer. The log is retained for it, up to 64 MiB; when it
+    /// falls further behind, it gets [`Error::PositionExpired`], and continues with the oldest
+    /// commit available. Any other error is its last call. Observing ends when the observer is
+    /// dropped, which waits for a running call, or the store is closed.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -198,16 +202,14 @@ impl Sequencer {
     }
 }
 
-impl Inner {
-    /// True when the segment is no longer part of the log.
-    pub(super) fn is_gone(&self, number: u64) -> Result<bool> {
-        self.refresh()?;
-        let closed = self.sequencer.log.closed.lock();
-        let live = self.sequencer.log.segments.lock();
-        let is_there = closed.iter().any(|closed| closed.number == number)
-            || live.iter().any(|live| live.number == number);
-        Ok(!is_there)
-    }
+/// True when the segment is no longer part of the log.
+fn is_gone(inner: &Inner, number: u64) -> Result<bool> {
+    inner.refresh()?;
+    let closed = inner.sequencer.log.closed.lock();
+    let live = inner.sequencer.log.segments.lock();
+    let is_there = closed.iter().any(|closed| closed.number == number)
+        || live.iter().any(|live| live.number == number);
+    Ok(!is_there)
 }
 
 impl Tail {
@@ -228,8 +230,9 @@ impl Tail {
         self.inner.sequencer.position_of(self.position)
     }
 
-    /// When the last commit that was returned was written, in milliseconds since 1970, to the second; `None` where the log
-    /// does not say: it does for what was written while there were [consumers](Group::keep_log_for).
+    /// When the last commit that was returned was written, in milliseconds since 1970, to the
+    /// second; `None` where the log does not say: it does for what was written while there were
+    /// [consumers](Group::keep_log_for).
     pub fn time(&self) -> Option<u64> {
         self.time
     }
@@ -250,8 +253,8 @@ impl Tail {
     /// The next commit, if it is visible already.
     ///
     /// # Errors
-    /// [`Error::PositionExpired`]: the next commit is no longer in the log, and the tail keeps its position. Damage
-    /// of the log, and read errors.
+    /// [`Error::PositionExpired`]: the next commit is no longer in the log, and the tail keeps its
+    /// position. Damage of the log, and read errors.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -281,7 +284,7 @@ impl Tail {
                         // The segment was removed meanwhile: the position has expired.
                         Err(Error::Io { source, .. })
                             if source.kind() == std::io::ErrorKind::NotFound
-                                && self.inner.is_gone(place.segment)? =>
+                                && is_gone(&self.inner, place.segment)? =>
                         {
                             continue;
                         }
@@ -335,8 +338,8 @@ impl Tail {
         self.wait_or(until, &AtomicBool::new(false))
     }
 
-    /// The next commit; waits for it until the time, or until the tail is stopped by somebody who then notifies the
-    /// group's signal.
+    /// The next commit; waits for it until the time, or until the tail is stopped by somebody who
+    /// then notifies the group's signal.
     fn wait_or(&mut self, until: Instant, stop: &AtomicBool) -> Result<Option<Commit>> {
         let inner = self.inner.clone();
         let core = &inner.core;
@@ -361,12 +364,15 @@ impl Tail {
         }
     }
 
-    /// Calls `wake` whenever there may be something new until the returned value is dropped: after each commit
-    /// becomes visible, after trees have changed, after a read error of a read-only group, when the group is closed,
-    /// and when it refuses writes after a failure. After `listen`, and after each call, [`next`](Tail::next) is to be called until it returns
-    /// nothing. What `wake` may do, and what holds while this is dropped: [`Signal::listen`](crate::Signal::listen).
+    /// Calls `wake` whenever there may be something new until the returned value is dropped: after
+    /// each commit becomes visible, after trees have changed, after a read error of a read-only
+    /// group, when the group is closed, and when it refuses writes after a failure. After `listen`,
+    /// and after each call, [`next`](Tail::next) is to be called until it returns nothing. What
+    /// `wake` may do, and what holds while this is dropped:
+    /// [`Signal::listen`](crate::Signal::listen).
     ///
-    /// A writing group needs no thread for it. A read-only one polls in one thread for all who listen.
+    /// A writing group needs no thread for it. A read-only one polls in one thread for all who
+    /// listen.
     ///
     /// # Errors
     /// That thread cannot be started.
@@ -378,8 +384,8 @@ impl Tail {
         }
     }
 
-    /// True when the group was closed or refuses writes: when [`next`](Tail::next) then returns nothing, nothing more
-    /// comes.
+    /// True when the group was closed or refuses writes: when [`next`](Tail::next) then returns
+    /// nothing, nothing more comes.
     pub fn is_ended(&self) -> bool {
         self.inner.core.is_ended()
     }

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Inner;
 use super::compact::compact_once;
 use super::core::Core;
 use super::failures::RETRY;
 use super::flush::flush_full;
+use super::inner::Inner;
 use super::report::note_flush_failure;
 use super::scheduler::{Scheduler, Workers};
 use crate::error::{Error, Result};
