@@ -149,7 +149,8 @@ pub(crate) fn locks(code: &str) -> BTreeSet<String> {
         let (head, ty) = line.trim().split_once(": ")?;
         let name = head.rsplit(' ').next()?;
         let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_');
-        let is_lock = ty.contains("Mutex<") || ty.contains("RwLock<");
+        let is_borrowed = ty.starts_with('&');
+        let is_lock = !is_borrowed && (ty.contains("Mutex<") || ty.contains("RwLock<"));
         let is_declared = line.trim_end().ends_with(',') || head.contains("static ");
         (is_name && is_lock && is_declared).then(|| name.to_string())
     };
