@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::kept::Known;
+use super::known::Known;
 use super::version::Version;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
