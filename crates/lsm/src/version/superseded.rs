@@ -4,8 +4,8 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupersededBy {
     /// Its name. Compactions drop puts whose sequence number is in it; in a tree with a
-    /// [`CompactionFilterFactory`](crate::CompactionFilterFactory) the filter gets the set and
-    /// decides.
+    /// [`CompactionFilterFactory`](crate::merge::CompactionFilterFactory) the filter gets the set
+    /// and decides.
     pub tree: String,
     /// What flushes and compactions do about puts that they drop because newer versions of the key
     /// exist.
