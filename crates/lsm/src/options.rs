@@ -1,4 +1,4 @@
-//! The settings of a tree group. Those of its trees: `version/tree_options.rs`.
+//! The settings of a tree group. Those of its trees: `version/tree.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The state shared by all parts of a group: its folder and settings, its counters, and whether it accepts writes.
+//! The state shared by all parts of a group: its folder and settings, its counters, and whether it
+//! accepts writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +98,8 @@ impl Core {
         }
     }
 
-    /// Refuses writes in a read-only group, and after a failure that left the state on disk unknown.
+    /// Refuses writes in a read-only group, and after a failure that left the state on disk
+    /// unknown.
     pub(super) fn check_poison(&self) -> Result<()> {
         if self.reads_only {
             return Err(Error::ReadOnly);

@@ -40,7 +40,10 @@ impl Inner {
     pub(super) fn refresh(&self) -> Result<()> {
         let (sequencer, versions, scheduler) = self.parts();
         match &self.reader {
-            Some(reader) => refresh(sequencer, versions, scheduler, reader),
+            Some(reader) => {
+                self.core.check_open()?;
+                refresh(sequencer, versions, scheduler, &mut reader.lock())
+            }
             None => Ok(()),
         }
     }

@@ -18,7 +18,7 @@ use crate::budget::Budget;
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::expiry::ExpiryClock;
-use crate::fs::{Fs, Gate};
+use crate::fs::{Fs, Gate, Lock};
 use crate::generation::{Generation, View};
 use crate::options::{LogMode, Options};
 use crate::version::{
@@ -47,13 +47,7 @@ pub(super) fn open(
         fs.create_dir(dir)
             .map_err(|e| Error::io(dir, "create the folder", e))?;
     }
-    let lock_path = dir.join(LOCK);
-    let lock = fs.lock(&lock_path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked {
-            path: dir.to_path_buf(),
-        },
-        _ => Error::io(&lock_path, "lock", e),
-    })?;
+    let lock = lock(&*fs, dir)?;
     let gate = Arc::new(Gate::new(fs, lock));
     options.fs = gate.clone();
     let budget = options.make_budget();
@@ -131,6 +125,17 @@ pub(super) fn open(
         core,
         reader: None,
         gate: Some(gate),
+    })
+}
+
+/// Takes the lock of the process that writes.
+fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn Lock>> {
+    let path = dir.join(LOCK);
+    fs.lock(&path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked {
+            path: dir.to_path_buf(),
+        },
+        _ => Error::io(&path, "lock", e),
     })
 }
 

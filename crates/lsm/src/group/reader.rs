@@ -28,8 +28,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::core::Core;
 use super::pending::{PendingBatches, apply_batch};
 use super::recover::{Recovery, recover_beside, segment_number, writer_is_gone};
@@ -392,11 +390,9 @@ pub(super) fn refresh(
     sequencer: &Sequencer,
     versions: &VersionSet,
     scheduler: &Scheduler,
-    reader: &Mutex<Reader>,
+    reader: &mut Reader,
 ) -> Result<()> {
     let core = &*sequencer.core;
-    core.check_open()?;
-    let mut reader = reader.lock();
     with_retries(|time| {
         // Where following fails, a new opening may succeed.
         if time > TRIES / 2 {
@@ -413,7 +409,7 @@ pub(super) fn refresh(
         }
     })?;
     reader.is_other = false;
-    show(sequencer, versions, scheduler, &mut reader);
+    show(sequencer, versions, scheduler, reader);
     refresh_time(core, versions)
 }
 

@@ -68,7 +68,7 @@ pub(super) fn recover_beside(
     Ok((recovered, recovery))
 }
 
-/// True when the writer of that manifest is tolerate_missing, so that no write waits for a sync: what was read before this call
+/// True when the writer of that manifest is gone, so that no write waits for a sync: what was read before this call
 /// is what an opening would find.
 pub(super) fn writer_is_gone(source: &TableSource, current: &Current) -> bool {
     current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true)

@@ -15,7 +15,7 @@
 //! partitions; tables treat each entry separately.
 //!
 //! `format.rs` has the framing of the file and of blocks, `block.rs` the data blocks, `builder.rs` writes,
-//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs` and `samples.rs` estimate, `verify.rs` checks everything.
+//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs` and `sampled.rs` estimate, `verify.rs` checks everything.
 
 mod batch;
 mod block;
@@ -30,6 +30,7 @@ pub(crate) mod fuzzing;
 mod hints;
 mod index;
 mod reader;
+mod sampled;
 mod samples;
 mod search;
 #[cfg(test)]

@@ -15,15 +15,17 @@
 //!   10 mark       tree varint | sequence number varint: the repair watermark of a bitmap tree
 //!   11 synced     sequence number varint: the log is durable up to this write, or tables have it
 //!   12 forgotten  tree varint | count varint: how many numbers a bitmap tree has dropped so far
-//!   13 kept       name bytes | sequence number varint | time varint | edit bytes: a named snapshot: its last write, its
-//!                 time, and the edit that creates its version (items 1, 4 with its 15 to 17, 10 and 12)
+//!   13 kept       name bytes | sequence number varint | time varint | edit bytes: a named
+//!                 snapshot: its last write, its time, and the edit that creates its version
+//!                 (items 1, 4 with its 15 to 17, 10 and 12)
 //!   14 order      the order of commits (`order.rs`)
-//!   15 shared     file number varint | offset varint | bytes of the file varint: the location of the table of the
-//!                 preceding item (4); without it, the table is the whole file of its own number
-//!   16 bounds     partitioner varint | bytes: the range of the table of the preceding item (4, or its 15) in the order
-//!                 of a partitioner
-//!   17 expiry     entries, first time, last time varint: of the table of the preceding item (4, or its 15 or 16): the
-//!                 number and the expiry times of its entries that expire
+//!   15 shared     file number varint | offset varint | bytes of the file varint: the location of
+//!                 the table of the preceding item (4); without it, the table is the whole file of
+//!                 its own number
+//!   16 bounds     partitioner varint | bytes: the range of the table of the preceding item (4, or
+//!                 its 15) in the order of a partitioner
+//!   17 expiry     entries, first time, last time varint: of the table of the preceding item (4, or
+//!                 its 15 or 16): the number and the expiry times of its entries that expire
 //!   18 released   name bytes: a named snapshot that is dropped
 //!   19 time       varint: entries that expire up to then have been dropped, or are about to be
 //!   20 renamed    tree varint | name bytes
@@ -35,11 +37,11 @@ use std::sync::Arc;
 
 use super::component::ComponentId;
 use super::file::NewTable;
-use super::kept::{NewKept, Pictured};
 use super::limits::{MAX_FILE, MAX_SNAPSHOT_NAME, MAX_TREE};
 use super::order::Order;
 use super::partition::MAX_BOUNDS;
 use super::paths::Place;
+use super::version::Version;
 use crate::batch::TreeId;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, MAX_TIME, Seq, Time};
@@ -71,12 +73,13 @@ pub(crate) struct Edit {
     pub(crate) next_tree: Option<TreeId>,
     pub(crate) last_seq: Option<Seq>,
     pub(crate) repair_watermarks: Vec<(TreeId, Seq)>,
-    /// The numbers in the added tables of bitmap trees, if new to their tree. Not part of the record: a reader of the
-    /// manifest reads them from the tables.
+    /// The numbers in the added tables of bitmap trees, if new to their tree. Not part of the
+    /// record: a reader of the manifest reads them from the tables.
     pub(crate) bits: BTreeMap<TreeId, SeqSet>,
     /// The files created for the added tables. Not part of the record either.
     pub(crate) files: Vec<u64>,
-    /// The last write that was durable in the log before the edit: a shorter log is damaged, not torn.
+    /// The last write that was durable in the log before the edit: a shorter log is damaged, not
+    /// torn.
     pub(crate) synced: Option<Seq>,
     pub(crate) order: Option<Order>,
     /// The time up to which expired entries were dropped.
@@ -93,6 +96,34 @@ pub(crate) struct Edit {
     pub(crate) released: Vec<String>,
     /// The store has no log of its own.
     pub(crate) external_log: bool,
+}
+
+/// A kept version in an edit.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NewKept {
+    pub(crate) name: String,
+    pub(crate) seq: Seq,
+    pub(crate) time: Time,
+    /// Created trees, added tables, watermarks and counts of dropped numbers, and nothing else.
+    pub(crate) picture: Edit,
+    /// Not on disk: the version of the snapshot. The newest one may lack some of its tables by now.
+    pub(crate) of: Pictured,
+}
+
+/// The version of a snapshot, if known. Ignored in comparisons: it is not part of the edit.
+#[derive(Clone, Default)]
+pub(crate) struct Pictured(pub(crate) Option<Arc<Version>>);
+
+impl PartialEq for Pictured {
+    fn eq(&self, _: &Pictured) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Pictured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("..")
+    }
 }
 
 /// The result of sweeping a set.

@@ -8,7 +8,7 @@ use super::edit::Edit;
 use super::file::{NewTable, TableSource};
 use super::order::Order;
 use super::paths::manifest_path;
-use super::tree_options::TreeOptions;
+use super::tree::TreeOptions;
 use super::version::Version;
 use crate::batch::TreeId;
 use crate::entry::{Seq, Time};

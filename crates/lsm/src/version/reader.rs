@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::kept::Known;
+use super::known::Known;
 use super::version::Version;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -17,14 +17,15 @@ impl Version {
         self.flushed = seq;
     }
 
-    /// Replaces `before` in the same process, rebuilt from another manifest: tables in both stay open.
+    /// Replaces `before` in the same process, rebuilt from another manifest: tables in both stay
+    /// open.
     pub(crate) fn succeed(&mut self, before: &Version) {
         (self.changes, self.ordinal) = (before.changes + 1, before.ordinal + 1);
         self.reuse_tables(&Known::of(before.all_tables()));
     }
 
-    /// Opens the files of all tables, so that they stay readable after another process has removed them. At the limit
-    /// of open files the rest are opened on first read.
+    /// Opens the files of all tables, so that they stay readable after another process has removed
+    /// them. At the limit of open files the rest are opened on first read.
     ///
     /// # Errors
     /// A file is missing.

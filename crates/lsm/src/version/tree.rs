@@ -1,18 +1,24 @@
-//! A tree in a version: its runs, its options, and what its policy says of it.
+//! A tree in a version: its runs, its options, and what its policy says of it. They are in one file
+//! because a policy, which is one of the options, decides by the tree.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::choice::Choice;
 use super::file::TableFile;
 use super::limits::MAX_TREE;
-use super::policy::Never;
+use super::partition::Partitioner;
 use super::run::Run;
-use super::tree_options::TreeOptions;
+use super::superseded::{DropPolicy, SupersededBy};
+use crate::attributes::Extractor;
 use crate::batch::TreeId;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
+use crate::merge::{CompactionFilterFactory, MergeOperator};
 use crate::obsolete::SeqSet;
+use crate::options::MAX_BITS;
 
 /// One tree in a version.
 #[derive(Clone)]
@@ -41,8 +47,8 @@ pub struct TreeVersion {
     pub(crate) due: Due,
 }
 
-/// The policy's answers for a tree, computed once per change of the tree: of thousands of trees a flush or a
-/// compaction changes a few.
+/// The policy's answers for a tree, computed once per change of the tree: of thousands of trees a
+/// flush or a compaction changes a few.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Due {
     /// The score of a compaction, if one is due, and the bytes that it reads.
@@ -99,9 +105,9 @@ impl TreeVersion {
         self.runs.iter().map(Run::size).sum()
     }
 
-    /// In a bitmap tree, the repair watermark (Luo & Carey's repaired timestamp, section 4.4): every number that was
-    /// superseded by a write up to this one is in the set, or no tree has an entry of it any more. Advanced by
-    /// [`crate::Group::supersede`], together with the numbers.
+    /// In a bitmap tree, the repair watermark (Luo & Carey's repaired timestamp, section 4.4):
+    /// every number that was superseded by a write up to this one is in the set, or no tree has an
+    /// entry of it any more. Advanced by [`crate::Group::supersede`], together with the numbers.
     pub fn repair_watermark(&self) -> Seq {
         self.repair_watermark
     }
@@ -116,8 +122,9 @@ impl TreeVersion {
         self.bitmap.len() + self.forgotten
     }
 
-    /// In a bitmap tree: why its set may lack numbers, if a table could not be read when the group was opened. The
-    /// numbers in the set are correct, but [`TreeVersion::repair_watermark`] guarantees nothing.
+    /// In a bitmap tree: why its set may lack numbers, if a table could not be read when the group
+    /// was opened. The numbers in the set are correct, but [`TreeVersion::repair_watermark`]
+    /// guarantees nothing.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_deref()
     }
@@ -144,8 +151,8 @@ impl TreeVersion {
         &self.options
     }
 
-    /// Sorts the runs and checks their invariants: tables of a run do not overlap in the run's order. Checked at
-    /// every change, because everything else relies on it.
+    /// Sorts the runs and checks their invariants: tables of a run do not overlap in the run's
+    /// order. Checked at every change, because everything else relies on it.
     pub(super) fn normalise(&mut self, manifest: &Path) -> Result<()> {
         self.runs.retain(|run| !run.tables.is_empty());
         self.runs
@@ -156,5 +163,117 @@ impl TreeVersion {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Decides which components of a tree are compacted, and when: LevelDB's levels, AsterixDB's tiers,
+/// and policies of users. A pure function of a tree's version: no clock, no I/O, no state of its
+/// own. It is called whenever the tree has changed, under the manifest lock, so it should be quick.
+///
+/// The engine checks each choice before executing it: of one key, newer entries must stay in front
+/// of older ones. So a wrong policy causes an error in [`crate::Group::failures`], not a wrong
+/// answer.
+pub trait CompactionPolicy: Send + Sync + fmt::Debug {
+    /// The next compaction of the tree, with a score: 1 where it just became due, `n` where the
+    /// tree has `n` times as much as the policy allows (runs, or bytes of a level). `None` when
+    /// nothing is due.
+    fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)>;
+
+    /// The level for a run of `bytes` in an otherwise empty tree.
+    fn level_for(&self, bytes: u64) -> u32;
+
+    /// The compaction backlog: 0 or less is none; above that writers to the tree are slowed down,
+    /// at 1 the most.
+    fn pressure(&self, tree: &TreeVersion) -> f64;
+}
+
+/// The policy of tables that belong to no tree.
+#[derive(Debug)]
+pub(super) struct Never;
+
+impl CompactionPolicy for Never {
+    fn pick(&self, _: &TreeVersion) -> Option<(f64, Choice)> {
+        None
+    }
+    fn level_for(&self, _: u64) -> u32 {
+        0
+    }
+    fn pressure(&self, _: &TreeVersion) -> f64 {
+        0.0
+    }
+}
+
+/// Settings of one tree. They contain code, so they are not stored: a
+/// [`TreeProvider`](super::TreeProvider) supplies them at every opening.
+#[derive(Clone)]
+pub struct TreeOptions {
+    /// Attributes of the tree's entries, for synopses and memtable maps.
+    pub extractor: Option<Arc<dyn Extractor>>,
+    /// Combines operands; a tree without one keeps operands apart.
+    pub operator: Option<Arc<dyn MergeOperator>>,
+    /// Drops or rewrites entries in flushes and compactions.
+    pub filter: Option<Arc<dyn CompactionFilterFactory>>,
+    /// Decides which components are compacted, and when.
+    pub policy: Arc<dyn CompactionPolicy>,
+    /// Decides where tables are cut, if not by key and size.
+    pub partitioner: Option<Arc<dyn Partitioner>>,
+    /// How many versions of a key survive compactions (at least 1).
+    pub versions: usize,
+    /// Bits of key filter per key; 0 for none (a tree without point lookups).
+    pub filter_bits_per_key: usize,
+    /// The name of a tree whose compactions this one repeats on its own components with the same
+    /// IDs (correlated merging, Luo & Carey section 4.1). Needs a tiered policy on both.
+    pub follows: Option<String>,
+    /// True for a bitmap tree: writes to it are sequence numbers ([`crate::entry::seq_key`]) with
+    /// empty values, never deleted; its tables hold chunks of numbers, and are kept in memory as a
+    /// [`crate::SeqSet`] ([`crate::Snapshot::superseded`]). Sweeps drop numbers that can no longer
+    /// be probed.
+    pub bitmap: bool,
+    /// The obsolete set of this tree, if there is one.
+    pub superseded: Option<SupersededBy>,
+    /// Older entries will still be ingested ([`crate::Group::ingest_oldest`]), so tombstones are
+    /// kept even where nothing older exists yet.
+    pub incomplete: bool,
+    /// Whether tables that flushes write are compressed, where the store's are at all: not worth
+    /// its time where most of what is written is gone before the first compaction.
+    pub compresses_flushes: bool,
+    /// True for a tree whose writes are in the log alone, for those who follow it
+    /// ([`crate::Group::tail`]): they go to no memtable and to no table, and no read shows them.
+    pub log_only: bool,
+}
+
+impl TreeOptions {
+    /// A plain tree with this compaction policy. (The default policy is that of
+    /// `TreeOptions::default()`.)
+    pub fn with_policy(policy: Arc<dyn CompactionPolicy>) -> TreeOptions {
+        TreeOptions {
+            extractor: None,
+            operator: None,
+            filter: None,
+            policy,
+            partitioner: None,
+            versions: 1,
+            filter_bits_per_key: 10,
+            follows: None,
+            bitmap: false,
+            superseded: None,
+            incomplete: false,
+            compresses_flushes: true,
+            log_only: false,
+        }
+    }
+
+    /// Clamps each number to its valid range: settings are code, so no caller could handle a
+    /// refusal.
+    pub(crate) fn bounded(mut self) -> TreeOptions {
+        self.versions = self.versions.max(1);
+        self.filter_bits_per_key = self.filter_bits_per_key.min(MAX_BITS);
+        self
+    }
+
+    /// True when flushes and compactions keep one version of a key.
+    pub(crate) fn keeps_one(&self) -> bool {
+        let by = self.superseded.as_ref();
+        self.versions <= 1 && by.is_none_or(|by| by.drop_policy != DropPolicy::KeepUntilRepaired)
     }
 }
