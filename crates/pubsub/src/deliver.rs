@@ -36,7 +36,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// The outcome, if it is known. A withdrawal before that counts.
+    /// The outcome, if it is known: nobody if the publication was withdrawn meanwhile.
     fn take(&mut self) -> Option<Outcome> {
         let outcome = self.outcome.take()?;
         Some(match self.is_retracted {
@@ -57,7 +57,8 @@ enum Outcome {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) state: Mutex<State>,
-    /// Notified when something was put into it or left out of it, and when the store has ended.
+    /// Notified when a publication is queued, when the queue falls behind, and when the store has
+    /// ended.
     pub(crate) signal: Signal,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct State {
     pub(crate) withdrawn: Option<HashSet<Seq>>,
     /// The directory entry of the last change: the directory drops a subscription when it ends.
     pub(crate) changed: Option<Arc<[u8]>>,
-    /// The queue lacks publications.
+    /// True if the queue lacks publications.
     pub(crate) is_behind: bool,
 }
 
@@ -173,7 +174,7 @@ impl Deliveries {
         }
     }
 
-    /// The store has ended: who waits for a publication, or listens for one, learns it.
+    /// Wakes all waiting and listening consumers, because the store has ended.
     pub(crate) fn wake_all(&self) {
         let queues: Vec<Arc<Queue>> = {
             let queues = self.queues.lock();

@@ -140,7 +140,7 @@ impl Inbox {
     /// Any read error.
     #[allow(
         clippy::should_implement_trait,
-        reason = "none now, and perhaps one later"
+        reason = "it can be called again after `None`"
     )]
     pub fn next(&mut self) -> Result<Option<Notification>> {
         self.wait(Duration::ZERO)
