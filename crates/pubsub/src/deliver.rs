@@ -116,7 +116,8 @@ impl Deliveries {
         })
     }
 
-    fn settle(&self, seq: Seq, outcome: Outcome) {
+    /// Sets the outcome of a publication, and delivers all outcomes that no longer wait for others.
+    fn finish(&self, seq: Seq, outcome: Outcome) {
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
             slot.outcome = Some(outcome);
@@ -236,7 +237,7 @@ impl Matching<'_> {
 impl Drop for Matching<'_> {
     fn drop(&mut self) {
         let outcome = std::mem::replace(&mut self.outcome, Outcome::Nobody);
-        self.deliveries.settle(self.seq, outcome);
+        self.deliveries.finish(self.seq, outcome);
     }
 }
 
