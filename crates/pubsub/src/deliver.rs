@@ -36,7 +36,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// The outcome, if it is known. A withdrawal before that counts.
+    /// The outcome, if it is known: nobody if the publication was withdrawn meanwhile.
     fn take(&mut self) -> Option<Outcome> {
         let outcome = self.outcome.take()?;
         Some(match self.is_retracted {
@@ -57,7 +57,8 @@ enum Outcome {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) state: Mutex<State>,
-    /// Notified when something was put into it or left out of it, and when the store has ended.
+    /// Notified when a publication is queued, when the queue falls behind, and when the store has
+    /// ended.
     pub(crate) signal: Signal,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct State {
     pub(crate) withdrawn: Option<HashSet<Seq>>,
     /// The directory entry of the last change: the directory drops a subscription when it ends.
     pub(crate) changed: Option<Arc<[u8]>>,
-    /// The queue lacks publications.
+    /// True if the queue lacks publications.
     pub(crate) is_behind: bool,
 }
 
@@ -115,7 +116,8 @@ impl Deliveries {
         })
     }
 
-    fn settle(&self, seq: Seq, outcome: Outcome) {
+    /// Sets the outcome of a publication, and delivers all outcomes that no longer wait for others.
+    fn finish(&self, seq: Seq, outcome: Outcome) {
         let mut order = self.order.lock();
         if let Some(slot) = order.iter_mut().find(|slot| slot.seq == seq) {
             slot.outcome = Some(outcome);
@@ -173,7 +175,7 @@ impl Deliveries {
         }
     }
 
-    /// The store has ended: who waits for a publication, or listens for one, learns it.
+    /// Wakes all waiting and listening consumers, because the store has ended.
     pub(crate) fn wake_all(&self) {
         let queues: Vec<Arc<Queue>> = {
             let queues = self.queues.lock();
@@ -235,7 +237,7 @@ impl Matching<'_> {
 impl Drop for Matching<'_> {
     fn drop(&mut self) {
         let outcome = std::mem::replace(&mut self.outcome, Outcome::Nobody);
-        self.deliveries.settle(self.seq, outcome);
+        self.deliveries.finish(self.seq, outcome);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Followers: publications from a sequence number on, first from the lists, then from the log.
+//! Followers return the publications after a sequence number, first from the lists, then from the
+//! log.
 //!
 //! A follower stores nothing, and works beside the process that publishes. Its place is the number
 //! of the last publication that it returned: a program that stores this number and resumes there
@@ -30,11 +31,11 @@ pub struct Follow {
     ready: Ready,
     tail: Tail,
     found: VecDeque<Notification>,
-    /// The maximum number of them that are from the log.
+    /// An upper bound on the publications in `found` that came from the log.
     ahead: usize,
-    /// When it last read the log.
+    /// The time at which the follower last read the log.
     looked: Instant,
-    /// It has read everything in the log since its interval ended.
+    /// True if the follower has read the whole log after its interval ended.
     is_through: bool,
     /// Publications up to this number were returned, are in `found`, or do not match.
     seen: Seq,
@@ -80,7 +81,7 @@ impl Follow {
     /// Any read error.
     #[allow(
         clippy::should_implement_trait,
-        reason = "none now, and perhaps one later"
+        reason = "it can be called again after `None`"
     )]
     pub fn next(&mut self) -> Result<Option<Notification>> {
         loop {
@@ -112,22 +113,25 @@ impl Follow {
         }
     }
 
-    /// Calls `wake` whenever there may be a publication, until the returned value is dropped: after each commit of the
-    /// store, when the store is closed, and when it refuses writes after a failure. After `listen`, and after each call,
-    /// call [`Follow::next`] until it returns `None`. `wake` must not block and not use the store ([`Wake`]).
+    /// Calls `wake` whenever there may be a publication, until the returned value is dropped: after
+    /// each commit of the store, when the store is closed, and when it refuses writes after a
+    /// failure. After `listen`, and after each call, call [`Follow::next`] until it returns `None`.
+    /// `wake` must not block and not use the store ([`Wake`]).
     ///
     /// # Errors
-    /// In a store that is open for reading: the thread that polls the writer's files cannot be started.
+    /// In a store that is open for reading: the thread that polls the writer's files cannot be
+    /// started.
     pub fn listen(&self, wake: Arc<Wake>) -> Result<Listening> {
         Ok(self.tail.listen(wake)?)
     }
 
-    /// True when the store was closed or refuses writes: when [`Follow::next`] then returns `None`, nothing more comes.
+    /// True if the store was closed or refuses writes. If [`Follow::next`] then returns `None`, no
+    /// more publications come.
     pub fn is_ended(&self) -> bool {
         self.tail.is_ended()
     }
 
-    /// The number of the last publication that it returned or skipped as not matching.
+    /// The number of the last publication that the follower returned or skipped as not matching.
     pub fn seen(&self) -> Seq {
         match self.found.front() {
             Some(next) => self.seen.min(next.seq - 1),
@@ -135,8 +139,8 @@ impl Follow {
         }
     }
 
-    /// True if its interval has ended and it has returned everything in it. It finds this out in a
-    /// call of `next` or `wait`.
+    /// True if the subscription's interval has ended and the follower has returned every
+    /// publication in it. Only `next` and `wait` update this.
     pub fn is_over(&self) -> bool {
         self.found.is_empty() && self.is_through
     }
@@ -152,8 +156,8 @@ impl Follow {
         None
     }
 
-    /// Reads the log up to now, even if there are publications to return: these may have been
-    /// withdrawn. False if it stopped before.
+    /// Reads the log up to now, even if `found` is not empty: the log may withdraw publications in
+    /// it. Returns false if it stopped before the end.
     fn look_ahead(&mut self) -> Result<bool> {
         // Beside the writer each read costs calls to the file system.
         let is_early = self.inner.store.is_reader() && self.looked.elapsed() < LOOK;
@@ -176,7 +180,7 @@ impl Follow {
         Ok(false)
     }
 
-    /// Processes a read of the log. False if there was nothing.
+    /// Processes the result of reading the log. Returns false if it has no commit.
     fn take_read(&mut self, read: Result<Option<Commit>>) -> Result<bool> {
         match read {
             Ok(Some(commit)) => self.take(&commit).map(|()| true),
@@ -192,7 +196,7 @@ impl Follow {
         }
     }
 
-    /// Reads the publications behind its place from the lists.
+    /// Reads the publications after `seen` from the lists.
     fn catch_up(&mut self) -> Result<()> {
         // The tail began before the snapshot, so every publication is in one of them; those in both
         // are recognised by their numbers.

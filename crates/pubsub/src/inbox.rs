@@ -140,7 +140,7 @@ impl Inbox {
     /// Any read error.
     #[allow(
         clippy::should_implement_trait,
-        reason = "none now, and perhaps one later"
+        reason = "it can be called again after `None`"
     )]
     pub fn next(&mut self) -> Result<Option<Notification>> {
         self.wait(Duration::ZERO)
@@ -218,15 +218,18 @@ impl Inbox {
         }
     }
 
-    /// Calls `wake` whenever there may be a notification, until the returned value is dropped: when something is put into
-    /// the inbox, when the store is closed, and when it refuses writes after a failure. One thread can so serve any number
-    /// of inboxes, and a publication wakes only those that it is for: after `listen` and after each call of `wake` it calls
-    /// [`Inbox::next`] until that returns `None`. `wake` must not block and not use the store ([`Wake`]).
+    /// Calls `wake` whenever there may be a notification, until the returned value is dropped: when
+    /// a notification enters the inbox, when the store is closed, and when it refuses writes after
+    /// a failure. So one thread can serve any number of inboxes, and a publication wakes only the
+    /// inboxes that receive it: after `listen` and after each call of `wake` it calls
+    /// [`Inbox::next`] until that returns `None`. `wake` must not block and not use the store
+    /// ([`Wake`]).
     pub fn listen(&self, wake: Arc<Wake>) -> Listening {
         self.queue.signal.listen(wake)
     }
 
-    /// True when the store was closed or refuses writes: when [`Inbox::next`] then returns `None`, nothing more comes.
+    /// True if the store was closed or refuses writes. If [`Inbox::next`] then returns `None`, no
+    /// more notifications come.
     pub fn is_ended(&self) -> bool {
         self.inner.store.is_ended()
     }

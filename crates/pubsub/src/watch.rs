@@ -12,11 +12,11 @@ use esker_model::schema::{Scalar, Values};
 use crate::cell::SPACE;
 use crate::place::Region;
 
-/// The changes of a dataset that meet a condition or lie in an area, in order.
+/// The changes of a dataset whose records meet a condition and lie in an area, in order.
 ///
 /// Returns a put if the new record meets the condition and lies in the area. With old records
 /// ([`Changes::with_old`]) it also returns a change if the old record did so: the record has left
-/// the area, or was deleted. Without old records it leaves out deletions.
+/// the area, or was deleted. Without old records it skips deletions.
 ///
 /// ```
 /// use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
@@ -65,7 +65,7 @@ impl<K: PrimaryKey> Watch<K> {
         Ok(self)
     }
 
-    /// Only the changes of records in the area; the two paths are those of their coordinates, in
+    /// Only the changes of records in the area. The paths are those of the records' coordinates, in
     /// degrees.
     ///
     /// # Errors
@@ -82,11 +82,11 @@ impl<K: PrimaryKey> Watch<K> {
     /// The errors of [`Changes::next`].
     #[allow(
         clippy::should_implement_trait,
-        reason = "none now, and perhaps one later"
+        reason = "it can be called again after `None`"
     )]
     pub fn next(&mut self) -> Result<Option<Change<K>>> {
         while let Some(change) = self.changes.next()? {
-            if self.is_asked_for(&change) {
+            if self.matches(&change) {
                 return Ok(Some(change));
             }
         }
@@ -106,7 +106,7 @@ impl<K: PrimaryKey> Watch<K> {
         let mut left = most;
         while !left.is_zero() {
             match self.changes.wait(left)? {
-                Some(change) if self.is_asked_for(&change) => return Ok(Some(change)),
+                Some(change) if self.matches(&change) => return Ok(Some(change)),
                 Some(_) => {}
                 None => break,
             }
@@ -117,7 +117,8 @@ impl<K: PrimaryKey> Watch<K> {
         Ok(None)
     }
 
-    /// Calls `wake` whenever there may be a change, until the returned value is dropped ([`Changes::listen`]).
+    /// Calls `wake` whenever there may be a change, until the returned value is dropped
+    /// ([`Changes::listen`]).
     ///
     /// # Errors
     /// The errors of [`Changes::listen`].
@@ -125,7 +126,8 @@ impl<K: PrimaryKey> Watch<K> {
         self.changes.listen(wake)
     }
 
-    /// True when the store was closed or refuses writes: when [`Watch::next`] then returns `None`, no more changes come.
+    /// True if the store was closed or refuses writes. If [`Watch::next`] then returns `None`, no
+    /// more changes come.
     pub fn is_ended(&self) -> bool {
         self.changes.is_ended()
     }
@@ -135,13 +137,13 @@ impl<K: PrimaryKey> Watch<K> {
         &self.changes
     }
 
-    fn is_asked_for(&self, change: &Change<K>) -> bool {
+    fn matches(&self, change: &Change<K>) -> bool {
         let both = [change.record(), change.old()];
         let mut records = both.into_iter().flatten();
-        records.any(|record| self.holds(record.json()))
+        records.any(|record| self.admits(record.json()))
     }
 
-    fn holds(&self, json: &[u8]) -> bool {
+    fn admits(&self, json: &[u8]) -> bool {
         let meets = self
             .filter
             .as_ref()

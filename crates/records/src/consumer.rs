@@ -1,8 +1,10 @@
-//! Consumers of changes: each belongs to a dataset.
+//! Consumers of changes. Each consumer belongs to a dataset.
 //!
-//! The engine keeps the log for names. That of a consumer is here the number of its dataset's data tree, which the dataset keeps as long
-//! as it lives and no other one gets, and the consumer's name: `\0` NUMBER `\0` NAME. A name has no 0 byte, so this is never a name that an
-//! earlier version, which knew consumers of the whole store only, gave to the engine; such a one is bound by the first dataset that uses it.
+//! The engine keeps the log for names. The name of a consumer in the engine is `\0` NUMBER `\0`
+//! NAME: the number of its dataset's data tree, which never changes and is never reused, and the
+//! consumer's own name. Earlier versions knew only consumers of the whole store, and stored the own
+//! name alone. An own name has no 0 byte, so the two forms differ. The first dataset that uses a
+//! consumer of the whole store binds it.
 
 use std::time::Duration;
 
@@ -22,16 +24,19 @@ const MAX_NAME: usize = 255;
 pub struct ChangeConsumer {
     /// Its name.
     pub name: String,
-    /// The dataset that it belongs to. `None` if an earlier version registered it for the whole store and no dataset has used it since.
+    /// The dataset that it belongs to. `None` if an earlier version registered it for the whole
+    /// store and no dataset has used it since.
     pub dataset: Option<String>,
     /// The store keeps the changes after this position.
     pub position: Position,
     /// The largest number of log bytes that the store keeps for it.
     pub keeps_bytes: u64,
-    /// Bytes of log that it has not read, counted over all datasets: the sizes of the log files that contain a write after its position.
+    /// Bytes of log that it has not read, counted over all datasets: the sizes of the log files
+    /// that contain a write after its position.
     pub lag_bytes: u64,
-    /// Age, in whole seconds, of the oldest change of its dataset that it has not read. `None` if it has read everything, or if the age is
-    /// unknown: the change is no longer kept, or was written while the store had no consumer.
+    /// Age, in whole seconds, of the oldest change of its dataset that it has not read. `None` if
+    /// it has read everything, or if the age is unknown: the change is no longer kept, or was
+    /// written while the store had no consumer.
     pub unread_for: Option<Duration>,
 }
 
@@ -57,7 +62,7 @@ fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-/// Says of which dataset the consumer is that is in use.
+/// Names the consumer and its dataset in the error that it is in use.
 fn in_use(error: esker_lsm::Error, name: &str, dataset: &str) -> Error {
     match error {
         esker_lsm::Error::ConsumerInUse { .. } => Error::Busy(format!(
@@ -67,15 +72,16 @@ fn in_use(error: esker_lsm::Error, name: &str, dataset: &str) -> Error {
     }
 }
 
-/// A named reader of a dataset's changes ([`crate::Dataset::consume`]). It continues where the consumer of this name stopped; the store
-/// keeps each change until [`Consumer::done`] acknowledges it. Only one handle at a time holds a consumer.
+/// A named reader of a dataset's changes ([`crate::Dataset::consume`]). It continues where the
+/// consumer of this name stopped; the store keeps each change until [`Consumer::done`] acknowledges
+/// it. Only one handle at a time holds a consumer.
 pub struct Consumer<K = Key> {
     changes: Changes<K>,
     dataset: Handle,
     name: String,
     log: LogConsumer,
     bytes: u64,
-    /// Its place as it is stored.
+    /// The position of the consumer as the store has it.
     noted: Position,
     is_new: bool,
 }
@@ -146,11 +152,12 @@ impl<K: PrimaryKey> Consumer<K> {
         self.changes.position()
     }
 
-    /// Acknowledges all changes returned so far, durably: the next handle of this consumer begins after them. Costs nothing if no change
-    /// was returned since the last call.
+    /// Acknowledges all changes returned so far, durably: the next handle of this consumer begins
+    /// after them. Costs nothing if no change was returned since the last call.
     ///
     /// # Errors
-    /// [`Error::UnknownDataset`] if the dataset was dropped; also any write error. After an error the same changes are returned again.
+    /// [`Error::UnknownDataset`] if the dataset was dropped; also any write error. After an error
+    /// the same changes are returned again.
     pub fn done(&mut self) -> Result<()> {
         let here = self.changes.position();
         if here == self.noted {
@@ -163,7 +170,7 @@ impl<K: PrimaryKey> Consumer<K> {
 }
 
 impl Store {
-    /// See [`crate::Database::change_consumers`]. Consumers of dropped datasets are left out.
+    /// See [`crate::Database::change_consumers`]. Omits consumers of dropped datasets.
     pub(crate) fn consumers(&self) -> Result<Vec<ChangeConsumer>> {
         let datasets = self.currents();
         let kept = self.group.log_consumers()?.into_iter();
@@ -206,7 +213,8 @@ impl Store {
         Ok(all)
     }
 
-    /// When the first change behind a place was written: in the tree, or in any. Reads the log up to it.
+    /// The time at which the first change after `place` was written: in the tree `data`, or in any
+    /// tree. Reads the log up to this change.
     fn unread_since(
         &self,
         place: Position,
@@ -233,7 +241,7 @@ impl Store {
             |kept: &str| parts(kept).is_some_and(|(data, _)| !trees.contains_key(&data));
         let kept = self.group.log_consumers()?;
         if kept.iter().any(|(kept, _, _)| is_orphan(kept)) {
-            // A drop that failed at its sync, and was found by this opening, may still be lost in a power cut.
+            // A power cut could still undo a drop that this opening found, if its sync failed.
             self.group.sync()?;
             self.group.release_logs(&mut |kept| is_orphan(kept))?;
         }
@@ -242,7 +250,8 @@ impl Store {
 }
 
 impl Handle {
-    /// The consumer `name`, and its place if it has one, be it that of an earlier version for the whole store.
+    /// The consumer `name` and its position, if it has one. The position may be that of a consumer
+    /// of the whole store, which an earlier version registered.
     fn take_consumer(&self, name: &str) -> Result<(LogConsumer, Option<Position>)> {
         check_name(name)?;
         let group = &self.shared.group;
@@ -270,14 +279,15 @@ impl Handle {
             group.refresh()?;
             is_dropped()?;
             log.keep(Some(name), at, bytes)?;
-            // Where the writer dropped it meanwhile it may have looked for consumers before.
+            // If the writer dropped the dataset meanwhile, it may have released its consumers
+            // before this one was registered.
             group.refresh()?;
             return is_dropped().inspect_err(|_| {
                 let own = scoped(self.current.data, name);
                 let _ = group.release_logs(&mut |kept| kept == own);
             });
         }
-        // A drop has it, too, until the dataset's consumers are gone.
+        // A drop holds this reservation, too, until it has released the dataset's consumers.
         let mut dataset = self.name();
         let _reserved = loop {
             let reserved = self.shared.names.reserve(&dataset);
@@ -285,7 +295,7 @@ impl Handle {
             if now == dataset {
                 break reserved;
             }
-            // It was renamed meanwhile.
+            // The dataset was renamed meanwhile.
             drop(reserved);
             dataset = now;
         };
@@ -307,7 +317,7 @@ impl Handle {
         if released.map_err(|error| in_use(error, name, &self.name()))? {
             return Ok(true);
         }
-        // Of an earlier version: with any name that it accepted.
+        // A consumer of an earlier version, with any name that this version accepted.
         Ok(parts(name).is_none() && group.release_log(name)?)
     }
 

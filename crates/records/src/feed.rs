@@ -1,28 +1,31 @@
-//! The change feed: each committed change of a dataset, in order, from a place on, and then those to come.
+//! The change feed: each committed change of a dataset, in order, from a position on; later changes
+//! follow as they are committed.
 //!
-//! It reads the log, so writers pay nothing for it, and goes back as far as the log is kept: what is in no table yet, and behind
-//! that what [`crate::Options::keep_log`] or a named consumer ([`crate::Dataset::keep_changes_for`]) keeps.
-//! Where the dataset was made to ([`crate::DatasetDef::keep_old_records`]), each commit has in the log, in a tree that is nowhere else, what it replaced,
-//! so a change can be given with that.
+//! The feed reads the log, so writers pay nothing for it. It goes back as far as the log does: the
+//! log holds all writes that are in no table yet, and the older writes that
+//! [`crate::Options::keep_log`] or a named consumer ([`crate::Dataset::keep_changes_for`]) keeps.
+//! If the dataset keeps old records ([`crate::DatasetDef::keep_old_records`]), each commit also
+//! logs the records that it replaced, and the feed can return them.
 //!
-//! A change is given when readers see it, never before, and changes of one batch come in the order in which they were added.
+//! The feed returns a change once readers see it, never before. Changes of one batch come in the
+//! order in which they were added.
 //!
 //! **Old records** are read when they are replaced, and logged in the same commit: a batch looks up
-//! what it replaces, all keys together, before it has its place in the log. Under the writer lock
-//! it validates that in the memtables (`write/pre_images.rs`), and adds one operation per key in
-//! the tree `d/old`. That tree is in the log alone (`TreeOptions::log_only`): it costs no memtable,
-//! flush or compaction, and goes back as far as the feed. If a batch writes a key several times,
-//! the feed takes its earlier change as the old record of the later one.
+//! the records that it replaces, all keys together, before it is appended to the log. Under the
+//! writer lock it validates them against the memtables (`write/pre_images.rs`), and adds one
+//! operation per key in the tree `d/old`. That tree is in the log alone (`TreeOptions::log_only`):
+//! it costs no memtable, flush or compaction, and goes back as far as the feed. If a batch writes a
+//! key several times, the feed takes its earlier change as the old record of the later one.
 //!
 //! The alternative, keeping old versions in the data until the feed's retention has passed, would
 //! cost writers nothing, but every compaction and every read of such a key; followers would have to
 //! register, and look each change up in trees that have changed since. The logged pre-image is
-//! exact wherever the log is, also for tails and readers beside the writer. A backup has no log, so
-//! its feed begins with the backup.
+//! exact wherever the log exists, also for tails and readers beside the writer. A backup has no
+//! log, so its feed begins with the backup.
 //!
 //! An expired record that was not deleted yet counts as the old record when it is replaced, since
-//! the feed gave no change that removed it. So the old record of a change is always the record that
-//! the previous change of its key gave.
+//! the feed returned no change that removed it. So the old record of a change is always the record
+//! that the previous change of its key returned.
 
 use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
@@ -45,9 +48,11 @@ use esker_model::Record;
 pub enum ChangesFrom {
     /// With the oldest change in the log.
     Oldest,
-    /// After the write with this number, from [`crate::DatasetSnapshot::seq`] or [`crate::Record::seq`].
+    /// After the write with this number, from [`crate::DatasetSnapshot::seq`] or
+    /// [`crate::Record::seq`].
     Seq(Seq),
-    /// After this position. Rejected if it comes from another store, or from a copy that has diverged.
+    /// After this position. Rejected if it comes from another store, or from a copy that has
+    /// diverged.
     Position(Position),
     /// With the next new change.
     Now,
@@ -73,8 +78,9 @@ pub enum ChangeKind {
     Put,
     /// It was deleted.
     Deleted,
-    /// It had expired, and the store deleted it: in the background, some time after reads stopped returning it, or in
-    /// [`crate::Dataset::expire_now`]. Reported once for each record, and not at all if the record was put again or deleted first.
+    /// It had expired, and the store deleted it: in the background, some time after reads stopped
+    /// returning it, or in [`crate::Dataset::expire_now`]. Reported once for each record, and not
+    /// at all if the record was put again or deleted first.
     Expired,
 }
 
@@ -89,7 +95,7 @@ pub struct Change<K = Key> {
 }
 
 impl Change {
-    /// With its key as a type of the program.
+    /// Converts the keys to the type `K`.
     fn typed<K: PrimaryKey>(self) -> Result<Change<K>> {
         Ok(Change {
             key: K::from_key(self.key)?,
@@ -102,7 +108,7 @@ impl Change {
 }
 
 impl<K> Change<K> {
-    /// What became of the record.
+    /// The kind of the change.
     pub fn kind(&self) -> ChangeKind {
         self.kind
     }
@@ -127,9 +133,10 @@ impl<K> Change<K> {
         self.record.as_ref()
     }
 
-    /// In a feed with old records ([`Changes::with_old`]): the record that was replaced or deleted, or that expired, as the previous change
-    /// of this key reported it. If a record had expired when a put replaced it, this is the expired record, since the expiry was not
-    /// reported as a change. `None` if there was no record, and in feeds without old records.
+    /// In a feed with old records ([`Changes::with_old`]): the record that was replaced or deleted,
+    /// or that expired, as the previous change of this key reported it. If a record had expired
+    /// when a put replaced it, this is the expired record, since the expiry was not reported as a
+    /// change. `None` if there was no record, and in feeds without old records.
     pub fn old(&self) -> Option<&Record<K>> {
         self.old.as_ref()
     }
@@ -140,15 +147,15 @@ pub struct Changes<K = Key> {
     key: PhantomData<fn() -> K>,
     dataset: Handle,
     tail: Tail,
-    /// Everything up to it was given.
-    given: Position,
-    /// Of the commit that was read last.
+    /// The feed has returned every change up to this position.
+    returned: Position,
+    /// The changes of the last commit read that were not returned yet.
     pending: VecDeque<Change>,
-    /// Changes are given with what they replaced.
+    /// Changes carry the records that they replaced.
     with_old: bool,
 }
 
-/// Between two looks at whether the reader was stopped.
+/// The interval between two checks whether the reader was stopped.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl<K: PrimaryKey> Changes<K> {
@@ -167,7 +174,7 @@ impl<K: PrimaryKey> Changes<K> {
             key: PhantomData,
             tail: group.tail(from)?,
             dataset,
-            given: from,
+            returned: from,
             pending: VecDeque::new(),
             with_old: false,
         })
@@ -195,7 +202,8 @@ impl<K: PrimaryKey> Changes<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoOldRecords`] if the dataset was not created with [`crate::DatasetDef::keep_old_records`].
+    /// [`Error::NoOldRecords`] if the dataset was not created with
+    /// [`crate::DatasetDef::keep_old_records`].
     pub fn with_old(self) -> Result<Changes<K>> {
         if self.dataset.layout().old.is_none() {
             let dataset = self.dataset.name();
@@ -207,15 +215,17 @@ impl<K: PrimaryKey> Changes<K> {
         })
     }
 
-    /// The feed has returned every change before this position: a feed from there continues where this one is.
+    /// The feed has returned every change before this position: a feed from there continues where
+    /// this one stands.
     pub fn position(&self) -> Position {
         match self.pending.is_empty() {
             true => self.tail.position(),
-            false => self.given,
+            false => self.returned,
         }
     }
 
-    /// Keeps up to `bytes` bytes of log for this feed while it exists, so that a slow reader misses nothing.
+    /// Keeps up to `bytes` bytes of log for this feed while it exists, so that a slow reader misses
+    /// nothing.
     pub fn hold(&mut self, bytes: u64) {
         self.tail.hold(bytes);
     }
@@ -223,8 +233,9 @@ impl<K: PrimaryKey> Changes<K> {
     /// The next change, or `None` if there is none yet; later calls can return more.
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] if the log no longer contains the next change; [`Error::UnknownDataset`] if the dataset was dropped,
-    /// after its last change; [`Error::Damaged`]; also any error of reading the log.
+    /// [`Error::PositionExpired`] if the log no longer contains the next change;
+    /// [`Error::UnknownDataset`] if the dataset was dropped, after its last change;
+    /// [`Error::Damaged`]; also any error of reading the log.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -236,15 +247,15 @@ impl<K: PrimaryKey> Changes<K> {
     /// The next change; waits for it for at most `most`.
     ///
     /// # Errors
-    /// As [`Changes::next`]; [`Error::Closed`] if the store was closed, after the last change; [`Error::Cancelled`] if the handle was
-    /// stopped ([`crate::Dataset::with_stop`]).
+    /// As [`Changes::next`]; [`Error::Closed`] if the store was closed, after the last change;
+    /// [`Error::Cancelled`] if the handle was stopped ([`crate::Dataset::with_stop`]).
     pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
-        // None is beyond what the clock can say: for ever.
+        // `None` if the clock cannot express the time: waits forever.
         let until = Instant::now().checked_add(most);
         let mut was_dropped = false;
         loop {
             if let Some(change) = self.pending.pop_front() {
-                self.given = change.position;
+                self.returned = change.position;
                 return change.typed().map(Some);
             }
             if let Some(stop) = &self.dataset.stop {
@@ -261,7 +272,7 @@ impl<K: PrimaryKey> Changes<K> {
                 if was_dropped {
                     return Err(Error::unknown_dataset(self.dataset.name()));
                 }
-                // What came just before the drop is given first.
+                // Changes committed just before the drop are returned first.
                 was_dropped = self.dataset.now().is_dropped();
                 if left.is_zero() && !was_dropped {
                     return Ok(None);
@@ -272,12 +283,14 @@ impl<K: PrimaryKey> Changes<K> {
         }
     }
 
-    /// Calls `wake` whenever there may be a change, until the returned value is dropped: after each commit of the store, after
-    /// a dataset is dropped, when the store is closed, and when it refuses writes after a failure. One thread can so serve any
-    /// number of feeds: after `listen` and after each call of `wake` it calls [`Changes::next`] until that returns `None`. A
-    /// store that is open for reading polls the writer's files in one thread for all who listen.
+    /// Calls `wake` whenever there may be a change, until the returned value is dropped: after each
+    /// commit of the store, after a dataset is dropped, when the store is closed, and when it
+    /// refuses writes after a failure. So one thread can serve any number of feeds: after `listen`
+    /// and after each call of `wake` it calls [`Changes::next`] until that returns `None`. In a
+    /// store that is open for reading, one thread polls the writer's files for all listeners.
     ///
-    /// `wake` must not block and not use the store ([`Wake`]). Cancelling a [`crate::Stop`] does not call it.
+    /// `wake` must not block and not use the store ([`Wake`]). Cancelling a [`crate::Stop`] does
+    /// not call it.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -301,21 +314,23 @@ impl<K: PrimaryKey> Changes<K> {
     /// ```
     ///
     /// # Errors
-    /// The thread that polls cannot be started.
+    /// In a store that is open for reading: the thread that polls the writer's files cannot be
+    /// started.
     pub fn listen(&self, wake: Arc<Wake>) -> Result<Listening> {
         Ok(self.tail.listen(wake)?)
     }
 
-    /// True when the store was closed or refuses writes: when [`Changes::next`] then returns `None`, no more changes come.
+    /// True when the store was closed or refuses writes: when [`Changes::next`] then returns
+    /// `None`, no more changes come.
     pub fn is_ended(&self) -> bool {
         self.tail.is_ended()
     }
 
-    /// Takes over what a commit changed in the dataset.
+    /// Adds the changes of a commit to `pending`.
     fn take(&mut self, commit: &Commit) -> Result<()> {
         let layout = self.dataset.layout();
         let (data, expiry, key_type) = (layout.data, layout.expiry, self.dataset.key_type());
-        let (history, given) = (commit.position().history, self.given.seq);
+        let (history, returned) = (commit.position().history, self.returned.seq);
         let old = layout.old.filter(|_| self.with_old);
         let mut replaced = old.map_or_else(HashMap::new, |old| replaced(commit, old));
         let wholes = match layout.clustered().and_then(|attribute| attribute.tree) {
@@ -325,7 +340,7 @@ impl<K: PrimaryKey> Changes<K> {
         let mut malformed = None;
         let pending = &mut self.pending;
         commit.each(&mut |tree, seq, kind, key, value| {
-            // The deletion of what expires shares the number of the record's.
+            // The deletion of the expiry entry has the number of the deletion of its record.
             if Some(tree) == expiry
                 && kind == Kind::Delete
                 && let Some(last) = pending.back_mut()
@@ -346,13 +361,13 @@ impl<K: PrimaryKey> Changes<K> {
                 true => whole(stored),
                 false => stored,
             });
-            // The next change of the key in this commit replaces this one.
+            // The next change of the key in this commit replaces this one's record.
             let before = match (old, stored) {
                 (None, _) => None,
                 (Some(_), Some(stored)) => replaced.insert(key.to_vec(), (seq, stored.to_vec())),
                 (Some(_), None) => replaced.remove(key),
             };
-            if seq <= given {
+            if seq <= returned {
                 return;
             }
             let key = Key::from_encoded(key_type, key.to_vec());
@@ -378,7 +393,7 @@ impl<K: PrimaryKey> Changes<K> {
     }
 }
 
-/// The records of the stubs of a commit, by number: what the tree by place got.
+/// The full records of the stubs in a commit, by write number: the puts in the location tree.
 fn wholes(commit: &Commit, by_place: TreeId) -> HashMap<Seq, Vec<u8>> {
     let mut wholes = HashMap::new();
     commit.each(&mut |tree, seq, kind, _, value| {
@@ -389,7 +404,7 @@ fn wholes(commit: &Commit, by_place: TreeId) -> HashMap<Seq, Vec<u8>> {
     wholes
 }
 
-/// What a commit replaced: by key the write, and the record as it was stored.
+/// The records that a commit replaced, by key: the write number and the stored bytes of each.
 fn replaced(commit: &Commit, old: TreeId) -> HashMap<Vec<u8>, (Seq, Vec<u8>)> {
     let mut replaced = HashMap::new();
     commit.each(&mut |tree, _, _, key, value| {

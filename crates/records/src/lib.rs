@@ -1,8 +1,10 @@
 //! Esker: an embedded record store that finds records by any field.
 //!
-//! A [`Database`] is a folder. It has [`Dataset`]s of JSON records, each with a primary key and up to 64 indexed fields, which this
-//! documentation calls *attributes*. All kinds of index give exactly what a scan would give, newest first; [`IndexKind`] says what each
-//! costs. A write is atomic over the record and all its indexes; [`Durability`] says when it is synced.
+//! A [`Database`] is a folder. It has [`Dataset`]s of JSON records, each with a primary key and up
+//! to 64 indexed fields, which this documentation calls *attributes*. All kinds of index return
+//! exactly the records that a scan would return, newest first; [`IndexKind`] describes the cost of
+//! each. A write is atomic over the record and all its indexes; [`Durability`] sets when it is
+//! synced.
 //!
 //! | to | see |
 //! | --- | --- |
@@ -11,11 +13,11 @@
 //! | write, read, update one record | [`Dataset`], [`Update`] |
 //! | write several as one, with conditions | [`Batch`], [`WriteBatch`] |
 //! | query | [`field`], [`Query`], [`DatasetSnapshot`] |
-//! | follow what changed | [`Dataset::changes`], [`Changes`] |
+//! | follow changes | [`Dataset::changes`], [`Changes`] |
 //! | change indexes, repair | [`Dataset::add_index`], [`Dataset::repair`], [`Task`] |
 //! | handle errors | [`Error`] |
 //!
-//! The guide `docs/library.md` goes through all of it.
+//! The guide `docs/library.md` describes all of these.
 //!
 //! ```
 //! use esker::{Database, DatasetDef, Index, KeyType, Options, field};
@@ -123,31 +125,35 @@ pub mod schema {
     /// ```
     pub use esker_model::tokens::Tokenizer;
 
-    /// The type of most values at `path` in the sample records; `None` if no sample has a value there.
+    /// The type of most values at `path` in the sample records; `None` if no sample has a value
+    /// there.
     pub fn infer_type(samples: &[Vec<u8>], path: &Path) -> Option<Type> {
         let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
         infer(&samples, path)
     }
 
-    /// As [`infer_type`]; also returns the number of samples that have a value of another type there.
+    /// As [`infer_type`]; also returns the number of samples that have a value of another type
+    /// there.
     pub fn infer_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(Type, usize)> {
         let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
         infer_counted(&samples, path)
     }
 
-    /// The type of the times at `path` in the sample records, by the unit of their numbers: for an attribute that was declared as
-    /// [`Type::Time`].
+    /// The type of the times at `path` in the sample records, by the unit of their numbers: for an
+    /// attribute that was declared as [`Type::Time`].
     pub fn infer_time_type(samples: &[Vec<u8>], path: &Path) -> Type {
         let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
         infer_time(&samples, path)
     }
 
-    /// The key type of most values at `path` in the sample records; `None` if no sample has a value there.
+    /// The key type of most values at `path` in the sample records; `None` if no sample has a value
+    /// there.
     pub fn infer_key_type(samples: &[Vec<u8>], path: &Path) -> Option<KeyType> {
         infer_key_type_counted(samples, path).map(|(ty, _)| ty)
     }
 
-    /// As [`infer_key_type`]; also returns the number of samples that have a value of another type there.
+    /// As [`infer_key_type`]; also returns the number of samples that have a value of another type
+    /// there.
     pub fn infer_key_type_counted(samples: &[Vec<u8>], path: &Path) -> Option<(KeyType, usize)> {
         let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
         infer_key(&samples, path)
@@ -193,7 +199,8 @@ pub mod options {
     pub use esker_lsm::{Budget, Clock, KeepLog};
 }
 
-/// Settings and measurements for benchmarks and tests. Programs do not need them, and they may change at any time.
+/// Settings and measurements for benchmarks and tests. Programs do not need them, and they may
+/// change at any time.
 #[doc(hidden)]
 pub mod experimental {
     pub use crate::api::Tuning;

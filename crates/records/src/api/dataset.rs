@@ -293,7 +293,8 @@ impl<K: PrimaryKey> Dataset<K> {
         self.request(Request::default())
     }
 
-    /// A query from data, as of now: [`Query::request`] of a query on this store or another, or one that was read with serde.
+    /// A query from data, as of now: [`Query::request`] of a query on this store or another, or one
+    /// that was read with serde.
     pub fn request(&self, request: Request) -> Query<K> {
         Query::new(query::Query::new(self.handle.snapshot(), request))
     }
@@ -605,8 +606,8 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// time.
     ///
     /// A token matches the equal value. If the attribute's tokenizer is
-    /// [`Tokenizer::Prefix`](crate::schema::Tokenizer::Prefix), it matches every string that begins with
-    /// it.
+    /// [`Tokenizer::Prefix`](crate::schema::Tokenizer::Prefix), it matches every string that begins
+    /// with it.
     ///
     /// Intersects the index entries of the attributes before it reads a record, in bounded memory;
     /// if no attribute has an index, it reads all records. Records which index entries turn out to

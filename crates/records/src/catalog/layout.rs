@@ -1,4 +1,4 @@
-//! What a dataset consists of, ready for use: its attributes and their trees, as one definition says.
+//! A layout: the attributes and trees of a dataset according to one definition, ready for use.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -95,70 +95,73 @@ impl Attribute {
 
 /// An index that is being built.
 pub(crate) struct Building {
-    /// The attribute as it will be. Writes go to its index; queries do not know it.
+    /// The attribute with its new index. Writes go to this index; queries do not use it.
     pub(crate) attribute: Attribute,
     /// Its place among the extracted attributes.
     pub(crate) place: usize,
-    /// True when the attribute was not declared before.
+    /// True if the attribute was not declared before.
     pub(crate) is_new: bool,
-    /// Writes up to this sequence number must be brought to the index, later ones are in it.
+    /// The build adds the entries of writes up to this sequence number. Later writes add theirs.
     pub(crate) since: Seq,
     /// Tables up to this number were written before the change began.
     pub(crate) tables: u64,
-    /// Where the index entries of a stand-alone index are gathered.
+    /// The tree in which the build gathers the index entries of a stand-alone index.
     pub(crate) staging: Option<TreeId>,
 }
 
 /// The order in which a compaction goes through trees.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
-    /// Those whose compactions report which writes are obsolete.
+    /// Trees whose compactions report obsolete writes.
     Report,
-    /// Those whose compactions drop these.
+    /// Trees whose compactions drop the entries of obsolete writes.
     Drop,
-    /// The obsolete set: it forgets what no tree holds any more.
+    /// The obsolete set, which forgets writes that no tree holds any more; then the notes and the
+    /// old records.
     Forget,
 }
 
-/// A dataset as one definition says, ready for use.
+/// The attributes and trees of a dataset according to one definition.
 pub(crate) struct Layout {
     pub(crate) stored: StoredDef,
     pub(crate) data: TreeId,
-    /// The primary-key index, once it is complete: what is read.
+    /// The primary-key index for reads: `None` until it is complete.
     pub(crate) keys: Option<TreeId>,
-    /// The primary-key index, complete or not: what is written to.
+    /// The primary-key index for writes, complete or not.
     pub(crate) keys_written: Option<TreeId>,
-    /// The bitmap tree of the obsolete set; stores created before there was one lack it.
+    /// The bitmap tree of the obsolete set; datasets created before bitmap trees existed lack it.
     pub(crate) superseded: Option<TreeId>,
-    /// The tree of notes, once there is one.
+    /// The tree of notes, if it exists.
     pub(crate) notes: Option<TreeId>,
-    /// The tree of what changes replaced, where the feed has that.
+    /// The tree of old records, if the dataset keeps them for its feed.
     pub(crate) old: Option<TreeId>,
     /// The primary key and the attributes: conditions are compiled against it.
     pub(crate) shape: Shape,
     /// The attributes with their trees, in the order of the shape.
     pub(crate) attributes: Vec<Attribute>,
-    /// The place of the attribute by whose place the records are stored among the attributes.
+    /// The index in `attributes` of the attribute by which the records are stored, if they are
+    /// stored by location.
     clustered: Option<usize>,
     pub(crate) building: Option<Building>,
     /// The ids of the extracted attributes, in their order.
     pub(crate) extracted: Vec<u32>,
-    /// The trees that remember the keys that are written, under deleted-key maintenance, each once: an index that is being switched is
-    /// written to twice, with one tree of keys.
+    /// The trees of written keys under deleted-key maintenance, without duplicates: the old and the
+    /// new index of a rebuild share one.
     pub(crate) deleted: Vec<TreeId>,
-    /// The tree of what expires, once records do.
+    /// The tree of expiry times, if records expire.
     pub(crate) expiry: Option<TreeId>,
-    /// The place of the time at which a record expires among what is extracted, where it is there.
+    /// The index of a record's expiry time among the extracted values, if the expiry time is a
+    /// field.
     pub(crate) expires_place: Option<usize>,
     pub(crate) extraction: Extraction,
-    /// The configuration that it was made of.
+    /// The configuration that the layout was made from.
     config: Arc<Vec<u8>>,
-    /// The last count of tree changes after which it was still the right one.
+    /// The latest count of tree changes at which this layout was still valid.
     seen: AtomicU64,
 }
 
 impl Layout {
-    /// The layout of the dataset called `name` in `version`; `None` when its definition cannot be
+    /// The layout of the dataset called `name` in `version`; `None` if its definition cannot be
     /// read or a tree is missing.
     pub(crate) fn new(name: &str, version: &Version) -> Option<Layout> {
         let data = version.tree_named(&data_tree(name))?;
@@ -216,7 +219,7 @@ impl Layout {
             return None;
         }
         let expires_place = stored.expiry.path.as_ref().map(|path| {
-            // A record whose time is not understood would never expire.
+            // Refuses objects: a record with an unreadable expiry time would never expire.
             extracted.push(Wanted::new(path.clone(), stored.expiry.ty).refusing_objects());
             extracted.len() - 1
         });
@@ -248,32 +251,34 @@ impl Layout {
         })
     }
 
-    /// The attribute by whose place the records are stored, where they are: its tree has them (`crate::store::clustered`).
+    /// The attribute by which the records are stored, if they are stored by location. Its tree has
+    /// the full records (`crate::store::clustered`).
     #[inline]
     pub(crate) fn clustered(&self) -> Option<&Attribute> {
         self.clustered.and_then(|at| self.attributes.get(at))
     }
 
-    /// Its place among the extracted attributes.
+    /// The index of the clustered attribute among the extracted attributes.
     pub(crate) fn clustered_place(&self) -> Option<usize> {
         self.clustered
     }
 
-    /// True when a stub has no say about some attribute to which writes go: one that was declared later.
+    /// True if stubs may lack the values of a written attribute, because it was declared after
+    /// records were stored.
     pub(crate) fn has_late_attributes(&self) -> bool {
         let mut written = self.written();
         self.clustered.is_some() && written.any(|(_, a)| !self.stored.in_all_records(a.id))
     }
 
-    /// The attributes whose indexes a write goes to, each with its place among the extracted ones.
+    /// The attributes whose indexes receive writes, each with its index among the extracted
+    /// attributes.
     pub(crate) fn written(&self) -> impl Iterator<Item = (usize, &Attribute)> {
         let building = self.building.iter();
         let building = building.map(|building| (building.place, &building.attribute));
         self.attributes.iter().enumerate().chain(building)
     }
 
-    /// The trees of the dataset, data first; then those whose compactions report what is obsolete, the set of what they reported, and
-    /// those that leave it out.
+    /// The trees of the dataset in the order of the steps, the data tree first.
     pub(crate) fn trees(&self) -> Vec<TreeId> {
         let steps = [Step::Report, Step::Drop, Step::Forget];
         steps.map(|step| self.trees_in(step)).concat()
@@ -298,28 +303,28 @@ impl Layout {
                 .chain(self.old)
                 .collect(),
         };
-        // An index that is being switched has its tree of keys twice.
+        // The old and the new index of a rebuild share their tree of keys.
         let mut seen = HashSet::new();
         trees.retain(|tree| seen.insert(*tree));
         trees
     }
 
-    /// The last count of tree changes after which this was still the layout of the dataset.
+    /// The latest count of tree changes at which this was still the layout of the dataset.
     pub(crate) fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// The layout is that of a later version, too.
+    /// Records that the layout is still valid in `version`.
     pub(crate) fn is_seen_in(&self, version: &Version) {
         self.seen.fetch_max(version.changes(), Ordering::Relaxed);
     }
 
-    /// True when it was made of this configuration.
+    /// True if the layout was made from this configuration.
     pub(crate) fn is_of(&self, config: &Arc<Vec<u8>>) -> bool {
         Arc::ptr_eq(config, &self.config)
     }
 
-    /// Refuses while the change of an index is unfinished.
+    /// Returns [`Error::Busy`] while the change of an index is unfinished.
     pub(crate) fn refuse_unfinished(&self) -> Result<()> {
         match &self.stored.change {
             None => Ok(()),

@@ -34,13 +34,13 @@ pub(super) struct Ready {
     value: Option<Slice>,
 }
 
-/// The memory of a page.
+/// The memory budget of a page.
 struct Page {
-    /// How many candidates are fetched together.
+    /// The number of candidates that are fetched together.
     fetch: usize,
-    /// Bytes of records that may be held at a time.
+    /// The largest number of record bytes in memory at a time.
     room: usize,
-    /// Borrowed for a page that may be large.
+    /// Memory borrowed for a page that may be large.
     loan: Option<Loan>,
 }
 
@@ -48,10 +48,10 @@ struct Page {
 pub(crate) struct Answer {
     pub(super) run: Run,
     page: Page,
-    /// The last candidate that was taken from the source.
+    /// The write number of the last candidate that the source returned.
     after: Option<Seq>,
-    /// The last record that was returned.
-    given: Option<Seq>,
+    /// The write number of the last record that was returned.
+    returned: Option<Seq>,
     /// True if the candidates come from a scan: they are current, live, and satisfy the conditions.
     scanned: bool,
     failed: bool,
@@ -70,7 +70,7 @@ impl Answer {
                 loan: None,
             },
             after,
-            given: after,
+            returned: after,
             scanned: false,
             failed: false,
             pending: VecDeque::new(),
@@ -78,7 +78,7 @@ impl Answer {
         }
     }
 
-    /// An answer from these candidates, in their order. They are all candidates of the driver.
+    /// An answer from `candidates`, in their order. They must be all candidates of the driver.
     pub(super) fn of_candidates(run: Run, candidates: Vec<Candidate>) -> Answer {
         let mut answer = Answer::new(run);
         answer.run.steps.rounds += 1;
@@ -88,9 +88,10 @@ impl Answer {
         answer
     }
 
-    /// The place in the answer: [`Query::after`](super::Query::after) with it continues from here.
+    /// The position in the answer: [`Query::after`](super::Query::after) with it continues from
+    /// here.
     pub(crate) fn token(&self) -> Option<PageToken> {
-        self.given.map(PageToken)
+        self.returned.map(PageToken)
     }
 
     /// The steps of the query so far and their cost.
@@ -106,8 +107,8 @@ impl Answer {
             remaining,
             exhausted,
         } = &mut self.run;
-        // With a limit, some more than wanted, for those that turn out to be obsolete or not to
-        // satisfy the other conditions; each further round reads more.
+        // With a limit, a quarter more than the limit, because some candidates are obsolete or do
+        // not satisfy the other conditions. Each further round doubles the number.
         let want = match remaining {
             Some(left) => {
                 (left.saturating_add(*left / 4)).saturating_mul(1 << steps.rounds.min(12))
@@ -196,7 +197,7 @@ impl Answer {
             ..
         } = &mut self.run;
         let most = if without_records {
-            // Without records there is no limit of memory.
+            // Candidates without records are in memory already.
             usize::MAX
         } else {
             self.page.fetch
@@ -226,7 +227,7 @@ impl Answer {
             }
             if let Some(record) = self.ready.pop_front() {
                 self.run.remaining = self.run.remaining.map(|left| left - 1);
-                self.given = Some(record.seq);
+                self.returned = Some(record.seq);
                 self.run.steps.answers += 1;
                 return Ok(Some(record));
             }
@@ -243,10 +244,10 @@ impl Answer {
 }
 
 impl Page {
-    /// Borrows memory for a page of so many candidates; returns the bytes that it may take.
+    /// Borrows memory for a page of `want` candidates; returns the bytes that the page may use.
     fn borrow(&mut self, context: &Context, want: usize) -> usize {
         let shared = &context.view.dataset.shared;
-        // The loan of the last page is given back first.
+        // Returns the loan of the last page first.
         self.loan = None;
         self.loan = (want > FIRST_FETCH).then(|| shared.borrow(Account::Queries));
         let small = shared.group.options().memory_budget / 8;
@@ -255,7 +256,7 @@ impl Page {
         bytes
     }
 
-    /// Gives back what these candidates and their records do not need.
+    /// Returns the memory that these candidates and their records do not need.
     fn shrink_to(&mut self, candidates: &[Candidate]) {
         if let Some(loan) = &mut self.loan {
             let candidates = candidates.iter().map(Candidate::bytes);
@@ -279,7 +280,7 @@ impl Page {
     }
 }
 
-/// Offers every record that satisfies the conditions; returns how many were read.
+/// Offers every record that satisfies the conditions to `best`; returns the number of records read.
 fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
     let brings = want <= FETCH;
     let scan = ScanMatching {
@@ -297,7 +298,7 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
     })
 }
 
-/// Offers the candidates of the driving indexes.
+/// Offers the candidates of the driving indexes to `best`.
 fn read_indexes(context: &Context, best: &mut Best) -> Result<()> {
     let lookup = context.indexes();
     for at in context.plan.driver.constraints() {
@@ -316,11 +317,11 @@ fn read_indexes(context: &Context, best: &mut Best) -> Result<()> {
     Ok(())
 }
 
-/// Offers the records of a scan to the best.
+/// Offers the records of a scan to `best`.
 struct OfferScanned<'a> {
     best: &'a mut Best,
     order: Order,
-    /// True if so few are wanted that their records are held.
+    /// True if the page is small, so that `best` holds the records, too.
     brings: bool,
 }
 
@@ -374,7 +375,7 @@ impl Keys {
         self.0.explain()
     }
 
-    /// The place in the answer: [`super::Query::after`] with it continues from here.
+    /// The position in the answer: [`super::Query::after`] with it continues from here.
     pub(crate) fn token(&self) -> Option<PageToken> {
         self.0.token()
     }

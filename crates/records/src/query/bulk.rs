@@ -1,7 +1,7 @@
-//! Large answers that are not in order of recency. The entries of the driving index are read once and sorted by
-//! key (on disk if they do not fit in memory, [`esker_lsm::sort`]), so that the lookups go through the data
-//! front to back, in large batches (Luo & Carey section 3.2). A record whose attribute has several values in
-//! the range is looked up once.
+//! Large answers that are not in order of recency. The entries of the driving index are read once
+//! and sorted by key (on disk if they do not fit in memory, [`esker_lsm::sort`]), so that the
+//! lookups go through the data front to back, in large batches (Luo & Carey section 3.2). A record
+//! whose attribute has several values in the range is looked up once.
 
 use std::ops::ControlFlow;
 
@@ -248,7 +248,7 @@ impl<'v> Bulk<'v> {
 /// The last stage of answers in bulk: passes the records on, or counts them, up to the limit.
 pub(super) struct Give<'a> {
     pub(super) key_type: KeyType,
-    /// How many more records are wanted; `None` for all.
+    /// The number of records still wanted; `None` for all.
     pub(super) remaining: Option<usize>,
     pub(super) answers: u64,
     pub(super) sink: Sink<'a>,

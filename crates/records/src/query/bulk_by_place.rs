@@ -1,7 +1,8 @@
-//! Large answers from the tree in which records are stored in the order of place.
+//! Large answers from the location tree, which has the full records.
 //!
-//! An area is read once, and the records come with the index entries. If the maintenance strategy does not show
-//! which entries are current, their keys are looked up, a share of the memory at a time.
+//! An area is read once, and the records come with the index entries. If the maintenance strategy
+//! does not show which entries are current, their keys are looked up, a share of the memory at a
+//! time.
 
 use esker_lsm::{Account, Seq, Slice};
 
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::index::{self, APART, Candidate};
 
 impl Bulk<'_> {
-    /// Takes the records in the range of a condition on the clustered attribute, in the order of place.
+    /// Takes the records in the range of a condition on the clustered attribute, in location order.
     pub(super) fn by_place(mut self) -> Result<Run> {
         let Run { context, steps, .. } = &mut self.run;
         let Some((attribute, range)) = context.driving_index() else {

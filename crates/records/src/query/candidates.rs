@@ -1,5 +1,6 @@
-//! How versions are found by value (DELI section IV-B, algorithm 2): the candidates of each index come newest
-//! first, those that all have are compared with the versions of their keys, and what is obsolete is noted.
+//! The search for versions by value (DELI section IV-B, algorithm 2). Each index returns its
+//! candidates newest first. The search compares the candidates that all indexes have with the
+//! versions of their keys, and notes obsolete ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,11 +22,12 @@ use crate::record::parse;
 use crate::store::{Stubs, View, hides};
 use esker_model::Record;
 
-/// The most candidates that are requested at a time, and the least.
+/// The largest number of candidates that are requested at a time.
 const MOST: usize = 64 << 10;
+/// The smallest number.
 const LEAST: usize = 64;
 
-/// Candidates that are looked at together.
+/// The number of candidates that are confirmed together.
 const TOGETHER: usize = 256;
 
 /// The entries of a key that the dataset keeps, newest first.
@@ -44,7 +46,7 @@ impl Kept {
         }
     }
 
-    /// A version that has expired is a deletion.
+    /// The next entry. An expired version counts as a deletion.
     pub(super) fn next_entry(&mut self) -> Result<Option<WalkEntry>> {
         if self.left == 0 {
             return Ok(None);
@@ -67,9 +69,9 @@ pub(super) struct Search<'a> {
     pub(super) compiled: &'a Compiled,
     /// Versions as of this write.
     pub(super) at: Seq,
-    /// How many of a key count.
+    /// The number of latest versions of a key that count.
     pub(super) m: usize,
-    /// Writes that are known to be obsolete: more than the dataset keeps versions are newer.
+    /// Writes that are known to be obsolete: the dataset no longer keeps their versions.
     pub(super) over: Option<Arc<Superseded>>,
     pub(super) data_cost: Cost,
     pub(super) index_cost: Cost,
@@ -82,7 +84,7 @@ pub(super) struct Stream<'a> {
     range: &'a Range,
     expected: u64,
     page: VecDeque<Candidate>,
-    /// There may be more behind the page.
+    /// False if the page is the last one.
     more: bool,
     want: usize,
 }
@@ -98,24 +100,24 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Memory for candidates, where there may be many.
+    /// Borrows memory for candidates, unless `limit` is small.
     fn borrow(&self, limit: usize) -> Option<Loan> {
         let shared = &self.snapshot.dataset.shared;
         (limit > LEAST).then(|| shared.borrow(Account::Queries))
     }
 
-    /// Bytes that the candidates may take; the other half is for what is done with them.
+    /// The bytes that candidates may use: half of the memory. Confirming them uses the other half.
     fn bytes(&self, loan: Option<&Loan>) -> usize {
         let small = || self.snapshot.dataset.shared.group.options().memory_budget / 8;
         loan.map_or_else(small, Loan::bytes) / 2
     }
 
-    /// The indexes that can be probed, the one that is expected to have the least first.
+    /// The indexes that can be read, the one with the fewest expected candidates first.
     pub(super) fn streams(&self) -> Result<Vec<Stream<'a>>> {
         let mut streams = Vec::new();
         for constraint in self.compiled.conjuncts() {
             let attribute = self.snapshot.layout.attributes.get(constraint.attribute);
-            // A range filter gives the newest version of each key, and no other version.
+            // A range filter returns only the newest version of each key.
             let index = attribute
                 .and_then(|attribute| index::of(attribute.kind))
                 .filter(|index| !index.is_filtered_scan());
@@ -148,7 +150,8 @@ impl<'a> Search<'a> {
         Ok(streams)
     }
 
-    /// Finds one version more than `limit` where there is one, by the indexes. Versions are below `below`.
+    /// Reads the indexes for up to `limit` + 1 matching versions below `below`. Returns true if
+    /// more than `limit` exist.
     pub(super) fn by_index(
         &mut self,
         mut streams: Vec<Stream<'a>>,
@@ -200,7 +203,7 @@ impl<'a> Search<'a> {
                 };
                 match &found {
                     None => {
-                        // The others have nothing to say about what is newer.
+                        // Candidates newer than this one are not in all indexes.
                         below = head.seq.saturating_add(1);
                         found = Some(head.clone());
                     }
@@ -241,21 +244,22 @@ impl<'a> Search<'a> {
                 .index
                 .candidates(&lookup, attribute, stream.range, &mut best)?;
             let (mut candidates, more) = best.finish();
-            // Memory is for candidates, not for records.
+            // The memory is for candidates, not for records.
             candidates.iter_mut().for_each(|c| c.record = None);
             stream.more = more && !candidates.is_empty();
             stream.page = candidates.into();
         }
     }
 
-    /// Adds those of the candidates (newest first) that are among the latest versions of their keys and match.
+    /// Adds the candidates (newest first) that match and are among the latest versions of their
+    /// keys to `records`.
     fn confirm(&mut self, mut chunk: Vec<Candidate>, records: &mut Vec<Record>) -> Result<()> {
         let snapshot = &self.snapshot.snapshot;
         let layout = &self.snapshot.layout;
         self.snapshot.leave_out_noted(&mut chunk);
         let key = |at: &usize| chunk.get(*at).map_or(&[][..], |c| c.key.as_slice());
         let mut order: Vec<usize> = (0..chunk.len()).collect();
-        // Stable: of a key the newest stays first.
+        // The sort is stable: the newest candidate of a key stays first.
         order.sort_by(|a, b| key(a).cmp(key(b)));
         let groups: Vec<&[usize]> = order.chunk_by(|a, b| key(a) == key(b)).collect();
         let keys: Vec<&[u8]> = groups
@@ -264,14 +268,14 @@ impl<'a> Search<'a> {
             .collect();
         let mut values: Vec<Option<Slice>> = vec![None; chunk.len()];
         let seq = |at: &usize| chunk.get(*at).map_or(0, |c| c.seq);
-        // All together: most candidates are the newest version of their key.
+        // One batch for all keys: most candidates are the newest version of their key.
         let mut open = vec![true; groups.len()];
         snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
             if let (Some([only]), Some(open)) = (groups.get(nth), open.get_mut(nth))
                 && seq(only) == found.seq
                 && let Some(slot) = values.get_mut(*only)
             {
-                // An older version is hidden by it, too.
+                // An expired version hides the older ones, too, so the key is decided.
                 *slot = (!hides(snapshot, &found.value)).then(|| found.value.compact());
                 *open = false;
             }
@@ -287,7 +291,7 @@ impl<'a> Search<'a> {
         }
         let admission = Admission::of_all(self.snapshot, self.compiled);
         if let Some(mut stubs) = Stubs::new(layout, snapshot)? {
-            // One version is kept, so that these are the newest of their keys.
+            // Datasets with stubs keep one version, so these are the newest of their keys.
             let joins = Joins::of(admission, true);
             for (at, (candidate, value)) in chunk.iter().zip(&values).enumerate() {
                 if let Some(value) = value
@@ -316,7 +320,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Gives `fresh` those of the candidates of one key (place and number, newest first) that are among its latest versions.
+    /// Calls `fresh` for the candidates of one key that are among its latest versions. `candidates`
+    /// has the index and the write number of each, newest first.
     fn decide(
         &self,
         key: &[u8],
@@ -330,7 +335,7 @@ impl<'a> Search<'a> {
             && let Some(entry) = kept.next_entry()?
         {
             newest = newest.or(Some(entry.seq));
-            // Its record is not where it should be, between those that are there.
+            // No entry of the key has the number of this candidate.
             while let Some((_, seq)) = left.next_if(|(_, seq)| *seq > entry.seq) {
                 self.snapshot.note_dangling(seq);
             }
@@ -347,7 +352,7 @@ impl<'a> Search<'a> {
         }
         self.data_cost.absorb(kept.walk.cost());
         let versions = self.snapshot.layout.stored.settings.versions;
-        // Where one version is kept, a deletion goes with what it deleted.
+        // A dataset with one version drops a tombstone together with the entries that it deletes.
         let is_gone = kept.left == 0 || (versions == 1 && newest.is_none());
         for (_, seq) in left {
             match is_gone {
@@ -365,7 +370,7 @@ impl<'a> Search<'a> {
         self.snapshot.whole((key, seq), stored, &self.data_cost)
     }
 
-    /// Finds one version more than `limit` where there is one, by reading all records. The versions are below `below`.
+    /// As [`Search::by_index`], by a scan of all records.
     pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
         let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
         let loan = self.borrow(limit);
@@ -420,7 +425,7 @@ impl<'a> Search<'a> {
                     let value = self.whole(&key, seq, value)?;
                     records.push(self.snapshot.record(key, seq, value)?);
                 }
-                // Too large to be held while the others were looked for.
+                // The record was too large to hold during the scan.
                 None => {
                     let (key, seq) = (candidate.key, candidate.seq);
                     let mut walk = snapshot.walk_from(layout.data, &key, seq);

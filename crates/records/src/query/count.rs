@@ -1,4 +1,5 @@
-//! Counting: a number has no order, so that one pass over the index or the data is enough, and nothing is kept.
+//! Counting: a number has no order, so that one pass over the index or the data is enough, and
+//! nothing is kept.
 
 use esker_lsm::{Seq, SeqSet};
 use esker_model::query::Driver;
@@ -79,7 +80,8 @@ fn count_records(run: Run) -> Result<Run> {
     let context = &run.context;
     let driving = context.driving_index();
     let brings = driving.is_some_and(|(attribute, _)| index::brings_records(attribute.kind));
-    // Records are read in any case, so that the keys are probed only if that has saved reads before.
+    // Records are read in any case, so that the keys are probed only if that has saved reads
+    // before.
     let probes_keys =
         context.probes_keys && (brings || !context.chooses_validation() || context.is_wasteful());
     let mut bulk = Bulk::new(run, BulkOrder::Any, Sink::Count);
@@ -87,8 +89,8 @@ fn count_records(run: Run) -> Result<Run> {
     bulk.by_index()
 }
 
-/// Counts without the records, if the index answers all conditions and the strategy shows which entries are
-/// current. A record with several values in the range has one number.
+/// Counts without the records, if the index answers all conditions and the strategy shows which
+/// entries are current. A record with several values in the range has one number.
 fn count_entries(
     context: &Context,
     steps: &mut Steps,
@@ -143,8 +145,8 @@ fn count_entries(
     Ok(())
 }
 
-/// Counts the different numbers of writes. They come in the order of an index, which is not theirs: inserted one
-/// by one, each would move the numbers behind it in a set.
+/// Counts the different numbers of writes. They come in index order, not ascending: inserted one by
+/// one, each would move the larger numbers in a set.
 #[derive(Default)]
 struct Distinct {
     gathered: Vec<Seq>,
@@ -175,7 +177,8 @@ impl Distinct {
     }
 }
 
-/// The number of different numbers. If their range is small enough, it is counted by a bit for each number in it.
+/// The number of different numbers. If their range is small enough, it is counted by a bit for each
+/// number in it.
 fn distinct(numbers: &mut Vec<Seq>) -> u64 {
     let (least, most) = (numbers.iter().min(), numbers.iter().max());
     let (Some(&least), Some(&most)) = (least, most) else {

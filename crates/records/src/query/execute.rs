@@ -8,8 +8,8 @@ use crate::error::Result;
 use esker_model::Record;
 
 impl Query {
-    /// Runs the query for the keys of the matching records alone. Reads no record if the maintenance strategy
-    /// and the conditions allow it.
+    /// Runs the query for the keys of the matching records alone. Reads no record if the
+    /// maintenance strategy and the conditions allow it.
     pub(crate) fn keys(mut self) -> Result<Keys> {
         self.request.keys_only = true;
         Ok(Keys(self.run()?))
@@ -21,12 +21,14 @@ impl Query {
         Ok(Answer::new(run::Run::new(self)?))
     }
 
-    /// Passes every matching record (at most the limit) to `visit` until that breaks, not by recency: the
-    /// quicker way to large answers. Memory stays within a share of the budget; an answer whose keys take more
-    /// than a query may borrow of it is sorted in a file in the store's folder. Returns the explanation.
+    /// Passes every matching record (at most the limit) to `visit` until that breaks, not by
+    /// recency: the quicker way to large answers. Memory stays within a share of the budget; an
+    /// answer whose keys take more than a query may borrow of it is sorted in a file in the store's
+    /// folder. Returns the explanation.
     ///
     /// # Errors
-    /// [`Error::BadInput`](crate::Error::BadInput) for a query that continues after a page; also any read error.
+    /// [`Error::BadInput`](crate::Error::BadInput) for a query that continues after a page; also
+    /// any read error.
     pub(crate) fn visit(
         self,
         order: BulkOrder,

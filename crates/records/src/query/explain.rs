@@ -1,4 +1,4 @@
-//! What a query did and what it cost.
+//! The explanation of a query: its plan, its steps and its cost.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use esker_lsm::Cost;
 use esker_model::schema::Path;
 use serde::{Serialize, Serializer};
 
-/// How a query was answered, what it did so far, and its cost. `Display` shows it to people; programs can serialise it.
+/// The plan of a query, its steps so far and their cost. `Display` formats it for people; programs
+/// can serialise it.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -72,11 +73,12 @@ impl Serialize for Note {
     }
 }
 
-/// The source of a query's candidates: a scan, one index, or several indexes whose candidates are combined.
+/// The source of a query's candidates: a scan, one index, or several indexes whose candidates are
+/// combined.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedPlan {
-    /// What is scanned.
+    /// The records that a scan reads, if the query scans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<String>,
     /// The index that is read.
@@ -85,7 +87,8 @@ pub struct ExplainedPlan {
     /// The indexes that are read, one for each alternative.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub union: Vec<ExplainedIndex>,
-    /// The conditions that an index could have answered, with the expected number of candidates of each.
+    /// The conditions that an index could have answered, with the expected number of candidates of
+    /// each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compared: Vec<Compared>,
 }
@@ -130,7 +133,7 @@ pub struct Steps {
     pub probed: u64,
     /// Records read for candidates.
     pub fetched: u64,
-    /// Of these, those of obsolete writes.
+    /// Of these, records of obsolete writes.
     #[serde(skip)]
     pub(super) wasted: u64,
     /// Records that did not meet another condition.
@@ -141,14 +144,15 @@ pub struct Steps {
     pub rounds: u64,
 }
 
-/// For what is left out where it says nothing.
+/// Lets serialisation skip counts of zero.
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The reads of a query: of the records, of the index, and of a tree of keys. In a dataset stored by location
-/// ([`DatasetDef::cluster`](crate::DatasetDef::cluster)), `data` counts reads of the records' attributes; the records themselves
-/// are read with the index of an area, or looked up by location.
+/// The reads of a query: of the records, of the index, and of a tree of keys. In a dataset stored
+/// by location ([`DatasetDef::cluster`](crate::DatasetDef::cluster)), `data` counts reads of the
+/// records' attributes; the records themselves are read with the index of an area, or looked up by
+/// location.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedCost {
@@ -206,7 +210,8 @@ impl From<&Cost> for ReadCost {
 }
 
 impl Explain {
-    /// Of a scan over the keys that read so much, and so much of records that are stored by place.
+    /// Explains a scan by key. `cost` counts reads of the data tree, `place` reads of records by
+    /// location.
     pub(super) fn of_scan(order: &str, answers: u64, cost: &Cost, place: Option<&Cost>) -> Explain {
         Explain {
             plan: ExplainedPlan {

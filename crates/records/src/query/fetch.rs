@@ -27,8 +27,8 @@ pub(super) struct PageFetch<'a> {
 }
 
 impl PageFetch<'_> {
-    /// The records of the current candidates: those that came with the candidates, and those that are looked
-    /// up; and the size of all that was read, current or not.
+    /// The records of the current candidates: those that came with the candidates, and those that
+    /// are looked up; and the size of all that was read, current or not.
     pub(super) fn run(
         &self,
         chunk: &mut [Candidate],
@@ -120,8 +120,8 @@ impl PageFetch<'_> {
         Ok((records, size))
     }
 
-    /// Looks up the candidates at some places, and passes the records of the current ones to `take`, by their
-    /// places.
+    /// Looks up the candidates at some places, and passes the records of the current ones to
+    /// `take`, by their places.
     fn fetch_those(
         &self,
         chunk: &[Candidate],

@@ -1,4 +1,4 @@
-//! Where the tables of an index of points lie: for pictures.
+//! The tables of a spatial index and the boxes around their points, for visualisation.
 
 use esker_model::geometry::Bounds;
 use esker_model::schema::{Path, Value, decode_point, decode_point_time};
@@ -32,8 +32,9 @@ pub struct TableBox {
 }
 
 impl View {
-    /// The tables of the index of points at `path`. Their boxes are exact where tables are cut by space; elsewhere they are those
-    /// of some thousandth of the points.
+    /// The tables of the spatial index at `path`. The boxes are exact if tables are cut by space;
+    /// otherwise they enclose a sample of the points: the ends of each table and its partition
+    /// keys.
     pub(crate) fn table_boxes(&self, path: &Path) -> Result<Vec<TableBox>> {
         let attributes = &self.layout.attributes;
         let attribute = attributes.iter().find(|attribute| attribute.path == *path);

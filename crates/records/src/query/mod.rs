@@ -1,8 +1,8 @@
 //! The query path: candidates from one index, then for all kinds and all executors the same stages
-//! (`stages.rs`): is the candidate current, fetch its record, confirm the other conditions. A query in execution
-//! is a [`run::Run`]; the executors are pages in order of recency (`answer.rs`), answers in bulk (`bulk.rs`),
-//! counts (`count.rs`) and versions (`candidates.rs`). Conditions and plans are compiled by
-//! [`esker_model::query`].
+//! (`stages.rs`): is the candidate current, fetch its record, confirm the other conditions. A query
+//! in execution is a [`run::Run`]; the executors are pages in order of recency (`answer.rs`),
+//! answers in bulk (`bulk.rs`), counts (`count.rs`) and versions (`candidates.rs`). Conditions and
+//! plans are compiled by [`esker_model::query`].
 
 mod answer;
 mod bulk;

@@ -1,9 +1,9 @@
 //! A query in execution.
 //!
 //! [`Context`] is all about a query that does not change while it is answered: the request, its
-//! compiled condition, the plan, and how candidates are validated. [`Run`] adds the counts, and hands
-//! them to the store's statistics when it is dropped. Each executor owns a run and keeps a state of
-//! its own beside it.
+//! compiled condition, the plan, and how candidates are validated. [`Run`] adds the counts, and
+//! hands them to the store's statistics when it is dropped. Each executor owns a run and keeps a
+//! state of its own beside it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::store::View;
 /// The reads of a query, by what was read.
 pub(super) struct Costs {
     pub(super) data: Cost,
-    /// The tree of records in the order of place.
+    /// The tree of records by location.
     pub(super) place: Cost,
     pub(super) index: Cost,
     /// The index of keys.
@@ -240,7 +240,7 @@ fn notes_of_scan(layout: &Layout, compiled: &Compiled) -> Vec<Note> {
 pub(super) struct Run {
     pub(super) context: Context,
     pub(super) steps: Steps,
-    /// How many more records are wanted; `None` for all.
+    /// The number of records still wanted; `None` for all.
     pub(super) remaining: Option<usize>,
     /// True if the source has no further candidates.
     pub(super) exhausted: bool,

@@ -20,13 +20,14 @@ pub(crate) struct Scan {
     started: bool,
     done: bool,
     records: u64,
-    /// Where records are stored by place: those that were read ahead, and the cost of that.
+    /// The records read ahead, if records are stored by location.
     ahead: Option<Ahead>,
+    /// The cost of reading records by location.
     place_cost: Cost,
 }
 
 impl Scan {
-    /// Of all records.
+    /// A scan of all records.
     pub(crate) fn all(snapshot: View) -> Result<Scan> {
         Scan::new(snapshot, (Bound::Unbounded, Bound::Unbounded))
     }
@@ -67,13 +68,13 @@ impl Scan {
         })
     }
 
-    /// The same, from the greatest key down; to be called before records are taken.
+    /// Reverses the order. Must be called before the first record is taken.
     pub(crate) fn rev(self) -> Scan {
         let reverse = !self.reverse;
         Scan { reverse, ..self }
     }
 
-    /// What the scan did so far and what it cost.
+    /// The steps of the scan so far and their cost.
     pub(crate) fn explain(&self) -> Explain {
         let order = match self.reverse {
             true => "descending",
@@ -83,7 +84,7 @@ impl Scan {
         Explain::of_scan(order, self.records, &self.cursor.cost(), place)
     }
 
-    /// Goes to the next record that is shown; false where there is none.
+    /// Moves to the next record that has not expired; false at the end.
     fn find_next(&mut self) -> Result<bool> {
         loop {
             self.advance()?;
@@ -111,7 +112,7 @@ impl Scan {
         record::returned(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 
-    /// The same where records are stored by place.
+    /// As `step`, for records stored by location.
     fn step_ahead(&mut self, mut ahead: Ahead) -> Result<(Ahead, Option<Record>)> {
         let mut next = ahead.pop();
         if next.is_none() {
@@ -171,7 +172,8 @@ impl Iterator for Scan {
     }
 }
 
-/// Of each attribute of the layout, how many records have something at its path that is not indexed. Reads every record.
+/// For each attribute of the layout, the number of records with a value at its path that is not
+/// indexed. Reads every record.
 pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
     let layout = view.layout.clone();
     let mut counts = vec![0; layout.attributes.len()];

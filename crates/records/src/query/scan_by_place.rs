@@ -1,8 +1,8 @@
-//! Scans of a dataset whose records are stored in the order of place, for answers that need more than stubs.
+//! Scans of a dataset that is stored by location, for answers that need more than stubs.
 //!
-//! Stubs show which records are current, and decide the conditions as far as they can. The records of few
-//! stubs are looked up; for many, a second pass reads the records in the order of place, and a bit for each
-//! write tells whether it is wanted.
+//! The stubs show which records are current, and decide the conditions as far as they can. If few
+//! stubs remain, the scan looks their records up. If many remain, a second pass reads all records
+//! in location order, and skips those that are not in a set of the wanted writes.
 
 use std::ops::ControlFlow;
 
@@ -17,24 +17,25 @@ use crate::error::{Error, Result};
 use crate::index::stands_for_record;
 use crate::store::{Ahead, Item, Stubs, View, hides};
 
-/// A scan of a dataset that is stored by place.
+/// A scan of a dataset that is stored by location.
 pub(super) struct ScanByPlace<'a> {
     pub(super) view: &'a View,
     pub(super) admission: Admission<'a>,
     pub(super) joins: Joins<'a>,
     pub(super) cost: &'a Cost,
-    /// Of what is read at its place.
+    /// The cost of reads in the location tree.
     pub(super) place_cost: &'a Cost,
 }
 
-/// A pass over so many bytes of records costs as much as the lookup of one of them.
+/// The number of bytes that a sequential pass reads at the cost of one lookup.
 const BYTES_PER_LOOKUP: u64 = 8 << 10;
 
-/// The most stubs that are held for lookups.
+/// The largest number of stubs that are held for lookups.
 const MOST_HELD: u64 = 16 << 10;
 
 impl ScanByPlace<'_> {
-    /// True when a stub may answer: it does where it tells, and otherwise where it has not expired.
+    /// True if a record may answer the query. A stub that cannot decide the conditions may answer
+    /// unless it has expired.
     fn may_answer(&self, stored: &[u8]) -> Result<bool> {
         match self.joins {
             Joins::All if RecordRef::is_stub(stored) => Ok(!hides(self.admission.snapshot, stored)),
@@ -42,8 +43,8 @@ impl ScanByPlace<'_> {
         }
     }
 
-    /// Gives the record of a stub that may answer, if it does.
-    fn give(
+    /// Passes the record of a stub that may answer to `to`, if it does answer.
+    fn offer(
         &self,
         (key, seq): (&[u8], Seq),
         record: &mut dyn FnMut() -> Slice,
@@ -59,7 +60,7 @@ impl ScanByPlace<'_> {
         }
     }
 
-    /// Gives the records that answer, by key. Returns how many were looked at.
+    /// Passes the records that answer to `to`, by key. Returns the number of entries scanned.
     pub(super) fn by_key(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let keys = &self.admission.compiled.keys;
@@ -75,7 +76,7 @@ impl ScanByPlace<'_> {
                 ahead.fill(layout, snapshot, self.place_cost)?;
                 while let (false, Some(item)) = (broke, ahead.pop()) {
                     let record = &mut || item.stored.clone();
-                    broke = self.give((&item.key, item.seq), record, to)?.is_break();
+                    broke = self.offer((&item.key, item.seq), record, to)?.is_break();
                 }
             }
         }
@@ -83,7 +84,8 @@ impl ScanByPlace<'_> {
         Ok(scanned)
     }
 
-    /// The same in the order of place, and those without a place first.
+    /// As [`ScanByPlace::by_key`], but in another order: records stored in full first, then the
+    /// records of stubs in location order.
     pub(super) fn in_any_order(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let Some(mut stubs) = Stubs::new(layout, snapshot)? else {
@@ -126,7 +128,7 @@ impl ScanByPlace<'_> {
                 &mut |at, record| {
                     if let (false, Some(item)) = (broke, few.get(at)) {
                         let record = &mut || record.clone();
-                        broke = self.give((&item.key, item.seq), record, to)?.is_break();
+                        broke = self.offer((&item.key, item.seq), record, to)?.is_break();
                     }
                     Ok(())
                 },
@@ -137,7 +139,7 @@ impl ScanByPlace<'_> {
         Ok(scanned)
     }
 
-    /// Gives the records of some writes, as they lie.
+    /// Passes the records of the writes in `wanted` to `to`, in location order.
     fn pass(&self, attribute: &Attribute, wanted: &SeqSet, to: &mut dyn TakeScanned) -> Result<()> {
         let tree = attribute.index_tree()?;
         let mut cursor = self.view.snapshot.entries(tree, READAHEAD);
@@ -154,7 +156,7 @@ impl ScanByPlace<'_> {
                 }
                 left -= 1;
                 let record = &mut || cursor.value_slice();
-                if self.give((key, cursor.seq()), record, to)?.is_break() {
+                if self.offer((key, cursor.seq()), record, to)?.is_break() {
                     left = 0;
                     break;
                 }

@@ -18,12 +18,13 @@ pub(super) struct ScanMatching<'a> {
     /// True if the records are part of the answer; false if stubs will do.
     pub(super) gives_records: bool,
     pub(super) cost: &'a Cost,
-    /// The cost of records that are read in the order of place.
+    /// The cost of records that are read by location.
     pub(super) place_cost: &'a Cost,
 }
 
 impl ScanMatching<'_> {
-    /// Passes the records that answer the query to `to` until it breaks. Returns how many were read.
+    /// Passes the records that answer the query to `to` until it breaks. Returns the number of
+    /// records read.
     pub(super) fn run(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let admission = Admission::of_all(self.view, self.compiled);
         let joins = Joins::of(admission, self.gives_records);

@@ -1,8 +1,9 @@
-//! Queries of points: the nearest records, the number of records by cell, and the latest record of each thing.
+//! Queries of points: the nearest records, the number of records by cell, and the latest record of
+//! each value of a field.
 //!
-//! The nearest are found in circles that grow until they hold enough: every record outside of a circle is farther
-//! away than all records in it. So the order is exact, whatever the index, its maintenance strategy and the
-//! other conditions.
+//! The search for the nearest records grows a circle until it holds enough: every record outside of
+//! a circle is farther away than all records in it. So the order is exact, whatever the index, its
+//! maintenance strategy and the other conditions.
 
 use std::ops::ControlFlow;
 
@@ -22,17 +23,18 @@ use crate::error::Result;
 use crate::index::{self, Candidate};
 use esker_model::Record;
 
-/// The density around a point is that of a cell with so many times as many records as are wanted.
+/// The density around a point is that of the smallest cell with this many times the wanted number
+/// of records.
 const SLACK: u64 = 4;
-/// The first circle is to have so many times as many records as are wanted.
+/// The first circle is expected to hold this many times the wanted number of records.
 const MARGIN: f64 = 3.0;
 
-/// Half of the earth's circumference, and a bit: no two points are farther from each other.
+/// Slightly more than half of the earth's circumference: no two points are farther apart.
 const FARTHEST: f64 = 3.2 * EARTH_RADIUS_M;
 
 impl Query {
-    /// All matching records by the distance of their points at `path` from a point, nearest first, ties by key;
-    /// at most `most`. Records without a point are left out.
+    /// All matching records by the distance of their points at `path` from a point, nearest first,
+    /// ties by key; at most `most`. Records without a point are skipped.
     pub(crate) fn by_distance(
         self,
         path: &Path,
@@ -62,7 +64,7 @@ impl Query {
             Space::Plane => f64::MAX / 4.0,
         });
         let circle = |radius| field(path).within(AreaExpr::circle(x, y, radius));
-        // What is wrong with the largest distance is an error even if there is nothing to find.
+        // Rejects an invalid largest distance even if `k` is 0.
         AreaExpr::circle(x, y, last).area(space)?;
         let mut radius = match k {
             0 => return Ok(Default::default()),
@@ -71,7 +73,7 @@ impl Query {
         loop {
             let query = match radius < last || max.is_some() {
                 true => self.clone().filter(circle(radius.min(last))),
-                // Everything.
+                // The whole space.
                 false => self.clone(),
             };
             let indexed = match radius < last || max.is_some() {
@@ -91,8 +93,9 @@ impl Query {
         }
     }
 
-    /// The `k` nearest of the records that meet the conditions, a circle among them, where a tree of points drives the
-    /// query: its keys have the distances, so that only the nearest records are read.
+    /// The `k` nearest of the records that meet the conditions, a circle among them, where a tree
+    /// of points drives the query: its keys have the distances, so that only the nearest records
+    /// are read.
     fn in_circle(
         self,
         path: &Path,
@@ -141,8 +144,8 @@ impl Query {
         Ok(Some((near, answer.explain())))
     }
 
-    /// The radius of a circle that has a few more records than are wanted, by the index's metadata; `None` without an
-    /// index.
+    /// The radius of a circle that has a few more records than are wanted, by the index's metadata;
+    /// `None` without an index.
     fn first_radius(
         &self,
         path: &Path,
@@ -164,10 +167,11 @@ impl Query {
             let expected = index.estimate(&lookup, attribute, &Range::of_region(cell))?;
             Ok((expected, bounds))
         };
-        // Estimates are no finer than blocks: what the smallest cell has is their error.
+        // Estimates are no finer than blocks: the estimate of the smallest cell is their error.
         let (least, _) = estimate(Region::LEVELS)?;
         let wanted = SLACK * (k as u64).max(least);
-        // The smallest cell around the point that has so many, by binary search over the levels.
+        // The smallest cell around the point with `wanted` records, by binary search over the
+        // levels.
         let (mut low, mut high) = (0, Region::LEVELS);
         while low < high {
             let level = (low + high).div_ceil(2);
@@ -181,14 +185,14 @@ impl Query {
         let from = corner(bounds.min_x, bounds.min_y)?;
         let across = distance(space, from, corner(bounds.max_x, bounds.min_y)?);
         let up = distance(space, from, corner(bounds.min_x, bounds.max_y)?);
-        // As dense as there, with some to spare.
+        // The radius at the density of this cell, with a margin.
         let share = MARGIN * k as f64 / (expected.saturating_sub(least) as f64).max(1.0);
         let radius = (across * up * share / std::f64::consts::PI).sqrt();
         Ok(Some(radius).filter(|radius| *radius > 0.0 && radius.is_finite()))
     }
 
-    /// The number of matching records in each cell of a grid with cells of so many degrees: fullest first, then
-    /// by row and column.
+    /// The number of matching records in each cell of a grid with cells of `degrees` degrees:
+    /// fullest first, then by row and column.
     pub(crate) fn cells(self, path: &Path, degrees: f64) -> Result<Vec<CellCount>> {
         let mut cells = CellCounts::new(&self.view.layout.shape, path, degrees)?;
         self.visit(BulkOrder::Any, &mut |record| {
@@ -198,7 +202,8 @@ impl Query {
         Ok(cells.finish())
     }
 
-    /// The newest record of each value at `key`, as far as it satisfies the condition, by primary key.
+    /// The newest record of each value at `key`, as far as it satisfies the condition, by primary
+    /// key.
     pub(crate) fn latest_per(
         mut self,
         key: &Path,

@@ -1,18 +1,19 @@
-//! The stages that the executors of a query share. Each executor (pages, answers in bulk, counts, versions)
-//! decides where its candidates come from and what becomes of its answers; the stages in between are the
-//! same for all:
+//! The stages that the executors of a query share. Each executor (pages, answers in bulk, counts,
+//! versions) decides where its candidates come from and what becomes of its answers; the stages in
+//! between are the same for all:
 //!
-//! 1. *scan* ([`ScanMatching`](super::scan_matching::ScanMatching)): the records themselves, if no index helps;
-//! 2. *sort out* ([`View::leave_out_noted`], [`Validity`](crate::maintenance::Validity)): drops candidates
-//!    that are known to be obsolete;
-//! 3. *fetch* ([`Fetch`]): reads the newest record of each key. A candidate is current if the write of that
-//!    record made its index entry; obsolete candidates are noted for read repair;
-//! 4. *admit* ([`Admission`]): drops expired records, and those that do not satisfy the conditions that the
-//!    index has not answered.
+//! 1. *scan* ([`ScanMatching`](super::scan_matching::ScanMatching)): the records themselves, if no
+//!    index helps;
+//! 2. *sort out* ([`View::leave_out_noted`], [`Validity`](crate::maintenance::Validity)): drops
+//!    candidates that are known to be obsolete;
+//! 3. *fetch* ([`Fetch`]): reads the newest record of each key. A candidate is current if the write
+//!    of that record made its index entry; obsolete candidates are noted for read repair;
+//! 4. *admit* ([`Admission`]): drops expired records, and those that do not satisfy the conditions
+//!    that the index has not answered.
 //!
-//! **Invariant.** Every answer has passed stages 3 and 4, unless stage 2 has decided for certain and stage 4
-//! has nothing left to decide (then the set of expired writes decides expiry). So an index that offers too
-//! many candidates costs time, not correctness.
+//! **Invariant.** Every answer has passed stages 3 and 4, unless stage 2 has decided for certain
+//! and stage 4 has nothing left to decide (then the set of expired writes decides expiry). So an
+//! index that offers too many candidates costs time, not correctness.
 
 use std::ops::ControlFlow;
 
@@ -51,8 +52,8 @@ pub(super) struct Admission<'a> {
     pub(super) all_answered: bool,
 }
 
-/// True if a stub is not enough to decide the conditions on a record: a path is not declared, or was declared
-/// after some records were stored, or an index has not all values of it.
+/// True if a stub is not enough to decide the conditions on a record: a path is not declared, or
+/// was declared after some records were stored, or a condition needs more than the index's answer.
 pub(super) fn needs_json(layout: &Layout, compiled: &Compiled) -> bool {
     let mut constraints = compiled.constraints.iter();
     let is_open = |at: usize| {
@@ -91,7 +92,7 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// True when the record answers the query; counts why not.
+    /// True if the record answers the query; otherwise counts the reason in `steps`.
     pub(super) fn admits(&self, stored: &[u8], steps: &mut Steps) -> Result<bool> {
         let verdict = self.decide(stored)?;
         match verdict {
@@ -103,14 +104,15 @@ impl<'a> Admission<'a> {
     }
 }
 
-/// Takes what a scan finds.
+/// Receives the results of a scan.
 pub(super) trait TakeScanned {
-    /// False when this write is not wanted, whatever its record is.
+    /// False if the caller does not need the record of this write.
     fn wants(&mut self, _seq: Seq) -> bool {
         true
     }
 
-    /// A record that answers the query; a stub where it was said that these will do.
+    /// Receives a record that answers the query: the full record, or a stub if the caller said that
+    /// stubs suffice.
     fn take(
         &mut self,
         key: &[u8],
@@ -119,17 +121,17 @@ pub(super) trait TakeScanned {
     ) -> Result<ControlFlow<()>>;
 }
 
-/// Which stubs are to become records, in a dataset that is stored by place.
+/// The stubs that the fetch replaces by full records, in a dataset that is stored by location.
 #[derive(Clone, Copy)]
 pub(super) enum Joins<'a> {
     None,
-    /// Those that answer the query: they tell.
+    /// Stubs that answer the query: their attributes decide all conditions.
     Admitted(Admission<'a>),
     All,
 }
 
 impl<'a> Joins<'a> {
-    /// For records that are given out, or not.
+    /// `given_out` is true if the caller needs the full records.
     pub(super) fn of(admission: Admission<'a>, given_out: bool) -> Joins<'a> {
         match (admission.layout.clustered(), given_out) {
             (None, _) => Joins::None,
@@ -139,7 +141,7 @@ impl<'a> Joins<'a> {
         }
     }
 
-    /// True when what was found is a stub that is to become a record.
+    /// True if `stored` is a stub that must be replaced by its record.
     pub(super) fn wants(&self, stored: &[u8]) -> Result<bool> {
         match self {
             Joins::None => Ok(false),
@@ -155,21 +157,22 @@ impl<'a> Joins<'a> {
 pub(super) struct Fetch<'a> {
     pub(super) view: &'a View,
     pub(super) components: &'a [Component],
-    /// Candidates that have come so far are current.
+    /// True if all candidates are known to be current.
     pub(super) known: bool,
     pub(super) options: LookupOptions,
     pub(super) cost: &'a Cost,
-    /// Which stubs become records, and the cost of that.
+    /// The stubs that are replaced by records.
     pub(super) joins: Joins<'a>,
+    /// The cost of reading these records.
     pub(super) place_cost: &'a Cost,
 }
 
-/// Takes the records of current candidates.
+/// Receives the records of current candidates.
 pub(super) trait TakeCurrent {
-    /// The record of the candidate at a place.
+    /// Receives the record of the candidate at index `at`.
     fn take(&mut self, at: usize, record: Slice) -> Result<()>;
 
-    /// All of a batch were taken, in any order.
+    /// Called after each batch, whose records arrived in any order.
     fn end_batch(&mut self) -> Result<ControlFlow<()>> {
         Ok(ControlFlow::Continue(()))
     }
@@ -182,14 +185,16 @@ impl<F: FnMut(usize, Slice)> TakeCurrent for F {
     }
 }
 
-/// What a fetch has done.
+/// The counts of a fetch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Fetched {
-    /// Candidates that were looked up, and how many of them were current.
+    /// Candidates that were looked up.
     candidates: u64,
+    /// Of these, current candidates.
     current: u64,
-    /// Records that were read, current or not, and their bytes.
+    /// Records that were read, current or not.
     pub(super) read: usize,
+    /// Bytes of these records.
     pub(super) bytes: usize,
 }
 
@@ -203,8 +208,8 @@ impl Fetched {
 }
 
 impl Fetch<'_> {
-    /// Looks up candidates: their keys, ascending, and their numbers. The write that made the index entry is the one that made
-    /// the record: its value is still true, without looking at it.
+    /// Reads the records of candidates by key (ascending) and write number. A candidate is current
+    /// if its write also made the record; then the values of its index entry hold without a check.
     pub(super) fn run(
         &self,
         keys: &[&[u8]],
@@ -217,7 +222,7 @@ impl Fetch<'_> {
             false => Expected::AtLeast(seqs),
         };
         let mut fetched = Fetched::default();
-        // Where several versions are kept, one that was replaced is no dead entry.
+        // If the dataset keeps several versions, a replaced version is not obsolete.
         let notes = self.view.layout.stored.settings.versions == 1;
         let layout = &self.view.layout;
         let mut stubs = match self.joins {
@@ -226,7 +231,7 @@ impl Fetch<'_> {
         };
         let mut options = self.options;
         if let Some(stubs) = &stubs {
-            // Records are to fit where their stubs would.
+            // The records of a batch must fit into the budget, too.
             options.batch_bytes = stubs.share_of_stubs(self.components, options.batch_bytes);
         }
         let mut lookup = snapshot.lookup(self.components, keys, expected, options, self.cost);
@@ -278,27 +283,27 @@ impl Fetch<'_> {
     }
 }
 
-/// Stage 2, as far as queries before have found it out; and what stage 3 finds out, for those that come.
+/// Read repair: stage 3 notes obsolete writes, and stage 2 of later queries drops their candidates.
 impl View {
-    /// Notes that the write `seq` is obsolete, as of the write `by`, which the snapshot sees: what an index entry said of a
-    /// record that is not there any more. For deferred maintenance; the others have ways of their own.
+    /// Notes that the write `seq`, which an index entry names, was replaced by the write `by`,
+    /// which the snapshot sees. Only under strategies whose queries note obsolete writes.
     pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
         if self.notes() && seq < by {
             self.dataset.current.online.note_over(seq, by);
         } else if seq > by {
-            // All that there is of its record is older.
+            // The newest entry of the key is older than the index entry.
             self.note_dangling(seq);
         }
     }
 
-    /// Notes that there is an index entry of the write `seq`, and no record.
+    /// Notes that an index entry of the write `seq` exists, but no record of this write.
     pub(crate) fn note_dangling(&self, seq: Seq) {
         if self.notes() {
             self.dataset.current.online.note_dangling(seq);
         }
     }
 
-    /// Leaves the candidates out that are known to be obsolete.
+    /// Drops candidates that are known to be obsolete.
     pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
         if let Some(noted) = self.dataset.current.online.noted() {
             candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));

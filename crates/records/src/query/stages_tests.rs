@@ -1,5 +1,5 @@
-//! The stages one by one: what a scan offers and where it ends, which candidates a fetch gives and what it counts and notes, and what
-//! admission says of a record.
+//! The stages one by one: the records of a scan and its end, the candidates, counts and notes of a
+//! fetch, and the decisions of admission.
 
 use std::ops::ControlFlow;
 use std::path::Path as FsPath;
@@ -54,7 +54,7 @@ fn compiled(view: &View, condition: &str) -> Compiled {
     Compiled::new(&view.layout.shape, Some(condition), &mut NoEstimates).unwrap()
 }
 
-/// What the scan came by: wanted are writes behind `after`, and so many.
+/// The writes that a scan passed on: the first `most` after `after`.
 struct Taken {
     after: Seq,
     most: usize,
@@ -140,7 +140,7 @@ fn admission_says_why_not() {
         (1, Some(0), false, Verdict::Admitted),
         (6, Some(0), false, Verdict::Discarded),
         (6, Some(0), true, Verdict::Admitted),
-        // Nobody sees what has expired, whatever was answered.
+        // An expired record is never an answer.
         (9, Some(0), true, Verdict::Expired),
     ] {
         let admission = admission(driver, answered);
@@ -157,7 +157,7 @@ fn admission_says_why_not() {
     }
 }
 
-/// Where the records of current candidates were, by batch.
+/// The positions of the current candidates, by batch.
 #[derive(Default)]
 struct Batches {
     now: Vec<usize>,
@@ -185,7 +185,7 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
     let clock = Arc::new(AtomicU64::new(START));
     let dataset = dataset(&clock);
     let old = dataset.handle.now();
-    // Candidates of before: of these 2 is replaced and 4 is deleted.
+    // Older candidates: 2 was replaced and 4 deleted since.
     let mut candidates: Vec<(Vec<u8>, Seq)> = Vec::new();
     let mut cursor = old.snapshot.cursor(old.layout.data, 0);
     cursor.seek_first().unwrap();
@@ -229,11 +229,11 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
         assert_eq!(batches.len() > 1, batch_bytes == 1);
         assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (12, 2, 2));
     }
-    // Broken off behind the first three, one at a time.
+    // Stopped after the first three, one at a time.
     let (batches, steps) = run(1, 3);
     assert_eq!(batches, [vec![0], vec![1], vec![]]);
     assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (3, 1, 1));
-    // What was replaced is noted, so that it is left out next time.
+    // Obsolete candidates are noted, so that the next query drops them.
     let noted = view.dataset.current.online.noted();
     assert!(noted.unwrap().is_over(candidates[2].1, view.seq()));
 }

@@ -36,8 +36,9 @@ impl Run {
         }
     }
 
-    /// Counts the query, when it has ended, for the attribute whose index answered it; where a scan did, for each
-    /// that it had a condition on. Of attributes that are not declared a query counts as a lookup.
+    /// Counts the query, when it has ended, for the attribute whose index answered it; if a scan
+    /// answered it, for each attribute in its condition. For undeclared attributes it counts as a
+    /// lookup.
     pub(super) fn count_use(&self) {
         let context = &self.context;
         let usage = &context.view.dataset.current.usage;

@@ -1,9 +1,10 @@
-//! Versions of records: by key, and by the tokens of their values (DELI section III-A: ReadKey, ReadValue).
+//! Versions of records: by key, and by the tokens of their values (DELI section III-A: ReadKey,
+//! ReadValue).
 //!
-//! A dataset *keeps* the newest [`crate::DatasetDef::versions`] entries of each key, deletions counted. Compactions
-//! drop what is older, sooner or later; what they have not dropped yet is not shown either, so
-//! answers do not depend on them. The versions of a key *at* a moment are those that are kept, are not newer,
-//! and have no deletion above them that is not newer either.
+//! A dataset *keeps* the newest [`crate::DatasetDef::versions`] entries of each key, including
+//! deletions. Compactions drop older entries sooner or later; queries hide the older entries that
+//! remain, so answers do not depend on compactions. The versions of a key *at* a write are its kept
+//! entries up to this write, down to the newest deletion among them.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::store::View;
 use crate::telemetry::QueryStats;
 use esker_model::Record;
 
-/// Which part of the versions with a value is wanted.
+/// A part of the versions with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Page {
     limit: usize,
@@ -30,18 +31,18 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The newest, at most `limit`, which is more than 0. They are in memory together.
+    /// The newest `limit` versions. `limit` is more than 0; the versions are in memory together.
     pub(crate) fn newest(limit: usize) -> Page {
         let after = None;
         Page { limit, after }
     }
 
-    /// At most so many.
+    /// At most `limit` versions.
     pub(crate) fn limit(self, limit: usize) -> Page {
         Page { limit, ..self }
     }
 
-    /// Those behind the page that gave this token.
+    /// The versions after the page that returned this token.
     pub(crate) fn after(self, after: Option<ValueToken>) -> Page {
         Page { after, ..self }
     }
@@ -52,7 +53,7 @@ impl Page {
 pub struct ValuePage<K = Key> {
     /// The versions.
     pub records: Vec<Record<K>>,
-    /// Continues after them; `None` if there are no more.
+    /// Continues after these versions; `None` if no more exist.
     pub next: Option<ValueToken>,
 }
 
@@ -141,7 +142,7 @@ impl View {
         })
     }
 
-    /// What tokens ask for.
+    /// The condition that a record has all tokens.
     fn condition(&self, tokens: &[(&Path, &str)]) -> Option<Expr> {
         let tokenizer = |path: &Path| {
             let mut attributes = self.layout.attributes.iter();

@@ -161,7 +161,8 @@ impl View {
         record.transpose()
     }
 
-    /// The records of several keys, each at the place of its key: one pass over the data, sorted by key.
+    /// The records of several keys, each at the place of its key: one pass over the data, sorted by
+    /// key.
     pub(crate) fn get_many(&self, keys: Vec<Key>) -> Result<Vec<Option<Record>>> {
         let cost = self.snapshot.cost();
         cost.check()?;

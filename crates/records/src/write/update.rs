@@ -1,5 +1,5 @@
-//! Writes that depend on the stored record: read, decide, and write if no other write came between; otherwise read
-//! again. No lock is held between the read and the write.
+//! Writes that depend on the stored record: read, decide, and write if no other write came between;
+//! otherwise read again. No lock is held between the read and the write.
 
 use esker_model::{Key, Update};
 
@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use crate::store::Handle;
 use esker_model::Record;
 
-/// The possible return values of the closure of [`crate::Dataset::update`]: an [`Update`], JSON that replaces the record, or a result
-/// of these.
+/// The possible return values of the closure of [`crate::Dataset::update`]: an [`Update`], JSON
+/// that replaces the record, or a `Result` of either.
 pub trait IntoUpdate {
-    /// What becomes of the record.
+    /// Converts the return value to an [`Update`].
     ///
     /// # Errors
-    /// The closure's; the update ends with it, and nothing is written.
+    /// The closure's error: the update returns it and writes nothing.
     fn into_update(self) -> Result<Update>;
 }
 
@@ -42,8 +42,8 @@ impl<U: IntoUpdate> IntoUpdate for Result<U> {
     }
 }
 
-/// How often an update is overtaken before it is given up.
-const MOST: usize = 100;
+/// The number of attempts before an update fails.
+const MAX_ATTEMPTS: usize = 100;
 
 impl Handle {
     /// See [`crate::Dataset::update`].
@@ -53,7 +53,7 @@ impl Handle {
         change: &mut dyn FnMut(Option<&Record>) -> Result<Update>,
     ) -> Result<Option<Record>> {
         let mut batch = Part::new(self.clone());
-        for _ in 0..MOST {
+        for _ in 0..MAX_ATTEMPTS {
             let old = self.find(key.clone(), None)?;
             match change(old.as_ref())? {
                 Update::Put(json) => batch.put_at(key, &json)?,
@@ -71,7 +71,7 @@ impl Handle {
             }
         }
         let text = format!(
-            "other writers changed the record of key {key} {MOST} times in a row: try again"
+            "other writers changed the record of key {key} {MAX_ATTEMPTS} times in a row: try again"
         );
         Err(Error::overtaken(text))
     }

@@ -1,4 +1,5 @@
-//! What each action does: which store and dataset it means, and whose work it is.
+//! Carries out each action: finds the store and the dataset that it refers to, and calls the module
+//! that does the work.
 
 use crate::action::{Action, Write};
 use crate::data::{During, Prepared};

@@ -1,6 +1,7 @@
-//! The library of actions. A run is a list of them, and each carries all that it does: what it refers to (a store, a
-//! dataset, a snapshot) is taken modulo what is there when it runs, and where nothing is there it does nothing. So every
-//! part of a list is a run too, which is what makes failing runs small.
+//! The library of actions. A run is a list of actions. Each action is self-contained: its
+//! references (to a store, a dataset, a snapshot) are numbers modulo those that exist when it runs;
+//! if none exists, it does nothing. So every part of a list is also a run, which lets the shrinker
+//! make failing runs small.
 
 use esker::experimental::Tuning;
 use esker::schema::{Merging, Repair, Tokenizer};
@@ -9,8 +10,8 @@ use std::fmt;
 
 pub(crate) use crate::define::Def;
 
-/// The paths of every record's values. The first three have any type where a dataset declares them from the start; the
-/// others are never declared then, and may be later.
+/// The paths of every record's values. A dataset may declare the first three with any type at its
+/// creation, and the others only later.
 pub(crate) const PATHS: [&str; 5] = ["a", "b", "n.c", "u", "n.s"];
 
 /// How many of [`PATHS`] a definition may declare.
@@ -41,7 +42,8 @@ pub(crate) fn list<T, const N: usize>(items: [T; N]) -> List<T> {
     List(items.into())
 }
 
-/// Operations between two choices of a strategy, where no run says otherwise: more than it does.
+/// Operations between two choices of a strategy, unless a run sets another number: more than a run
+/// does.
 pub(crate) const CHOOSE_EVERY: u64 = 8192;
 
 /// How the stores of a run are opened.
@@ -52,12 +54,12 @@ pub(crate) struct Settings {
     pub(crate) lock: bool,
     /// Operations between two choices of a strategy.
     pub(crate) choose_every: u64,
-    /// Bytes of the pieces that merges are done in, one after the other; else each is one.
+    /// Bytes of the pieces that compactions are split into; `None` for one piece.
     pub(crate) piece_bytes: Option<u64>,
 }
 
 impl Settings {
-    /// Small tables nearly always share a file; in stores of tiny ones as in a real one.
+    /// Small tables nearly always share a file, both in stores of tiny tables and in real ones.
     pub(crate) fn share_from(self) -> usize {
         match self.table_size < 1 << 10 {
             true => Tuning::default().share_from,
@@ -72,7 +74,7 @@ impl Settings {
         }
     }
 
-    /// Of the log all is kept behind the flushes, or some, or nothing.
+    /// How much log stays after flushes: all, some, or nothing.
     pub(crate) fn keep_log(self) -> KeepLog {
         let bytes = match self.memory >> 10 {
             24 => u64::MAX,
@@ -82,7 +84,8 @@ impl Settings {
         KeepLog { bytes, age: None }
     }
 
-    /// Sets are swept by compactions alone, by a few writes, or at every chance.
+    /// Sweeps of the obsolete set: by compactions alone, after a few writes, or at every
+    /// opportunity.
     pub(crate) fn bitmap_slack(self) -> usize {
         match self.table_size {
             0..1024 => 0,
@@ -96,18 +99,18 @@ impl Settings {
 pub(crate) type Cell = u8;
 pub(crate) const ABSENT: Cell = 0;
 pub(crate) const NULL: Cell = 1;
-/// From here on: one value.
+/// Cells from here on: one value.
 pub(crate) const ONE: Cell = 2;
-/// From here on, where the dataset takes them: a value of another type, alone or in an array.
+/// Cells from here on, if the dataset takes them: a value of another type, alone or in an array.
 pub(crate) const OTHER: Cell = 90;
-/// From here on: an array.
+/// Cells from here on: an array.
 pub(crate) const ARRAY: Cell = 100;
-/// What the record that is replaced has there.
+/// The cell of the replaced record.
 pub(crate) const KEEP: Cell = 255;
 
-/// From now on, in milliseconds: when a record expires that says so by its `style`.
+/// Expiry times of records that name one by their `style`, in milliseconds from now.
 pub(crate) const UNTIL: [i64; 8] = [-2_000, 0, 1, 200, 1_500, 6_000, 60_000, 100_000_000];
-/// The place of that in a `style`.
+/// The position of the expiry time's number in a `style`.
 pub(crate) const UNTIL_SHIFT: u8 = 3;
 
 /// Times to live, in milliseconds.
@@ -131,17 +134,18 @@ pub(crate) enum Write {
     Delete {
         key: u8,
     },
-    /// The key must be as it is when this is added; with `what` of 0 it must not be there, with 1 be of a write that it hardly is of.
+    /// The commit expects of the key: with `what` 0 that it does not exist, with 1 that write 7 made
+    /// it, else that its record is still the one at the time of this part.
     Expect {
         key: u8,
         what: u8,
     },
-    /// Something is noted under a name, or with 0 nothing any more.
+    /// Sets a note under a name; deletes it if `value` is 0.
     Note {
         name: u8,
         value: u8,
     },
-    /// A line that is no record.
+    /// A line that is not a valid record.
     Refused {
         which: u8,
     },
@@ -152,7 +156,8 @@ pub(crate) fn pick<T: Copy>(items: &[T], number: u8) -> T {
     items[usize::from(number) % items.len()]
 }
 
-/// What is done while another action is at work, two steps at each call of its progress, and when that is broken off.
+/// The steps that run inside another action, two at each call of its progress callback, and the
+/// call that stops the action.
 #[derive(Debug, Clone)]
 pub(crate) struct Inside {
     pub(crate) steps: List<Step>,
@@ -165,7 +170,7 @@ pub(crate) enum Change {
     Switch,
     DropIndex,
     Resume,
-    /// The index is made again.
+    /// The index is rebuilt.
     Rebuild,
 }
 
@@ -181,11 +186,11 @@ pub(crate) enum Method {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The call that changes something and is so many calls away fails.
+    /// The n-th changing call from now fails.
     Call,
-    /// The same, and what was appended is there by half.
+    /// As `Call`, but an append writes half of its bytes.
     Short,
-    /// The read that is so many reads away fails.
+    /// The n-th read from now fails.
     Read,
     /// The next sync fails.
     Sync,
@@ -202,7 +207,7 @@ pub(crate) enum Action {
         store: u8,
         set: u8,
     },
-    /// A dataset gets another name, which may be taken.
+    /// Renames a dataset; the new name may be taken.
     Rename {
         store: u8,
         set: u8,
@@ -212,40 +217,40 @@ pub(crate) enum Action {
         store: u8,
         set: u8,
         writes: List<Write>,
-        /// 0: for sure, 1: soon, else when the system sees fit.
+        /// 0: synced at once, 1: soon, else whenever the system writes it.
         durability: u8,
     },
-    /// One batch over several datasets: each write is to the next of these.
+    /// One batch over several datasets; the writes go to them in turn.
     Over {
         store: u8,
         sets: List<u8>,
         writes: List<Write>,
         durability: u8,
     },
-    /// The clock goes on or back, for all stores; one of them can be told to believe it.
+    /// Moves the clock of all stores forward or back; one store can be made to believe it.
     Tick {
         store: u8,
         millis: i32,
         confirm: bool,
     },
-    /// What has expired is deleted.
+    /// Deletes expired records.
     Expire {
         store: u8,
         set: u8,
     },
-    /// How long records live from now on: 0 for ever.
+    /// Sets the time to live of later records; 0 for no expiry.
     Ttl {
         store: u8,
         set: u8,
         ttl: u8,
     },
-    /// Every record is deleted.
+    /// Deletes every record.
     Clear {
         store: u8,
         set: u8,
         durability: u8,
     },
-    /// A batch that is made now, for [`Action::Commit`].
+    /// Prepares a batch for [`Action::Commit`].
     Prepare {
         store: u8,
         set: u8,
@@ -261,7 +266,7 @@ pub(crate) enum Action {
     Settle {
         store: u8,
     },
-    /// All datasets, or one.
+    /// Compacts all datasets, or one.
     Compact {
         store: u8,
         set: Option<u8>,
@@ -300,59 +305,62 @@ pub(crate) enum Action {
         bloom: bool,
         inside: Inside,
     },
-    /// A copy of a store that lives on as another one; without `kept` only what the copy made durable is there.
+    /// Backs a store up and opens the copy as another store; without `kept`, the copy keeps only
+    /// its durable bytes.
     Backup {
         store: u8,
         kept: bool,
     },
-    /// The same, with a batch at one of the calls that the backup makes, and what follows it at once.
+    /// As `Backup`, with a batch and its follow-up at one of the calls of the backup.
     BackupDuring {
         store: u8,
         set: u8,
         kept: bool,
         call: u8,
         writes: List<Write>,
-        /// What the batch replaced is put into the obsolete set.
+        /// Adds the replaced writes to the obsolete set.
         known: bool,
         flush: bool,
     },
-    /// A snapshot is kept, or where it is kept already asked, or dropped.
+    /// Keeps a snapshot; if it exists, queries or drops it.
     Snapshot {
         store: u8,
         name: u8,
         drops: bool,
     },
-    /// A consumer reads changes of a dataset, at most so many, and notes in the store how far it is; one that is not known begins here. Or
-    /// it is forgotten.
+    /// A consumer reads at most `most` changes of a dataset and acknowledges them; an unknown
+    /// consumer begins here. With `forget`, the consumer is released.
     Consume {
         store: u8,
         set: u8,
         name: u8,
-        /// Among [`crate::consumers::BOUNDS`]: the bytes of log that are kept for it.
+        /// The bytes of log that are kept for the consumer, as an index of
+        /// [`crate::consumers::BOUNDS`].
         bytes: u8,
         most: Option<u8>,
         forget: bool,
     },
-    /// An extension writes keys and values, and deletes those of 0.
+    /// An extension writes keys and values; a value of 0 deletes its key.
     Beside {
         store: u8,
         writes: List<(u8, u8)>,
         durability: u8,
     },
-    /// Closed, or without `close` just dropped.
+    /// Opens the store again after a close, or without `close` after a drop of its handle.
     Reopen {
         store: u8,
         close: bool,
     },
-    /// A power cut so many calls from now, at once for 0; `mode` among [`crate::crash::MODES`].
+    /// A power cut `after` calls from now, at once for 0; `mode` is an index of
+    /// [`crate::crash::MODES`].
     Cut {
         store: u8,
         after: u16,
         mode: u8,
         seed: u16,
     },
-    /// A power cut right after the manifest has been synced so many times more: what was installed is there, and nothing
-    /// that was done behind it.
+    /// A power cut right after the `after`-th sync of the manifest from now: the installed version
+    /// survives, later writes do not.
     CutInstalled {
         store: u8,
         after: u8,
@@ -364,7 +372,7 @@ pub(crate) enum Action {
         after: u16,
         fault: Fault,
     },
-    /// So many bytes of room are left.
+    /// Limits the free space of the disk to `room` bytes.
     Full {
         store: u8,
         room: u32,
@@ -372,7 +380,7 @@ pub(crate) enum Action {
     Room {
         store: u8,
     },
-    /// A byte of a copy of a store's files is changed, or with `cut` the file ends there.
+    /// Changes a byte of a copy of the store's files; with `cut`, truncates the file there.
     Damage {
         store: u8,
         file: u16,
@@ -380,22 +388,22 @@ pub(crate) enum Action {
         cut: bool,
         seed: u16,
     },
-    /// The store's own check.
+    /// Runs the store's own check.
     Check {
         store: u8,
     },
-    /// Nothing but the questions of its step.
+    /// Does nothing; only the checks of the step run.
     Look {
         store: u8,
     },
 }
 
-/// An action, and the seed of the questions that are asked after it; none for 0.
+/// An action, and the seed of the checks that run after it; 0 for no checks.
 #[derive(Debug, Clone)]
 pub(crate) struct Step(pub(crate) u16, pub(crate) Action);
 
 impl Action {
-    /// The store that it is about, if it is about one.
+    /// The store that the action refers to, if any.
     pub(crate) fn store(&self) -> Option<u8> {
         use Action::*;
         match self {
@@ -435,7 +443,7 @@ impl Action {
         }
     }
 
-    /// For counting.
+    /// The name of the action in the counts.
     pub(crate) fn name(&self) -> &'static str {
         use Action::*;
         match self {

@@ -1,4 +1,5 @@
-//! Every way of asking, compared with the model. Wrong answers panic; what the store says it could not do is returned.
+//! Every way to query, compared with the model. Wrong answers panic; errors of the store are
+//! returned.
 
 mod cancelled;
 mod keys;
@@ -21,7 +22,7 @@ use crate::common::tree::Tree;
 use crate::common::{Row, Wanted, domain, meets, path, row, skewed};
 use crate::model::{KEYS, Records, key};
 
-/// What a dataset looks like to who asks.
+/// A dataset as the queries see it.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) key_type: KeyType,
@@ -35,17 +36,17 @@ impl View {
     }
 }
 
-/// A snapshot, what it must show, and the chance that decides what is asked.
+/// A snapshot, the state that it must show, and the random numbers that choose the queries.
 struct Asker<'a> {
     snapshot: &'a DatasetSnapshot,
     view: &'a View,
     records: &'a Records,
     rng: &'a mut fastrand::Rng,
-    /// In all ways, rather than in some.
+    /// True to run all queries instead of a random selection.
     all: bool,
 }
 
-/// Asks some questions.
+/// Runs some queries.
 pub(crate) fn some(
     snapshot: &DatasetSnapshot,
     view: &View,
@@ -84,7 +85,7 @@ pub(crate) fn some(
     Ok(())
 }
 
-/// Asks for each value of each path.
+/// Queries each value of each path.
 pub(crate) fn everything(
     snapshot: &DatasetSnapshot,
     view: &View,
@@ -157,7 +158,7 @@ impl Asker<'_> {
         if paths.is_empty() || self.rng.usize(0..5) == 0 {
             paths.push(self.rng.usize(0..PATHS.len()));
         }
-        // Ranges of one path count together, and may be upside down then.
+        // The ranges of one path count together, and may then be reversed.
         paths.sort_unstable();
         paths.dedup();
         self.rng.shuffle(&mut paths);
@@ -201,7 +202,7 @@ impl Asker<'_> {
     }
 
     fn tree(&mut self) -> Tree {
-        // Drawn beforehand: what a tree is made of takes the same chance.
+        // Drawn beforehand, because building a tree of conditions draws from the same generator.
         let mut parts: Vec<Vec<Wanted>> = (0..16)
             .map(|_| {
                 let mut wanted = self.wanted();
@@ -229,7 +230,7 @@ impl Asker<'_> {
         query.run()?.map(row).collect()
     }
 
-    /// Whether one of the ways is taken.
+    /// Decides at random whether one of the ways is taken.
     fn takes(&mut self) -> bool {
         self.all || self.rng.usize(0..5) < 2
     }
@@ -451,7 +452,7 @@ impl Asker<'_> {
         Ok(())
     }
 
-    /// Versions by key, and by the values of one path or two.
+    /// Reads versions by key, and by the values of one path or two.
     fn versions(&mut self) -> Result<()> {
         let number = self.rng.u8(0..KEYS);
         self.read_key(number)?;
@@ -506,7 +507,7 @@ impl Asker<'_> {
     }
 }
 
-/// Rows are long: of those that differ the keys are told, and the first.
+/// Rows are long, so the message has the keys of those that differ, and the first row.
 fn same(found: &[Row], right: &[Row], what: impl Fn() -> String) {
     if found == right {
         return;

@@ -1,4 +1,4 @@
-//! What an extension keeps beside the datasets: as safe as they are through whatever happens to the store.
+//! The data of an extension: it must be as durable and as atomic as the datasets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ pub(crate) fn extension() -> Arc<dyn Extension> {
     Arc::new(Beside)
 }
 
-/// What the extension has, by key; none before its tree is made.
+/// The keys and values of the extension; empty before its tree exists.
 pub(crate) type Things = Option<Rc<BTreeMap<u8, u8>>>;
 
 fn found(db: &Database) -> esker::Result<Option<BTreeMap<u8, u8>>> {
@@ -62,7 +62,8 @@ fn found(db: &Database) -> esker::Result<Option<BTreeMap<u8, u8>>> {
 
 const KEYS: u8 = 8;
 
-/// Whether a store has what the extension has in this state. A tree that was made in vain, or since then, is empty.
+/// True if a store has this state of the extension's data. A tree that was created in vain, or
+/// since then, is empty.
 pub(crate) fn holds(db: &Database, state: &State) -> esker::Result<bool> {
     let found = found(db)?;
     Ok(match (&state.beside, found) {
@@ -72,7 +73,7 @@ pub(crate) fn holds(db: &Database, state: &State) -> esker::Result<bool> {
 }
 
 impl World {
-    /// The extension writes a batch: keys with values, those of 0 are deleted.
+    /// The extension writes a batch of keys and values; a value of 0 deletes its key.
     pub(crate) fn write_beside(&mut self, at: usize, writes: &[(u8, u8)], durability: u8) {
         let Some(db) = self.stores[at].db.clone() else {
             return;
@@ -144,7 +145,7 @@ impl World {
         }
     }
 
-    /// The extension has what it must.
+    /// Checks that the extension's data are as expected.
     pub(crate) fn look_beside_datasets(&mut self, at: usize, db: &Database) {
         let holds = holds(db, self.stores[at].now());
         if let Some(holds) = self.decide(at, holds, &[ErrorKind::Closed]) {

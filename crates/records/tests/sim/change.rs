@@ -1,5 +1,5 @@
-//! Actions about definitions: datasets made and dropped, indexes and strategies changed, repairs; each with other actions
-//! inside, broken off and gone on with.
+//! Actions on definitions: create and drop datasets, change indexes and strategies, repair. Each
+//! runs other actions inside, and may be stopped and resumed.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::runner::count;
 use crate::space::{LAYOUTS, POINT, POINT_NUMBER, TIME, TIMED, TIMED_NUMBER};
 use crate::world::{Set, Within, World};
 
-/// What may be said of a call that does not fit what else is under way.
+/// The errors of a call that conflicts with another operation in progress.
 const BUSY: [ErrorKind; 1] = [ErrorKind::Busy];
 const REFUSED: [ErrorKind; 3] = [ErrorKind::Busy, ErrorKind::BadInput, ErrorKind::Exists];
 
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// A dataset gets another name. A handle from before goes on under it.
+    /// Renames a dataset. Older handles continue under the new name.
     pub(crate) fn rename_set(&mut self, at: usize, set: usize, to: &str) {
         let store = &self.stores[at];
         let Some(db) = store.db.clone() else {
@@ -123,7 +123,7 @@ impl World {
             let asked = ask::some(&before.snapshot(), &view, &records, &mut rng, 1);
             self.decide(at, asked, &[]);
         } else if !refused {
-            // Either name may be found.
+            // A reader may find either name.
             store.lost_sets.insert(uid);
             store.made_sets.push(new);
         }
@@ -170,7 +170,7 @@ impl World {
                 let options = RepairOptions {
                     method: method_of(*method),
                     memory: *memory as usize,
-                    // One thread does the same each time.
+                    // A single thread behaves the same each time.
                     threads: 1,
                     bytes_per_second: None,
                     bloom: *bloom,
@@ -186,9 +186,9 @@ impl World {
         let Some(set) = self.stores[at].sets.iter_mut().find(|set| set.uid == uid) else {
             return;
         };
-        // What it is now: what it had to become was looked at.
+        // Adopts the new definition, which was compared before.
         let (def, unfinished) = (dataset.def(), dataset.unfinished_index());
-        // A strategy that is chosen may have been changed at any time.
+        // An automatically chosen strategy may change at any time.
         let changed =
             !def.auto && !set.def.auto && (&set.def, &set.unfinished) != (&def, &unfinished);
         set.def = def;
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Returns whether the change failed, so that it may or may not have been made.
+    /// Returns true if the change failed, so that it may or may not have happened.
     fn index(
         &mut self,
         at: usize,
@@ -279,7 +279,7 @@ impl World {
         });
         if changed.complete {
             assert_eq!(left, None, "a change that is complete");
-            // What was taken back may not have been declared.
+            // A cancelled index may not have been declared.
             let now = found.map_or(IndexKind::None, |found| found.kind);
             assert_eq!(now, changed.to, "the index of {}", changed.path);
         } else {
@@ -290,7 +290,7 @@ impl World {
         false
     }
 
-    /// No record has an int there: an index of ints is refused, and everything is as before.
+    /// The path has no ints: an index of ints is refused and changes nothing.
     fn refused_index(&mut self, at: usize, uid: u32, dataset: &Dataset, kind: u8) {
         let store = &self.stores[at];
         let set = store.sets.iter().find(|s| s.uid == uid).unwrap();
@@ -312,7 +312,7 @@ impl World {
         count("index: refused");
     }
 
-    /// The errors that a change of an index may give.
+    /// The errors that a change of an index may return.
     fn allowed_change(
         &self,
         unfinished: &Option<IndexDef>,
@@ -329,7 +329,7 @@ impl World {
                 Change::Resume => vec![],
                 Change::DropIndex if same => vec![],
                 Change::Switch if same && left.kind == kind => vec![],
-                // Where it is the kind that is there, the change goes on.
+                // If the index has this kind already, the change resumes.
                 Change::Rebuild => REFUSED.to_vec(),
                 _ => REFUSED.to_vec(),
             };
@@ -388,7 +388,7 @@ impl World {
             (false, true) => &BUSY,
             _ => &[],
         };
-        // Inside, an index may have been begun, or the dataset dropped.
+        // Steps inside may have begun an index or dropped the dataset.
         let inner = inside.steps.0.is_empty();
         let allowed = if inner { allowed } else { &REFUSED };
         let changed = self.decide(at, result, allowed);
@@ -433,7 +433,7 @@ impl World {
             allowed.push(ErrorKind::Busy);
         }
         if eventful {
-            // The dataset may have been dropped meanwhile.
+            // A step inside may have dropped the dataset.
             allowed.extend(REFUSED);
         }
         let Some(report) = self.decide(at, result, &allowed) else {
@@ -454,14 +454,15 @@ impl World {
         let store = &mut self.stores[at];
         if let Some(set) = store.sets.iter_mut().find(|s| s.uid == uid) {
             assert!(report.mark >= report.mark_before, "the mark went back");
-            // By index, records without index entries are not gone through.
+            // A repair by index does not read records without index entries.
             set.known.partial |= report.method == RepairMethod::Index;
         }
         assert!(report.mark <= seq, "the mark is ahead");
         if report.complete && !eventful && self.depth == 0 && !self.stores[at].excused {
-            // What was found is known now.
+            // The repair has added the obsolete writes to the set.
             let again = dataset.repair(options).run();
-            // By index, what has no entries there is not looked for; from the records it is.
+            // Only the same method finds nothing again: a repair by index misses obsolete writes
+            // without index entries, a repair by record finds them.
             if let Some(again) = self.decide(at, again, &[])
                 && again.method == report.method
             {
@@ -471,7 +472,7 @@ impl World {
         false
     }
 
-    /// What was broken off is brought to its end.
+    /// Resumes an interrupted change and completes it.
     pub(crate) fn finish_changes(&mut self, at: usize) {
         for set in 0..self.stores[at].sets.len() {
             if self.stores[at].sets[set].unfinished.is_none() {
@@ -494,8 +495,8 @@ impl World {
     }
 }
 
-/// True where records are stored by place, and such an index may be refused for it: that of the place itself, and those without a tree of
-/// what was not declared at first, which stubs do not have.
+/// True if the dataset is stored by location and may refuse the index: an index of the location
+/// itself, or an index without its own tree on an attribute declared later, which stubs lack.
 fn is_by_place(def: &DatasetDef, name: &esker::Path, kind: IndexKind) -> bool {
     let clustered = def.indexes.iter().find(|index| index.kind.is_clustered());
     clustered.is_some_and(|by| by.path == *name || !kind.is_standalone())

@@ -1,6 +1,7 @@
-//! Consumers, beside the model: programs that follow datasets by their feeds and note in the store how far they are. Each has what its
-//! dataset held at the place that is noted, and goes on from what the store says: so it has each change at least once, in order, across
-//! restarts and power cuts, or is told that it has not. The same name in two datasets is two consumers.
+//! Consumers, beside the model: programs that follow datasets by their feeds and acknowledge
+//! changes in the store. Each has the contents of its dataset at the acknowledged position and
+//! resumes there. So it receives each change at least once, in order, across restarts and power
+//! cuts, or an error if changes are lost. The same name in two datasets means two consumers.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,10 @@ use crate::feed::{Copy, expired};
 use crate::runner::count;
 use crate::world::{Store, Uid, World};
 
-/// The bytes of log that are kept for a consumer.
+/// The limits on the bytes of log that are kept for a consumer.
 pub(crate) const BOUNDS: [u64; 5] = [u64::MAX, u64::MAX, 0, 4 << 10, 64 << 10];
 
-/// What a segment of the log has beside what was appended.
+/// The bytes of a log segment besides the appended records.
 const SEGMENT: u64 = 200;
 
 const NAMES: [&str; 2] = ["mirror", "mailer"];
@@ -22,12 +23,13 @@ pub(crate) fn name(number: u8) -> &'static str {
     NAMES[usize::from(number) % NAMES.len()]
 }
 
-/// What is noted of a consumer, and what it has.
+/// The acknowledged state of a consumer: its copy of the dataset and its limit.
 #[derive(Clone)]
 struct Noted {
     copy: Copy,
     bytes: u64,
-    /// A power cut took the writes that it has read, or it is of the store that this is a copy of.
+    /// True if a power cut took writes that the consumer has read, or if it belongs to the store
+    /// from which this one was copied.
     lost: bool,
 }
 
@@ -40,12 +42,14 @@ impl Noted {
 /// The consumers of a store.
 #[derive(Clone, Default)]
 pub(crate) struct Consumers {
-    /// By dataset and name: what is noted, or since a call failed may be; the last is what the store says.
+    /// The possible states of each consumer, by dataset and name: several if calls failed. The last
+    /// is the one that the store reports.
     all: BTreeMap<(Uid, &'static str), Vec<Option<Noted>>>,
 }
 
 impl Consumers {
-    /// Those that a copy may have. Places of the store itself mean nothing there.
+    /// The consumers of a copy of the store, each of which may be missing there. Positions of the
+    /// original store are invalid there.
     pub(crate) fn copied(&self) -> Consumers {
         let mut copied = self.clone();
         for may in copied.all.values_mut() {
@@ -57,7 +61,7 @@ impl Consumers {
         copied
     }
 
-    /// Of a dataset that is dropped.
+    /// Removes the consumers of a dropped dataset.
     pub(crate) fn end(&mut self, of: Uid) {
         self.all.retain(|(uid, _), _| *uid != of);
     }
@@ -66,19 +70,19 @@ impl Consumers {
         self.all.get(&of)?.last()?.as_ref()
     }
 
-    /// It is so for sure.
+    /// Sets the only possible state.
     fn set(&mut self, of: (Uid, &'static str), noted: Option<Noted>) {
         self.all.insert(of, vec![noted]);
     }
 
-    /// A call failed that would have made it so.
+    /// Adds a possible state, after a call failed that would have set it.
     fn may_be(&mut self, of: (Uid, &'static str), noted: Option<Noted>) {
         let may = self.all.entry(of).or_insert_with(|| vec![None]);
         may.insert(may.len() - 1, noted);
     }
 }
 
-/// Dataset, name, number of the write, bytes.
+/// Dataset, name, write number of the position, bytes.
 type Listed = Vec<(Option<String>, String, u64, u64)>;
 
 fn listed(db: &Database) -> esker::Result<Listed> {
@@ -91,7 +95,7 @@ fn listed(db: &Database) -> esker::Result<Listed> {
 }
 
 impl Store {
-    /// Of what may be noted, takes over what the store that was opened says. After a power cut it stays so.
+    /// Chooses the possible states that the opened store reports. After a power cut they are final.
     pub(crate) fn adopt_consumers(&mut self, db: &Database, cut: bool) {
         self.adopt_listed(db, &listed(db).unwrap(), cut);
     }
@@ -115,7 +119,7 @@ impl Store {
             let is = is.unwrap_or_else(|| panic!("consumer {name} of {} at {found:?}", set.name));
             let mut is = may.remove(is);
             if let Some(noted) = &mut is {
-                // A copy has the places of its own history.
+                // A copy has positions of its own history.
                 noted.copy.from.position.history = now.history;
             }
             if cut {
@@ -128,7 +132,8 @@ impl Store {
         }
     }
 
-    /// The store says of each consumer what is noted. Since a call failed that may be what it would have noted.
+    /// Checks that the store reports the acknowledged position of each consumer, or that of a
+    /// failed call.
     fn compare_consumers(&mut self, db: &Database) -> esker::Result<()> {
         let listed = listed(db)?;
         if self.excused {
@@ -148,7 +153,7 @@ impl Store {
         Ok(())
     }
 
-    /// After a flush, so many bytes of log may be there at most; none where all may.
+    /// The largest number of log bytes after a flush; `None` if it is unlimited.
     fn most_log(&self) -> Option<u64> {
         let all = self.consumers.all.values().flatten().flatten();
         let bounds = all.map(|noted| noted.bytes);
@@ -157,12 +162,13 @@ impl Store {
         bounded.then(|| most + SEGMENT)
     }
 
-    /// Whether changes that were kept for a consumer need not be there any more.
+    /// True if changes that a consumer has not read may have been dropped.
     fn may_have_expired(&self, noted: &Noted) -> bool {
         let Some(db) = &self.db else { return false };
         let stats = db.group().stats();
         let (from, appended) = (&noted.copy.from, stats.log_bytes);
-        // Of a life of the store in which it has not written as much as is kept, everything is there.
+        // If the store has written less than the limit since it was opened, the whole log of this
+        // time is there.
         let all = appended + SEGMENT * (stats.flushes + 2);
         let same_life = self.here().is_some_and(|here| here.life == from.life);
         let is_kept = noted.bytes == u64::MAX || same_life && all <= noted.bytes;
@@ -171,7 +177,7 @@ impl Store {
 }
 
 impl World {
-    /// A consumer reads what is kept for it, at most so much, and notes how far it is.
+    /// A consumer reads at most `most` changes and acknowledges them.
     pub(crate) fn consume(
         &mut self,
         at: usize,
@@ -263,8 +269,8 @@ impl World {
     fn note_consumer(&mut self, at: usize, of: (Uid, &'static str), noted: Noted) {
         let store = &self.stores[at];
         let set = store.sets.iter().find(|set| set.uid == of.0).unwrap();
-        // Every other one is another process, so to speak, that only reads. Where calls fail the writer may be the only
-        // one who knows what is acknowledged.
+        // In every second case, a separate read-only handle acknowledges. If calls fail, only the
+        // writer may know the acknowledged writes.
         let is_beside = noted.position().seq % 2 == 1 && !store.excused && self.depth == 0;
         let result = match is_beside {
             true => store.open_reader().and_then(|reader| {
@@ -285,7 +291,7 @@ impl World {
         }
     }
 
-    /// A flush, behind which no more of the log is kept than somebody wants.
+    /// Flushes, and checks that no more log is kept than consumers need.
     pub(crate) fn flush(&mut self, at: usize) {
         let flushes = |world: &World| {
             let db = world.stores[at].db.as_ref();
@@ -304,7 +310,7 @@ impl World {
         }
     }
 
-    /// A consumer is forgotten.
+    /// Releases a consumer.
     pub(crate) fn forget(&mut self, at: usize, set: usize, name: &'static str) {
         let store = &self.stores[at];
         let Some(db) = store.db.clone() else { return };
@@ -331,7 +337,7 @@ impl World {
         }
     }
 
-    /// Each consumer reads all that is kept for it.
+    /// Each consumer reads all its changes.
     pub(crate) fn all_consume(&mut self, at: usize) {
         for set in 0..self.stores[at].sets.len() {
             for name in NAMES {

@@ -1,5 +1,6 @@
-//! What one damaged table costs: nothing but itself. Other datasets are written and merged, the store closes, and where the
-//! table is of something derived (an index, the obsolete set), that is made again and everything is as it was.
+//! The damage of one table affects only that table. Other datasets accept writes and compactions,
+//! and the store closes. If the table belongs to derived data (an index, the obsolete set), a
+//! rebuild restores everything.
 
 use std::ops::Range;
 use std::path::Path as FsPath;
@@ -13,7 +14,7 @@ use crate::common::path;
 use crate::runner::count;
 use crate::world::{Set, State, Store};
 
-/// The tree whose table is damaged, if it is one: others may have tables in the same file.
+/// The tree of the damaged table, if only one: a file may have tables of other trees.
 fn owner(db: &Database, file: &FsPath, damaged: &Range<u64>) -> Option<String> {
     let snapshot = db.group().snapshot();
     let trees = snapshot.version().trees.values();
@@ -27,7 +28,7 @@ fn owner(db: &Database, file: &FsPath, damaged: &Range<u64>) -> Option<String> {
     owner.filter(|_| has.next().is_none())
 }
 
-/// Lives on in a copy of a store, one table of which is damaged.
+/// Continues in a copy of a store with one damaged table.
 pub(crate) fn live_on(
     db: Database,
     image: &Memory,
@@ -47,7 +48,7 @@ pub(crate) fn live_on(
         db.flush().unwrap();
     }
     if rng.bool() {
-        // Says what cannot be merged, and merges the rest.
+        // Reports the tables that cannot be compacted, and compacts the others.
         let _ = db.group().run_compactions();
     }
     let key = other.parse_key("1").unwrap();
@@ -55,7 +56,7 @@ pub(crate) fn live_on(
     let (name, role) = owner.split_once('/').unwrap();
     let is_derived = role.starts_with("index/") || role == "superseded";
     let set = store.sets.iter().find(|set| set.name == name);
-    // The tree by place has the records themselves.
+    // The tree of records by location has the records themselves.
     let is_clustered = |set: &&Set| {
         set.def
             .indexes
@@ -65,7 +66,7 @@ pub(crate) fn live_on(
     let set = set.filter(|set| role == "superseded" || !is_clustered(set));
     let mended = set.filter(|set| is_derived && set.unfinished.is_none() && rng.bool());
     if let (Some(set), None) = (set, mended) {
-        // Writes that have to read what is damaged fail; the others pile up runs that cannot be merged.
+        // Writes that read the damaged table fail; others add runs that cannot be compacted.
         let dataset = db.dataset::<esker::Key>(&set.name).unwrap();
         for key in 0..5 {
             let key = match set.key_type {
@@ -98,7 +99,7 @@ pub(crate) fn live_on(
         let records = state.records.get(&set.uid).cloned().unwrap_or_default();
         let now = dataset.snapshot();
         ask::everything(&now, &set.view(), &records.at(db.group().time()), rng).unwrap();
-        // What a snapshot has of it is damaged for as long as that is kept.
+        // A snapshot keeps its damaged table as long as it exists.
         for kept in db.snapshots() {
             db.drop_snapshot(&kept.name).unwrap();
         }

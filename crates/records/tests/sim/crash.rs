@@ -1,4 +1,5 @@
-//! Faults: power cuts, calls that fail, full disks, damaged bytes; and what may be found after them.
+//! Faults (power cuts, failing calls, full disks, damaged bytes) and the states that may follow
+//! them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,28 +24,28 @@ pub(crate) const MODES: [PowerCut; 4] = [
     PowerCut::Reordered,
 ];
 
-/// True for the call that makes durable what a store in `dir` installs.
+/// True for the call that makes an installed version of the store in `dir` durable.
 pub(crate) fn is_install(call: Call, path: &Path, dir: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let is_manifest = name.is_some_and(|name| name.starts_with("MANIFEST"));
     call == Call::Sync && is_manifest && path.starts_with(dir)
 }
 
-/// What a power cut does.
+/// The files that a power cut takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
     pub(crate) mode: PowerCut,
     pub(crate) seed: u64,
 }
 
-/// A power cut that is to come.
+/// A power cut in the future.
 #[derive(Clone)]
 pub(crate) struct Armed {
     pub(crate) cut: Cut,
     faulty: Faulty,
-    /// The number of the first call that does not happen, once it is known.
+    /// The number of the first call that no longer happens, once it is known.
     at: Arc<AtomicU64>,
-    /// What was left, once it has happened.
+    /// The files after the power cut, once it has happened.
     pub(crate) image: Option<Memory>,
 }
 
@@ -53,7 +54,7 @@ impl Armed {
         self.image.is_some() || self.faulty.calls() >= self.at.load(SeqCst)
     }
 
-    /// The same with what is left now.
+    /// The power cut with the files as of now.
     pub(crate) fn stopped(&self, memory: &Memory) -> Armed {
         Armed {
             image: Some(self.cut(memory)),
@@ -70,7 +71,7 @@ impl Armed {
 }
 
 impl Store {
-    /// Readies a power cut whose first call that does not happen has this number, which can be told later.
+    /// Arms a power cut before the call number `first`; the caller can set the number later.
     fn arm(&mut self, first: u64, mode: u8, seed: u16) -> Arc<AtomicU64> {
         self.faulty.clear();
         self.faulty.short_writes(seed.is_multiple_of(3));
@@ -122,7 +123,7 @@ impl World {
                     let (after, dir) = (u64::from(*after), store.dir.clone());
                     store.hooked.set(move |call, path| {
                         if is_install(call, path, &dir) && syncs.fetch_add(1, SeqCst) == after {
-                            // This call happens, and no other one.
+                            // This call happens, and no later one.
                             first.store(faulty.calls() + 2, SeqCst);
                             faulty.fail_from(2);
                         }
@@ -182,7 +183,8 @@ impl World {
         }
     }
 
-    /// Opens a store again: after a power cut what was left, else what is there. What is found becomes what must hold.
+    /// Opens a store again, with the files that a power cut left. The state found becomes the
+    /// expected state.
     pub(crate) fn recover(&mut self, at: usize, cut: Option<(Memory, PowerCut)>) {
         let mode = cut.as_ref().map(|(_, mode)| *mode);
         let store = &mut self.stores[at];
@@ -223,7 +225,7 @@ impl World {
         self.note_expired_in(at);
     }
 
-    /// The datasets and definitions are those that were, but for changes that failed.
+    /// The datasets and definitions are unchanged, except by changes that failed.
     fn adopt_catalog(&mut self, at: usize, mode: Option<PowerCut>, after_fault: bool) {
         let store = &mut self.stores[at];
         let db = store.db.clone().unwrap();
@@ -255,7 +257,7 @@ impl World {
         }
         store.sets.sort_by(|a, b| a.name.cmp(&b.name));
         if mode.is_none() {
-            // What failed is seen now, and is no more durable than it was.
+            // Failed changes may be visible now, and are no more durable than before.
             store.made_sets = made.into_iter().chain(gone).collect();
             store.lost_sets = lost.into_iter().chain(back).collect();
         }
@@ -270,7 +272,7 @@ impl World {
         }
     }
 
-    /// The datasets of a store and their definitions are what they must be.
+    /// Checks that the datasets of a store and their definitions are as expected.
     pub(crate) fn compare_catalog(&mut self, at: usize) {
         let store = &self.stores[at];
         let db = store.db.as_ref().unwrap();
@@ -288,7 +290,7 @@ impl World {
         }
     }
 
-    /// Finds which of the states that may be there is.
+    /// Finds the current state among the possible ones.
     fn adopt_state(&mut self, at: usize, mode: Option<PowerCut>) {
         let store = &self.stores[at];
         let db = store.db.as_ref().unwrap();
@@ -321,7 +323,7 @@ impl World {
             count("recovered: what had failed");
         }
         let mut found = (*found).clone();
-        // Deletions of what was not there leave no trace.
+        // Deletions of missing keys leave no trace.
         found.seq = seq;
         let position = db.group().position();
         let store = &mut self.stores[at];
@@ -329,7 +331,7 @@ impl World {
         match (mode, store.now().seq == seq) {
             (Some(_), _) => store.states = vec![found],
             (None, true) => *store.states.last_mut().unwrap() = found,
-            // What had failed is seen now, and is no more durable than it was.
+            // Failed changes may be visible now, and are no more durable than before.
             (None, false) => store.states.push(found),
         }
     }
@@ -355,7 +357,8 @@ impl World {
         text
     }
 
-    /// Changes a byte of a copy: everything that the copy answers is right, or it says which file is damaged.
+    /// Changes a byte of a copy: every answer of the copy must be right, or an error that names the
+    /// damaged file.
     fn damage(&mut self, at: usize, (file, place, cut): (u16, u32, bool), seed: u64) {
         let store = &self.stores[at];
         if store.db.is_none() || store.excused {
@@ -367,7 +370,7 @@ impl World {
             .into_iter()
             .filter(|path| path.starts_with(&store.dir) && !path.ends_with("USAGE"))
             .collect();
-        // Often the end of a log, of which nothing but the manifest may tell that it was synced.
+        // Often the end of a log: only the manifest may show that it was synced.
         let is_log = |path: &Path| path.extension().is_some_and(|end| end == "log");
         let logs: Vec<_> = paths.iter().filter(|path| is_log(path)).collect();
         let (of_log, file) = (file % 3 == 0 && !logs.is_empty(), usize::from(file / 3));
@@ -408,8 +411,8 @@ impl World {
                 return named(&error);
             }
         };
-        // What is behind the last mark of an open log or manifest may pass for a torn tail; but not what was synced before
-        // the manifest was written.
+        // Bytes after the last sync marker of an open log or manifest may count as a torn tail, but
+        // not those that were synced before the manifest was written.
         let (last, told) = (db.group().snapshot().seq(), store.told);
         assert!(
             !is_log(&path) || last >= told,
@@ -471,7 +474,7 @@ impl World {
     }
 }
 
-/// Whether a store's datasets have the records of a state, each by the same write.
+/// True if the datasets of a store have the records of a state, each by the same write.
 fn holds(db: &Database, store: &Store, state: &State) -> esker::Result<bool> {
     if !beside::holds(db, state)? {
         return Ok(false);

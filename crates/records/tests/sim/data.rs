@@ -1,4 +1,4 @@
-//! Actions about data: batches, made and committed at once or later, and backups.
+//! Actions on data: batches, committed at once or later, and backups.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::runner::count;
 use crate::time;
 use crate::world::{MOST_STORES, State, Store, Uid, World};
 
-/// A batch that waits: of the store, its dataset, with what it will do.
+/// A batch that waits for its commit, with its effects.
 pub(crate) struct Prepared {
     pub(crate) store: u64,
     pub(crate) batch: WriteBatch,
@@ -28,7 +28,7 @@ pub(crate) struct Prepared {
 
 /// A batch that is committed while a backup is made.
 pub(crate) struct During {
-    /// At which call.
+    /// The number of the call at which it is committed.
     pub(crate) call: u64,
     pub(crate) batch: WriteBatch,
     pub(crate) effects: Effects,
@@ -36,11 +36,11 @@ pub(crate) struct During {
     pub(crate) flush: bool,
 }
 
-/// What came of a commit: the last number that was seen before and after it, the first that it could have, and its
-/// result.
+/// The result of a commit, the last visible write number before and after it, and the first number
+/// that it could get.
 struct Committed {
     last: u64,
-    /// Not the next one, where numbers may have been seen that a power cut took.
+    /// Not `last` + 1 if a power cut took numbers that were visible.
     first: u64,
     now: u64,
     result: esker::Result<()>,
@@ -59,18 +59,18 @@ fn commit_to(db: &Database, batch: &mut dyn Filled, durability: Durability) -> C
     }
 }
 
-/// What a batch does to a dataset: keys with their records, and the keys that must be new.
+/// The effects of a batch on a dataset: keys with their records, and keys that must be new.
 #[derive(Default, Clone)]
 pub(crate) struct Effects {
     pub(crate) uid: Uid,
-    /// When records expired, and what time it was when it was made.
+    /// The expiry settings and the time when the batch was made.
     expiry: Expiry,
     time: u64,
-    /// Made for a strategy that looks at what is replaced.
+    /// Made under a strategy that reads the replaced records.
     looks: bool,
     writes: Vec<(K, Option<Rc<Row>>)>,
     inserts: Vec<K>,
-    /// Keys, and the write that each must be of.
+    /// Keys, and the write number that each must have.
     expected: Vec<(K, Option<u64>)>,
     notes: Vec<(String, Option<Vec<u8>>)>,
 }
@@ -82,7 +82,7 @@ impl Effects {
 }
 
 impl Store {
-    /// Whether a batch would do the same if it were made now.
+    /// True if the batch would have the same effects if it were made now.
     pub(crate) fn is_as_prepared(&self, effects: &Effects) -> bool {
         let set = self.sets.iter().find(|set| set.uid == effects.uid);
         set.is_some_and(|set| {
@@ -91,7 +91,7 @@ impl Store {
         })
     }
 
-    /// Whether an insert of it has a key that is there.
+    /// True if an insert of the batch has an existing key.
     fn refuses(&self, part: &Effects) -> bool {
         let before = self.records(part.uid).at(self.time());
         let mut inserted = BTreeSet::new();
@@ -99,7 +99,7 @@ impl Store {
         inserts.any(|key| before.current(key).is_some() || !inserted.insert(key))
     }
 
-    /// The keys that are not as it expects them to be.
+    /// The keys that do not have the expected write.
     fn unexpected(&self, part: &Effects) -> Vec<String> {
         let before = self.records(part.uid).at(self.time());
         let differs =
@@ -108,11 +108,12 @@ impl Store {
         unexpected.map(|(key, _)| key.to_string()).collect()
     }
 
-    /// What becomes of a state; the writes that were replaced, with those that replaced them.
+    /// Applies a batch to a state; returns the replaced writes, each with the write that replaced
+    /// it.
     fn apply(&self, part: &Effects, state: &mut State, next: &mut u64) -> Vec<(u64, u64)> {
         let set = self.sets.iter().find(|set| set.uid == part.uid).unwrap();
         let mut over = Vec::new();
-        // Writers that look at what they replace write only the last version of a key.
+        // Strategies that read the replaced records write only the last version of a key.
         let looks = part.looks || looks(set.def.maintenance);
         let last_of = |at: usize, key: &K| {
             let later = &part.writes[at + 1..];
@@ -142,7 +143,7 @@ impl Store {
 }
 
 impl World {
-    /// A batch of a dataset, and what it does.
+    /// A batch of a dataset, and its effects.
     pub(crate) fn fill(
         &mut self,
         at: usize,
@@ -224,7 +225,7 @@ impl World {
                 Write::Note { name, value } => {
                     let name = format!("n{}", name % 3);
                     let value = value.checked_sub(1).map(|value| vec![value; 3]);
-                    // The first one of a dataset makes a tree.
+                    // The first note of a dataset creates a tree.
                     let Some(noted) = batch.note(&name, value.as_deref()) else {
                         continue;
                     };
@@ -267,7 +268,8 @@ impl World {
         self.committed(at, effects, durability, committed);
     }
 
-    /// Holds what came of a commit against what it had to do: all of its parts, or nothing.
+    /// Compares the result of a commit with the expected effects: all parts of the batch, or
+    /// nothing.
     fn committed(
         &mut self,
         at: usize,
@@ -282,7 +284,7 @@ impl World {
             result,
         } = committed;
         let store = &self.stores[at];
-        // What is there when the batch is committed decides, not what the batch does.
+        // The records at the commit decide, not those when the batch was made.
         let refused = parts.iter().any(|part| store.refuses(part));
         let unexpected: Vec<String> = parts
             .iter()
@@ -323,9 +325,10 @@ impl World {
             let over = store.apply(part, &mut state, &mut next);
             replaced.push((part.uid, over));
         }
-        // Notes alone take a number.
+        // A batch of notes alone takes a number.
         let least = (next - 1).max(first);
-        // Eager maintenance takes more numbers, for what it cancels; and what expires may have been acted on behind the batch.
+        // Eager maintenance takes more numbers, for the entries that it cancels; and the store may
+        // have deleted expired records after the batch.
         let is_eager = |part: &Effects| {
             let set = store.sets.iter().find(|set| set.uid == part.uid).unwrap();
             set.def.maintenance == Maintenance::Eager
@@ -338,7 +341,7 @@ impl World {
         };
         state.seq = end.unwrap_or(now.max(least));
         if !acknowledged {
-            // It may be in the log, and nobody sees it before the store is opened again.
+            // The batch may be in the log, but is not visible before the store is opened again.
             assert_eq!(now, last, "a batch that failed is seen");
             store.attempts.push(state);
             return;
@@ -351,13 +354,13 @@ impl World {
         store.attempts.clear();
         store.states.push(state);
         store.note_commit(first, end);
-        // Without threads of its own a store syncs at once what it may sync later.
+        // A store without threads of its own syncs at once even if it may sync later.
         if durability != Durability::Os {
             store.is_durable();
         }
     }
 
-    /// Makes a copy; with `during` a batch is committed meanwhile, which the copy is not to have.
+    /// Makes a copy; with `during`, a batch is committed meanwhile, which the copy must not have.
     pub(crate) fn backup(&mut self, at: usize, kept: bool, during: Option<During>) {
         let store = &self.stores[at];
         let Some(db) = store.db.clone() else { return };
@@ -366,7 +369,8 @@ impl World {
         let (state, sets) = (self.stores[at].now().clone(), self.stores[at].sets.clone());
         let kept_snapshots = self.stores[at].kept.copied();
         let consumers = self.stores[at].consumers.copied();
-        // The first write of a handle, and those after a failure, have more to do than goes into another call.
+        // The first write of a handle, and the first after a failure, do more than can run inside
+        // another call.
         let began = db.group().stats().batches > 0 && !self.stores[at].excused;
         let result = match during.filter(|_| began) {
             None => db.backup(&dest),
@@ -376,7 +380,7 @@ impl World {
         if self.decide(at, result, &[]).is_none() {
             return;
         }
-        // The copy is durable; of the store itself nothing is written.
+        // The copy is durable; the store itself is not written to.
         let store = &self.stores[at];
         let mode = match kept {
             true => esker_sim::memory::PowerCut::Kept,
@@ -399,7 +403,7 @@ impl World {
         copy.kept = kept_snapshots;
         copy.consumers = consumers;
         copy.commits = self.stores[at].commits.of_a_copy();
-        // The numbers stay, and so does everything that was known.
+        // The numbers stay, and so does the obsolete set.
         let db = copy.try_open(None).unwrap();
         copy.adopt_consumers(&db, true);
         copy.db = Some(db);
@@ -407,7 +411,7 @@ impl World {
         if self.stores.len() < MOST_STORES {
             self.stores.push(copy);
         } else {
-            // Not one that is at work.
+            // An outer action may use the last store.
             let last = self.stores.len() - 1;
             if self.depth > 0 {
                 return;
@@ -420,8 +424,8 @@ impl World {
         self.note_expired_in(last);
     }
 
-    /// A backup, and a batch at one of its calls: those in the folder of the copy, and those by which a log goes. Nothing
-    /// is locked then that a writer needs.
+    /// A backup, with a batch at one of its calls in the folder of the copy, or at one that removes
+    /// a log. The backup holds no lock then that a writer needs.
     fn backup_during(
         &mut self,
         at: usize,
@@ -479,7 +483,7 @@ impl World {
     }
 }
 
-/// True for strategies whose writers look at what they replace.
+/// True for strategies whose writers read the replaced records.
 pub(crate) fn looks(maintenance: Maintenance) -> bool {
     matches!(maintenance, Maintenance::Eager | Maintenance::MutableBitmap)
 }

@@ -9,34 +9,35 @@ use crate::action::{DECLARED, MERGINGS, PATHS, REPAIRS, TOKENIZERS, TTLS, pick};
 use crate::common::path;
 use crate::space::{LAYOUTS, POINT, TIME, TIMED};
 
-/// One more than what a definition's `point` may be.
+/// One more than the largest `point` of a definition.
 pub(crate) const MOST_POINT: u8 = 15;
 
-/// A dataset's definition in numbers; what does not go together is made to.
+/// A dataset's definition in numbers; incompatible settings are adjusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Def {
     /// Integers, strings, or an integer and a string.
     pub(crate) keys: u8,
-    /// 0: not declared; else one more than the place among [`IndexKind::ALL`].
+    /// 0: not declared; else one more than an index of [`IndexKind::ALL`].
     pub(crate) kinds: [u8; DECLARED],
     pub(crate) types: [u8; DECLARED],
     pub(crate) tokenizers: [u8; DECLARED],
-    /// Among [`Maintenance::ALL`]; the one behind them is `auto`.
+    /// An index of [`Maintenance::ALL`]; the next number means `auto`.
     pub(crate) maintenance: u8,
     pub(crate) repair: u8,
     pub(crate) merging: u8,
     pub(crate) versions: u8,
-    /// 1: records say when they expire; 2: they do so long after they were written; 3: both. The time is behind these bits.
+    /// 1: records name their expiry time; 2: records expire long after their write; 3: both. The
+    /// higher bits have the time.
     pub(crate) expiry: u8,
-    /// The feed has what changes replaced.
+    /// The dataset keeps old records for its feed.
     pub(crate) old_records: bool,
-    /// 0: points are not declared; else what [`Def::place`] makes of it.
+    /// 0: points are not declared; else the argument of [`Def::place`].
     pub(crate) point: u8,
-    /// Indexes of values take records that have some of another type.
+    /// Indexes accept records with values of another type.
     pub(crate) lenient: bool,
 }
 
-/// The tokenizer that is meant, or the plain one where it does not go with the index.
+/// The tokenizer of this number, or the plain one if the index does not support it.
 pub(crate) fn tokenizer(number: u8, kind: IndexKind, ty: Type) -> Tokenizer {
     let wanted = pick(&TOKENIZERS, number);
     let fits = match wanted {
@@ -50,7 +51,7 @@ pub(crate) fn tokenizer(number: u8, kind: IndexKind, ty: Type) -> Tokenizer {
     }
 }
 
-/// Where keys of a type are in the records.
+/// The field of the keys of a type.
 pub(crate) fn key_path(ty: KeyType) -> &'static str {
     match ty {
         KeyType::Fields => "id,k",
@@ -63,7 +64,7 @@ impl Def {
         pick(&[KeyType::Int, KeyType::String, KeyType::Fields], self.keys)
     }
 
-    /// The type of each path. What is not declared is compared as numbers or as strings.
+    /// The type of each path. Undeclared paths are compared as numbers or as strings.
     pub(crate) fn types(&self) -> [Type; PATHS.len()] {
         let mut types = [Type::Int, Type::Int, Type::Int, Type::Int, Type::String];
         let declared = types.iter_mut().zip(self.kinds.iter().zip(&self.types));
@@ -76,7 +77,8 @@ impl Def {
         types
     }
 
-    /// Declares points: with an index of theirs (up to 4), of them at their times (up to 8), both, or stored by place.
+    /// Declares points: with their own index (up to 4), with times (up to 8), both, or stored by
+    /// location.
     fn place(&self, def: DatasetDef) -> DatasetDef {
         let number = self.point.wrapping_sub(1);
         let layout = pick(&LAYOUTS, number);

@@ -1,4 +1,5 @@
-//! Lists that are run again and again with a power cut at another call each time; and that a list does the same each time.
+//! Lists of actions that run repeatedly, each time with a power cut at another call; and a check
+//! that lists are deterministic.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use crate::generate;
 use crate::runner::{as_test, attempt, caught};
 use crate::world::World;
 
-/// Without more being asked for, one call in so many is cut at.
+/// The default step between two calls at which the power is cut.
 const STRIDE: u64 = 5;
 
 fn nothing() -> Inside {
@@ -25,7 +26,7 @@ fn nothing() -> Inside {
     }
 }
 
-/// A batch of so many keys, from one on.
+/// A batch of `count` consecutive keys.
 fn puts(first: u8, count: u8, cell: u8, durability: u8) -> Step {
     let put = |key| Write::Put {
         key,
@@ -93,7 +94,7 @@ fn index(kind: u8, change: Change, inside: Inside) -> Step {
     )
 }
 
-/// Writes, deletions and more that come in between.
+/// Writes, deletions and other actions between those of a list.
 fn between(stop_after: Option<u8>) -> Inside {
     Inside {
         steps: list([
@@ -107,7 +108,7 @@ fn between(stop_after: Option<u8>) -> Inside {
     }
 }
 
-/// An index that is built, broken off, gone on with, switched and dropped while records come and go.
+/// An index that is built, stopped, resumed, switched and dropped while records are written.
 fn index_build(kind: u8) -> Vec<Step> {
     vec![
         create(kind, [5, 0, 0]),
@@ -133,7 +134,7 @@ fn index_build(kind: u8) -> Vec<Step> {
     ]
 }
 
-/// An index that is built over what deletions have left that nothing makes durable.
+/// An index that is built over deletions that are not durable.
 fn index_build_overtaken(kind: u8) -> Vec<Step> {
     vec![
         create(1, [5, 0, 0]),
@@ -233,7 +234,7 @@ fn backup() -> Vec<Step> {
     ]
 }
 
-/// Snapshots that are kept, needed and dropped while definitions change.
+/// Snapshots that are kept, read and dropped while definitions change.
 fn snapshots() -> Vec<Step> {
     let snapshot = |name, drops| {
         Step(
@@ -270,7 +271,7 @@ fn snapshots() -> Vec<Step> {
     ]
 }
 
-/// Consumers that begin, read on, and are forgotten, while the log is flushed.
+/// Consumers that begin, read on and are released while the log is flushed.
 fn consumers() -> Vec<Step> {
     let consume = |most, forget| {
         let consume = Action::Consume {
@@ -309,7 +310,8 @@ fn consumers() -> Vec<Step> {
     ]
 }
 
-/// A dataset gets other names, while its index is changed, records come and go, and a snapshot, a consumer and a copy have it.
+/// A dataset that is renamed while its index changes, records are written, and a snapshot, a
+/// consumer and a copy use it.
 fn renames() -> Vec<Step> {
     let rename = |name| {
         let rename = Action::Rename {
@@ -355,7 +357,7 @@ fn renames() -> Vec<Step> {
     ]
 }
 
-/// The lists that are cut in each test, by name, and more that seeds make.
+/// The lists of each test by name, and further ones from seeds.
 fn lists() -> Vec<(String, Settings, Vec<Step>)> {
     let settings = |table_size, memory| Settings {
         table_size,
@@ -444,7 +446,7 @@ fn a_power_cut_at_any_call_leaves_a_state_that_may_be_there() {
                 panic!("{name}: {}: {}", failure.place, failure.text);
             }
         };
-        // What was installed is there, and what was not synced is lost.
+        // The installed version survives, unsynced writes are lost.
         for after in 0..installs.min(255) {
             cut(Action::CutInstalled {
                 store: 0,
@@ -453,7 +455,7 @@ fn a_power_cut_at_any_call_leaves_a_state_that_may_be_there() {
                 seed: 0,
             });
         }
-        // Every call in a long run, else some of each list.
+        // A long run (`all`) cuts at every call, a short one at every fifth call of each list.
         let first = if all { 0 } else { turn as u64 % STRIDE };
         for after in (first..=calls).step_by(if all { 1 } else { STRIDE as usize }) {
             for mode in 0..if all { MODES.len() } else { 1 } {
@@ -489,7 +491,7 @@ fn files(seed: u64) -> Vec<BTreeMap<PathBuf, Vec<u8>>> {
 fn a_seed_does_the_same_each_time() {
     for seed in seeds(20) {
         let Ok(first) = caught(|| files(seed)) else {
-            // The other test tells.
+            // The other test reports this failure.
             continue;
         };
         let again = caught(|| files(seed)).unwrap();
@@ -508,7 +510,7 @@ fn a_seed_does_the_same_each_time() {
     }
 }
 
-/// The deliberate faults fit the sources, where there is git to ask.
+/// The deliberate faults apply to the sources, if git is available.
 #[test]
 fn deliberate_faults_still_apply() {
     let faults = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sim/faults");
@@ -522,7 +524,7 @@ fn deliberate_faults_still_apply() {
             .arg(&path)
             .current_dir(&root)
             .output();
-        // Without git, or where the sources are being worked with faults in them, nothing is known.
+        // Without git, or with a fault applied to the sources, the test checks nothing.
         let Ok(output) = run else { return };
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{}: {text}", path.display());

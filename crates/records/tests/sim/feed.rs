@@ -1,5 +1,5 @@
-//! Change feeds, beside the model: a copy of a dataset that follows its feed, across restarts, power cuts, changes of indexes and strategy,
-//! is the dataset, each time that it is looked at.
+//! Change feeds, beside the model: a copy of a dataset that follows its feed must equal the dataset
+//! at every check, across restarts, power cuts, and changes of indexes and strategy.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::tail::Place;
 use crate::time::Acted;
 use crate::world::{Uid, World};
 
-/// By key: number of the write, and body.
+/// Write number and body of each record, by key.
 pub(crate) type Rows = BTreeMap<String, (u64, Vec<u8>)>;
 
-/// What a dataset held, and since when changes are to be applied.
+/// The contents of a dataset, and the position of the next changes to apply.
 #[derive(Clone)]
 pub(crate) struct Copy {
     pub(crate) from: Place,
@@ -31,7 +31,8 @@ fn rows(dataset: &Dataset) -> esker::Result<(u64, Rows)> {
     Ok((snapshot.seq(), rows.collect::<esker::Result<_>>()?))
 }
 
-/// What was acted on: by key and write the deletion, where it is known.
+/// The deletions of expired records, by the key and the write of the record, where their numbers
+/// are known.
 pub(crate) type Expired = BTreeMap<(String, u64), Option<u64>>;
 
 pub(crate) fn expired(acted: &Acted, of: Uid) -> Expired {
@@ -40,7 +41,7 @@ pub(crate) fn expired(acted: &Acted, of: Uid) -> Expired {
         .collect()
 }
 
-/// What is stored, whether or not it has expired.
+/// The stored records, expired or not.
 fn stored(records: &Records) -> Rows {
     let body = |row: &crate::model::Row| row.put.body.clone().into_bytes();
     let rows = records.stored();
@@ -49,8 +50,9 @@ fn stored(records: &Records) -> Rows {
 }
 
 impl Copy {
-    /// Applies the changes that there are, so many at most; how many. Those that are said to be expiry are what was acted on, by the key
-    /// and the write of the record. What is gone on from is then the place behind them.
+    /// Applies at most `most` changes and returns their number. Changes of kind `Expired` must be
+    /// in `acted`, by the key and the write of the record. Afterwards `from` is the position after
+    /// them.
     pub(crate) fn follow(
         &mut self,
         dataset: &Dataset,
@@ -112,7 +114,8 @@ impl Copy {
 }
 
 impl World {
-    /// What a dataset holds now, whether or not it has expired: what whoever applied all changes has. `None` where it cannot be read.
+    /// The stored records of a dataset, expired or not, as a follower of its feed has them. `None`
+    /// if they cannot be read.
     pub(crate) fn present(&mut self, at: usize, set: usize, dataset: &Dataset) -> Option<Rows> {
         let here = self.stores[at].here()?.position;
         let now = rows(dataset);
@@ -125,7 +128,7 @@ impl World {
         })
     }
 
-    /// Brings the copies up to date by the feeds of `db`, and compares them.
+    /// Brings the copies up to date by the feeds of `db`, and compares them with the model.
     pub(crate) fn look_at_feeds(&mut self, at: usize, db: &Database, rng: &mut fastrand::Rng) {
         let refreshed = db.refresh();
         if self.decide(at, refreshed, &[]).is_none() {

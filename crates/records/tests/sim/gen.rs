@@ -1,5 +1,6 @@
-//! A seed's run. Each seed first chooses what its run is about: which actions it has at all and how often, which kinds of
-//! index and strategies, how large things are. Runs that do everything at once find less.
+//! The run of a seed. Each seed first chooses the profile of its run: the actions and their
+//! frequencies, the kinds of index and the strategies, and the sizes. Runs that do everything at
+//! once find less.
 
 use fastrand::Rng;
 
@@ -9,9 +10,9 @@ use crate::action::{
 };
 use crate::widen::widen;
 
-/// What a run is about.
+/// The profile of a run.
 struct Swarm {
-    /// By action, see [`Swarm::action`]: how often.
+    /// The frequency of each action, see [`Swarm::action`].
     weights: [u32; ACTIONS],
     kinds: Vec<u8>,
     strategies: Vec<u8>,
@@ -33,7 +34,7 @@ struct Swarm {
 
 const ACTIONS: usize = 26;
 
-/// How often each action is done where it is done at all.
+/// The frequency of each action in runs that have it.
 const USUAL: [u32; ACTIONS] = [
     60, // batches
     6,  // prepared ones
@@ -65,7 +66,7 @@ const USUAL: [u32; ACTIONS] = [
 
 const FAULTS: [Fault; 4] = [Fault::Call, Fault::Short, Fault::Read, Fault::Sync];
 
-/// Some of so many numbers, at least one.
+/// Some of the numbers below `of`, at least one.
 fn some(rng: &mut Rng, of: u8) -> Vec<u8> {
     let all = rng.usize(0..4) == 0;
     let mut chosen: Vec<u8> = (0..of).filter(|_| all || rng.usize(0..3) == 0).collect();
@@ -81,7 +82,7 @@ impl Swarm {
         for weight in weights.iter_mut().skip(1) {
             *weight *= [0, 0, 1, 1, 2, 4][rng.usize(0..6)];
         }
-        // Faults hide what comes after them: in most runs there are none.
+        // Faults hide later bugs, so at least half of the runs have none.
         if rng.usize(0..2) == 0 {
             weights[16..21].fill(0);
         }
@@ -237,7 +238,7 @@ impl Swarm {
         Step(seed, action)
     }
 
-    /// Writes to a disk that has no room, a close, and a power cut right then.
+    /// Writes to a full disk, then a close and an immediate power cut.
     fn closed_when_full(&self, rng: &mut Rng) -> Vec<Step> {
         let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
         let batch = |rng: &mut Rng| Action::Batch {
@@ -254,7 +255,7 @@ impl Swarm {
         actions.push(Action::Full { store, room });
         actions.extend((0..rng.usize(0..3)).map(|_| batch(rng)));
         if rng.bool() {
-            // What cannot be flushed waits.
+            // Writes that cannot be flushed wait.
             actions.push(Action::Flush { store });
         }
         actions.push(Action::Reopen { store, close: true });
@@ -263,8 +264,8 @@ impl Swarm {
         steps.map(|action| Step(1, action)).collect()
     }
 
-    /// A power cut in the middle of what comes next: right after something was installed, or so many calls ahead. Mostly
-    /// one that takes what was not synced.
+    /// A power cut during the next steps: right after a version was installed, or some calls ahead.
+    /// Mostly one that takes unsynced bytes.
     fn cut_soon(&self, rng: &mut Rng, store: u8, calls: u16) -> Action {
         let mode = [0, 0, 0, 1, 2, 3][rng.usize(0..6)];
         let seed = rng.u16(..);
@@ -284,7 +285,7 @@ impl Swarm {
         }
     }
 
-    /// Writes that nothing makes durable, of many of the keys that are there.
+    /// Unsynced writes to many of the existing keys.
     fn unsynced(&self, rng: &mut Rng, store: u8, set: u8) -> Action {
         let durability = 2;
         if rng.usize(0..3) == 0 {
@@ -312,8 +313,8 @@ impl Swarm {
         }
     }
 
-    /// Writes that a handle could not make durable when it ended, which the next one is asked to; and a power cut right
-    /// then.
+    /// Writes that a handle could not sync before it ended, a sync by the next handle, and an
+    /// immediate power cut.
     fn left_behind(&self, rng: &mut Rng) -> Vec<Step> {
         let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
         let mut actions = vec![
@@ -338,15 +339,15 @@ impl Swarm {
         steps.map(|action| Step(1, action)).collect()
     }
 
-    /// A change that is broken off, overtaken by writes that nothing makes durable, gone on with, and a power cut in the
-    /// middle of that or right then: steps that chance alone seldom puts together.
+    /// A stopped change, unsynced writes after it, and a power cut while it resumes or right after:
+    /// a sequence that chance alone seldom makes.
     fn overtaken(&self, rng: &mut Rng) -> Vec<Step> {
         let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
         let stops = |stop_after| Inside {
             steps: List(Vec::new()),
             stop_after,
         };
-        // Mostly an attribute that is not declared yet, and an index with a tree of its own.
+        // Mostly an undeclared attribute and an index with its own tree.
         let path = match rng.usize(0..3) {
             0 => rng.u8(0..PATHS.len() as u8),
             _ => rng.u8(DECLARED as u8..PATHS.len() as u8),
@@ -355,7 +356,7 @@ impl Swarm {
             0 => self.kind(rng),
             _ => rng.u8(4..8),
         };
-        // Mostly from a strategy without keys to one with them.
+        // Mostly from a strategy without a key index to one with it.
         let (from, to) = match rng.usize(0..3) {
             0 => (None, self.strategy(rng)),
             _ => (Some(rng.u8(3..5)), rng.u8(0..3)),
@@ -414,14 +415,15 @@ impl Swarm {
         steps.map(|action| Step(1, action)).collect()
     }
 
-    /// Queries that meet what writes replaced which nothing makes durable, and a power cut while what they noted is kept.
+    /// Queries that find unsynced obsolete writes, and a power cut while the store saves what they
+    /// noted.
     fn noted(&self, rng: &mut Rng) -> Vec<Step> {
         let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
         let inside = Inside {
             steps: List(Vec::new()),
             stop_after: None,
         };
-        // Queries note what they find under deferred maintenance.
+        // Under deferred maintenance, queries note obsolete writes.
         let mut actions = vec![
             Action::Strategy {
                 store,
@@ -592,7 +594,7 @@ impl Swarm {
                 durability: self.durability(rng),
             },
             23 => {
-                // The same keys again and again.
+                // Uses few keys, repeatedly.
                 let cells = std::array::from_fn(|_| self.cell(rng));
                 let first = rng.u8(0..self.keys);
                 let count = rng.u8(1..20);

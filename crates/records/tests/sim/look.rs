@@ -1,4 +1,4 @@
-//! The questions after a step, and those at the end of a run.
+//! The checks after a step and at the end of a run.
 
 use esker::maintain::RepairOptions;
 use esker::schema::Repair;
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// After a close, snapshots that are still held answer `Closed`.
+    /// After a close, open snapshots answer `Closed`.
     pub(crate) fn held_is_closed(&mut self, at: usize) {
         let born = self.stores[at].born;
         for held in self.held.iter().filter(|held| held.store == born) {
@@ -76,8 +76,8 @@ impl World {
         }
     }
 
-    /// Asks another process, so to speak, that only reads: one that is there for long, or a new one. Where calls fail the
-    /// writer may be the only one who knows what is acknowledged.
+    /// Queries a read-only handle, old or new, as another process would. If calls fail, only the
+    /// writer may know the acknowledged writes.
     fn look_beside(&mut self, at: usize, set: usize, rng: &mut fastrand::Rng) {
         let store = &mut self.stores[at];
         if store.excused || self.depth > 0 {
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Asks everything, of everything.
+    /// Runs all queries on all datasets.
     pub(crate) fn ask_everything(&mut self, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed);
         for at in 0..self.stores.len() {
@@ -180,7 +180,8 @@ impl World {
         }
     }
 
-    /// The end of a run: nothing fails any more, everything is asked, merged, asked, opened again, and asked.
+    /// The end of a run: without further faults, queries everything, compacts, queries, opens the
+    /// stores again, and queries.
     pub(crate) fn end(&mut self) {
         for at in 0..self.stores.len() {
             let store = &mut self.stores[at];
@@ -210,7 +211,7 @@ impl World {
         self.ask_everything(4);
     }
 
-    /// After a repair and a compaction, trees have what is current and nothing else.
+    /// After a repair and a compaction, trees contain only current entries.
     fn nothing_is_left(&mut self, at: usize) {
         self.held.clear();
         self.prepared.clear();
@@ -231,7 +232,7 @@ impl World {
             let records = store.records(set.uid).rows().count() as u64;
             for tree in dataset.stats().trees {
                 let name = &tree.name;
-                // A run that is alone is not merged again, whatever was repaired since.
+                // A single run is not compacted again, whatever was repaired since.
                 let kept = set.def.versions > 1 || set.def.repair == Repair::Staged;
                 if kept || !["data", "primary-key index"].contains(&name.as_str()) {
                     continue;

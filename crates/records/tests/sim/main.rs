@@ -1,9 +1,10 @@
-//! The simulation: random runs of everything that a store can be made to do, beside a model that is a map. After each step
-//! every way of asking gives what the model gives; power cuts, failing calls, full disks and damage come in between, and
-//! life goes on.
+//! The simulation: random runs of everything that a store can do, beside a model that is a map.
+//! After each step, every query must return the answer of the model. Power cuts, failing calls,
+//! full disks and damage occur in between, and the run continues.
 //!
-//! `ESKER_SEED=17 cargo test -p esker --test sim` repeats a run, `ESKER_SEEDS=1000` runs so many. A run that fails is made small
-//! and printed as a test, for `regressions.rs`. `ESKER_SIM_LOG=FILE` keeps what is done, and passes over it the next time.
+//! `ESKER_SEED=17 cargo test -p esker --test sim` repeats a run, `ESKER_SEEDS=1000` runs 1,000
+//! seeds. A failing run is shrunk and printed as a test for `regressions.rs`. `ESKER_SIM_LOG=FILE`
+//! records finished seeds and skips them the next time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod act;
@@ -42,7 +43,7 @@ use esker_sim::seeds;
 
 use world::World;
 
-/// Seeds that run where nobody says how many.
+/// The default number of seeds.
 const USUAL: u64 = 300;
 
 #[test]

@@ -1,5 +1,5 @@
-//! What datasets must hold, by brute force: of each key the entries that count, newest first, with the numbers that the
-//! store gave them.
+//! The contents of datasets by brute force: the entries of each key that count, newest first, with
+//! the numbers that the store assigned.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +37,8 @@ fn whole(n: i128) -> Json {
 
 pub(crate) const KEYS: u8 = 70;
 
-/// The key of a number: keys of each sign, near each other and far, and those that an encoding could get wrong.
+/// The key of a number: keys of each sign, close together and far apart, and those that an encoding
+/// could get wrong.
 pub(crate) fn key(ty: KeyType, number: u8) -> K {
     let n = i128::from(number % KEYS);
     match ty {
@@ -53,13 +54,13 @@ pub(crate) fn key(ty: KeyType, number: u8) -> K {
     }
 }
 
-/// A record: what was put, and how its values stand in it.
+/// A record: the value that was put, and its values in the record.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) put: Put,
-    /// When it expires.
+    /// The expiry time of the record.
     pub(crate) expires: Option<u64>,
-    /// Its point.
+    /// The point of the record.
     pub(crate) point: Option<Tenths>,
     pub(crate) times: Vec<i64>,
     fields: [Option<Json>; PATHS.len()],
@@ -75,9 +76,9 @@ pub(crate) struct Entry {
 /// The records of a dataset.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Records {
-    /// Newest first, as many as are kept.
+    /// Newest first, as many as the dataset keeps.
     pub(crate) keys: BTreeMap<K, Vec<Entry>>,
-    /// What is noted beside them.
+    /// The notes of the dataset.
     pub(crate) notes: BTreeMap<String, Vec<u8>>,
 }
 
@@ -88,7 +89,7 @@ impl Records {
         Some((newest.seq, newest.row.as_ref()?))
     }
 
-    /// The records that are stored, whether or not they have expired, in order of their keys.
+    /// The stored records, expired or not, in key order.
     pub(crate) fn stored(&self) -> impl Iterator<Item = (&K, u64, &Row)> {
         self.keys.iter().filter_map(|(key, entries)| {
             let newest = entries.first()?;
@@ -96,7 +97,7 @@ impl Records {
         })
     }
 
-    /// What is seen of them at a time: what has expired is as if it had been deleted.
+    /// The records at a time: expired ones count as deleted.
     pub(crate) fn at(self: &Rc<Records>, time: u64) -> Rc<Records> {
         let has_expired = |entry: &Entry| {
             let expires = entry.row.as_ref().and_then(|row| row.expires);
@@ -114,7 +115,7 @@ impl Records {
         Rc::new(seen)
     }
 
-    /// The current records in order of their keys.
+    /// The current records in key order.
     pub(crate) fn rows(&self) -> impl DoubleEndedIterator<Item = (&K, u64, &Put)> {
         self.keys.iter().filter_map(|(key, entries)| {
             let newest = entries.first()?;
@@ -131,7 +132,7 @@ impl Records {
         }
     }
 
-    /// The versions of a key at a moment: of what is kept, what is not newer, down to a deletion.
+    /// The versions of a key as of a write: the kept ones that are not newer, down to a deletion.
     pub(crate) fn versions(&self, key: &K, at: u64, m: usize) -> Vec<(u64, &Row)> {
         let entries = self.keys.get(key).into_iter().flatten();
         let there = entries.filter(|entry| entry.seq <= at);
@@ -139,7 +140,7 @@ impl Records {
         versions.take(m).collect()
     }
 
-    /// The current records that meet all conditions: key, number of the write, body, in order of the keys.
+    /// The current records that satisfy all conditions: key, write number, body, in key order.
     pub(crate) fn meeting(&self, wanted: &Tree) -> Vec<(&K, u64, &str)> {
         let rows = self.rows().filter(|(_, _, put)| wanted.meets(put));
         rows.map(|(key, seq, put)| (key, seq, put.body.as_str()))
@@ -151,11 +152,12 @@ impl Records {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Types {
     pub(crate) of: [Type; PATHS.len()],
-    /// Some are of other types.
+    /// Some values have other types.
     pub(crate) lenient: bool,
 }
 
-/// A value that is of another type, and that no value of this type equals, as a program or as a person writes it.
+/// A value of another type that equals no value of this type, as a program or as a person writes
+/// it.
 fn other(ty: Type, cell: Cell) -> Value {
     match (ty, cell % 2) {
         (Type::Bool, _) => Value::Int(7),
@@ -164,7 +166,7 @@ fn other(ty: Type, cell: Cell) -> Value {
     }
 }
 
-/// What a cell stands for: the values, and how they stand in the record.
+/// The meaning of a cell: its values, and their JSON.
 fn field(ty: Type, lenient: bool, cell: Cell) -> (Vec<Value>, Option<Json>) {
     let domain = domain(ty);
     let one = |number: usize, rng: &mut fastrand::Rng| {
@@ -208,7 +210,8 @@ fn field(ty: Type, lenient: bool, cell: Cell) -> (Vec<Value>, Option<Json>) {
     }
 }
 
-/// A record of these cells; those that are kept are `old`'s. `number` makes it differ from all others.
+/// A record of these cells; [`KEEP`](crate::action::KEEP) takes the cell of `old`. `number` makes
+/// it unique.
 pub(crate) fn row(
     key: &K,
     types: &Types,

@@ -1,5 +1,6 @@
-//! What must hold of the obsolete set: it never has the write of a current record, and up to its mark (or, where
-//! writers tell, always) it has all that a tree still has something of.
+//! The rules of the obsolete set: it never has the write of a current record, and up to its repair
+//! watermark (or always, if writers report obsolete writes) it has every obsolete write of which a
+//! tree still has an entry.
 
 use esker::schema::{Maintenance, Repair};
 use esker::{Database, DatasetDef};
@@ -7,14 +8,15 @@ use esker_lsm::Snapshot;
 
 use crate::model::Records;
 
-/// What is known of a dataset's writes that were replaced.
+/// The replaced writes of a dataset.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
     /// Writes, and the later ones that replaced them.
     over: Vec<(u64, u64)>,
-    /// The strategy or an index was changed, or a repair went by index: the mark does not stand for writes without index entries.
+    /// The strategy or an index was changed, or a repair went by index: the repair watermark does
+    /// not cover writes without index entries.
     pub(crate) partial: bool,
-    /// What is asked again later.
+    /// A snapshot that is checked again later.
     pinned: Option<(Snapshot, String, Vec<u64>)>,
 }
 
@@ -36,7 +38,7 @@ impl Known {
         self.over.extend(over);
     }
 
-    /// After a power cut: what came after this write has not been.
+    /// After a power cut: removes the writes after this one, which were lost.
     pub(crate) fn forget(&mut self, last: u64) {
         self.over.retain(|(_, by)| *by <= last);
     }
@@ -72,7 +74,8 @@ impl Known {
         let Some(first) = missing.next() else {
             return;
         };
-        // What no tree has anything of is forgotten. What a damaged one has cannot be told.
+        // The set forgets writes of which no tree has an entry. The entries of a damaged tree are
+        // unknown.
         let held = tree.and_then(|tree| esker_lsm::held(snapshot, tree.id).ok().flatten());
         let Some(held) = held else {
             return;
@@ -86,7 +89,7 @@ impl Known {
         }
     }
 
-    /// The same as of now, to be held against the same snapshot later.
+    /// The state as of now, to be compared with the same snapshot later.
     pub(crate) fn pinned(&self, db: &Database) -> Known {
         Known {
             pinned: Some((db.group().snapshot(), String::new(), Vec::new())),
@@ -102,7 +105,7 @@ impl Known {
         self
     }
 
-    /// What was pinned is as it was.
+    /// Checks that the pinned snapshot is unchanged.
     pub(crate) fn hold(&self) {
         if let Some((snapshot, name, current)) = &self.pinned {
             self.hold_against(snapshot, name, current, false);

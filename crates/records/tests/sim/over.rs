@@ -1,4 +1,4 @@
-//! Batches over several datasets, and what they have in common with those to one.
+//! Batches over several datasets, and the operations that they share with batches over one.
 
 use esker::schema::Maintenance;
 use esker::{Batch, Dataset, Durability, Key, Result, WriteBatch};
@@ -8,12 +8,12 @@ use crate::data::Effects;
 use crate::runner::count;
 use crate::world::World;
 
-/// What takes writes to a dataset.
+/// The operations of a batch on one dataset.
 pub(crate) trait Filled {
     fn put(&mut self, json: &[u8], insert: bool) -> Result<()>;
     fn delete(&mut self, key: &Key) -> Result<()>;
     fn expect(&mut self, key: &Key, seq: Option<u64>) -> Result<()>;
-    /// `None` where it takes no notes.
+    /// `None` if the batch takes no notes.
     fn note(&mut self, name: &str, value: Option<&[u8]>) -> Option<Result<()>>;
     fn len(&self) -> usize;
     fn commit_as(&mut self, durability: Durability) -> Result<()>;
@@ -51,7 +51,7 @@ impl Filled for WriteBatch {
     }
 }
 
-/// A batch over several datasets, as it looks to one of them.
+/// A batch over several datasets, as one of them sees it.
 struct Part<'a>(&'a mut Batch, &'a Dataset);
 
 impl Filled for Part<'_> {
@@ -87,7 +87,7 @@ impl Filled for Part<'_> {
 }
 
 impl World {
-    /// One batch over some datasets, each write to the next of them.
+    /// One batch over some datasets; the writes go to them in turn.
     pub(crate) fn over(&mut self, at: usize, sets: &[u8], writes: &[Write], durability: u8) {
         let mut chosen: Vec<usize> = Vec::new();
         for set in sets.iter().filter_map(|set| self.set_at(at, *set)) {
@@ -98,7 +98,8 @@ impl World {
         if chosen.is_empty() {
             return;
         }
-        // How many numbers eager maintenance takes is not known: it comes last, and once.
+        // Eager maintenance takes an unknown number of write numbers: its dataset comes last, and
+        // once.
         let of = |set: &usize| self.stores[at].sets[*set].def.maintenance;
         let (eager, mut order): (Vec<usize>, Vec<usize>) = chosen
             .into_iter()

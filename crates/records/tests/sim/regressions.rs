@@ -5,7 +5,8 @@ use crate::action::Settings;
 use crate::action::{Action::*, Change::*, Def, Fault::*, Inside, Method::*, Step, Write::*, list};
 use crate::runner::{run, run_with};
 
-/// Counts and keys of an embedded index showed replaced records after a change of strategy to mutable-bitmap.
+/// Counts and keys of an embedded index showed replaced records after a change of strategy to
+/// mutable-bitmap.
 #[test]
 fn seed_339() {
     run(
@@ -79,7 +80,7 @@ fn seed_339() {
     );
 }
 
-/// A backup forgot the last number: marks were ahead of those that the copy gave out.
+/// A backup forgot the last write number: repair watermarks were ahead of the copy's numbers.
 #[test]
 fn seed_9() {
     run(
@@ -128,7 +129,7 @@ fn seed_9() {
     );
 }
 
-/// The same, by the mark of the obsolete set.
+/// The same, by the repair watermark of the obsolete set.
 #[test]
 fn seed_46() {
     run(
@@ -189,7 +190,8 @@ fn seed_46() {
     );
 }
 
-/// Without reports of merges, a primary-key index of which nothing was left no longer said that older entries are obsolete.
+/// Without reports of compactions, an emptied primary-key index no longer showed that older entries
+/// are obsolete.
 #[test]
 fn seed_157() {
     run(
@@ -266,7 +268,7 @@ fn seed_157() {
     );
 }
 
-/// The same, of an entry from before the last repair.
+/// The same, for an entry from before the last repair.
 #[test]
 fn seed_429() {
     run(
@@ -336,7 +338,8 @@ fn seed_429() {
     );
 }
 
-/// A drop whose manifest record was not synced is seen when the store is opened again, and undone by a power cut.
+/// A drop whose manifest record was not synced is seen when the store is opened again, and undone
+/// by a power cut.
 #[test]
 fn seed_3085() {
     run(
@@ -403,7 +406,7 @@ fn seed_3085() {
     );
 }
 
-/// A byte of the obsolete set's table that nobody reads: a repair leaves none that `check` finds.
+/// A damaged byte of the obsolete set's table that no read meets: after a repair `check` found it.
 #[test]
 fn seed_22844() {
     run(
@@ -497,7 +500,7 @@ fn seed_22844() {
     );
 }
 
-/// An index that was built where all records were deleted lacked the older versions that are kept.
+/// An index built after all records were deleted lacked the older versions that are kept.
 #[test]
 fn seed_702110() {
     run(
@@ -575,7 +578,7 @@ fn seed_702110() {
     );
 }
 
-/// A log was said to be shorter than what was synced.
+/// A log was reported as shorter than its synced bytes.
 #[test]
 fn seed_1009173() {
     run(
@@ -721,7 +724,7 @@ fn seed_1009173() {
     );
 }
 
-/// A batch that inserts a key that is there, and deletes it again, was taken once an index was changed meanwhile.
+/// A batch that inserts an existing key and deletes it again was accepted after an index change.
 #[test]
 fn seed_4017666() {
     run(
@@ -926,7 +929,7 @@ fn seed_1129() {
     );
 }
 
-/// A tail passed over a commit.
+/// A tail skipped a commit.
 #[test]
 fn seed_1365() {
     run(
@@ -1029,7 +1032,8 @@ fn seed_1365() {
     );
 }
 
-/// A reader beside the writer showed what the writer had shown as expired, since the clock was set back.
+/// After the clock was set back, a reader beside the writer showed records that the writer had
+/// shown as expired.
 #[test]
 fn seed_363() {
     run(
@@ -1134,7 +1138,8 @@ fn seed_363() {
     );
 }
 
-/// A tree that follows another one was compacted below an older run, of which its lead had nothing any more.
+/// A tree that follows another one was compacted below an older run, although the other tree no
+/// longer had entries of that run.
 #[test]
 fn seed_1021() {
     run_with(
@@ -1317,7 +1322,7 @@ fn seed_1021() {
     );
 }
 
-/// A reader that was behind did not find the log of the next writer, who could not flush.
+/// A reader that was behind did not find the log of the next writer, which could not flush.
 #[test]
 fn seed_1206() {
     run_with(
@@ -1450,7 +1455,8 @@ fn seed_1206() {
     );
 }
 
-/// What the clock had said was taken notice of by a change in a store that was already closed; the model did not expect it.
+/// A change in a store that was already closed advanced the store's time; the model did not expect
+/// it.
 #[test]
 fn seed_70279() {
     run_with(
@@ -1575,7 +1581,7 @@ fn seed_70279() {
     );
 }
 
-/// A reader beside did not see a write that had failed and was there when the store was opened again.
+/// A reader beside the writer did not see a failed write that the next opening recovered.
 #[test]
 fn seed_202798() {
     run_with(
@@ -1736,7 +1742,7 @@ fn seed_202798() {
     );
 }
 
-/// The consumer of a dataset that a power cut left half dropped retained the log for ever.
+/// A power cut left a dataset half dropped, and its consumer kept the log for ever.
 #[test]
 fn seed_2007984() {
     let settings = Settings {
@@ -1778,7 +1784,7 @@ fn seed_2007984() {
     ]);
 }
 
-/// A reader saw writes that the writer beside it had not found.
+/// A reader saw writes that the writer beside it had not recovered.
 #[test]
 fn seed_2023400() {
     let settings = Settings {
@@ -1814,7 +1820,8 @@ fn seed_2023400() {
     ]);
 }
 
-/// A drop that failed at its sync was seen by the next opening, which ended the dataset's consumers, and a power cut took the drop.
+/// The next opening saw a drop whose sync had failed and released the dataset's consumers; then a
+/// power cut undid the drop.
 #[test]
 fn seed_3003854() {
     let settings = Settings {

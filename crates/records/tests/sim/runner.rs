@@ -1,4 +1,4 @@
-//! Runs of this simulation by the common runner, and failing ones as tests.
+//! Runs of the simulation under the common runner, and failing runs as tests.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ pub(crate) fn attempt(settings: Settings, steps: &[Step]) -> Result<(), Failure>
     esker_sim::world::attempt::<World>(settings, steps)
 }
 
-/// Runs a list that must succeed: what a shrunk failure calls.
+/// Runs a list that must succeed, such as a shrunk failure.
 #[allow(dead_code)]
 pub(crate) fn run(table_size: u64, memory: usize, lock: bool, steps: &[Step]) {
     let settings = Settings {
@@ -59,12 +59,12 @@ pub(crate) fn run(table_size: u64, memory: usize, lock: bool, steps: &[Step]) {
     run_with(settings, steps);
 }
 
-/// The same with settings of its own.
+/// As `run`, with other settings.
 pub(crate) fn run_with(settings: Settings, steps: &[Step]) {
     esker_sim::world::run::<World>(settings, steps);
 }
 
-/// A failing list, as a test.
+/// A failing list as a test.
 pub(crate) fn as_test(seed: u64, settings: Settings, steps: &[Step]) -> String {
     let Settings {
         table_size,

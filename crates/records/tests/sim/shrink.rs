@@ -1,11 +1,12 @@
-//! Makes a step of a failing list smaller: its luck, the steps inside it, its writes, and each write.
+//! Makes a step of a failing list smaller: its randomness, its inner steps, its writes, and each
+//! write.
 
 use esker_sim::shrink::fewer;
 use esker_sim::world::Action;
 
 use crate::action::{List, Step, Write};
 
-/// Whether the list fails with the step like this.
+/// True if the list still fails with this step.
 type Fails<'a> = dyn FnMut(&Step) -> bool + 'a;
 
 impl Action for Step {
@@ -45,7 +46,7 @@ impl Action for Step {
     }
 }
 
-/// The steps that are done inside it.
+/// The inner steps of a step.
 fn inner(step: &mut Step, fails: &mut Fails<'_>) {
     let Some(inside) = step.1.inside() else {
         return;

@@ -1,4 +1,4 @@
-//! Snapshots that are kept under names: what the datasets held then is asked again and again, whatever becomes of the store.
+//! Named snapshots: their contents are checked repeatedly, whatever happens to the store.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use crate::ask;
 use crate::runner::count;
 use crate::world::{Set, State, World};
 
-/// What a kept snapshot must show.
+/// The contents that a named snapshot must show.
 #[derive(Clone)]
 pub(crate) struct Seen {
     state: State,
     sets: Vec<Set>,
-    /// The write that the store gave it.
+    /// The write number that the store assigned.
     seq: u64,
-    /// When it was kept: what had expired then it does not show.
+    /// The time at which it was kept: records expired by then are not visible.
     time: u64,
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct Seen {
 #[derive(Clone, Default)]
 pub(crate) struct Kept {
     there: BTreeMap<String, Rc<Seen>>,
-    /// What may be there in the place of that, since a call failed: a snapshot, or none.
+    /// Other possible contents of a name, or none, after a call failed.
     instead: BTreeMap<String, Vec<Option<Rc<Seen>>>>,
 }
 
 impl Kept {
-    /// A copy has what the store has.
+    /// A copy of the store has the same snapshots.
     pub(crate) fn copied(&self) -> Kept {
         Kept {
             there: self.there.clone(),
@@ -37,12 +37,13 @@ impl Kept {
         }
     }
 
-    /// What is there now survives a power cut.
+    /// The current snapshots survive a power cut.
     pub(crate) fn is_durable(&mut self) {
         self.instead.clear();
     }
 
-    /// Of what may be there, takes over what is. After a power cut it stays so.
+    /// Chooses among the possible contents by the snapshots of the opened store. After a power cut
+    /// the choice is final.
     pub(crate) fn adopt(&mut self, db: &Database, cut: bool) {
         let listed = db.snapshots().into_iter();
         let found: BTreeMap<String, u64> = listed.map(|kept| (kept.name, kept.seq)).collect();
@@ -76,7 +77,7 @@ impl Kept {
 }
 
 impl World {
-    /// Keeps a snapshot, or where it is kept asks or drops it.
+    /// Keeps a snapshot; if it exists, queries or drops it.
     pub(crate) fn snapshot(&mut self, at: usize, name: &str, drops: bool) {
         let Some(db) = self.stores[at].db.clone() else {
             return;
@@ -106,9 +107,10 @@ impl World {
                 time,
             }))
         };
-        // It may be there all the same: numbers are given out to writes alone, so its write is known.
+        // A failed call may have kept the snapshot. Only writes take numbers, so its write is
+        // known.
         let (maybe, result) = (seen(store.last_seq()), db.keep_snapshot(name));
-        // Of a store that refuses writes nothing is written.
+        // A store that refuses writes has written nothing.
         let tried = !matches!(&result, Err(error) if error.kind() == ErrorKind::Poisoned);
         let seen = result.as_ref().ok().and_then(|seq| seen(*seq));
         let kept = self.decide(at, result, &[]);
@@ -133,7 +135,7 @@ impl World {
     }
 
     fn drop_kept(&mut self, at: usize, db: &Database, name: &str, seen: Rc<Seen>) {
-        // It can be read on.
+        // The snapshot can still be read.
         let held = db.kept_snapshot(name).unwrap();
         let result = db.drop_snapshot(name);
         let dropped = self.decide(at, result, &[]);
@@ -151,7 +153,7 @@ impl World {
         }
     }
 
-    /// Asks one of the snapshots that are kept, of this store's handle or another.
+    /// Queries one of the named snapshots, in this handle of the store or another.
     pub(crate) fn ask_some_kept(&mut self, at: usize, db: &Database, rng: &mut fastrand::Rng) {
         let kept = &self.stores[at].kept;
         kept.compare(db);
@@ -162,7 +164,7 @@ impl World {
         }
     }
 
-    /// Asks all of them.
+    /// Queries all named snapshots.
     pub(crate) fn ask_all_kept(&mut self, at: usize, rng: &mut fastrand::Rng) {
         let store = &self.stores[at];
         let Some(db) = store.db.clone() else { return };
@@ -202,7 +204,7 @@ impl World {
         self.decide(at, asked, &[]);
     }
 
-    /// Asks what is kept in a damaged copy; what cannot be told is said by an error.
+    /// Queries the named snapshots of a damaged copy, which may return errors.
     pub(crate) fn ask_damaged(
         &self,
         at: usize,

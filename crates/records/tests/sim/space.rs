@@ -1,4 +1,5 @@
-//! Points and areas whose coordinates are whole tenths of a degree, so that borders are met, and an oracle in whole numbers.
+//! Points and areas with coordinates in whole tenths of a degree, so that points lie on borders,
+//! and an oracle in integers.
 
 use std::f64::consts::PI;
 
@@ -10,20 +11,20 @@ use serde_json::json;
 /// The path of points. A dataset may have a spatial index there.
 pub(crate) const POINT: &str = "p";
 
-/// The path of times, and that of points at their times.
+/// The paths of times, and of points with their times.
 pub(crate) const TIME: &str = "t";
 pub(crate) const TIMED: &str = "p@t";
 
-/// In the place of a path's number: [`POINT`] and [`TIMED`].
+/// Used instead of a path's number: [`POINT`] and [`TIMED`].
 pub(crate) const POINT_NUMBER: u8 = 200;
 pub(crate) const TIMED_NUMBER: u8 = 201;
 
-/// The bit of a write's `style` with which the record has a point, and mostly times.
+/// The bit of a write's `style` that gives the record a point, and mostly times.
 pub(crate) const STYLE: u8 = 4;
 
 pub(crate) const LAYOUTS: [Layout; 4] = [Layout::Z, Layout::Mbr, Layout::Stacked, Layout::Embedded];
 
-/// Some are not what they were when a turn has been added and taken away again.
+/// Some of these change when a full turn is added and subtracted.
 const LONGITUDES: [i64; 18] = [
     -1800, 1800, -1799, 1799, -1797, 1797, -1701, 1701, 0, 1, 3, 23, 900, -900, 1001, 1003, -1278,
     -1273,
@@ -52,7 +53,7 @@ pub(crate) fn times(number: u64) -> Vec<i64> {
     (0..count).map(|_| one(rng, &TIMES)).collect()
 }
 
-/// From when to when.
+/// The first and the last time.
 pub(crate) fn window(rng: &mut Rng) -> (i64, i64) {
     let (a, b) = (one(rng, &TIMES), one(rng, &TIMES));
     (a.min(b), a.max(b))
@@ -90,7 +91,7 @@ impl Area {
             1 => Area::Circle((west, south), radius(rng)),
             _ => {
                 let mut east = west + one(rng, &WIDTHS);
-                // Mostly to where points are.
+                // Mostly near points.
                 let width = (one(rng, &LONGITUDES) - west).rem_euclid(3600);
                 if rng.usize(0..3) > 0 && (1..1800).contains(&width) {
                     east = west + width;
@@ -136,7 +137,7 @@ impl Area {
         field(POINT).within(area)
     }
 
-    /// Whether a point is in it; none where the rounding of coordinates decides.
+    /// True if a point is in the area; `None` if the rounding of coordinates decides.
     pub(crate) fn has(&self, point: Tenths) -> Option<bool> {
         match self {
             Area::Rect([west, south, east, north]) => {
@@ -157,7 +158,7 @@ impl Area {
     }
 }
 
-/// The longitudes that are the same.
+/// The equivalent longitudes.
 fn names(x: i64) -> impl Iterator<Item = i64> {
     (-2..=2).map(move |turn| x + 3600 * turn)
 }
@@ -171,7 +172,7 @@ pub(crate) fn distance(a: Tenths, b: Tenths) -> f64 {
 }
 
 fn polygon(ring: &[Tenths], point: Tenths) -> Option<bool> {
-    // Edges go the shorter way round.
+    // Edges take the shorter way round.
     let (mut line, mut turn) = (Vec::new(), 0);
     for (at, (x, y)) in ring.iter().enumerate() {
         let step = x - ring[at.saturating_sub(1)].0;
@@ -193,7 +194,7 @@ fn polygon(ring: &[Tenths], point: Tenths) -> Option<bool> {
                 (a.0..=b.0).contains(&x) && (a.1.min(b.1)..=a.1.max(b.1)).contains(&point.1);
             if cross == 0 && beside {
                 let is_corner = (x, point.1) == a || (x, point.1) == b;
-                // In tenths it is on a slanted edge; in floating point it may lie beside it.
+                // The point is on a slanted edge in tenths; in floating point it may lie beside it.
                 return (is_corner || a.0 == b.0 || a.1 == b.1).then_some(true);
             }
             crossed ^= a.0 <= x && x < b.0 && cross < 0;

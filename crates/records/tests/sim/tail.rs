@@ -1,6 +1,6 @@
-//! Tails, beside the model: behind any position that was ever seen a tail gives the commits that were acknowledged since,
-//! each once, in order, and no others; it says of positions that the log is not kept for, and of those that a power cut took
-//! or that are another store's, that they are.
+//! Tails, beside the model: from any position seen before, a tail must return the commits
+//! acknowledged since, each once, in order, and no others. It must report positions whose log is
+//! gone, which a power cut took, or which belong to another store.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::feed::Copy;
 use crate::runner::count;
 use crate::world::{Store, Uid, World};
 
-/// What tails of a store have to give.
+/// The commits that tails of a store must return.
 #[derive(Default)]
 pub(crate) struct Commits {
     /// The acknowledged commits that no power cut took: the last number of each, and its first.
     made: BTreeMap<u64, u64>,
     places: Vec<Place>,
-    /// Positions of writes that a power cut took, or of the store that this is a copy of.
+    /// Positions of writes that a power cut took, or of the store from which this one was copied.
     others: Vec<Position>,
-    /// Goes on from look to look: one in the writer, one beside it.
+    /// Tails that continue from check to check: one in the writer, one in a reader.
     follows: [Option<Follow>; 2],
     /// Copies of datasets that follow their change feeds.
     pub(crate) copies: BTreeMap<Uid, Copy>,
-    /// Times that the store was opened.
+    /// The number of times that the store was opened.
     life: u64,
 }
 
-/// A position that was seen, and when.
+/// A position, and when it was seen.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) position: Position,
@@ -36,7 +36,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether it is of what a store that was opened and is at `now` has: a power cut takes the last writes.
+    /// True if a store that was opened at `now` has the position: a power cut takes the last
+    /// writes.
     pub(crate) fn is_there(&self, now: Position) -> bool {
         self.position.history == now.history && self.position.seq <= now.seq
     }
@@ -45,12 +46,12 @@ impl Place {
 struct Follow {
     tail: Tail,
     from: Place,
-    /// The log is kept for it.
+    /// True if the tail holds the log.
     held: bool,
 }
 
 impl Commits {
-    /// Those of a copy that is made now: positions of the store itself mean nothing there.
+    /// The commits of a copy made now: positions of the original store are invalid there.
     pub(crate) fn of_a_copy(&self) -> Commits {
         let positions = self.places.iter().map(|place| place.position);
         Commits {
@@ -59,7 +60,7 @@ impl Commits {
         }
     }
 
-    /// The store was opened and is at `now`: what is behind it is lost.
+    /// The store was opened at `now`: later commits are lost.
     pub(crate) fn opened(&mut self, now: Position) {
         self.life += 1;
         self.made.retain(|last, _| *last <= now.seq);
@@ -73,22 +74,23 @@ impl Commits {
             .extend(lost.into_iter().map(|place: Place| place.position));
     }
 
-    /// The log is kept for whoever reads it.
+    /// True if a reader holds the log.
     pub(crate) fn holds_log(&self) -> bool {
         self.follows.iter().flatten().any(|follow| follow.held)
     }
 
-    /// The writer is to be closed.
+    /// The writer is about to be closed.
     pub(crate) fn let_go(&mut self) {
         self.follows[0] = None;
     }
 
-    /// The reader is to go, or a power cut takes the files from under it.
+    /// The reader is about to be closed, or a power cut will take its files.
     pub(crate) fn lose_reader(&mut self) {
         self.follows[1] = None;
     }
 
-    /// Holds the commits that a tail gave behind `from`, where `upto` is visible, against those that were made.
+    /// Compares the commits that a tail returned after `from`, with writes visible up to `upto`,
+    /// with those that were made.
     fn compare(&self, from: u64, upto: u64, given: &[Commit]) {
         let mut before = from;
         for commit in given {
@@ -98,7 +100,8 @@ impl Commits {
             let next = self.made.range(last..).next();
             let first = match next {
                 Some((made, first)) if *made == last => *first,
-                // A batch that failed may be in the log, and is acknowledged when the store is opened again.
+                // A failed batch may be in the log, and is acknowledged when the store is opened
+                // again.
                 Some((_, first)) => {
                     assert!(*first > last, "{last} is in the midst of a commit");
                     before + 1
@@ -123,7 +126,8 @@ impl Commits {
 }
 
 impl Store {
-    /// A commit was acknowledged; its first number is `first`, its last one `last` where that is known.
+    /// A commit was acknowledged; `first` is its first number, `last` its last one, if that is
+    /// known.
     pub(crate) fn note_commit(&mut self, first: u64, last: Option<u64>) {
         let Some(here) = self.here() else { return };
         if let Some(last) = last {
@@ -141,7 +145,7 @@ impl Store {
         })
     }
 
-    /// Whether what is behind a place need not be in the log any more.
+    /// True if the log after a position may have been dropped.
     pub(crate) fn may_expire(&self, place: &Place) -> bool {
         let same = |here: Place| (here.life, here.flushes) == (place.life, place.flushes);
         let flushed = self.excused || !self.here().is_some_and(same);
@@ -149,7 +153,7 @@ impl Store {
     }
 }
 
-/// What a tail gives until it has nothing more.
+/// Reads a tail to its current end.
 fn read(tail: &mut Tail) -> esker_lsm::Result<Vec<Commit>> {
     let mut given = Vec::new();
     while let Some(commit) = tail.next()? {
@@ -160,7 +164,7 @@ fn read(tail: &mut Tail) -> esker_lsm::Result<Vec<Commit>> {
 }
 
 impl World {
-    /// Asks tails of the writer, and of the reader beside it where that may be asked.
+    /// Checks tails of the writer, and of the reader beside it, if that is possible.
     pub(crate) fn look_at_tails(&mut self, at: usize, rng: &mut fastrand::Rng) {
         let store = &mut self.stores[at];
         let Some(db) = store.db.clone() else { return };
@@ -212,7 +216,8 @@ impl World {
         self.follow(at, db, which, rng);
     }
 
-    /// Reads all that is behind a place and compares it: how much, or what is the oldest place.
+    /// Reads everything after a position and compares it: returns the number of commits, or the
+    /// oldest position.
     fn tail_from(
         &mut self,
         at: usize,
@@ -224,7 +229,7 @@ impl World {
         self.given(at, from, read)
     }
 
-    /// FilterChain what a tail gave behind a place.
+    /// Compares the commits that a tail returned after a position.
     fn given(
         &mut self,
         at: usize,
@@ -246,7 +251,7 @@ impl World {
         Some(Ok(given.len()))
     }
 
-    /// Goes on with the tail that is read from look to look.
+    /// Continues the tail that is read from check to check.
     fn follow(&mut self, at: usize, db: &Database, which: usize, rng: &mut fastrand::Rng) {
         let store = &mut self.stores[at];
         let here = store.here().unwrap();
@@ -274,7 +279,7 @@ impl World {
                     _ => "tail: goes on, commits",
                 });
                 follow.from = here;
-                // Not for ever, so that there are some that are not held.
+                // Drops the tail at some point, so that some tails do not hold the log.
                 let goes_on = rng.usize(0..6) > 0;
                 self.stores[at].commits.follows[which] = Some(follow).filter(|_| goes_on);
             }

@@ -1,9 +1,11 @@
-//! The second mode: threads that write the same keys, ask, repair, change indexes and strategies, make and drop datasets,
-//! and back up one store, all at once, until it is closed under them; then it is opened again, some rounds long. Syncs of the
-//! log take time, so that writes are in the log and not visible yet while others update, insert, delete and expire, batches are of
-//! two datasets, consumers follow changes, and the clock goes on. It does not repeat. What must hold: every way of asking a
-//! snapshot gives what a scan of it gives; backups are sound stores; what was acknowledged is there after a close; a batch does not
-//! fall apart, and an error is true; changes are given in order, and none is lost; what expires does so in time.
+//! The second mode: threads write the same keys, query, repair, change indexes and strategies,
+//! create and drop datasets, and back one store up, all at once, until it is closed under them;
+//! then the next round opens it again. Syncs of the log take time, so that writes are in the log
+//! but not visible while others update, insert, delete and expire. Batches span two datasets,
+//! consumers follow changes, and the clock advances. Runs are not repeatable. Invariants: every
+//! query of a snapshot returns what its scan returns; backups are sound stores; acknowledged writes
+//! survive a close; batches are atomic, and errors are true; changes arrive in order, and none is
+//! lost; records expire in time.
 
 mod clock;
 mod counters;
@@ -39,7 +41,7 @@ use pairs::{Copies, FOLLOWED, PAIR};
 
 const KEYS: u8 = 25;
 const NAMES: [&str; 2] = ["d0", "d1"];
-/// A dataset of counters, one of records that expire, and what they hold.
+/// A dataset of counters, one of expiring records, and their contents.
 const COUNTS: &str = "counts";
 const PASSING: &str = "passing";
 const COUNTERS: u64 = 2;
@@ -52,7 +54,8 @@ const VALUES: Types = Types {
 /// Every record that was ever made, by its number.
 type Made = Mutex<BTreeMap<u64, (K, Arc<Row>)>>;
 
-/// What a writer did to each key last: the number of the record, or none. And what it does not know to have done.
+/// The last writes of a writer to each key: the number of the record, or none. `unsure` has the
+/// writes whose outcome it does not know.
 #[derive(Default)]
 struct Last {
     sure: BTreeMap<(usize, u8), Option<u64>>,
@@ -65,14 +68,14 @@ struct Shared {
     made: Made,
     number: AtomicU64,
     copies: AtomicU64,
-    /// Writers at work.
+    /// The number of running writers.
     writing: AtomicUsize,
     closing: AtomicBool,
-    /// Something went wrong: all end.
+    /// A thread has failed: all end.
     failed: AtomicBool,
 }
 
-/// The memory, with syncs of the log of which some take a moment.
+/// The memory file system, in which some syncs of the log take a moment.
 fn slow(memory: &Memory) -> Hooked {
     let fs = Hooked::new(Arc::new(memory.clone()));
     let calls = AtomicU64::new(0);
@@ -132,7 +135,7 @@ impl Shared {
         self.writing.load(SeqCst) > 0 && !self.failed.load(SeqCst)
     }
 
-    /// Errors of these kinds are right, and any that a closed store gives.
+    /// These errors are allowed, and any error of a closed store.
     fn decide<T>(&self, result: Result<T>, allowed: &[ErrorKind]) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -145,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// What a scan shows.
+    /// The records that a scan returns.
     fn scanned(&self, snapshot: &DatasetSnapshot) -> Result<Records> {
         let mut records = Records::default();
         for record in snapshot.scan(..) {
@@ -161,7 +164,7 @@ impl Shared {
         Ok(records)
     }
 
-    /// Every way of asking a snapshot gives what a scan of it gives.
+    /// Every query of a snapshot returns what its scan returns.
     fn agree(
         &self,
         snapshot: &DatasetSnapshot,
@@ -186,7 +189,7 @@ impl Shared {
         }
     }
 
-    /// Each key has what somebody wrote there last, or nobody knows to have written.
+    /// Each key has the last write of some writer, or one with an unknown outcome.
     fn holds(
         &self,
         db: &Database,
@@ -296,7 +299,7 @@ fn contend(seed: u64, batches: usize) {
             scope.spawn(move || {
                 let _alarm = Alarm(shared);
                 let first = shared.number.load(SeqCst);
-                // At some moment of what the writers do.
+                // Closes at some moment during the writes.
                 while shared.goes_on() && shared.number.load(SeqCst) < first + close_after {
                     std::thread::yield_now();
                 }
@@ -314,7 +317,7 @@ fn contend(seed: u64, batches: usize) {
         let counts = db.dataset::<u64>(COUNTS).unwrap();
         let counters = (0..COUNTERS).filter_map(|id| counts.get(id).unwrap());
         let sum: u64 = counters.map(|record| counted(record.json())).sum();
-        // Closing may have cut off one addition a thread that is in the log all the same.
+        // Closing may have interrupted one addition per thread that is in the log.
         let sure = added.load(SeqCst);
         assert!(
             (sure..=sure + 4).contains(&sum),

@@ -1,5 +1,6 @@
-//! Time: the clock of a run, which also steps back and jumps, what each store makes of it, and records that expire. The model has a record that
-//! has expired until the store acted on that, which it does when it sees fit; nobody sees it meanwhile.
+//! Time: the clock of a run, which also steps back and jumps, the time of each store, and expiring
+//! records. The model keeps an expired record until the store deletes it, which may happen at any
+//! time; reads do not show it meanwhile.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,20 +15,21 @@ use crate::model::{Entry, K, Records};
 use crate::runner::count;
 use crate::world::{Set, Store, Uid, World};
 
-/// Where the clock of a run begins: some day.
+/// The start of a run's clock.
 pub(crate) const START: u64 = 1_700_000_000_000;
 
-/// A clock that is further ahead is not believed.
+/// A store does not believe a clock that is further ahead.
 const BELIEVED: u64 = 24 * 60 * 60 * 1000;
 
-/// What a store makes of the clock.
+/// The times of a store.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Times {
-    /// The latest that was believed.
+    /// The latest time that the store believed.
     kept: u64,
-    /// The latest by which something may have been acted on: also before a power cut, by which a store may forget it.
+    /// The latest time by which the store may have deleted records: also before a power cut, which
+    /// may make the store forget it.
     latest: u64,
-    /// Up to here it was seen that records have expired: they stay so.
+    /// Records that expired up to this time were seen as expired, and must stay so.
     seen: u64,
 }
 
@@ -43,17 +45,17 @@ impl Times {
         self.latest = self.latest.max(self.kept);
     }
 
-    /// The time that reads go by.
+    /// The time that reads use.
     pub(crate) fn read(&self, clock: u64) -> u64 {
         self.kept.max(clock)
     }
 
-    /// True where the expiry of a record may have been acted on.
+    /// True if the store may have deleted the record as expired.
     fn may_be_gone(&self, expires: Option<u64>) -> bool {
         expires.is_some_and(|expires| expires <= self.latest)
     }
 
-    /// Of a copy that others can see.
+    /// The times of a copy that others can see.
     pub(crate) fn of_a_copy(&self) -> Times {
         Times {
             kept: 0,
@@ -63,27 +65,28 @@ impl Times {
     }
 }
 
-/// What was acted on: the dataset, the record and its write, and the number of the deletion where it is known.
+/// The deletions of expired records: the dataset, the record and its write, and the number of the
+/// deletion if it is known.
 pub(crate) type Acted = BTreeMap<(Uid, K, u64), Option<u64>>;
 
-/// By the encoded key: the write, and when the record expires.
+/// By encoded key: the write, the expiry time and the body of the record.
 type Raw = BTreeMap<Vec<u8>, (u64, Option<u64>, Option<Vec<u8>>)>;
 
-/// When a record of these expires that is written now.
+/// The expiry time of a record that is written now.
 pub(crate) fn expires(def: &DatasetDef, until: Option<u64>, now: u64) -> Option<u64> {
     let until = until.filter(|_| def.expiry.path.is_some());
     let after = def.expiry.ttl.map(|ttl| now + ttl.as_millis() as u64);
     until.into_iter().chain(after).min()
 }
 
-/// The time that stands in a record, by the number in its write.
+/// The expiry time in a record, by the number in its write.
 pub(crate) fn until(number: u8, now: u64) -> Option<u64> {
     let until = number.checked_sub(1)?;
     Some(now.saturating_add_signed(pick(&UNTIL, until)))
 }
 
 impl Store {
-    /// Some of its records may expire.
+    /// Records of the store may expire.
     pub(crate) fn is_timed(&self) -> bool {
         self.sets.iter().any(|set| set.is_timed)
     }
@@ -102,7 +105,7 @@ impl Store {
         let mut raw = Raw::new();
         while cursor.valid() {
             let value = cursor.value();
-            // None of a stub: its record is elsewhere.
+            // A stub has no body: its record is in another tree.
             let body = RecordRef::body_of(value).filter(|body| !body.is_empty());
             let body = body.map(<[u8]>::to_vec);
             let entry = (cursor.seq(), RecordRef::expiry_of(value), body);
@@ -112,7 +115,8 @@ impl Store {
         Ok(Some(raw))
     }
 
-    /// Whether a dataset has these records, each by the same write, but for some that have expired.
+    /// True if a dataset has these records, each by the same write, except for some that have
+    /// expired.
     pub(crate) fn holds_stored(
         &self,
         db: &Database,
@@ -142,7 +146,7 @@ impl Store {
         Ok(raw.is_empty())
     }
 
-    /// After it was opened: what it knows of time, and what it must.
+    /// After an opening: adopts the time of the store, and checks it.
     pub(crate) fn adopt_time(&mut self, after_fault: bool) {
         let Some(db) = &self.db else { return };
         let (clock, group) = (self.hand.get(), db.group());
@@ -164,11 +168,11 @@ impl Store {
         }
     }
 
-    /// What the clock says now is taken notice of.
+    /// Advances the store's time to the clock.
     fn notice_time(&mut self) {
         let clock = self.hand.get();
         let Some(db) = &self.db else {
-            // It was closed; what is still at work in it may take notice, and write it down.
+            // Background work of a closed store may still notice the time and write it down.
             let mut times = self.times;
             times.advance(clock);
             self.times.latest = times.latest;
@@ -180,13 +184,13 @@ impl Store {
         assert_eq!(group.believed_time(), self.times.kept, "the time of deeds");
     }
 
-    /// A store whose time this is shows nothing that was seen to have expired.
+    /// A store with these times must not show records that were seen as expired.
     pub(crate) fn compare_time(&self, db: &Database) {
         let time = db.group().time();
         assert!(time >= self.times.seen, "a reader is behind: {time}");
     }
 
-    /// It was seen that what has expired of these has.
+    /// Notes that the expired ones of these records were seen as expired.
     pub(crate) fn saw_expired(&mut self, records: &Records) {
         let expired = records.stored().filter_map(|(_, _, row)| row.expires);
         let expired = expired.filter(|expires| *expires <= self.times.kept).max();
@@ -209,7 +213,7 @@ impl World {
         }
     }
 
-    /// Acts on what has expired.
+    /// Deletes expired records.
     pub(crate) fn expire(&mut self, at: usize, set: usize) {
         let store = &self.stores[at];
         let set = &store.sets[set];
@@ -256,7 +260,7 @@ impl World {
         }
     }
 
-    /// Learns what the stores have acted on, each time after something was done.
+    /// Finds the expired records that the stores have deleted, after each step.
     pub(crate) fn note_expired(&mut self) {
         for at in 0..self.stores.len() {
             self.note_expired_in(at);
@@ -274,10 +278,11 @@ impl World {
         let store = &mut self.stores[at];
         store.is_unsure = gone.is_none();
         let Some((seq, gone)) = gone else { return };
-        // What was acted on is known: by earlier times, which the store may have forgotten, nothing is any more.
+        // All deletions so far are known now, so times that the store may have forgotten no longer
+        // matter.
         store.times.latest = store.times.kept;
         if gone.is_empty() {
-            // That something expires may have been forgotten, by commits of their own.
+            // The store may have removed expiry entries in commits of its own.
             let now = store.states.last_mut().unwrap();
             assert!(seq >= now.seq, "write {seq} is the last");
             now.seq = seq;
@@ -304,7 +309,8 @@ impl World {
 }
 
 impl Store {
-    /// The last number, and what is not there any more because it has expired; everything else is there.
+    /// The last write number, and the records that are missing because they expired; all others
+    /// must be there.
     fn find_gone(&self, db: &Database) -> esker::Result<(u64, Acted)> {
         let snapshot = db.group().snapshot();
         let mut gone = Acted::new();

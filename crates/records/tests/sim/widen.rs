@@ -1,6 +1,7 @@
-//! What a seed's run has beside what it was made of: records that expire and a clock that does as it likes, batches over several datasets, notes,
-//! feeds with old records, consumers, an extension, datasets that get other names, keys of several fields, values of other
-//! types than the declared one. It is put into some runs from a chance of its own, so that the others stay what they were.
+//! Additions to the run of a seed: expiring records and an arbitrary clock, batches over several
+//! datasets, notes, feeds with old records, consumers, an extension, renamed datasets, keys of
+//! several fields, and values of other types than the declared one. They draw from their own random
+//! numbers, so that other runs stay the same.
 
 use fastrand::Rng;
 
@@ -9,26 +10,26 @@ use crate::consumers::BOUNDS;
 use crate::define::MOST_POINT;
 use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
 
-/// What a run is widened by.
+/// The additions of a run.
 struct Widening {
     expires: bool,
     over: bool,
     notes: bool,
     old_records: bool,
-    /// Records have points, and times.
+    /// Records have points and times.
     points: bool,
     consumers: bool,
-    /// There is an extension.
+    /// The run has an extension.
     beside: bool,
-    /// Indexes are made again.
+    /// Indexes are rebuilt.
     rebuilds: bool,
-    /// Datasets get other names.
+    /// Datasets are renamed.
     renames: bool,
-    /// Some keys are of two fields.
+    /// Some keys have two fields.
     fields: bool,
-    /// Indexes take values of other types.
+    /// Indexes accept values of other types.
     lenient: bool,
-    /// Writes that batches over several datasets can have.
+    /// Writes that batches over several datasets support.
     writes: Vec<List<Write>>,
 }
 

@@ -1,5 +1,6 @@
-//! Where a run happens: stores in memory with what they must hold, snapshots that are held, batches that wait. Carries out
-//! the actions that are about data; those about definitions are in `change.rs`, faults in `crash.rs`.
+//! The state of a run: stores in memory with their expected contents, open snapshots, prepared
+//! batches. Carries out the actions on data; those on definitions are in `change.rs`, faults in
+//! `crash.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -33,19 +34,19 @@ pub(crate) const MOST_STORES: usize = 3;
 pub(crate) const MOST_SETS: usize = 3;
 const MOST_HELD: usize = 4;
 
-/// What names a dataset of a run for ever; names are used again.
+/// Identifies a dataset of a run for ever; names are reused.
 pub(crate) type Uid = u32;
 
-/// What all datasets of a store hold after a batch.
+/// The contents of all datasets of a store after a batch.
 #[derive(Clone, Default)]
 pub(crate) struct State {
     pub(crate) seq: u64,
     pub(crate) records: BTreeMap<Uid, Rc<Records>>,
-    /// What an extension has.
+    /// The data of the extension.
     pub(crate) beside: Things,
 }
 
-/// A dataset and what it must hold.
+/// A dataset and its expected state.
 #[derive(Clone)]
 pub(crate) struct Set {
     pub(crate) uid: Uid,
@@ -54,10 +55,10 @@ pub(crate) struct Set {
     pub(crate) types: Types,
     pub(crate) def: DatasetDef,
     pub(crate) unfinished: Option<IndexDef>,
-    /// A change of it failed: what it is now is seen when the store is opened again.
+    /// A change of the dataset failed: its definition is unknown until the store is opened again.
     pub(crate) doubt: bool,
     pub(crate) known: Known,
-    /// Its records may expire.
+    /// Records of the dataset may expire.
     pub(crate) is_timed: bool,
 }
 
@@ -79,37 +80,37 @@ pub(crate) struct Store {
     pub(crate) dir: PathBuf,
     pub(crate) memory: Memory,
     pub(crate) faulty: Faulty,
-    /// What the store is opened through, for what is to happen at a call.
+    /// The file system of the store, with hooks at its calls.
     pub(crate) hooked: Hooked,
     pub(crate) settings: Settings,
     pub(crate) db: Option<Database>,
-    /// Reads it beside that one, past the calls that fail.
+    /// A read-only handle beside `db` that does not see the failing calls.
     pub(crate) reader: Option<Database>,
     pub(crate) sets: Vec<Set>,
-    /// The states that a power cut may leave: those from the durable one on. The last is the present one.
+    /// The states that a power cut may leave, from the durable one on. The last is the current one.
     pub(crate) states: Vec<State>,
-    /// What a failed batch would have made of the present state, and a failed change of datasets of these.
+    /// The current state with the effects of a failed batch, or of a failed change of datasets.
     pub(crate) attempts: Vec<State>,
     pub(crate) lost_sets: BTreeSet<Uid>,
     pub(crate) made_sets: Vec<Set>,
-    /// The last write when datasets or definitions were changed last, which syncs the log: a log that ends before it is
-    /// damaged.
+    /// The last write at the latest change of datasets or definitions, which syncs the log: a log
+    /// that ends before it is damaged.
     pub(crate) told: u64,
     pub(crate) armed: Option<Armed>,
-    /// Calls were made to fail since it was opened: errors that say so are right.
+    /// Calls were made to fail since the store was opened, so their errors are allowed.
     pub(crate) excused: bool,
-    /// Among them others than for want of room.
+    /// Some of them failed for other reasons than a full disk.
     pub(crate) failing: bool,
     pub(crate) commits: Commits,
-    /// The snapshots that are kept under names.
+    /// The named snapshots.
     pub(crate) kept: Kept,
     pub(crate) consumers: Consumers,
-    /// Told apart from all stores that were in its place.
+    /// Distinguishes the store from earlier stores in its place.
     pub(crate) born: u64,
     pub(crate) hand: TestClock,
     pub(crate) times: Times,
     pub(crate) acted: Acted,
-    /// Since a read failed it is not known what was acted on.
+    /// A read failed, so the deletions of expired records are not known.
     pub(crate) is_unsure: bool,
 }
 
@@ -154,7 +155,7 @@ impl Store {
         Database::create_or_open(&self.dir, self.options(memory))
     }
 
-    /// One that reads beside the one that writes.
+    /// A handle that reads beside the writer.
     pub(crate) fn open_reader(&self) -> esker::Result<Database> {
         Database::open_reader(&self.dir, self.options(Some(&self.memory)))
     }
@@ -190,7 +191,7 @@ impl Store {
         self.now().records.get(&uid).cloned().unwrap_or_default()
     }
 
-    /// Everything up to now survives a power cut.
+    /// The current state survives a power cut.
     pub(crate) fn is_durable(&mut self) {
         let states = self.states.len();
         self.states.drain(..states - 1);
@@ -202,7 +203,7 @@ impl Store {
         }
     }
 
-    /// The number of the last write, of those too that changed nothing.
+    /// The number of the last write, including writes without changes.
     pub(crate) fn last_seq(&self) -> u64 {
         let seq = |db: &Database| db.group().snapshot().seq();
         self.db.as_ref().map_or(0, seq)
@@ -218,7 +219,7 @@ pub(crate) struct Held {
     pub(crate) uid: Uid,
     pub(crate) snapshot: DatasetSnapshot,
     pub(crate) view: View,
-    /// As seen at its time.
+    /// The records visible at the store's time.
     pub(crate) records: Rc<Records>,
     pub(crate) known: Known,
 }
@@ -227,20 +228,20 @@ pub(crate) struct World {
     pub(crate) stores: Vec<Store>,
     pub(crate) held: Vec<Held>,
     pub(crate) prepared: Vec<Prepared>,
-    /// How many actions are at work, one inside the other.
+    /// The nesting depth of running actions.
     pub(crate) depth: usize,
     number: u64,
     next_uid: Uid,
     pub(crate) born: u64,
     pub(crate) settings: Settings,
     pub(crate) hand: TestClock,
-    /// Calls were made to fail, or power was cut: what went wrong in the background then is remembered.
+    /// Calls were made to fail, or the power was cut: background errors are expected.
     pub(crate) has_faults: bool,
-    /// What was done, for people; only of a run that is told.
+    /// A log of the run for people, if requested.
     pub(crate) story: Option<Vec<String>>,
 }
 
-/// Runs the steps that are to be done inside another action, and says whether that goes on.
+/// Runs the inner steps of an action, and decides whether it continues.
 pub(crate) struct Within<'a> {
     steps: std::slice::Iter<'a, Step>,
     left: Option<u8>,
@@ -316,19 +317,20 @@ impl World {
         self.born
     }
 
-    /// The store that a number means.
+    /// The store with this number.
     pub(crate) fn store_at(&self, number: u8) -> usize {
         usize::from(number) % self.stores.len()
     }
 
-    /// The dataset that a number means, if there is one and the store is open.
+    /// The dataset with this number, if it exists and the store is open.
     pub(crate) fn set_at(&self, store: usize, number: u8) -> Option<usize> {
         let store = &self.stores[store];
         let sets = store.sets.len();
         (sets > 0 && store.db.is_some()).then(|| usize::from(number) % sets)
     }
 
-    /// The result, where it is one; errors must be of these kinds, or due to calls that were made to fail.
+    /// The result, if it is `Ok`; errors must have one of these kinds, or come from calls that were
+    /// made to fail.
     pub(crate) fn decide<T>(
         &mut self,
         store: usize,
@@ -359,7 +361,7 @@ impl World {
         None
     }
 
-    /// Does a step and asks its questions.
+    /// Runs a step and its checks.
     pub(crate) fn step(&mut self, Step(seed, action): &Step) {
         self.tell(|_| format!("{action:?}"));
         self.refresh();
@@ -376,13 +378,13 @@ impl World {
         }
     }
 
-    /// In the middle of a change a definition is what the change has made of it so far.
+    /// During a change, a definition is as the change has made it so far.
     fn refresh(&mut self) {
         let inside = self.depth > 0;
         for store in &mut self.stores {
             let Some(db) = store.db.clone() else { continue };
             for set in &mut store.sets {
-                // A strategy that is chosen is changed by the with_strategy, by itself.
+                // A store with an automatic strategy changes it by itself.
                 if !inside && !set.def.auto {
                     continue;
                 }
@@ -400,7 +402,7 @@ impl World {
         }
     }
 
-    /// Calls something of an open store; with `durable`, everything is when it returns.
+    /// Calls an open store; with `durable`, everything is durable when the call returns.
     pub(crate) fn on_store(
         &mut self,
         at: usize,
@@ -418,7 +420,7 @@ impl World {
         }
     }
 
-    /// The store's own check finds nothing.
+    /// Runs the store's own check, which must find nothing.
     pub(crate) fn check(&mut self, at: usize) {
         let store = &self.stores[at];
         let Some(db) = store.db.clone() else { return };
@@ -453,7 +455,7 @@ impl World {
         });
     }
 
-    /// Everything that keeps a store open is let go.
+    /// Drops everything that keeps a store open.
     pub(crate) fn let_go(&mut self, at: usize) {
         let born = self.stores[at].born;
         self.held.retain(|held| held.store != born);
@@ -472,7 +474,7 @@ impl World {
                 self.stores[at].is_durable();
                 self.held_is_closed(at);
             } else if !self.stores[at].failing {
-                // The log is synced before anything that a full disk can keep from being done.
+                // The log is synced before any step that a full disk can prevent.
                 self.stores[at].is_durable();
             }
         } else {
@@ -482,13 +484,13 @@ impl World {
         self.mend();
     }
 
-    /// Opens what was closed, as soon as nobody is at work in it, and carries out the power cut that is due.
+    /// Opens closed stores once no action uses them, and carries out power cuts that are due.
     fn mend(&mut self) {
         for at in 0..self.stores.len() {
             let cut = self.stores[at].armed.as_ref().is_some_and(Armed::is_due);
             let store = &mut self.stores[at];
             if cut && let Some(armed) = &store.armed {
-                // The machine stops now: what others do meanwhile changes nothing any more.
+                // The machine stops now: later steps of outer actions have no effect.
                 store.armed = Some(armed.stopped(&store.memory));
             }
             if self.depth > 0 {
