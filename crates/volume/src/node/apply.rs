@@ -1,0 +1,133 @@
+//! Chosen commands become state, in the order of slots, and requests are answered.
+
+use super::core::Core;
+use crate::command::Command;
+use crate::extents::Place;
+use crate::ids::{GroupId, Slot, VolumeId};
+use crate::map::{Applied, Outcome, Refusal as MapRefusal};
+use crate::wire::{Refusal, Reply};
+
+impl Core {
+    /// Applies what is chosen and durable.
+    pub(super) fn apply(&mut self, id: GroupId) {
+        let before = self.groups.get(&id).map(|group| group.applied);
+        loop {
+            let Some(group) = self.groups.get(&id) else {
+                return;
+            };
+            let slot = group.applied.next();
+            if slot > group.applicable() || self.failed.is_some() {
+                break;
+            }
+            if !self.apply_one(id, slot) {
+                break;
+            }
+        }
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        if Some(group.applied) == before {
+            return;
+        }
+        let applied = group.applied;
+        let most = self.settings.log_bytes / self.settings.consensus_groups(self.formation.as_ref());
+        group.log.shrink(most, applied.min(group.durable));
+        group.leads = group.consensus.is_leader() && applied >= group.ready_at;
+        while let Some((_, read)) = self
+            .groups
+            .get_mut(&id)
+            .and_then(|group| group.reads.pop_front_if(|(slot, _)| *slot <= applied))
+        {
+            self.begin_read(id, read);
+        }
+        self.run_queue(id);
+    }
+
+    /// Applies the command at `slot`. False where it cannot be read or applied: the disk has failed.
+    fn apply_one(&mut self, id: GroupId, slot: Slot) -> bool {
+        let Some(entry) = self.groups.get(&id).and_then(|group| group.log.get(slot)) else {
+            return false;
+        };
+        let (ballot, payload, record) = (entry.ballot, entry.payload, entry.record);
+        let Some(body) = self.body(id, slot, ballot) else {
+            self.fail(crate::error::Error::Corruption {
+                path: self.reader.path(record.segment),
+                offset: u64::from(record.offset),
+                what: "an entry of the log that was checked before".to_string(),
+            });
+            return false;
+        };
+        let (command, data) = match Command::decode(&body) {
+            Some((command, data)) => (command, data.len()),
+            // Every replica does the same: nothing.
+            None => (Command::Nothing, 0),
+        };
+        let place = (data > 0).then(|| Place {
+            segment: payload.segment,
+            offset: payload.offset + (body.len() - data) as u32,
+        });
+        let applied = match self.map.apply(id, slot, ballot, &command, place) {
+            Ok(applied) => applied,
+            Err(error) => {
+                self.fail(error);
+                return false;
+            }
+        };
+        self.user_bytes += data as u64;
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.applied = slot;
+        }
+        self.landed(id, slot, &command, applied);
+        true
+    }
+
+    fn landed(&mut self, id: GroupId, slot: Slot, command: &Command, applied: Applied) {
+        if let Command::Members(_) = command {
+            self.members_changed();
+        }
+        if let Command::System(_) = command {
+            self.errands.system_changed();
+        }
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let landed = group.leader.applied(slot);
+        let freed = match command {
+            Command::Release { volume, .. } | Command::DropVolume(volume) => {
+                group.leader.release(*volume)
+            }
+            _ => Vec::new(),
+        };
+        let origin = landed.and_then(|landed| landed.origin);
+        if let Some(origin) = origin {
+            let result = result(applied.outcome);
+            match written(command).filter(|_| applied.held && result.is_ok()) {
+                Some(volume) => group.leader.hold(volume, origin, result),
+                None => self.answer(origin, result),
+            }
+        }
+        for (origin, result) in freed {
+            self.answer(origin, result);
+        }
+    }
+}
+
+/// The volume that a command writes to.
+fn written(command: &Command) -> Option<VolumeId> {
+    match command {
+        Command::Write { blocks, .. } | Command::Discard { blocks, .. } => Some(blocks.volume),
+        _ => None,
+    }
+}
+
+fn result(outcome: Outcome) -> Result<Reply, Refusal> {
+    match outcome {
+        Outcome::Done | Outcome::Repeated => Ok(Reply::Done),
+        Outcome::System(answer) => Ok(Reply::System(answer)),
+        Outcome::Refused(MapRefusal::NoSession) => Err(Refusal::NoSession),
+        Outcome::Refused(MapRefusal::NoVolume) => Err(Refusal::NoVolume),
+        #[allow(unreachable_patterns)]
+        Outcome::Refused(other) => Err(Refusal::Failed(format!("{other:?}"))),
+    }
+}
+

@@ -1,0 +1,172 @@
+//! Volumes as NBD exports: `NAME`, and read-only `NAME@SNAPSHOT`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::work::{Answerer, Event, Way};
+use crate::map::Map;
+use crate::nbd::{Device, Done, Exports, Failure, Refused, Run};
+use crate::node::input::{ConnectionId, Input, Manner, Work};
+use crate::wire::{Refusal, Reply, Source};
+
+/// The exports of a node.
+pub(super) struct Volumes {
+    pub(super) map: Arc<Map>,
+    pub(super) way: Way,
+    pub(super) next: Arc<AtomicU64>,
+    pub(super) wait: u64,
+    /// Names in clients' certificates may be restricted to volumes: `NAME` of a certificate that is `volume:NAME`.
+    pub(super) enders: super::work::Enders,
+}
+
+impl Exports for Volumes {
+    fn list(&self) -> Vec<String> {
+        self.map.system().names()
+    }
+
+    fn open(&self, name: &str, client: Option<&str>) -> Result<Arc<dyn Device>, Refused> {
+        let allowed = client.and_then(|client| client.strip_prefix("volume:"));
+        if allowed.is_some_and(|allowed| allowed != name.split('@').next().unwrap_or(name)) {
+            let text = "the certificate is for another volume".to_string();
+            return Err(Refused::Forbidden(text));
+        }
+        let system = self.map.system();
+        let Some((source, block_size)) = system.source(name) else {
+            return Err(Refused::Unknown);
+        };
+        let connection = ConnectionId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.way.input(Input::Open(connection));
+        Ok(Arc::new(Export {
+            map: self.map.clone(),
+            way: self.way.clone(),
+            connection,
+            source,
+            block_size,
+            wait: self.wait,
+            is_ended: Arc::new(std::sync::atomic::AtomicBool::new(false)),
+            enders: self.enders.clone(),
+        }
+        .registered()))
+    }
+}
+
+/// A connection to a volume: a session of its own.
+struct Export {
+    map: Arc<Map>,
+    way: Way,
+    connection: ConnectionId,
+    source: Source,
+    block_size: u32,
+    wait: u64,
+    /// The session was forgotten: nothing is carried out any more.
+    is_ended: Arc<std::sync::atomic::AtomicBool>,
+    enders: super::work::Enders,
+}
+
+impl Export {
+    fn registered(self) -> Export {
+        let is_ended = self.is_ended.clone();
+        let end = move || is_ended.store(true, Ordering::Relaxed);
+        self.enders.lock().insert(self.connection, Box::new(end));
+        self
+    }
+
+    fn ask<T: 'static>(
+        &self,
+        work: Work,
+        done: Done<T>,
+        read: impl FnOnce(Reply) -> Option<T> + Send + 'static,
+    ) {
+        if self.is_ended.load(Ordering::Relaxed) {
+            return done(Err(failure(&Refusal::NoSession)));
+        }
+        let answer: Answerer = Box::new(move |result| {
+            done(match result.map(read) {
+                Ok(Some(value)) => Ok(value),
+                Ok(None) => Err(Failure::new(Failure::EIO, "an answer of the wrong kind")),
+                Err(refusal) => Err(failure(&refusal)),
+            });
+        });
+        let manner = Manner { wait: self.wait, direct: false };
+        self.way.send(Event::Request(self.connection, work, manner, answer));
+    }
+
+    fn volume(&self) -> Option<crate::ids::VolumeId> {
+        match self.source {
+            Source::Volume(volume) => Some(volume),
+            Source::Layer(..) => None,
+        }
+    }
+}
+
+fn failure(refusal: &Refusal) -> Failure {
+    let errno = match refusal {
+        Refusal::OutOfRange => Failure::EINVAL,
+        Refusal::Full => Failure::ENOSPC,
+        Refusal::Busy => Failure::ENOMEM,
+        _ => Failure::EIO,
+    };
+    Failure::new(errno, refusal.to_string())
+}
+
+fn nothing(reply: Reply) -> Option<()> {
+    matches!(reply, Reply::Done).then_some(())
+}
+
+impl Device for Export {
+    fn size(&self) -> u64 {
+        self.map.system().shape(self.source).map_or(0, |(size, _)| size)
+    }
+
+    fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    fn read_only(&self) -> bool {
+        self.volume().is_none()
+    }
+
+    fn read(&self, offset: u64, length: u32, done: Done<Vec<u8>>) {
+        let work = Work::Read { source: self.source, offset, length };
+        self.ask(work, done, move |reply| match reply {
+            Reply::Data(data) if data.len() == length as usize => Some(data),
+            _ => None,
+        });
+    }
+
+    fn write(&self, offset: u64, data: Vec<u8>, done: Done<()>) {
+        let Some(volume) = self.volume() else {
+            return done(Err(Failure::new(Failure::EPERM, "a snapshot is read-only")));
+        };
+        let data = Arc::new(data);
+        self.ask(Work::Write { volume, offset, data }, done, nothing);
+    }
+
+    fn discard(&self, offset: u64, length: u64, _zeros: bool, done: Done<()>) {
+        let Some(volume) = self.volume() else {
+            return done(Err(Failure::new(Failure::EPERM, "a snapshot is read-only")));
+        };
+        self.ask(Work::Discard { volume, offset, length }, done, nothing);
+    }
+
+    fn flush(&self, done: Done<()>) {
+        // Whatever was acknowledged is durable at a majority.
+        done(Ok(()));
+    }
+
+    fn extents(&self, offset: u64, length: u64, done: Done<Vec<Run>>) {
+        let length = length.min(64 << 20) as u32;
+        let work = Work::Allocation { source: self.source, offset, length };
+        self.ask(work, done, |reply| match reply {
+            Reply::Runs(runs) => {
+                let run = |(length, is_data): (u64, bool)| Run { length, is_hole: !is_data };
+                Some(runs.into_iter().map(run).collect())
+            }
+            _ => None,
+        });
+    }
+
+    fn closed(&self) {
+        self.way.input(Input::Closed(self.connection));
+    }
+}

@@ -1,0 +1,9 @@
+//! A node as a process runs it: the core on one thread, one thread for the disk, some that read, and those of the network.
+
+mod clock;
+mod exports;
+mod service;
+mod start;
+mod work;
+
+pub use start::{Node, NodeOptions};

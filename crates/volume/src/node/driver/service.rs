@@ -1,0 +1,222 @@
+//! Incoming connections of the port where nodes listen: other nodes, who say hello first, and clients.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::work::{Answerer, Event, Way};
+use crate::admin::{Answer, Question};
+use crate::ids::NodeId;
+use crate::map::Map;
+use crate::net;
+use crate::node::input::{ConnectionId, Input, Manner, Work};
+use crate::wire::{Frame, Hello, Refusal, Source};
+
+/// Who is at the other end.
+enum Peer {
+    /// Nothing was said yet.
+    Unknown,
+    Node(NodeId),
+    /// A client, and the connection of its requests.
+    Client(ConnectionId),
+}
+
+/// What the connections share.
+pub(super) struct Service {
+    pub(super) map: Arc<Map>,
+    pub(super) way: Way,
+    pub(super) replies: net::Replies,
+    pub(super) next: Arc<AtomicU64>,
+    peers: Mutex<HashMap<net::ConnectionId, Peer>>,
+    /// The connections of each node: it is disconnected when the last one ends.
+    nodes: Mutex<HashMap<NodeId, Vec<net::ConnectionId>>>,
+}
+
+impl Service {
+    pub(super) fn new(
+        map: Arc<Map>,
+        way: Way,
+        replies: net::Replies,
+        next: Arc<AtomicU64>,
+    ) -> Service {
+        let (peers, nodes) = (Mutex::default(), Mutex::default());
+        Service { map, way, replies, next, peers, nodes }
+    }
+
+    /// Takes an event of a connection.
+    pub(super) fn event(&self, id: net::ConnectionId, event: net::Event) {
+        match event {
+            net::Event::Opened { .. } => drop(self.peers.lock().insert(id, Peer::Unknown)),
+            net::Event::Frame(bytes) => self.frame(id, bytes),
+            net::Event::Closed => self.closed(id),
+        }
+    }
+
+    fn closed(&self, id: net::ConnectionId) {
+        match self.peers.lock().remove(&id) {
+            Some(Peer::Node(node)) => {
+                let mut nodes = self.nodes.lock();
+                let left = nodes.entry(node).or_default();
+                left.retain(|other| *other != id);
+                if left.is_empty() {
+                    nodes.remove(&node);
+                    self.way.input(Input::Disconnected(node));
+                }
+            }
+            Some(Peer::Client(connection)) => self.way.input(Input::Closed(connection)),
+            Some(Peer::Unknown) | None => {}
+        }
+    }
+
+    fn frame(&self, id: net::ConnectionId, bytes: Vec<u8>) {
+        let node = match self.peers.lock().get(&id) {
+            Some(Peer::Node(node)) => Some(*node),
+            _ => None,
+        };
+        if let Some(node) = node {
+            return self.way.input(Input::Frame(node, bytes));
+        }
+        match Frame::decode(&bytes) {
+            Some(Frame::Hello(hello)) => self.hello(id, hello),
+            Some(Frame::Client { id: number, question }) => self.client(id, number, &question),
+            // Neither a node nor a client of this version.
+            _ => self.replies.abort(id),
+        }
+    }
+
+    fn hello(&self, id: net::ConnectionId, hello: Hello) {
+        if !self.replies.admit(id) {
+            return;
+        }
+        self.peers.lock().insert(id, Peer::Node(hello.node));
+        self.nodes.lock().entry(hello.node).or_default().push(id);
+        self.way.input(Input::Connected(hello));
+    }
+
+    fn client(&self, id: net::ConnectionId, number: u64, question: &[u8]) {
+        let connection = {
+            let mut peers = self.peers.lock();
+            match peers.get(&id) {
+                Some(Peer::Client(connection)) => *connection,
+                _ => {
+                    let connection = ConnectionId(self.next.fetch_add(1, Ordering::Relaxed));
+                    peers.insert(id, Peer::Client(connection));
+                    drop(peers);
+                    self.replies.admit(id);
+                    self.way.input(Input::Open(connection));
+                    connection
+                }
+            }
+        };
+        let Some(question) = Question::decode(question) else {
+            return self.replies.abort(id);
+        };
+        self.asked(id, number, connection, question);
+    }
+
+    fn asked(
+        &self,
+        id: net::ConnectionId,
+        number: u64,
+        connection: ConnectionId,
+        question: Question,
+    ) {
+        let manner = |manner: crate::admin::Manner| Manner {
+            wait: manner.wait,
+            direct: manner.direct,
+        };
+        let patient = |wait| Manner { wait, direct: false };
+        let (work, manner) = match question {
+            Question::Status => {
+                let replies = self.replies.clone();
+                let look = move |core: &mut crate::node::core::Core| {
+                    let status = Answer::Status(Box::new(core.status()));
+                    answer(&replies, id, number, &status);
+                };
+                return self.way.send(Event::Look(Box::new(look)));
+            }
+            Question::Scrub => {
+                let replies = self.replies.clone();
+                let look = move |core: &mut crate::node::core::Core| {
+                    core.start_scrub();
+                    answer(&replies, id, number, &Answer::Reply(Ok(crate::wire::Reply::Done)));
+                };
+                return self.way.send(Event::Look(Box::new(look)));
+            }
+            Question::Volumes => {
+                let mut bytes = Vec::new();
+                self.map.system().encode(&mut bytes);
+                return answer(&self.replies, id, number, &Answer::Volumes(bytes));
+            }
+            Question::Map { volume, first, count } => {
+                let found = self.source(&volume).and_then(|source| {
+                    let groups = self.way.look(|core| core.group_count()).unwrap_or(1);
+                    super::super::picture::places(&self.map, source, first, count, groups)
+                });
+                let said = match found {
+                    Ok(places) => Answer::Map(places),
+                    Err(refusal) => Answer::Reply(Err(refusal)),
+                };
+                return answer(&self.replies, id, number, &said);
+            }
+            Question::System { command, wait } => (Ok(Work::System(command)), patient(wait)),
+            Question::Member { group, change, wait } => {
+                (Ok(Work::Member(group, change)), patient(wait))
+            }
+            Question::Read { volume, offset, length, local, manner: how } => {
+                let work = self.source(&volume).map(|source| match local {
+                    true => Work::ReadLocal { source, offset, length },
+                    false => Work::Read { source, offset, length },
+                });
+                (work, manner(how))
+            }
+            Question::Write { volume, offset, data, manner: how } => {
+                let volume = self.volume(&volume);
+                (volume.map(|volume| Work::Write { volume, offset, data }), manner(how))
+            }
+            Question::Discard { volume, offset, length, manner: how } => {
+                let volume = self.volume(&volume);
+                (volume.map(|volume| Work::Discard { volume, offset, length }), manner(how))
+            }
+        };
+        match work {
+            Err(refusal) => answer(&self.replies, id, number, &Answer::Reply(Err(refusal))),
+            Ok(work) => {
+                let (replies, map) = (self.replies.clone(), self.map.clone());
+                let answerer: Answerer = Box::new(move |result| {
+                    let said = match result {
+                        Err(Refusal::NotLeader(leader)) => {
+                            let address = leader.and_then(|leader| map.address(leader));
+                            Answer::NotLeader(leader, address.unwrap_or_default())
+                        }
+                        result => Answer::Reply(result),
+                    };
+                    answer(&replies, id, number, &said);
+                });
+                self.way.send(Event::Request(connection, work, manner, answerer));
+            }
+        }
+    }
+
+    fn source(&self, name: &str) -> Result<Source, Refusal> {
+        let found = self.map.system().source(name);
+        found.map(|(source, _)| source).ok_or(Refusal::NoVolume)
+    }
+
+    fn volume(&self, name: &str) -> Result<crate::ids::VolumeId, Refusal> {
+        match self.source(name)? {
+            Source::Volume(volume) => Ok(volume),
+            Source::Layer(..) => Err(Refusal::Failed("a snapshot is read-only".to_string())),
+        }
+    }
+}
+
+fn answer(replies: &net::Replies, id: net::ConnectionId, number: u64, answer: &Answer) {
+    let frame = Frame::ClientAnswer { id: number, answer: answer.encode() };
+    let packet = frame.encode();
+    if replies.send(id, vec![net::Part::from(packet.head)]).is_err() {
+        replies.abort(id);
+    }
+}

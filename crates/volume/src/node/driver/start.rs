@@ -1,0 +1,172 @@
+//! Starting and stopping a node.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+use esker_fs::Fs;
+use parking_lot::Mutex;
+
+use super::clock;
+use super::exports::Volumes;
+use super::service::Service;
+use super::work::{CoreThread, Event, Pool, Way, channels, disk};
+use crate::error::{Error, Result};
+use crate::ids::NodeId;
+use crate::nbd;
+use crate::net::{Acceptor, LinkEvent, LinkOptions, Limits, Links, Security};
+use crate::node::settings::Settings;
+use crate::wire::Frame;
+
+/// The largest frame: a message of the protocol, and a client's write.
+const MOST_FRAME: usize = 40 << 20;
+
+/// How a node is set up.
+pub struct NodeOptions {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// The file system.
+    pub fs: Arc<dyn Fs>,
+    /// Its number.
+    pub node: NodeId,
+    /// Where it listens for nodes and clients: `HOST:PORT`.
+    pub listen: String,
+    /// Where it serves NBD: `HOST:PORT`; nowhere if none.
+    pub nbd: Option<String>,
+    /// TLS between nodes, and for clients.
+    pub security: Security,
+    /// How long a request of NBD waits through a fail-over, in milliseconds.
+    pub wait: u64,
+    /// Settings of the core.
+    pub settings: Settings,
+}
+
+/// A running node.
+pub struct Node {
+    way: Way,
+    links: Arc<Links>,
+    acceptor: Acceptor,
+    nbd: Option<nbd::Server>,
+    nbd_address: Option<std::net::SocketAddr>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+fn io(path: &str, op: &'static str) -> impl Fn(std::io::Error) -> Error {
+    let path = PathBuf::from(path);
+    move |source| Error::Io { path: path.clone(), op, source: Arc::new(source) }
+}
+
+impl Node {
+    /// Opens the folder and starts to serve.
+    pub fn start(options: NodeOptions) -> Result<Node> {
+        let limits = Limits { most: MOST_FRAME, ..Limits::default() };
+        let acceptor = Acceptor::bind(&options.listen, options.security.clone(), limits)
+            .map_err(io(&options.listen, "listen"))?;
+        let nbd_listener = match &options.nbd {
+            Some(address) => Some(TcpListener::bind(address).map_err(io(address, "listen"))?),
+            None => None,
+        };
+        let (dir, node) = (&options.dir, options.node);
+        let core =
+            crate::node::open::open(options.fs, dir, node, options.settings, clock::now())?;
+        let (map, _) = core.readers();
+        let channels = channels();
+        let way = channels.way.clone();
+        let links = {
+            let hello_way = way.clone();
+            let hello = move |_| {
+                let hello = hello_way.look(|core| core.hello());
+                hello.map(|hello| Frame::Hello(hello).encode().flat()).unwrap_or_default()
+            };
+            let options_ = LinkOptions { most: MOST_FRAME, ..LinkOptions::default() };
+            // What comes back on a link is nothing: the other side has a link of its own.
+            let event = |_, _: LinkEvent| {};
+            Arc::new(Links::new(options.security.clone(), options_, hello, event))
+        };
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let built = std::thread::Builder::new().name(name.to_string()).spawn(run);
+            built.map_err(io(name, "start a thread"))
+        };
+        let mut threads = Vec::new();
+        let (batch_sender, batch_receiver) = channel();
+        let disk_way = way.clone();
+        threads.push(spawn("volume-disk", Box::new(move || disk(batch_receiver, disk_way)))?);
+        let reads = Arc::new(Pool::start(&core, &way, 2).map_err(io("read", "start a thread"))?);
+        let enders = Arc::new(Mutex::new(HashMap::new()));
+        let thread = CoreThread {
+            core,
+            way: way.clone(),
+            events: channels.events,
+            links: links.clone(),
+            enders: enders.clone(),
+            batches: batch_sender,
+            reads,
+            next_ticket: 0,
+            waiting: HashMap::new(),
+        };
+        threads.push(spawn("volume-core", Box::new(move || thread.run()))?);
+        let next = Arc::new(AtomicU64::new(1));
+        let service =
+            Service::new(map.clone(), way.clone(), acceptor.replies(), next.clone());
+        let started = acceptor.start(move |id, event| service.event(id, event));
+        started.map_err(io(&options.listen, "listen"))?;
+        let nbd_address = nbd_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let nbd = match nbd_listener {
+            None => None,
+            Some(listener) => {
+                let (wait, way) = (options.wait, way.clone());
+                let exports = Arc::new(Volumes { map, way, next, wait, enders });
+                let tls = upgrade(&options.security);
+                let server = nbd::Server::start(listener, exports, nbd::Limits::default(), tls);
+                Some(server.map_err(io("nbd", "listen"))?)
+            }
+        };
+        Ok(Node { way, links, acceptor, nbd, nbd_address, threads })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.acceptor.address()
+    }
+
+    /// Where it serves NBD.
+    pub fn nbd_address(&self) -> Option<std::net::SocketAddr> {
+        self.nbd_address
+    }
+
+    /// Ends requests that are under way, closes connections and the map.
+    pub fn stop(mut self) {
+        if let Some(server) = self.nbd.take() {
+            server.stop();
+        }
+        self.acceptor.stop();
+        self.links.stop();
+        self.way.send(Event::Stop);
+        for thread in self.threads.drain(..).rev() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// TLS of NBD, by the certificates of the node.
+fn upgrade(security: &Security) -> Option<Arc<dyn nbd::Upgrade>> {
+    struct Tls(Security);
+    impl nbd::Upgrade for Tls {
+        fn accept(&self, stream: std::net::TcpStream) -> std::io::Result<nbd::Encrypted> {
+            let (read, write, name) = crate::net::upgrade(stream, &self.0)?;
+            Ok((Box::new(read), Box::new(write), name))
+        }
+
+        fn required(&self) -> bool {
+            true
+        }
+    }
+    match security {
+        Security::Plain => None,
+        security => Some(Arc::new(Tls(security.clone()))),
+    }
+}

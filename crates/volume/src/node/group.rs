@@ -1,0 +1,51 @@
+//! One group of a node: its protocol, its log, and what it leads.
+
+use std::collections::VecDeque;
+
+use super::leader::{Leader, Origin};
+use super::log::Log;
+use crate::consensus;
+use crate::ids::{GroupId, Slot};
+use crate::wire::Source;
+
+/// A read at the leader, until the protocol allows it and the state is far enough.
+#[derive(Debug, Clone)]
+pub(super) struct PendingRead {
+    pub(super) origin: Origin,
+    pub(super) source: Source,
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    pub(super) allocation: bool,
+}
+
+/// A group of this node.
+pub(super) struct Group {
+    pub(super) id: GroupId,
+    pub(super) consensus: consensus::Core,
+    pub(super) log: Log,
+    /// The last slot whose command the map has.
+    pub(super) applied: Slot,
+    /// The last slot that is known to be chosen.
+    pub(super) chosen: Slot,
+    /// The last slot that is durable on this disk.
+    pub(super) durable: Slot,
+    pub(super) leader: Leader,
+    /// True while this node leads and has applied everything that was chosen before.
+    pub(super) leads: bool,
+    /// The slot from which on this node's own commands are applied: it may answer then.
+    pub(super) ready_at: Slot,
+    /// Reads that wait for the state to be at a slot.
+    pub(super) reads: VecDeque<(Slot, PendingRead)>,
+    /// The state is incomplete until an image is installed.
+    pub(super) is_incomplete: bool,
+}
+
+impl Group {
+    /// The slot up to which commands may be applied: chosen, and durable here, so that the map never has what the log lacks.
+    pub(super) fn applicable(&self) -> Slot {
+        match self.is_incomplete {
+            true => self.applied,
+            false => self.chosen.min(self.durable),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! How a cluster is formed, and how a group's members change.
+//!
+//! Each node makes an identity for its disk when it formats it. A cluster is formed once, when all nodes of the command line
+//! are linked and none belongs to a cluster: the one with the least number names the disks as members. A disk that belongs to
+//! no cluster is never taken for one that did.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::leader::Origin;
+use crate::command::Command;
+use crate::extents::Kind;
+use crate::ids::{Ballot, GroupId, NodeId};
+use crate::members::{Member, Members, Role};
+use crate::wire::{Change, Formation, Frame, Hello, Refusal};
+
+/// How far a learner may be behind when it becomes a voter, in slots.
+const CAUGHT_UP: u64 = 64;
+
+impl Core {
+    /// A node is linked.
+    pub(super) fn meet(&mut self, node: NodeId) {
+        match &self.formation {
+            None => self.try_to_form(),
+            Some(_) => self.tell_formation(node),
+        }
+    }
+
+    /// Forms the cluster where it is this node's turn.
+    fn try_to_form(&mut self) {
+        let wanted = &self.settings.peers;
+        let is_first = wanted.keys().min() == Some(&self.me.node);
+        if self.formation.is_some() || !is_first {
+            return;
+        }
+        let mut members = Members::default();
+        for (node, address) in wanted {
+            let disk = match *node == self.me.node {
+                true => self.me.disk,
+                false => match self.peers.get(node) {
+                    Some(Hello { cluster: 0, disk, .. }) => *disk,
+                    _ => return,
+                },
+            };
+            let (node, address, role) = (*node, address.clone(), Role::Voter);
+            members.put(Member { node, disk, address, role });
+        }
+        let formation = Formation {
+            cluster: self.settings.cluster_identity.max(1),
+            groups: self.settings.groups,
+            members: Arc::new(members),
+        };
+        self.adopt(formation);
+    }
+
+    /// The cluster was formed elsewhere, with this disk.
+    pub(super) fn form(&mut self, formation: Formation) {
+        let mine = formation.members.get(self.me.node).map(|member| member.disk);
+        let fits = formation.cluster != 0 && (1..=1024).contains(&formation.groups);
+        if self.formation.is_none() && mine == Some(self.me.disk) && fits {
+            self.adopt(formation);
+        }
+    }
+
+    fn adopt(&mut self, formation: Formation) {
+        let mut payload = Vec::new();
+        formation.encode(&mut payload);
+        self.append(Kind::Members, GroupId::SYSTEM, 0, Ballot(0), &[&payload]);
+        self.formed_at = self.extents.end();
+        let ids = std::iter::once(GroupId::SYSTEM).chain((1..=formation.groups).map(GroupId));
+        for id in ids {
+            let group = super::open::fresh(&self.me, &self.settings, id, &formation, self.now);
+            self.groups.insert(id, group);
+        }
+        self.router.set_groups(formation.groups);
+        self.me.cluster = formation.cluster;
+        self.formation = Some(formation);
+        self.close_former_lives();
+    }
+
+    /// Says what this node belongs to, once that is durable.
+    pub(super) fn announce(&mut self) {
+        if self.formation.is_none() || self.is_announced || self.extents.synced() < self.formed_at {
+            return;
+        }
+        self.is_announced = true;
+        let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
+        for node in nodes {
+            let hello = Frame::Hello(self.me.clone()).encode();
+            self.actions.push(super::input::Action::Send(node, hello));
+            self.tell_formation(node);
+        }
+    }
+
+    /// Tells a node of no cluster that its disk is a member.
+    pub(super) fn tell_formation(&mut self, node: NodeId) {
+        let (Some(formation), Some(hello)) = (&self.formation, self.peers.get(&node)) else {
+            return;
+        };
+        if hello.cluster != 0 || !self.is_announced {
+            return;
+        }
+        let now = self.groups.get(&GroupId::SYSTEM).map(|group| group.consensus.members().clone());
+        let members = [Some(formation.members.clone()), now].into_iter().flatten();
+        let has = |members: &Arc<Members>| {
+            members.get(node).is_some_and(|member| member.disk == hello.disk)
+        };
+        if let Some(members) = members.filter(has).last() {
+            let formation = Formation { members, ..formation.clone() };
+            self.actions.push(super::input::Action::Send(node, Frame::Form(formation).encode()));
+        }
+    }
+
+    /// A node says again what it is.
+    pub(super) fn heard_hello(&mut self, from: NodeId, hello: Hello) {
+        if hello.node != from {
+            return;
+        }
+        self.peers.insert(from, hello);
+        self.meet(from);
+        if self.is_member(from) {
+            for group in self.groups.values_mut() {
+                group.consensus.reachable(from);
+            }
+        }
+    }
+
+    /// The links that are wanted follow the members.
+    pub(super) fn members_changed(&mut self) {
+        let mut all = self.settings.peers.clone();
+        if let Some(group) = self.groups.get(&GroupId::SYSTEM) {
+            for member in group.consensus.members().iter() {
+                all.insert(member.node, member.address.clone());
+            }
+        }
+        all.remove(&self.me.node);
+        self.actions.push(super::input::Action::Peers(all.into_iter().collect()));
+    }
+
+    /// Changes the members of a group that this node leads.
+    pub(super) fn change_members(
+        &mut self,
+        id: GroupId,
+        origin: Origin,
+        change: Change,
+    ) -> Result<(), Refusal> {
+        let Some(group) = self.groups.get(&id) else {
+            return Err(Refusal::NotLeader(None));
+        };
+        let mut members = Members::clone(group.consensus.members());
+        match change {
+            Change::Add(node, address) => {
+                let hello = self.peers.get(&node).ok_or_else(|| {
+                    Refusal::Failed(format!("node {node} is not linked to the group's leader"))
+                })?;
+                let is_there = members.get(node).is_some_and(|member| member.disk == hello.disk);
+                if is_there {
+                    self.answer(origin, Ok(crate::wire::Reply::Done));
+                    return Ok(());
+                }
+                let (disk, role) = (hello.disk, Role::Learner);
+                members.put(Member { node, disk, address, role });
+            }
+            Change::Promote(node) => {
+                let Some(member) = members.get(node).cloned() else {
+                    return Err(Refusal::Failed(format!("node {node} is no member")));
+                };
+                if member.role == Role::Voter {
+                    self.answer(origin, Ok(crate::wire::Reply::Done));
+                    return Ok(());
+                }
+                let through = group.consensus.matched(node).unwrap_or_default();
+                if through.0 + CAUGHT_UP < group.consensus.last().0.0 {
+                    return Err(Refusal::Busy);
+                }
+                members.put(Member { role: Role::Voter, ..member });
+            }
+            Change::Remove(node) => {
+                if members.get(node).is_none() {
+                    self.answer(origin, Ok(crate::wire::Reply::Done));
+                    return Ok(());
+                }
+                members.remove(node);
+                if members.voters().count() == 0 {
+                    return Err(Refusal::Failed("the last member cannot be removed".to_string()));
+                }
+            }
+        }
+        self.propose_command(id, Some(origin), &Command::Members(Arc::new(members)))
+    }
+}

@@ -1,0 +1,415 @@
+//! Opening a node's folder: what its records and its map say of the groups.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_coding::{Reader as Bytes, put_varint};
+use esker_fs::Fs;
+
+use super::core::{Core, Opened};
+use super::group::Group;
+use super::leader::Leader;
+use super::log::{Entry, Log};
+use super::settings::Settings;
+use crate::command::Command;
+use crate::consensus::{self, Meta, Start, Time};
+use crate::error::Result;
+use crate::extents::{Extents, Found, Head, Kind, Loss, RecordHeader};
+use crate::ids::{Ballot, DiskId, GroupId, NodeId, Slot};
+use crate::map::Map;
+use crate::members::Members;
+use crate::wire::{Formation, Hello};
+
+/// A group that has the node's life, and how its cluster was formed, in the heads of segments.
+pub(super) const NODE: GroupId = GroupId(u16::MAX);
+
+/// What the records say of a group.
+struct Recovered {
+    ballot: Ballot,
+    vote: Option<NodeId>,
+    members: Arc<Members>,
+    log: Log,
+    metas: BTreeMap<Slot, Meta>,
+    /// The last slot that was placed, whether or not it is still readable.
+    last_placed: Slot,
+    damaged_from: Option<Slot>,
+}
+
+impl Recovered {
+    fn new(base: (Slot, Ballot), members: Arc<Members>) -> Recovered {
+        Recovered {
+            ballot: Ballot(0),
+            vote: None,
+            members,
+            log: Log::new(base),
+            metas: BTreeMap::new(),
+            last_placed: base.0,
+            damaged_from: None,
+        }
+    }
+
+    fn vote(&mut self, ballot: Ballot, vote: Option<NodeId>) {
+        if ballot > self.ballot {
+            (self.ballot, self.vote) = (ballot, vote);
+        } else if ballot == self.ballot && vote.is_some() {
+            self.vote = vote;
+        }
+    }
+}
+
+/// What was read back.
+struct Reading {
+    applied: BTreeMap<GroupId, (Slot, Ballot)>,
+    groups: BTreeMap<GroupId, Recovered>,
+    formation: Option<Formation>,
+    life: u64,
+    all_damaged: bool,
+}
+
+/// Opens the node's folder, and formats it where there is none.
+pub fn open(fs: Arc<dyn Fs>, dir: &Path, node: NodeId, settings: Settings, now: Time) -> Result<Core> {
+    let disk = match Extents::is_formatted(fs.clone(), dir)? {
+        Some(disk) => disk,
+        None => {
+            let disk = DiskId(fs.unique());
+            Extents::format(fs.clone(), dir, disk)?;
+            disk
+        }
+    };
+    let map = Arc::new(Map::open(fs.clone(), &dir.join("map"), settings.map_bytes)?);
+    let applied: BTreeMap<GroupId, (Slot, Ballot)> = map.positions();
+    let from = first_segment(&fs, dir, &applied, settings.log_segments)?;
+    let mut reading = Reading {
+        applied,
+        groups: BTreeMap::new(),
+        formation: None,
+        life: 0,
+        all_damaged: false,
+    };
+    let segments = crate::extents::Settings { segment_bytes: settings.segment_bytes };
+    let extents =
+        Extents::open(fs, dir, segments, from, &mut |found| reading.found(found))?;
+    let mut me = Hello {
+        node,
+        disk,
+        life: reading.life + 1,
+        cluster: 0,
+        address: settings.peers.get(&node).cloned().unwrap_or_default(),
+    };
+    let formation = reading.formation.take();
+    let mut groups = BTreeMap::new();
+    if let Some(formation) = &formation {
+        me.cluster = formation.cluster;
+        for id in ids(formation.groups) {
+            let recovered = reading.groups.remove(&id);
+            let position = reading.applied.get(&id).copied().unwrap_or_default();
+            let all_damaged = reading.all_damaged;
+            let incomplete = map.is_incomplete(id);
+            let built = Building { me: &me, settings: &settings, id, now };
+            let group = match recovered {
+                Some(recovered) => built.recovered(recovered, position, all_damaged, incomplete),
+                None => built.lost(formation, position),
+            };
+            groups.insert(id, group);
+        }
+    }
+    let mut core = Core::new(Opened { me, settings, now, map, extents, groups, formation });
+    core.begin_life();
+    Ok(core)
+}
+
+/// The groups of a cluster, the system group first.
+pub(super) fn ids(groups: u16) -> impl Iterator<Item = GroupId> {
+    (0..=groups).map(GroupId)
+}
+
+/// The segment to read from: one behind whose beginning lies everything that the map lacks, and some before it.
+fn first_segment(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    applied: &BTreeMap<GroupId, (Slot, Ballot)>,
+    more: u32,
+) -> Result<Option<u32>> {
+    let numbers = Extents::numbers(fs.as_ref(), dir)?;
+    let mut first = None;
+    for number in numbers.iter().rev() {
+        // Where its beginning is damaged, an earlier one is taken.
+        let heads = Extents::heads(fs.as_ref(), dir, *number).unwrap_or_default();
+        let reaches = |head: &RecordHeader| {
+            let have = applied.get(&head.group).map_or(Slot(0), |(slot, _)| *slot);
+            head.group == NODE || Slot(head.slot) <= have
+        };
+        if !heads.is_empty() && heads.iter().all(reaches) {
+            first = Some(*number);
+            break;
+        }
+    }
+    let Some(first) = first else {
+        return Ok(None);
+    };
+    // Segments before it, while none is missing.
+    let mut from = first;
+    for number in numbers.iter().rev().filter(|number| **number < first).take(more as usize) {
+        if *number + 1 != from {
+            break;
+        }
+        from = *number;
+    }
+    Ok(Some(from))
+}
+
+impl Reading {
+    fn found(&mut self, found: Found<'_>) -> Result<()> {
+        match found {
+            Found::Record { header, place, payload } => {
+                match header.kind {
+                    Kind::Base if header.group == NODE => self.node(payload),
+                    Kind::Base => self.base(header, payload),
+                    Kind::Vote => {
+                        let vote = payload.try_into().map_or(0, u32::from_le_bytes);
+                        let vote = (vote != 0).then_some(NodeId(vote));
+                        self.group(header.group).vote(header.ballot, vote);
+                    }
+                    Kind::Members => {
+                        let formation = Formation::decode(&mut Bytes::new(payload));
+                        if self.formation.is_none() {
+                            self.formation = formation;
+                        }
+                    }
+                    Kind::Entry => self.entry(header, place, payload),
+                    Kind::Moved | Kind::Sync => {}
+                }
+            }
+            Found::Loss { groups, .. } => self.loss(&groups),
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, id: GroupId) -> &mut Recovered {
+        let members = self.formation.as_ref().map(|formation| formation.members.clone());
+        self.groups.entry(id).or_insert_with(|| {
+            Recovered::new((Slot(0), Ballot(0)), members.unwrap_or_default())
+        })
+    }
+
+    fn node(&mut self, payload: &[u8]) {
+        let from = &mut Bytes::new(payload);
+        self.life = self.life.max(from.varint().unwrap_or(0));
+        if let Some(formation) = Formation::decode(from) {
+            self.formation = Some(formation);
+        }
+    }
+
+    fn base(&mut self, header: &RecordHeader, payload: &[u8]) {
+        let Some((ballot, vote, members)) = decode_head(payload) else {
+            return;
+        };
+        let (id, slot) = (header.group, Slot(header.slot));
+        let known = self.groups.contains_key(&id);
+        let group = self.group(id);
+        if !known || group.log.last() < slot {
+            // An image was installed, or this is where reading begins.
+            let (old_ballot, old_vote) = (group.ballot, group.vote);
+            *group = Recovered::new((slot, header.ballot), members);
+            (group.ballot, group.vote) = (old_ballot, old_vote);
+        }
+        group.last_placed = group.last_placed.max(slot);
+        group.vote(ballot, vote);
+    }
+
+    fn entry(&mut self, header: &RecordHeader, record: crate::extents::Place, payload: &[u8]) {
+        let slot = Slot(header.slot);
+        let group = self.group(header.group);
+        group.last_placed = group.last_placed.max(slot);
+        group.vote(header.ballot, None);
+        let members = match Command::decode(payload) {
+            Some((Command::Members(members), _)) => Some(members),
+            _ => None,
+        };
+        let place = crate::extents::Place {
+            segment: record.segment,
+            offset: record.offset + crate::extents::HEADER_BYTES as u32,
+        };
+        let entry = Entry {
+            ballot: header.ballot,
+            record,
+            payload: place,
+            bytes: header.bytes,
+            end: 0,
+            body: None,
+        };
+        if group.log.put(slot, entry) {
+            let (ballot, bytes) = (header.ballot, header.bytes);
+            drop(group.metas.split_off(&slot));
+            group.metas.insert(slot, Meta { slot, ballot, bytes, members });
+        } else if slot > group.log.base().0 {
+            // The slots before it were lost.
+            let from = group.log.last().next();
+            group.damaged_from.get_or_insert(from);
+        }
+    }
+
+    fn loss(&mut self, loss: &Loss) {
+        match loss {
+            Loss::Record(header) if header.kind == Kind::Entry => {
+                let (id, slot) = (header.group, Slot(header.slot));
+                let have = self.applied.get(&id).map_or(Slot(0), |(slot, _)| *slot);
+                let group = self.group(id);
+                group.last_placed = group.last_placed.max(slot);
+                if slot > have {
+                    let from = group.damaged_from.get_or_insert(slot);
+                    *from = slot.min(*from);
+                }
+            }
+            // A copy: its block is healed when it is read. A segment without records: nothing.
+            Loss::Record(header) if matches!(header.kind, Kind::Moved | Kind::Sync) => {}
+            Loss::Header => {}
+            Loss::Record(_) | Loss::Unknown { .. } => self.all_damaged = true,
+        }
+    }
+}
+
+/// What a group is made of.
+struct Building<'b> {
+    me: &'b Hello,
+    settings: &'b Settings,
+    id: GroupId,
+    now: Time,
+}
+
+impl Building<'_> {
+    fn recovered(
+        &self,
+        mut found: Recovered,
+        (applied, applied_ballot): (Slot, Ballot),
+        all_damaged: bool,
+        is_incomplete: bool,
+    ) -> Group {
+        let mut damaged_through = None;
+        if let Some(from) = found.damaged_from {
+            // What is behind the damage is not known to follow from what is before.
+            damaged_through = Some(found.last_placed);
+            let keep = from.previous();
+            found.metas.retain(|slot, _| *slot <= keep);
+            found.log.end_at(keep);
+        }
+        if all_damaged || is_incomplete {
+            damaged_through = Some(found.last_placed.max(applied));
+        }
+        let base = found.log.base();
+        if base.0 > applied || found.log.last() < applied {
+            // The log begins behind the state, or ends before it: what joins them was damaged.
+            if base.0 > applied || found.log.last() < applied {
+                damaged_through = Some(found.last_placed.max(applied));
+            }
+            found.log = Log::new((applied, applied_ballot));
+            found.metas.clear();
+        }
+        let base = found.log.base();
+        let start = Start {
+            node: self.me.node,
+            ballot: found.ballot,
+            vote: found.vote,
+            base,
+            log: found.metas.into_values().filter(|meta| meta.slot > base.0).collect(),
+            chosen: applied,
+            members: found.members,
+            damaged_through,
+            now: self.now,
+            seed: self.settings.seed ^ u64::from(self.id.0) << 32,
+        };
+        self.group(start, found.log, applied, is_incomplete)
+    }
+
+    /// A group of which no record was found: its records were damaged.
+    fn lost(&self, formation: &Formation, (applied, ballot): (Slot, Ballot)) -> Group {
+        let start = Start {
+            node: self.me.node,
+            ballot,
+            vote: None,
+            base: (applied, ballot),
+            log: Vec::new(),
+            chosen: applied,
+            members: formation.members.clone(),
+            damaged_through: Some(applied),
+            now: self.now,
+            seed: self.settings.seed ^ u64::from(self.id.0) << 32,
+        };
+        self.group(start, Log::new((applied, ballot)), applied, false)
+    }
+
+    fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {
+        let durable = log.last();
+        Group {
+            id: self.id,
+            consensus: consensus::Core::new(self.settings.consensus.clone(), start),
+            log,
+            applied,
+            chosen: applied,
+            durable,
+            leader: Leader::default(),
+            leads: false,
+            ready_at: Slot(0),
+            reads: std::collections::VecDeque::new(),
+            is_incomplete,
+        }
+    }
+}
+
+/// A group of a cluster that was just formed.
+pub(super) fn fresh(
+    me: &Hello,
+    settings: &Settings,
+    id: GroupId,
+    formation: &Formation,
+    now: Time,
+) -> Group {
+    let found = Recovered::new((Slot(0), Ballot(0)), formation.members.clone());
+    Building { me, settings, id, now }.recovered(found, Default::default(), false, false)
+}
+
+/// What a segment begins with.
+pub(super) fn heads<'g>(
+    me: &Hello,
+    formation: Option<&Formation>,
+    groups: impl Iterator<Item = &'g Group>,
+) -> Vec<Head> {
+    let node = node_head(me, formation);
+    let mut heads = vec![Head { group: NODE, slot: 0, ballot: Ballot(0), payload: node }];
+    for group in groups {
+        let last = group.log.last();
+        let ballot = group.log.ballot_at(last).unwrap_or_default();
+        let (slot, payload) = (last.0, head(group));
+        heads.push(Head { group: group.id, slot, ballot, payload });
+    }
+    heads
+}
+
+/// What a group needs to be read from its last entry on.
+pub(super) fn head(group: &Group) -> Vec<u8> {
+    let mut head = Vec::new();
+    put_varint(&mut head, group.consensus.ballot().0);
+    put_varint(&mut head, group.consensus.vote().map_or(0, |node| u64::from(node.0)));
+    group.consensus.members().encode(&mut head);
+    head
+}
+
+/// The node's life, and how its cluster was formed.
+pub(super) fn node_head(me: &Hello, formation: Option<&Formation>) -> Vec<u8> {
+    let mut node = Vec::new();
+    put_varint(&mut node, me.life);
+    if let Some(formation) = formation {
+        formation.encode(&mut node);
+    }
+    node
+}
+
+fn decode_head(payload: &[u8]) -> Option<(Ballot, Option<NodeId>, Arc<Members>)> {
+    let from = &mut Bytes::new(payload);
+    let ballot = Ballot(from.varint()?);
+    let vote = u32::try_from(from.varint()?).ok()?;
+    let members = Members::decode(from)?;
+    Some((ballot, (vote != 0).then_some(NodeId(vote)), Arc::new(members)))
+}
+

@@ -1,0 +1,566 @@
+//! Requests that entered at this node: cut into parts of one group each, kept until the group's leader has answered, asked
+//! again when the leader changes, and put together. Sessions of connections are opened in a group before its first
+//! write, and ended in all groups when the connection ends.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::input::{ConnectionId, Manner, Work};
+use super::layout::pieces;
+use crate::command::Request;
+use crate::consensus::Time;
+use crate::ids::{GroupId, NodeId, SessionId, VolumeId};
+use crate::wire::{Op, Refusal, Reply, Source};
+
+/// The longest part of a read or write, in bytes.
+pub(super) const PART_BYTES: u64 = 512 << 10;
+/// How long a part waits for an answer before it is sent again.
+const ASK_AGAIN: Time = 1_000;
+/// How long a part waits after a refusal that may pass.
+const PAUSE: Time = 10;
+/// More parts of one connection than this wait.
+pub(super) const MOST_OUTSTANDING: usize = 512;
+
+/// What the router has to know of a volume.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Bytes.
+    pub(super) size: u64,
+    /// Bytes of a block.
+    pub(super) block_size: u32,
+}
+
+/// Who gets the answer of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum For {
+    /// A user's request; the offset of the part within it.
+    Request { connection: ConnectionId, ticket: u64, at: u64 },
+    /// The connection waits until its session is open in the group.
+    Opening(ConnectionId),
+    /// The node itself: errands are asked until they are done.
+    Errand(u64),
+}
+
+/// A part of a request.
+struct Part {
+    whom: For,
+    group: GroupId,
+    op: Op,
+    deadline: Option<Time>,
+    direct: bool,
+    /// To which node it was sent, and when.
+    sent: Option<(NodeId, Time)>,
+    /// Not before this time.
+    not_before: Time,
+    /// A write that was sent may have happened.
+    is_open: bool,
+}
+
+/// A request whose parts are being answered.
+struct Whole {
+    missing: usize,
+    bytes: Vec<u8>,
+    runs: BTreeMap<u64, Vec<(u64, bool)>>,
+    other: Option<Reply>,
+    failed: Option<Refusal>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bytes,
+    Runs,
+    Other,
+}
+
+/// A user's connection.
+struct Connection {
+    session: SessionId,
+    next_number: u64,
+    /// Numbers that are not answered.
+    outstanding: BTreeSet<u64>,
+    /// Groups in which the session is open.
+    open: BTreeSet<GroupId>,
+    /// Groups in which it is being opened, and the parts that wait for it.
+    opening: BTreeMap<GroupId, Vec<u64>>,
+    wholes: HashMap<u64, Whole>,
+}
+
+/// What follows from an answer.
+pub(super) enum Followed {
+    /// A request is answered.
+    Answer(ConnectionId, u64, Result<Reply, Refusal>),
+    /// An errand is done, or refused for good.
+    Errand(u64, Result<Reply, Refusal>),
+    /// The connection's session was forgotten.
+    End(ConnectionId),
+}
+
+/// The requests of this node's users.
+pub(super) struct Router {
+    node: NodeId,
+    life: u64,
+    groups: u16,
+    next_part: u64,
+    parts: BTreeMap<u64, Part>,
+    connections: BTreeMap<ConnectionId, Connection>,
+    next_session: u64,
+}
+
+impl Router {
+    pub(super) fn new(node: NodeId, life: u64) -> Router {
+        Router {
+            node,
+            life,
+            groups: 0,
+            next_part: 1,
+            parts: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            next_session: 1,
+        }
+    }
+
+    /// The number of groups is known once the cluster is formed.
+    pub(super) fn set_groups(&mut self, groups: u16) {
+        self.groups = groups;
+    }
+
+    pub(super) fn open(&mut self, id: ConnectionId) {
+        let session = self.new_session();
+        let connection = Connection {
+            session,
+            next_number: 1,
+            outstanding: BTreeSet::new(),
+            open: BTreeSet::new(),
+            opening: BTreeMap::new(),
+            wholes: HashMap::new(),
+        };
+        self.connections.insert(id, connection);
+    }
+
+    fn new_session(&mut self) -> SessionId {
+        let connection = self.next_session;
+        self.next_session += 1;
+        SessionId { node: self.node, life: self.life, connection }
+    }
+
+    /// Ends the connection's session in every group that may know it. Answers that come later are ignored.
+    pub(super) fn closed(&mut self, id: ConnectionId, now: Time) {
+        let Some(connection) = self.connections.remove(&id) else {
+            return;
+        };
+        self.parts.retain(|_, part| match part.whom {
+            For::Request { connection, .. } | For::Opening(connection) => connection != id,
+            For::Errand(_) => true,
+        });
+        let opening: Vec<GroupId> = connection.opening.into_keys().collect();
+        for group in connection.open.into_iter().chain(opening) {
+            self.errand(0, group, Op::Close(connection.session), now);
+        }
+    }
+
+    /// Asks the group's leader until it is done. `key` comes back with the answer.
+    pub(super) fn errand(&mut self, key: u64, group: GroupId, op: Op, now: Time) {
+        self.add(For::Errand(key), group, op, None, false, now);
+    }
+
+    fn add(
+        &mut self,
+        whom: For,
+        group: GroupId,
+        op: Op,
+        deadline: Option<Time>,
+        direct: bool,
+        now: Time,
+    ) -> u64 {
+        let id = self.next_part;
+        self.next_part += 1;
+        let part = Part {
+            whom,
+            group,
+            op,
+            deadline,
+            direct,
+            sent: None,
+            not_before: now,
+            is_open: true,
+        };
+        self.parts.insert(id, part);
+        id
+    }
+
+    /// Takes a request on. `shape` is the volume's, or the snapshot's.
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        ticket: u64,
+        work: Work,
+        manner: Manner,
+        shape: Option<Shape>,
+    ) -> Result<(), Refusal> {
+        let deadline = Some(now.saturating_add(manner.wait));
+        let Some(state) = self.connections.get(&connection) else {
+            return Err(Refusal::NoSession);
+        };
+        if state.outstanding.len() >= MOST_OUTSTANDING {
+            return Err(Refusal::Busy);
+        }
+        let session = state.session;
+        let (kind, length) = match &work {
+            Work::Read { length, .. } | Work::ReadLocal { length, .. } => {
+                (Kind::Bytes, *length as usize)
+            }
+            Work::Allocation { .. } => (Kind::Runs, 0),
+            _ => (Kind::Other, 0),
+        };
+        let ops = self.cut(work, session, shape)?;
+        if ops.is_empty() {
+            return Err(Refusal::Failed("a request for no bytes".to_string()));
+        }
+        let whole = Whole {
+            missing: ops.len(),
+            bytes: vec![0; length],
+            runs: BTreeMap::new(),
+            other: None,
+            failed: None,
+            kind,
+        };
+        if let Some(state) = self.connections.get_mut(&connection) {
+            state.wholes.insert(ticket, whole);
+        }
+        for (group, at, mut op) in ops {
+            let mut waits = false;
+            if let Op::Write { by, .. } | Op::Discard { by, .. } = &mut op {
+                waits = self.number(connection, group, by, now, deadline, manner);
+            }
+            let whom = For::Request { connection, ticket, at };
+            let id = self.add(whom, group, op, deadline, manner.direct, now);
+            if waits {
+                if let Some(part) = self.parts.get_mut(&id) {
+                    part.is_open = false;
+                }
+                let state = self.connections.get_mut(&connection);
+                if let Some(parts) = state.and_then(|state| state.opening.get_mut(&group)) {
+                    parts.push(id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a write its number. True where it waits until the session is open in the group.
+    fn number(
+        &mut self,
+        id: ConnectionId,
+        group: GroupId,
+        by: &mut Request,
+        now: Time,
+        deadline: Option<Time>,
+        manner: Manner,
+    ) -> bool {
+        let Some(state) = self.connections.get_mut(&id) else {
+            return false;
+        };
+        by.number = state.next_number;
+        state.next_number += 1;
+        state.outstanding.insert(by.number);
+        if state.open.contains(&group) {
+            return false;
+        }
+        let session = state.session;
+        if let std::collections::btree_map::Entry::Vacant(entry) = state.opening.entry(group) {
+            entry.insert(Vec::new());
+            let op = Op::Open(session);
+            // Opening is of use for later requests, too: it has no deadline of its own unless it may not wait.
+            let deadline = if manner.direct { deadline } else { None };
+            self.add(For::Opening(id), group, op, deadline, manner.direct, now);
+        }
+        true
+    }
+
+    /// The operations that a request is made of, with the offset of each within the request.
+    fn cut(
+        &self,
+        work: Work,
+        session: SessionId,
+        shape: Option<Shape>,
+    ) -> Result<Vec<(GroupId, u64, Op)>, Refusal> {
+        let by = Request { session, number: 0, answered: 0 };
+        let within = |offset: u64, length: u64| {
+            let shape = shape.ok_or(Refusal::NoVolume)?;
+            let end = offset.checked_add(length).filter(|end| *end <= shape.size);
+            end.map(|_| shape).ok_or(Refusal::OutOfRange)
+        };
+        let groups = self.groups;
+        Ok(match work {
+            Work::Read { source, offset, length } | Work::ReadLocal { source, offset, length } => {
+                within(offset, u64::from(length))?;
+                read_parts(source, offset, length, false, groups)
+            }
+            Work::Allocation { source, offset, length } => {
+                within(offset, u64::from(length))?;
+                read_parts(source, offset, length, true, groups)
+            }
+            Work::Write { volume, offset, data } => {
+                within(offset, data.len() as u64)?;
+                let all = pieces(offset, data.len() as u64, PART_BYTES, groups);
+                let is_one = all.len() == 1;
+                let part = |(group, from, length): (GroupId, u64, u64)| {
+                    let start = (from - offset) as usize;
+                    let bytes = data.get(start..start + length as usize).unwrap_or_default();
+                    let data = if is_one { data.clone() } else { Arc::new(bytes.to_vec()) };
+                    let op = Op::Write { by, volume, offset: from, data };
+                    (group, from - offset, op)
+                };
+                all.into_iter().map(part).collect()
+            }
+            Work::Discard { volume, offset, length } => {
+                let shape = within(offset, length)?;
+                discard_parts(by, volume, offset, length, shape.block_size, groups)
+            }
+            Work::System(command) => {
+                let command = crate::command::Command::System(command);
+                vec![(GroupId::SYSTEM, 0, Op::Command(encoded(&command)))]
+            }
+            Work::Command(group, command) => vec![(group, 0, Op::Command(command))],
+            Work::Transfer(group, to) => vec![(group, 0, Op::Transfer(to))],
+            Work::Member(group, change) => vec![(group, 0, Op::Member(change))],
+        })
+    }
+
+    /// The parts that are to be sent now, to the leader that `leader` names. Parts that waited too long are refused.
+    pub(super) fn due(
+        &mut self,
+        now: Time,
+        leader: &dyn Fn(GroupId) -> Option<NodeId>,
+        followed: &mut Vec<Followed>,
+    ) -> Vec<(u64, GroupId, NodeId, Op)> {
+        let mut due = Vec::new();
+        let mut late = Vec::new();
+        for (id, part) in &mut self.parts {
+            if part.deadline.is_some_and(|deadline| deadline <= now) {
+                late.push((*id, Refusal::NoQuorum));
+                continue;
+            }
+            if !part.is_open || part.not_before > now {
+                continue;
+            }
+            let leader = leader(part.group);
+            if part.direct && leader != Some(self.node) {
+                late.push((*id, Refusal::NotLeader(leader)));
+                continue;
+            }
+            let Some(to) = leader else { continue };
+            if let Some((sent, at)) = part.sent
+                && sent == to
+                && at + ASK_AGAIN > now
+            {
+                continue;
+            }
+            part.sent = Some((to, now));
+            let mut op = part.op.clone();
+            if let (Op::Write { by, .. } | Op::Discard { by, .. }, For::Request { connection, .. }) =
+                (&mut op, part.whom)
+            {
+                let state = self.connections.get(&connection);
+                let least = state.and_then(|state| state.outstanding.first().copied());
+                by.answered = least.unwrap_or(by.number);
+            }
+            due.push((*id, part.group, to, op));
+        }
+        for (id, refusal) in late {
+            self.end(id, Err(refusal), followed);
+        }
+        due
+    }
+
+    /// The link to a node broke: what was sent there is sent again.
+    pub(super) fn disconnected(&mut self, node: NodeId) {
+        for part in self.parts.values_mut() {
+            if part.sent.is_some_and(|(to, _)| to == node) {
+                part.sent = None;
+            }
+        }
+    }
+
+    /// A leader answered, or this node's own group did.
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        id: u64,
+        result: Result<Reply, Refusal>,
+        followed: &mut Vec<Followed>,
+    ) {
+        let Some(part) = self.parts.get_mut(&id) else {
+            return;
+        };
+        let may_pass = matches!(result, Err(Refusal::NotLeader(_) | Refusal::Busy | Refusal::NoQuorum));
+        let is_errand = matches!(part.whom, For::Errand(_));
+        if may_pass && (!part.direct || is_errand) {
+            part.sent = None;
+            part.not_before = now + PAUSE;
+            return;
+        }
+        self.end(id, result, followed);
+    }
+
+    fn end(&mut self, id: u64, result: Result<Reply, Refusal>, followed: &mut Vec<Followed>) {
+        let Some(part) = self.parts.remove(&id) else {
+            return;
+        };
+        match part.whom {
+            For::Errand(key) => followed.push(Followed::Errand(key, result)),
+            For::Opening(connection) => self.opened(connection, part.group, result, followed),
+            For::Request { connection, ticket, at } => {
+                if result == Err(Refusal::NoSession) {
+                    followed.push(Followed::End(connection));
+                }
+                let Some(state) = self.connections.get_mut(&connection) else {
+                    return;
+                };
+                if let Op::Write { by, .. } | Op::Discard { by, .. } = &part.op {
+                    // A write without an answer keeps its number, so that the window does not pass it.
+                    let is_known = !matches!(result, Err(Refusal::NoQuorum));
+                    if is_known {
+                        state.outstanding.remove(&by.number);
+                    }
+                }
+                let Some(whole) = state.wholes.get_mut(&ticket) else {
+                    return;
+                };
+                whole.add(at, result);
+                if whole.missing == 0
+                    && let Some(whole) = state.wholes.remove(&ticket)
+                {
+                    followed.push(Followed::Answer(connection, ticket, whole.result()));
+                }
+            }
+        }
+    }
+
+    fn opened(
+        &mut self,
+        id: ConnectionId,
+        group: GroupId,
+        result: Result<Reply, Refusal>,
+        followed: &mut Vec<Followed>,
+    ) {
+        let Some(state) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let waiting = state.opening.remove(&group).unwrap_or_default();
+        match result {
+            Ok(_) => {
+                state.open.insert(group);
+                for id in waiting {
+                    if let Some(part) = self.parts.get_mut(&id) {
+                        part.is_open = true;
+                    }
+                }
+            }
+            Err(refusal) => {
+                if refusal == Refusal::NoSession {
+                    followed.push(Followed::End(id));
+                }
+                for id in waiting {
+                    self.end(id, Err(refusal.clone()), followed);
+                }
+            }
+        }
+    }
+
+    /// Requests of users that are not answered.
+    pub(super) fn outstanding(&self) -> usize {
+        self.connections.values().map(|state| state.wholes.len()).sum()
+    }
+}
+
+impl Whole {
+    fn add(&mut self, at: u64, result: Result<Reply, Refusal>) {
+        self.missing -= 1;
+        match result {
+            Ok(Reply::Data(data)) => {
+                let start = at as usize;
+                if let Some(bytes) = self.bytes.get_mut(start..start + data.len()) {
+                    bytes.copy_from_slice(&data);
+                }
+            }
+            Ok(Reply::Runs(runs)) => drop(self.runs.insert(at, runs)),
+            Ok(reply) => self.other = Some(reply),
+            Err(refusal) => {
+                self.failed.get_or_insert(refusal);
+            }
+        }
+    }
+
+    fn result(self) -> Result<Reply, Refusal> {
+        if let Some(refusal) = self.failed {
+            return Err(refusal);
+        }
+        Ok(match self.kind {
+            Kind::Bytes => Reply::Data(self.bytes),
+            Kind::Runs => Reply::Runs(joined(self.runs.into_values().flatten())),
+            Kind::Other => self.other.unwrap_or(Reply::Done),
+        })
+    }
+}
+
+/// Neighbouring runs of one kind as one.
+fn joined(runs: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
+    let mut all: Vec<(u64, bool)> = Vec::new();
+    for (length, is_data) in runs {
+        match all.last_mut() {
+            Some(last) if last.1 == is_data => last.0 += length,
+            _ => all.push((length, is_data)),
+        }
+    }
+    all
+}
+
+fn encoded(command: &crate::command::Command) -> Vec<u8> {
+    let mut out = Vec::new();
+    command.encode(&mut out);
+    out
+}
+
+fn read_parts(
+    source: Source,
+    offset: u64,
+    length: u32,
+    allocation: bool,
+    groups: u16,
+) -> Vec<(GroupId, u64, Op)> {
+    let all = pieces(offset, u64::from(length), PART_BYTES, groups);
+    let part = |(group, from, length): (GroupId, u64, u64)| {
+        let length = length as u32;
+        let op = Op::Read { source, offset: from, length, allocation };
+        (group, from - offset, op)
+    };
+    all.into_iter().map(part).collect()
+}
+
+/// Whole blocks are discarded; zeros are written over the parts of blocks at both ends.
+fn discard_parts(
+    by: Request,
+    volume: VolumeId,
+    offset: u64,
+    length: u64,
+    block_size: u32,
+    groups: u16,
+) -> Vec<(GroupId, u64, Op)> {
+    let (block, end) = (u64::from(block_size), offset + length);
+    let first = (offset.div_ceil(block) * block).min(end);
+    let last = (end / block * block).max(first);
+    let mut parts = Vec::new();
+    for (from, upto) in [(offset, first), (last, end)] {
+        for (group, at, length) in pieces(from, upto - from, PART_BYTES, groups) {
+            let data = Arc::new(vec![0; length as usize]);
+            parts.push((group, 0, Op::Write { by, volume, offset: at, data }));
+        }
+    }
+    for (group, at, length) in pieces(first, last - first, u64::MAX, groups) {
+        parts.push((group, 0, Op::Discard { by, volume, offset: at, length }));
+    }
+    parts
+}

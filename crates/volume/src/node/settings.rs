@@ -1,0 +1,57 @@
+//! What can be set of a node's core.
+
+use std::collections::BTreeMap;
+
+use crate::consensus;
+use crate::ids::NodeId;
+
+/// Settings of a node's core, with defaults for three machines in one room.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The nodes that form a cluster where none is formed yet, this one included, with their addresses.
+    pub peers: BTreeMap<NodeId, String>,
+    /// The identity of a cluster that this node forms: a random number.
+    pub cluster_identity: u64,
+    /// How many groups share the blocks of a cluster that this node forms.
+    pub groups: u16,
+    /// Seed of the random parts of election timeouts.
+    pub seed: u64,
+    /// The protocol's times and windows.
+    pub consensus: consensus::Settings,
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// Bytes of memory for the map: its memtables and its cache.
+    pub map_bytes: usize,
+    /// Bytes of commands in memory over all groups, beyond those under way.
+    pub log_bytes: usize,
+    /// Segments of the log that are kept for replicas that are behind.
+    pub log_segments: u32,
+    /// The map is flushed when this many bytes were appended since the last time: it bounds what is read again at a start.
+    pub flush_bytes: u64,
+    /// Vacuum copies what is live when less than this share of the segments' bytes is, in percent.
+    pub live_percent: u8,
+    /// Bytes that vacuum, scrub and images may each move in a second.
+    pub background_bytes: u64,
+    /// A node that was gone for so many milliseconds loses its sessions.
+    pub session_loss: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            peers: BTreeMap::new(),
+            cluster_identity: 1,
+            groups: 8,
+            seed: 0,
+            consensus: consensus::Settings::default(),
+            segment_bytes: 64 << 20,
+            map_bytes: 96 << 20,
+            log_bytes: 48 << 20,
+            log_segments: 4,
+            flush_bytes: 256 << 20,
+            live_percent: 50,
+            background_bytes: 64 << 20,
+            session_loss: 10_000,
+        }
+    }
+}
