@@ -36,6 +36,7 @@ pub(super) fn recover(folder: &Folder, scanned: Scanned) -> Result<Recovered> {
         void,
         end,
         synced,
+        last_number: _,
     } = scanned;
     let mut done = Recovered {
         kept: Vec::new(),

@@ -108,6 +108,8 @@ pub(super) struct Scanned {
     pub(super) end: u64,
     /// The largest LSN of which a record says that everything before it is synced.
     pub(super) synced: u64,
+    /// The largest number that a segment had, as far as is known.
+    pub(super) last_number: u32,
 }
 
 /// Reads segments back.
@@ -177,11 +179,13 @@ impl<'a, 'v> Scan<'a, 'v> {
             scan.kept.pop();
         }
         scan.void.sort_unstable();
+        let last_number = all.last().copied().unwrap_or(0).max(scan.void_to);
         Ok(Scanned {
             kept: scan.kept,
             void: scan.void,
             end,
             synced: scan.synced,
+            last_number,
         })
     }
 
@@ -378,7 +382,8 @@ fn start(folder: &Folder, all: &[u32], from: u32) -> Result<usize> {
     for (at, &number) in all.iter().enumerate().rev() {
         if let Some(header) = folder.header(number)? {
             let synced = *synced.get_or_insert(header.synced);
-            if header.first <= synced {
+            // One that was cut in an earlier life, and whose removal did not happen, begins there or later.
+            if header.first < synced {
                 return Ok(at.min(asked));
             }
         }

@@ -147,6 +147,7 @@ impl Extents {
         folder.restore_identity()?;
         let numbers = folder.numbers()?;
         let scanned = Scan::run(&folder, &numbers, from.unwrap_or(0), visit)?;
+        let last_number = scanned.last_number;
         let recovered = recover(&folder, scanned)?;
         let mut segments = BTreeMap::new();
         let is_unread = |number: &&u32| recovered.kept.first().is_none_or(|k| k.number > **number);
@@ -184,7 +185,7 @@ impl Extents {
             settings,
             segments,
             current: None,
-            next_number: numbers.last().copied().unwrap_or(0).saturating_add(1),
+            next_number: last_number.saturating_add(1),
             end: recovered.end,
             synced: recovered.synced,
             stated: recovered.stated,
