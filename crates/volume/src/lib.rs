@@ -7,5 +7,7 @@
 // The layers of these modules: `../layers.txt`.
 
 pub mod command;
+pub mod error;
+pub mod extents;
 pub mod ids;
 pub mod members;

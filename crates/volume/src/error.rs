@@ -1,0 +1,191 @@
+//! The errors of this crate. Each names its subject (file and offset, limit and value).
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::ids::DiskId;
+
+/// The result of a call of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong on a node.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file-system call failed.
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The failed operation: "open", "read", "append", "sync", ...
+        op: &'static str,
+        /// The error of the operating system.
+        source: Arc<io::Error>,
+    },
+    /// The disk, or the user's share of it, is full.
+    DiskFull {
+        /// The file or folder that could not be written to.
+        path: PathBuf,
+    },
+    /// Bytes on disk differ from what was written.
+    Corruption {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where the damaged unit (header, record, block) begins in the file.
+        offset: u64,
+        /// Description of the damage.
+        what: String,
+    },
+    /// The engine that holds the map failed.
+    Engine(esker_lsm::Error),
+    /// The file was written by a newer Esker.
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        found: u32,
+        /// The newest version that this build reads.
+        supported: u32,
+    },
+    /// The file belongs to another disk: it was copied into this folder.
+    OtherDisk {
+        /// The file.
+        path: PathBuf,
+        /// The disk that the file names.
+        found: DiskId,
+        /// The disk that the folder was formatted as.
+        expected: DiskId,
+    },
+    /// The folder is not formatted.
+    NotFormatted {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder is formatted already.
+    Formatted {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The segment was removed, after its live data had been moved: the caller looks the block up again.
+    Gone {
+        /// The segment's number.
+        segment: u32,
+    },
+    /// The segment cannot be removed yet: it is being written, or nothing later is known to be durable.
+    InUse {
+        /// The segment's number.
+        segment: u32,
+    },
+    /// An argument exceeds a limit.
+    Limit {
+        /// The limited quantity, with its unit.
+        what: &'static str,
+        /// The maximum.
+        limit: u64,
+        /// The value given.
+        value: u64,
+    },
+    /// An earlier failure left what is on disk unknown: nothing more is appended until the folder is opened again.
+    Poisoned {
+        /// The first failure.
+        cause: String,
+    },
+}
+
+impl Error {
+    /// An I/O error at `path` while doing `op`.
+    pub fn io(path: &Path, op: &'static str, source: io::Error) -> Error {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull { path },
+            _ => Error::Io {
+                path,
+                op,
+                source: Arc::new(source),
+            },
+        }
+    }
+
+    /// Damage found in `path` at `offset`.
+    pub fn corruption(path: &Path, offset: u64, what: impl Into<String>) -> Error {
+        Error::Corruption {
+            path: path.to_path_buf(),
+            offset,
+            what: what.into(),
+        }
+    }
+
+    /// True when the cause is a full disk.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Error::DiskFull { .. } => true,
+            Error::Engine(error) => error.is_disk_full(),
+            _ => false,
+        }
+    }
+}
+
+impl From<esker_lsm::Error> for Error {
+    fn from(error: esker_lsm::Error) -> Error {
+        Error::Engine(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { path, op, source } => {
+                write!(f, "{}: cannot {op}: {source}", path.display())
+            }
+            Error::DiskFull { path } => {
+                write!(f, "{}: there is no room on the disk", path.display())
+            }
+            Error::Corruption { path, offset, what } => {
+                write!(f, "{}: damaged at offset {offset}: {what}", path.display())
+            }
+            Error::Engine(error) => write!(f, "{error}"),
+            Error::NewerFormat {
+                path,
+                found,
+                supported,
+            } => write!(
+                f,
+                "{}: written by a newer version (format {found}; this build reads up to {supported})",
+                path.display()
+            ),
+            Error::OtherDisk {
+                path,
+                found,
+                expected,
+            } => write!(
+                f,
+                "{}: belongs to disk {found}, but the folder is disk {expected}",
+                path.display()
+            ),
+            Error::NotFormatted { path } => write!(f, "{}: is not formatted", path.display()),
+            Error::Formatted { path } => write!(f, "{}: is formatted already", path.display()),
+            Error::Gone { segment } => write!(f, "segment {segment} was removed"),
+            Error::InUse { segment } => write!(f, "segment {segment} cannot be removed yet"),
+            Error::Limit { what, limit, value } => {
+                write!(f, "{what} is {value}, over the limit of {limit}")
+            }
+            Error::Poisoned { cause } => {
+                write!(
+                    f,
+                    "nothing is written until the node restarts, because: {cause}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(&**source),
+            Error::Engine(error) => Some(error),
+            _ => None,
+        }
+    }
+}

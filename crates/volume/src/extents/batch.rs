@@ -1,0 +1,84 @@
+//! Writing what was appended, on another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::shared::{Chunk, Shared, Writing};
+use crate::error::{Error, Result};
+
+/// What was appended and is not written yet. Batches are run in the order in which they were taken.
+pub struct Batch {
+    shared: Arc<Shared>,
+    chunks: Vec<(u32, Chunk)>,
+    lsn_end: u64,
+}
+
+impl Batch {
+    pub(super) fn new(shared: Arc<Shared>, chunks: Vec<(u32, Chunk)>, lsn_end: u64) -> Batch {
+        Batch {
+            shared,
+            chunks,
+            lsn_end,
+        }
+    }
+
+    /// Bytes that it writes.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|(_, c)| c.bytes.len() as u64).sum()
+    }
+
+    /// Writes and syncs: one write and one sync for each file. Returns the LSN up to which everything is durable.
+    ///
+    /// # Errors
+    /// Those of writing: then nothing more is written until the folder is opened again, and each later batch fails
+    /// with `Poisoned`.
+    pub fn run(self) -> Result<u64> {
+        self.shared.check()?;
+        match self.write() {
+            Ok(()) => Ok(self.lsn_end),
+            Err(error) => {
+                self.shared.fail(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn write(&self) -> Result<()> {
+        let folder = &self.shared.folder;
+        let mut is_new = false;
+        for (segment, chunk) in &self.chunks {
+            let path = folder.segment(*segment);
+            let file = match chunk.offset {
+                0 => {
+                    is_new = true;
+                    let file = folder.fs.create(&path);
+                    Arc::from(file.map_err(|e| Error::io(&path, "create", e))?)
+                }
+                offset => match &*self.shared.writing.lock() {
+                    Some(w) if w.segment == *segment && w.len == offset => w.file.clone(),
+                    _ => {
+                        let cause = "a batch before this one was not run".to_string();
+                        return Err(Error::Poisoned { cause });
+                    }
+                },
+            };
+            let len = chunk.bytes.len();
+            let appended = file.append(&chunk.bytes);
+            appended.map_err(|e| Error::io(&path, "append", e))?;
+            self.shared.written.fetch_add(len as u64, Ordering::Relaxed);
+            file.sync().map_err(|e| Error::io(&path, "sync", e))?;
+            *self.shared.writing.lock() = Some(Writing {
+                segment: *segment,
+                len: chunk.offset.saturating_add(len as u32),
+                file,
+            });
+        }
+        if is_new {
+            folder.sync()?;
+        }
+        for (segment, chunk) in &self.chunks {
+            self.shared.release(*segment, chunk);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+//! The append-only segments of a node, shared by all groups: records of logs, votes, and moved data.
+//!
+//! The owner ([`Extents`]) places records in memory, at once. A [`Batch`] writes and syncs what was placed, on another
+//! thread; a [`Reader`] reads it, before and after. Reading back at the start ([`Extents::open`]) tells what an
+//! interrupted write left, which is cut, from damage to what was durable, which is reported as a [`Loss`].
+//!
+//! A sync of a file that grows also commits the file system's metadata. Zeros written ahead would avoid that, for twice
+//! the bytes written; we do not.
+
+mod batch;
+mod folder;
+mod reader;
+mod record;
+mod recover;
+mod scan;
+mod shared;
+mod store;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use batch::Batch;
+pub use reader::{Pin, Reader};
+pub use record::{HEADER_BYTES, Kind, MOST_PAYLOAD, Place, RecordHeader};
+pub use scan::{Found, Loss};
+pub use store::{Extents, Head, Placed, SegmentInfo, Settings};

@@ -1,0 +1,270 @@
+//! What the threads of a node share about segments: bytes that are not in files yet, and open files.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use esker_fs::{ReadFile, WriteFile};
+use parking_lot::Mutex;
+
+use super::folder::Folder;
+use crate::error::{Error, Result};
+
+/// The most files that stay open for reading, pinned ones aside.
+const OPEN_FILES: usize = 256;
+
+/// Bytes of a segment that a batch writes.
+#[derive(Clone)]
+pub(super) struct Chunk {
+    pub(super) offset: u32,
+    pub(super) bytes: Arc<Vec<u8>>,
+}
+
+impl Chunk {
+    fn end(&self) -> u32 {
+        self.offset.saturating_add(self.bytes.len() as u32)
+    }
+}
+
+/// A segment, as readers see it.
+#[derive(Default)]
+pub(super) struct Segment {
+    /// What batches that were taken write, rising and without gaps.
+    running: VecDeque<Chunk>,
+    /// What the next batch writes, behind it.
+    pending: Vec<u8>,
+    /// Where `pending` begins: the bytes before it were taken.
+    taken: u32,
+    file: Option<Arc<dyn ReadFile>>,
+    /// When the file was used last, in uses.
+    used: u64,
+    pins: usize,
+    is_removed: bool,
+}
+
+/// The file that batches append to.
+pub(super) struct Writing {
+    pub(super) segment: u32,
+    /// Bytes of the file.
+    pub(super) len: u32,
+    pub(super) file: Arc<dyn WriteFile>,
+}
+
+#[derive(Default)]
+struct State {
+    segments: BTreeMap<u32, Segment>,
+    uses: u64,
+    open: usize,
+}
+
+/// Shared by the owner of the segments, its batches and readers. No lock is held during I/O.
+pub(super) struct Shared {
+    pub(super) folder: Folder,
+    state: Mutex<State>,
+    /// The first failure of a batch.
+    failure: Mutex<Option<String>>,
+    pub(super) writing: Mutex<Option<Writing>>,
+    /// Bytes that were passed to calls that write.
+    pub(super) written: AtomicU64,
+}
+
+/// Where the bytes of a range are.
+pub(super) struct Parts {
+    /// How many bytes at its start are in the file.
+    pub(super) in_file: usize,
+    pub(super) file: Option<Arc<dyn ReadFile>>,
+    /// Those behind them that a batch writes.
+    pub(super) running: Vec<Chunk>,
+}
+
+impl Shared {
+    pub(super) fn new(folder: Folder, segments: impl Iterator<Item = (u32, u32)>) -> Shared {
+        let segments = segments.map(|(number, taken)| {
+            let segment = Segment {
+                taken,
+                ..Segment::default()
+            };
+            (number, segment)
+        });
+        Shared {
+            folder,
+            state: Mutex::new(State {
+                segments: segments.collect(),
+                ..State::default()
+            }),
+            failure: Mutex::new(None),
+            writing: Mutex::new(None),
+            written: AtomicU64::new(0),
+        }
+    }
+
+    /// Fails where a batch has failed.
+    pub(super) fn check(&self) -> Result<()> {
+        match &*self.failure.lock() {
+            Some(cause) => Err(Error::Poisoned {
+                cause: cause.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn fail(&self, cause: &Error) {
+        let mut failure = self.failure.lock();
+        failure.get_or_insert_with(|| cause.to_string());
+    }
+
+    /// Makes a segment, or appends to what its next batch writes.
+    pub(super) fn append(&self, segment: u32, parts: &[&[u8]]) {
+        let mut state = self.state.lock();
+        let pending = &mut state.segments.entry(segment).or_default().pending;
+        for part in parts {
+            pending.extend_from_slice(part);
+        }
+    }
+
+    /// Takes what the next batch writes of a segment.
+    pub(super) fn take(&self, segment: u32) -> Option<Chunk> {
+        let mut state = self.state.lock();
+        let segment = state.segments.get_mut(&segment)?;
+        if segment.pending.is_empty() {
+            return None;
+        }
+        let bytes = std::mem::take(&mut segment.pending);
+        let chunk = Chunk {
+            offset: segment.taken,
+            bytes: Arc::new(bytes),
+        };
+        segment.taken = chunk.end();
+        segment.running.push_back(chunk.clone());
+        Some(chunk)
+    }
+
+    /// The bytes of this chunk can be read from the file from now on.
+    pub(super) fn release(&self, segment: u32, chunk: &Chunk) {
+        let mut state = self.state.lock();
+        if let Some(segment) = state.segments.get_mut(&segment) {
+            segment.running.retain(|c| c.offset > chunk.offset);
+        }
+    }
+
+    /// Says where the range is, and fills the part of `out` that is pending.
+    pub(super) fn parts(
+        &self,
+        number: u32,
+        offset: u32,
+        out: &mut [u8],
+        is_pinned: bool,
+    ) -> Result<Parts> {
+        let mut state = self.state.lock();
+        state.uses += 1;
+        let uses = state.uses;
+        let found = state.segments.get_mut(&number);
+        let segment = found.filter(|segment| is_pinned || !segment.is_removed);
+        let segment = segment.ok_or(Error::Gone { segment: number })?;
+        segment.used = uses;
+        let wanted = u32::try_from(out.len()).ok();
+        let end = wanted.and_then(|wanted| offset.checked_add(wanted));
+        let all = u64::from(segment.taken) + segment.pending.len() as u64;
+        let Some(end) = end.filter(|end| u64::from(*end) <= all) else {
+            let what = format!(
+                "{} bytes were expected here, the end is at {all}",
+                out.len()
+            );
+            let path = self.folder.segment(number);
+            return Err(Error::corruption(&path, u64::from(offset), what));
+        };
+        if end > segment.taken {
+            let from = segment.taken.max(offset);
+            let pending = (from - segment.taken) as usize..(end - segment.taken) as usize;
+            let there = out.get_mut((from - offset) as usize..);
+            if let (Some(there), Some(bytes)) = (there, segment.pending.get(pending)) {
+                there.copy_from_slice(bytes);
+            }
+        }
+        let in_file = segment.running.front().map_or(segment.taken, |c| c.offset);
+        let running = segment.running.iter();
+        let running = running.filter(|c| c.offset < end && c.end() > offset);
+        Ok(Parts {
+            in_file: in_file.min(end).saturating_sub(offset) as usize,
+            file: segment.file.clone(),
+            running: running.cloned().collect(),
+        })
+    }
+
+    /// Opens the file of a segment for reading.
+    pub(super) fn open(&self, number: u32) -> Result<Arc<dyn ReadFile>> {
+        let opened = self.folder.open(&self.folder.segment(number));
+        let mut state = self.state.lock();
+        let segment = state.segments.get_mut(&number);
+        let Some(segment) = segment.filter(|s| !s.is_removed) else {
+            return Err(Error::Gone { segment: number });
+        };
+        let file = match &segment.file {
+            // Another thread was faster.
+            Some(file) => return Ok(file.clone()),
+            None => opened?,
+        };
+        segment.file = Some(file.clone());
+        state.open += 1;
+        if state.open > OPEN_FILES {
+            state.close_oldest(number);
+        }
+        Ok(file)
+    }
+
+    /// Keeps a segment readable, also after its removal, until `unpin`.
+    pub(super) fn pin(&self, number: u32) -> Result<()> {
+        let mut state = self.state.lock();
+        let segment = state.segments.get_mut(&number);
+        let segment = segment.filter(|segment| !segment.is_removed);
+        segment.ok_or(Error::Gone { segment: number })?.pins += 1;
+        Ok(())
+    }
+
+    pub(super) fn unpin(&self, number: u32) {
+        let mut state = self.state.lock();
+        if let Some(segment) = state.segments.get_mut(&number) {
+            segment.pins = segment.pins.saturating_sub(1);
+            if segment.is_removed && segment.pins == 0 {
+                state.forget(number);
+            }
+        }
+    }
+
+    pub(super) fn pins(&self, number: u32) -> usize {
+        let state = self.state.lock();
+        state.segments.get(&number).map_or(0, |s| s.pins)
+    }
+
+    /// Readers find the segment no more, except through pins, which read this file.
+    pub(super) fn remove(&self, number: u32, file: Arc<dyn ReadFile>) {
+        let mut state = self.state.lock();
+        let mut opened = 0;
+        if let Some(segment) = state.segments.get_mut(&number) {
+            segment.is_removed = true;
+            opened = usize::from(segment.file.is_none());
+            segment.file = Some(file);
+        }
+        state.open += opened;
+        if state.segments.get(&number).is_some_and(|s| s.pins == 0) {
+            state.forget(number);
+        }
+    }
+}
+
+impl State {
+    fn forget(&mut self, number: u32) {
+        if let Some(gone) = self.segments.remove(&number) {
+            self.open -= usize::from(gone.file.is_some());
+        }
+    }
+
+    fn close_oldest(&mut self, except: u32) {
+        let unpinned = self.segments.iter_mut();
+        let open = unpinned.filter(|(n, s)| s.file.is_some() && s.pins == 0 && **n != except);
+        if let Some((_, oldest)) = open.min_by_key(|(_, segment)| segment.used) {
+            oldest.file = None;
+            self.open -= 1;
+        }
+    }
+}

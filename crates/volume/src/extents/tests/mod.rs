@@ -1,0 +1,7 @@
+//! Tests of the segments: against a model under power cuts and faults, under rot, and of reading.
+
+mod codec;
+mod common;
+mod model;
+mod reading;
+mod rot;
