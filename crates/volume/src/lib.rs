@@ -7,5 +7,9 @@
 // The layers of these modules: `../layers.txt`.
 
 pub mod command;
+pub mod error;
 pub mod ids;
+pub mod map;
 pub mod members;
+pub mod place;
+pub mod system;
