@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::ids::DiskId;
+use crate::ids::{DiskId, GroupId, LayerId, Slot, VolumeId};
 
 /// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -85,6 +85,46 @@ pub enum Error {
         limit: u64,
         /// The value given.
         value: u64,
+    },
+    /// The command is not for the slot behind the last applied one.
+    NotNext {
+        /// The group.
+        group: GroupId,
+        /// The slot of the command.
+        slot: Slot,
+        /// The last applied slot.
+        applied: Slot,
+    },
+    /// A write without the place of its data, or with a place that its data cannot have.
+    BadPlace {
+        /// The group.
+        group: GroupId,
+        /// The slot of the write.
+        slot: Slot,
+    },
+    /// The group has no such volume.
+    UnknownVolume {
+        /// The group.
+        group: GroupId,
+        /// The volume.
+        volume: VolumeId,
+    },
+    /// The group has no snapshot with that layer.
+    UnknownLayer {
+        /// The group.
+        group: GroupId,
+        /// The layer.
+        layer: LayerId,
+    },
+    /// The state of the group is being replaced by an image, or that was interrupted and must begin again.
+    Incomplete {
+        /// The group.
+        group: GroupId,
+    },
+    /// The group is not being replaced by an image.
+    NotInstalling {
+        /// The group.
+        group: GroupId,
     },
     /// An earlier failure left what is on disk unknown: nothing more is appended until the folder is opened again.
     Poisoned {
@@ -169,6 +209,26 @@ impl fmt::Display for Error {
             Error::InUse { segment } => write!(f, "segment {segment} cannot be removed yet"),
             Error::Limit { what, limit, value } => {
                 write!(f, "{what} is {value}, over the limit of {limit}")
+            }
+            Error::NotNext {
+                group,
+                slot,
+                applied,
+            } => write!(f, "group {group}: slot {slot} does not follow {applied}"),
+            Error::BadPlace { group, slot } => {
+                write!(f, "group {group}, slot {slot}: no possible place of data")
+            }
+            Error::UnknownVolume { group, volume } => {
+                write!(f, "group {group} has no volume {volume}")
+            }
+            Error::UnknownLayer { group, layer } => {
+                write!(f, "group {group} has no snapshot with layer {layer}")
+            }
+            Error::Incomplete { group } => {
+                write!(f, "the state of group {group} is incomplete: an image is due")
+            }
+            Error::NotInstalling { group } => {
+                write!(f, "no image of group {group} is being installed")
             }
             Error::Poisoned { cause } => {
                 write!(

@@ -6,8 +6,18 @@
 
 // The layers of these modules: `../layers.txt`.
 
+pub mod admin;
+pub mod client;
 pub mod command;
+pub mod consensus;
 pub mod error;
 pub mod extents;
 pub mod ids;
+pub mod map;
 pub mod members;
+pub mod nbd;
+pub mod net;
+pub mod node;
+pub mod place;
+pub mod system;
+pub mod wire;

@@ -1,0 +1,135 @@
+//! The state of a group, replaced by an image of another replica.
+
+use std::collections::BTreeMap;
+
+use super::core::{Map, Plan, Writer};
+use super::entries;
+use super::image::{ImageEntry, ImageMeta};
+use super::sessions::Change;
+use super::store::Status;
+use super::walk::{self, LayerCursor, READAHEAD};
+use crate::error::{Error, Result};
+use crate::ids::{Ballot, GroupId, LayerId, Slot};
+
+/// Entries that one batch removes.
+const PIECE: usize = 4096;
+
+impl Map {
+    /// Begins to replace the state of a group. The group is incomplete from now on, across crashes too, until
+    /// [`Map::finish_install`]; its entries are removed. An installation that had begun begins again.
+    ///
+    /// # Errors
+    /// What reading and writing the engine fails with. The group may be incomplete then.
+    pub fn begin_install(&self, group: GroupId, meta: &ImageMeta) -> Result<()> {
+        let mut writer = self.writer.lock();
+        writer.installing.remove(&group);
+        let incomplete = Status {
+            is_incomplete: true,
+            ..Status::default()
+        };
+        let plan = Plan {
+            status: Some(incomplete),
+            ..Plan::default()
+        };
+        self.commit(&mut writer, group, plan)?;
+        let layers = writer.groups.get(&group).map(|g| g.layers.clone());
+        for layer in layers.iter().flat_map(|layers| layers.layers.keys()) {
+            self.clear(&mut writer, group, *layer)?;
+        }
+        // Sizes of blocks are known across a crash.
+        let plan = Plan {
+            layers: Some(meta.layers.clone()),
+            ..Plan::default()
+        };
+        self.commit(&mut writer, group, plan)?;
+        writer.installing.insert(group, meta.clone());
+        Ok(())
+    }
+
+    fn clear(&self, writer: &mut Writer, group: GroupId, layer: LayerId) -> Result<()> {
+        let Some(state) = writer.groups.get(&group) else {
+            return Ok(());
+        };
+        let size = i64::from(state.layers.block_size(layer));
+        let (store, snapshot) = (&*self.store, self.store.engine.snapshot());
+        let of = (group, layer);
+        let mut cursor = LayerCursor::new(store, &snapshot, of, 0, None, READAHEAD)?;
+        while cursor.entry().is_some() {
+            let mut plan = Plan::default();
+            for _ in 0..PIECE {
+                let Some((block, value)) = cursor.entry() else {
+                    break;
+                };
+                if let Some(extent) = value {
+                    plan.count(extent.place.segment, -size);
+                }
+                plan.batch
+                    .delete(store.map, &entries::key(group, layer, block))?;
+                cursor.advance(store)?;
+            }
+            self.commit(writer, group, plan)?;
+        }
+        Ok(())
+    }
+
+    /// Puts entries of the image, with the places that their data have here. The data must be durable. Entries may come
+    /// in any order, and again.
+    ///
+    /// # Errors
+    /// [`Error::NotInstalling`], also after a crash; [`Error::UnknownLayer`] for an entry of a layer that the image does
+    /// not name (nothing was put); what the engine fails with.
+    pub fn install_chunk(&self, group: GroupId, entries: &[ImageEntry]) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let meta = writer.installing.get(&group);
+        let meta = meta.ok_or(Error::NotInstalling { group })?;
+        let (store, snapshot) = (&*self.store, self.store.engine.snapshot());
+        let mut plan = Plan::default();
+        // Of an entry that is there twice, the last one counts.
+        let entries = entries.iter().map(|e| ((e.layer, e.block), e.extent));
+        for ((layer, block), extent) in entries.collect::<BTreeMap<_, _>>() {
+            let size = meta.block_size(layer);
+            let size = i64::from(size.ok_or(Error::UnknownLayer { group, layer })?);
+            if let Some(Some(old)) = walk::get(store, &snapshot, group, layer, block)? {
+                plan.count(old.place.segment, -size);
+            }
+            if let Some(extent) = extent {
+                plan.count(extent.place.segment, size);
+            }
+            let (bytes, len) = entries::encode(extent);
+            let value = bytes.get(..len).unwrap_or_default();
+            plan.batch
+                .put(store.map, &entries::key(group, layer, block), value)?;
+        }
+        self.commit(&mut writer, group, plan)
+    }
+
+    /// Ends the replacement: the group is in the state of the image, at `slot`, which was chosen in `ballot`.
+    ///
+    /// # Errors
+    /// [`Error::NotInstalling`], and what writing the engine fails with.
+    pub fn finish_install(&self, group: GroupId, slot: Slot, ballot: Ballot) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let meta = writer.installing.get(&group);
+        let meta = meta.ok_or(Error::NotInstalling { group })?.clone();
+        let mut plan = Plan {
+            status: Some(Status {
+                slot,
+                ballot,
+                is_incomplete: false,
+            }),
+            members: meta.members,
+            system: meta.system.map(|system| (*system).clone()),
+            ..Plan::default()
+        };
+        let known = writer.groups.get(&group).map(|g| &g.sessions);
+        let closed = known.into_iter().flat_map(|s| s.open.keys().copied());
+        let change = Change {
+            opened: meta.sessions.open.keys().copied().collect(),
+            closed: closed.collect(),
+        };
+        plan.sessions = Some((meta.sessions, change));
+        self.commit(&mut writer, group, plan)?;
+        writer.installing.remove(&group);
+        Ok(())
+    }
+}
