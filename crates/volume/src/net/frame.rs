@@ -1,0 +1,174 @@
+//! Frames on a connection: `u32` length of the payload, `u64` XXH3 of the payload, the payload.
+//! Numbers are little-endian. A damaged or too long frame ends the connection, since what is behind
+//! it cannot be trusted.
+
+use std::io::{self, BufReader, IoSlice, Read};
+use std::time::Duration;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::error::Error;
+use super::halves::{Closer, ReadHalf, WriteHalf};
+
+/// The bytes before a payload.
+pub const HEADER: usize = 12;
+
+/// The longest payload in bytes, unless a connection has another limit.
+pub const DEFAULT_MOST: usize = 4 << 20;
+
+/// The bytes that are read ahead.
+const AHEAD: usize = 32 << 10;
+
+/// Receives frames.
+pub struct Receiver {
+    from: BufReader<ReadHalf>,
+    most: usize,
+}
+
+/// Sends frames.
+pub struct Sender {
+    to: WriteHalf,
+    most: usize,
+}
+
+impl Receiver {
+    pub(super) fn new(from: ReadHalf) -> Receiver {
+        Receiver {
+            from: BufReader::with_capacity(AHEAD, from),
+            most: DEFAULT_MOST,
+        }
+    }
+
+    /// The longest payload in bytes that is received from now on.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// The longest that `receive` waits for a byte; then it fails with `TimedOut`.
+    pub fn set_idle_timeout(&self, longest: Option<Duration>) -> io::Result<()> {
+        self.from.get_ref().set_idle_timeout(longest)
+    }
+
+    /// Ends the connection from other threads.
+    pub fn closer(&self) -> Closer {
+        self.from.get_ref().closer()
+    }
+
+    /// Replaces `into` by the next frame's payload. False where the other side has closed the
+    /// connection behind a whole frame. After an error the connection is ended.
+    pub fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
+        let received = self.next(into);
+        if received.is_err() {
+            into.clear();
+            self.closer().end();
+        }
+        received
+    }
+
+    fn next(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
+        into.clear();
+        let (mut length, mut sum) = ([0; 4], [0; 8]);
+        let (first, rest) = length.split_at_mut(1);
+        if read_some(&mut self.from, first)? == 0 {
+            return Ok(false);
+        }
+        self.from.read_exact(rest)?;
+        self.from.read_exact(&mut sum)?;
+        let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+        let most = self.most;
+        if length > most {
+            return Err(Error::TooLong { length, most }.into());
+        }
+        // Memory grows with what has come: a header alone must not cost much.
+        let read = (&mut self.from).take(length as u64).read_to_end(into)?;
+        if read < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if crate::command::checksum(into) != u64::from_le_bytes(sum) {
+            return Err(Error::Damaged { length }.into());
+        }
+        Ok(true)
+    }
+}
+
+fn read_some(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+impl Sender {
+    pub(super) fn new(to: WriteHalf) -> Sender {
+        Sender {
+            to,
+            most: DEFAULT_MOST,
+        }
+    }
+
+    /// The longest payload in bytes that is sent from now on.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// How long sent bytes may wait for the other side to take them; then the connection ends.
+    pub fn set_stuck_timeout(&self, longest: Duration) -> io::Result<()> {
+        self.to.set_stuck_timeout(longest)
+    }
+
+    /// Lets the system probe whether the other side is still there when nothing is sent.
+    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
+        self.to.set_keepalive(on)
+    }
+
+    /// Ends the connection from other threads.
+    pub fn closer(&self) -> Closer {
+        self.to.closer()
+    }
+
+    /// Sends one frame, whose payload is the parts together, in one call of the system unless the
+    /// socket is full. A frame that is too long is refused, and nothing is sent; after any other
+    /// error the connection is ended.
+    pub fn send(&mut self, frame: &[&[u8]]) -> io::Result<()> {
+        self.send_all(&[frame])
+    }
+
+    /// As [`Sender::send`], for several frames in one call of the system.
+    pub fn send_all<F: AsRef<[P]>, P: AsRef<[u8]>>(&mut self, frames: &[F]) -> io::Result<()> {
+        let mut headers = Vec::with_capacity(frames.len());
+        for frame in frames {
+            headers.push(header(frame.as_ref(), self.most)?);
+        }
+        let mut slices = Vec::with_capacity(frames.len() * 3);
+        for (header, frame) in headers.iter().zip(frames) {
+            slices.push(IoSlice::new(header));
+            let parts = frame.as_ref().iter();
+            slices.extend(parts.map(|part| IoSlice::new(part.as_ref())));
+        }
+        self.to.write_parts(&mut slices)
+    }
+
+    /// Says to the other side that no more frames come. Frames of the other side still arrive.
+    pub fn close(&mut self) -> io::Result<()> {
+        self.to.close()
+    }
+}
+
+/// The header of a frame.
+pub(super) fn header<P: AsRef<[u8]>>(parts: &[P], most: usize) -> Result<[u8; HEADER], Error> {
+    let mut sum = Xxh3::new();
+    let mut length = 0_usize;
+    for part in parts {
+        sum.update(part.as_ref());
+        length += part.as_ref().len();
+    }
+    let short = u32::try_from(length).ok().filter(|_| length <= most);
+    let short = short.ok_or(Error::TooLong { length, most })?;
+    let mut header = [0; HEADER];
+    let (first, second) = header.split_at_mut(4);
+    first.copy_from_slice(&short.to_le_bytes());
+    second.copy_from_slice(&sum.digest().to_le_bytes());
+    Ok(header)
+}

@@ -1,0 +1,351 @@
+//! Connections to peers. Each peer has a thread that connects, sends what is queued, and connects
+//! again when the connection ends; and, while connected, a thread that receives.
+//!
+//! Frames may be lost: when the queue is full, when a connection ends, and when an attempt to
+//! connect fails. So a queue never holds frames that are older than one attempt, however long a
+//! peer is away. Lost frames are counted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::connection::{Connection, connect};
+use super::frame::{DEFAULT_MOST, Receiver};
+use super::halves::{Closer, STUCK};
+use super::queue::{Part, Queue};
+use super::security::Security;
+
+/// What happens on the connection to a peer. Of one peer they come one after another: connected,
+/// frames, disconnected, and again.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// A connection has been made, and the hello is sent. The peer may refuse it yet.
+    Connected,
+    /// The peer has sent a frame on the connection.
+    Frame(Vec<u8>),
+    /// The connection has ended.
+    Disconnected,
+}
+
+/// Limits of links.
+#[derive(Debug, Clone)]
+pub struct LinkOptions {
+    /// The longest payload of a frame in bytes.
+    pub most: usize,
+    /// The bytes of frames that wait for a peer.
+    pub queue: usize,
+    /// How long an attempt to connect may take.
+    pub connect: Duration,
+    /// How long sent bytes may wait for the peer to take them; then the connection ends.
+    pub stuck: Duration,
+    /// How long to wait before the second attempt; doubled for each further one.
+    pub backoff: Duration,
+    /// The longest wait between attempts.
+    pub most_backoff: Duration,
+}
+
+impl Default for LinkOptions {
+    fn default() -> LinkOptions {
+        LinkOptions {
+            most: DEFAULT_MOST,
+            queue: 32 << 20,
+            connect: Duration::from_secs(2),
+            stuck: STUCK,
+            backoff: Duration::from_millis(50),
+            most_backoff: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Connections to peers that are restored when they end. Dropping it stops them.
+pub struct Links {
+    common: Arc<Common>,
+    peers: Mutex<BTreeMap<u32, Arc<Link>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What all links have.
+struct Common {
+    security: Security,
+    options: LinkOptions,
+    hello: Box<dyn Fn(u32) -> Vec<u8> + Send + Sync>,
+    event: Box<dyn Fn(u32, LinkEvent) + Send + Sync>,
+}
+
+/// The link to one peer.
+struct Link {
+    peer: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// Where the peer is; `None` while it is none of the peers.
+    address: Option<String>,
+    queue: Queue,
+    dropped: u64,
+    /// The present connection.
+    connection: Option<Closer>,
+    /// The present connection is to be ended, or has ended.
+    over: bool,
+    stopped: bool,
+}
+
+impl Links {
+    /// Links to no peers. `hello` makes the first frame of each connection to a peer. `event` is
+    /// called by the threads of the peers; while it runs, no more is received from that peer.
+    pub fn new(
+        security: Security,
+        options: LinkOptions,
+        hello: impl Fn(u32) -> Vec<u8> + Send + Sync + 'static,
+        event: impl Fn(u32, LinkEvent) + Send + Sync + 'static,
+    ) -> Links {
+        Links {
+            common: Arc::new(Common {
+                security,
+                options,
+                hello: Box::new(hello),
+                event: Box::new(event),
+            }),
+            peers: Mutex::new(BTreeMap::new()),
+            threads: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Connects to these peers, by their addresses `HOST:PORT`, and to no others. Connections to
+    /// peers whose address is unchanged stay. Fails where a thread cannot be started.
+    pub fn set_peers(&self, addresses: BTreeMap<u32, String>) -> std::io::Result<()> {
+        let mut peers = self.peers.lock();
+        for (peer, link) in peers.iter() {
+            link.set_address(addresses.get(peer));
+        }
+        for (peer, address) in addresses {
+            if peers.contains_key(&peer) {
+                continue;
+            }
+            let link = Arc::new(Link::new(peer, address, self.common.options.queue));
+            let (own, common) = (Arc::clone(&link), Arc::clone(&self.common));
+            let name = format!("link-{peer}");
+            let thread = std::thread::Builder::new().name(name);
+            let thread = thread.spawn(move || own.run(&common))?;
+            self.threads.lock().push(thread);
+            peers.insert(peer, link);
+        }
+        Ok(())
+    }
+
+    /// Queues a frame for a peer, without waiting. False where it was dropped: the queue is full,
+    /// the frame is longer than the limit, or there is no such peer. Also a queued frame may be
+    /// lost.
+    pub fn send(&self, peer: u32, frame: Vec<Part>) -> bool {
+        let link = self.peers.lock().get(&peer).map(Arc::clone);
+        link.is_some_and(|link| link.send(frame, self.common.options.most))
+    }
+
+    /// The frames for a peer that were lost, as far as this side knows.
+    pub fn dropped(&self, peer: u32) -> u64 {
+        let link = self.peers.lock().get(&peer).map(Arc::clone);
+        link.map_or(0, |link| link.state.lock().dropped)
+    }
+
+    /// The peers to which there is a connection.
+    pub fn connected(&self) -> Vec<u32> {
+        let peers = self.peers.lock();
+        let connected = peers.values().filter(|link| {
+            let state = link.state.lock();
+            state.connection.is_some() && !state.over
+        });
+        connected.map(|link| link.peer).collect()
+    }
+
+    /// Ends all connections and waits for their threads (not for the calling one: `event` may call
+    /// it). Attempts to connect are waited for.
+    pub fn stop(&self) {
+        for link in self.peers.lock().values() {
+            let mut state = link.state.lock();
+            state.stopped = true;
+            state.end();
+            link.changed.notify_all();
+        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let own = std::thread::current().id();
+        for thread in threads.into_iter().filter(|t| t.thread().id() != own) {
+            // A panic of `event` has been reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl State {
+    /// Ends the present connection, if there is one.
+    fn end(&mut self) {
+        self.over = true;
+        if let Some(connection) = &self.connection {
+            connection.end();
+        }
+    }
+
+    /// Drops what is queued.
+    fn drop_queued(&mut self) {
+        self.dropped += self.queue.clear();
+    }
+}
+
+impl Link {
+    fn new(peer: u32, address: String, most: usize) -> Link {
+        Link {
+            peer,
+            state: Mutex::new(State {
+                address: Some(address),
+                queue: Queue::new(most),
+                dropped: 0,
+                connection: None,
+                over: false,
+                stopped: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn set_address(&self, address: Option<&String>) {
+        let mut state = self.state.lock();
+        if state.address.as_ref() != address {
+            state.address = address.cloned();
+            state.drop_queued();
+            state.end();
+            self.changed.notify_all();
+        }
+    }
+
+    fn send(&self, frame: Vec<Part>, most: usize) -> bool {
+        let length: usize = frame.iter().map(|part| part.as_ref().len()).sum();
+        let mut state = self.state.lock();
+        let fits = length <= most && state.address.is_some() && !state.stopped;
+        let queued = fits && state.queue.push(frame);
+        if queued {
+            self.changed.notify_all();
+        } else {
+            state.dropped += 1;
+        }
+        queued
+    }
+
+    /// The thread of the peer.
+    fn run(self: Arc<Link>, common: &Arc<Common>) {
+        let mut backoff = common.options.backoff;
+        while let Some(address) = self.address() {
+            let options = &common.options;
+            if let Ok(connection) = connect(&address, &common.security, options.connect) {
+                let began = Instant::now();
+                self.use_connection(connection, common);
+                // A peer that accepts and then refuses is not to be asked in a tight loop.
+                if began.elapsed() >= options.most_backoff {
+                    backoff = options.backoff;
+                }
+            }
+            self.pause(&address, backoff);
+            backoff = (backoff * 2).min(options.most_backoff);
+        }
+    }
+
+    /// Waits for the peer to have an address; `None` when the links are stopped.
+    fn address(&self) -> Option<String> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(address) = state.address.clone() {
+                state.over = false;
+                return Some(address);
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Drops what was queued for the connection that ended or could not be made, and waits, though
+    /// not when the peer is elsewhere.
+    fn pause(&self, address: &str, backoff: Duration) {
+        let end = Instant::now() + backoff;
+        let mut state = self.state.lock();
+        state.drop_queued();
+        while !state.stopped && state.address.as_deref() == Some(address) {
+            if self.changed.wait_until(&mut state, end).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Sends hello and then what is queued, until the connection ends.
+    fn use_connection(self: &Arc<Link>, connection: Connection, common: &Arc<Common>) {
+        let Connection {
+            receive, mut send, ..
+        } = connection;
+        send.set_most(common.options.most);
+        let hello = (common.hello)(self.peer);
+        let ready = send.set_stuck_timeout(common.options.stuck);
+        let ready = ready.and_then(|()| send.set_keepalive(true));
+        if ready.and_then(|()| send.send(&[&hello])).is_err() {
+            return;
+        }
+        {
+            let mut state = self.state.lock();
+            state.connection = Some(send.closer());
+            // The address changed, or all is stopped, while it connected.
+            if state.over {
+                state.end();
+            }
+        }
+        (common.event)(self.peer, LinkEvent::Connected);
+        let (own, events) = (Arc::clone(self), Arc::clone(common));
+        let name = format!("link-{}-in", self.peer);
+        let receiver = std::thread::Builder::new().name(name);
+        let receiver = receiver.spawn(move || own.receive(receive, &events));
+        if receiver.is_ok() {
+            while let Some(frames) = self.next() {
+                let count = frames.len() as u64;
+                if send.send_all(&frames).is_err() {
+                    self.state.lock().dropped += count;
+                    break;
+                }
+            }
+        }
+        self.state.lock().end();
+        if let Ok(receiver) = receiver {
+            let _ = receiver.join();
+        }
+        self.state.lock().connection = None;
+        (common.event)(self.peer, LinkEvent::Disconnected);
+    }
+
+    /// The next frames to send; `None` when the connection is over.
+    fn next(&self) -> Option<Vec<Vec<Part>>> {
+        /// The bytes that are sent in one call.
+        const TOGETHER: usize = 256 << 10;
+        let mut state = self.state.lock();
+        while !state.over && state.queue.is_empty() {
+            self.changed.wait(&mut state);
+        }
+        (!state.over).then(|| state.queue.take(TOGETHER))
+    }
+
+    /// The thread that receives from the peer.
+    fn receive(&self, mut receive: Receiver, common: &Common) {
+        receive.set_most(common.options.most);
+        let mut frame = Vec::new();
+        while let Ok(true) = receive.receive(&mut frame) {
+            (common.event)(self.peer, LinkEvent::Frame(std::mem::take(&mut frame)));
+        }
+        self.state.lock().end();
+        self.changed.notify_all();
+    }
+}

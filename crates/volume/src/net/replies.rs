@@ -1,0 +1,195 @@
+//! The incoming connections that are open, and what is sent on them.
+
+use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::frame::Sender;
+use super::queue::{Part, Queue};
+
+/// Names an incoming connection. Numbers are not used again within the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// Why a reply cannot be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The connection has ended, or is ending.
+    Gone,
+    /// The other side does not take what is sent: the queue of the connection is full.
+    Full,
+    /// The reply is longer than the limit of a frame.
+    TooLong,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Refused::Gone => "the connection has ended",
+            Refused::Full => "too many replies wait for the other side",
+            Refused::TooLong => "the reply is longer than a frame may be",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Sends on incoming connections, and ends them.
+#[derive(Clone)]
+pub struct Replies(pub(super) Arc<Table>);
+
+/// All incoming connections.
+pub(super) struct Table {
+    pub(super) most: usize,
+    pub(super) queue: usize,
+    pub(super) open: Mutex<HashMap<ConnectionId, Arc<Open>>>,
+    /// A connection has ended.
+    pub(super) ended: Condvar,
+}
+
+/// An incoming connection, from before its handshake until its thread ends.
+pub(super) struct Open {
+    stream: TcpStream,
+    admitted: AtomicBool,
+    out: Mutex<Out>,
+    changed: Condvar,
+}
+
+/// What is to be sent.
+struct Out {
+    queue: Queue,
+    /// Nothing more is queued; the connection ends when all is sent.
+    closing: bool,
+    /// The thread that receives has ended.
+    over: bool,
+}
+
+impl Replies {
+    /// Queues a frame on a connection, without waiting.
+    pub fn send(&self, id: ConnectionId, frame: Vec<Part>) -> Result<(), Refused> {
+        let length: usize = frame.iter().map(|part| part.as_ref().len()).sum();
+        if length > self.0.most {
+            return Err(Refused::TooLong);
+        }
+        let open = self.get(id).ok_or(Refused::Gone)?;
+        let mut out = open.out.lock();
+        if out.closing || out.over {
+            return Err(Refused::Gone);
+        }
+        if !out.queue.push(frame) {
+            return Err(Refused::Full);
+        }
+        open.changed.notify_all();
+        Ok(())
+    }
+
+    /// The connection may send frames of full length, and may be silent for the usual time: the user
+    /// knows who is on the other side. It holds from the next frame on when it is called by an event
+    /// of the connection; otherwise perhaps from the one after. False where it has ended.
+    pub fn admit(&self, id: ConnectionId) -> bool {
+        let open = self.get(id);
+        if let Some(open) = &open {
+            open.admitted.store(true, Ordering::Relaxed);
+        }
+        open.is_some()
+    }
+
+    /// Ends a connection when the queued replies are sent. Frames that still come from it are
+    /// ignored; `Event::Closed` follows.
+    pub fn close(&self, id: ConnectionId) {
+        if let Some(open) = self.get(id) {
+            open.out.lock().closing = true;
+            open.changed.notify_all();
+        }
+    }
+
+    /// Ends a connection at once. `Event::Closed` follows.
+    pub fn abort(&self, id: ConnectionId) {
+        if let Some(open) = self.get(id) {
+            open.abort();
+        }
+    }
+
+    /// The number of connections.
+    pub fn count(&self) -> usize {
+        self.0.open.lock().len()
+    }
+
+    fn get(&self, id: ConnectionId) -> Option<Arc<Open>> {
+        self.0.open.lock().get(&id).map(Arc::clone)
+    }
+}
+
+impl Open {
+    pub(super) fn new(stream: TcpStream, queue: usize) -> Open {
+        Open {
+            stream,
+            admitted: AtomicBool::new(false),
+            out: Mutex::new(Out {
+                queue: Queue::new(queue),
+                closing: false,
+                over: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn is_admitted(&self) -> bool {
+        self.admitted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.out.lock().closing
+    }
+
+    /// Ends both directions at once.
+    pub(super) fn abort(&self) {
+        self.out.lock().closing = true;
+        // It fails where the connection has ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.changed.notify_all();
+    }
+
+    /// The thread that receives has ended.
+    pub(super) fn over(&self) {
+        self.out.lock().over = true;
+        self.changed.notify_all();
+    }
+
+    /// The thread that sends: until the connection ends.
+    pub(super) fn send(&self, mut to: Sender) {
+        /// The bytes that are sent in one call.
+        const TOGETHER: usize = 256 << 10;
+        /// How long the other side has to close its direction.
+        const LAST: Duration = Duration::from_secs(1);
+        loop {
+            let frames = {
+                let mut out = self.out.lock();
+                while out.queue.is_empty() && !out.closing && !out.over {
+                    self.changed.wait(&mut out);
+                }
+                if out.over || out.queue.is_empty() {
+                    break;
+                }
+                out.queue.take(TOGETHER)
+            };
+            if to.send_all(&frames).is_err() {
+                break;
+            }
+        }
+        // Ended at once, the last replies could be lost on the way.
+        let closed = to.close();
+        let mut out = self.out.lock();
+        out.closing = true;
+        if closed.is_ok() && !out.over {
+            let waiting = |out: &mut Out| !out.over;
+            self.changed.wait_while_for(&mut out, waiting, LAST);
+        }
+        drop(out);
+        self.abort();
+    }
+}
