@@ -9,3 +9,4 @@
 pub mod command;
 pub mod ids;
 pub mod members;
+pub mod nbd;
