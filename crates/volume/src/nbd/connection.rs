@@ -1,0 +1,240 @@
+//! The state of a connection after the handshake: requests in flight, replies that wait to be written, and deadlines.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::budget::{Budget, Loan};
+use super::replies::Reply;
+
+/// How far a connection is. It only moves down this list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// Requests are read.
+    Open,
+    /// No request is read any more; those in flight end, and their replies are written.
+    Draining,
+    /// Nothing is read nor written any more.
+    Over,
+}
+
+/// What a reader and a writer of a connection share.
+pub(super) struct Connection {
+    most_requests: usize,
+    most_bytes: usize,
+    budget: Arc<Budget>,
+    state: Mutex<State>,
+    /// The reader waits for fewer requests in flight.
+    ended: Condvar,
+    /// The writer waits for replies.
+    replied: Condvar,
+    /// When the connection has to end by itself.
+    pub(super) deadlines: Deadlines,
+}
+
+struct State {
+    phase: Phase,
+    requests: usize,
+    bytes: usize,
+    replies: VecDeque<(Reply, Slot)>,
+}
+
+/// A request in flight: it counts until this is dropped, after its reply was written.
+pub(super) struct Slot {
+    of: Arc<Connection>,
+    bytes: usize,
+    _loan: Loan,
+}
+
+impl Connection {
+    /// A connection with at most `most_requests` in flight, and bytes from `budget`, of which it uses at most
+    /// `most_bytes`.
+    pub(super) fn new(
+        most_requests: usize,
+        most_bytes: usize,
+        budget: Arc<Budget>,
+    ) -> Arc<Connection> {
+        Arc::new(Connection {
+            most_requests,
+            most_bytes,
+            budget,
+            state: Mutex::new(State {
+                phase: Phase::Open,
+                requests: 0,
+                bytes: 0,
+                replies: VecDeque::new(),
+            }),
+            ended: Condvar::new(),
+            replied: Condvar::new(),
+            deadlines: Deadlines::new(),
+        })
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.state.lock().phase
+    }
+
+    /// Waits until a request that holds `bytes` of data may begin. `None` when no request may any more.
+    pub(super) fn begin(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
+        {
+            let mut state = self.state.lock();
+            let is_full = |state: &State| {
+                let too_many = state.requests >= self.most_requests;
+                too_many || (state.requests > 0 && state.bytes + bytes > self.most_bytes)
+            };
+            while state.phase == Phase::Open && is_full(&state) {
+                self.ended.wait(&mut state);
+            }
+            if state.phase != Phase::Open {
+                return None;
+            }
+        }
+        let is_over = || self.phase() != Phase::Open;
+        let loan = self.budget.lend(bytes, is_over)?;
+        // Only the reader adds requests, so there is still room.
+        let mut state = self.state.lock();
+        state.requests += 1;
+        state.bytes += bytes;
+        Some(Slot {
+            of: Arc::clone(self),
+            bytes,
+            _loan: loan,
+        })
+    }
+
+    /// Queues a reply. After the end it goes nowhere.
+    pub(super) fn reply(&self, reply: Reply, slot: Slot) {
+        let mut state = self.state.lock();
+        if state.phase < Phase::Over {
+            state.replies.push_back((reply, slot));
+            self.replied.notify_one();
+        } else {
+            // A slot that is dropped takes the lock.
+            drop(state);
+            drop((reply, slot));
+        }
+    }
+
+    /// The next reply, if there is one already.
+    pub(super) fn try_next(&self) -> Option<(Reply, Slot)> {
+        self.state.lock().replies.pop_front()
+    }
+
+    /// Waits for the next reply. `None` when there will be none any more.
+    pub(super) fn next(&self) -> Option<(Reply, Slot)> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(next) = state.replies.pop_front() {
+                return Some(next);
+            }
+            match state.phase {
+                Phase::Draining if state.requests == 0 => return None,
+                Phase::Over => return None,
+                _ => self.replied.wait(&mut state),
+            }
+        }
+    }
+
+    /// Moves to a later phase; an earlier one changes nothing.
+    pub(super) fn enter(&self, phase: Phase) {
+        let dropped = {
+            let mut state = self.state.lock();
+            state.phase = state.phase.max(phase);
+            self.ended.notify_all();
+            self.replied.notify_all();
+            match state.phase {
+                Phase::Over => std::mem::take(&mut state.replies),
+                _ => VecDeque::new(),
+            }
+        };
+        // Slots take the lock when they are dropped.
+        drop(dropped);
+        self.budget.wake();
+    }
+
+    /// True while no request is in flight.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.state.lock().requests == 0
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.of.state.lock();
+        state.requests -= 1;
+        state.bytes -= self.bytes;
+        self.of.ended.notify_all();
+        if state.requests == 0 {
+            self.of.replied.notify_all();
+        }
+    }
+}
+
+/// When a connection has to end by itself: what is under way takes too long, or nothing has happened for long.
+pub(super) struct Deadlines {
+    from: Instant,
+    /// Milliseconds after `from`; the largest number is never.
+    reading: AtomicU64,
+    writing: AtomicU64,
+    last_read: AtomicU64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Deadlines {
+    pub(super) fn new() -> Deadlines {
+        Deadlines {
+            from: Instant::now(),
+            reading: AtomicU64::new(NEVER),
+            writing: AtomicU64::new(NEVER),
+            last_read: AtomicU64::new(0),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        millis(self.from.elapsed())
+    }
+
+    /// What is read now has to be complete after this time.
+    pub(super) fn read_within(&self, time: Duration) {
+        let end = self.now().saturating_add(millis(time));
+        self.reading.store(end, Ordering::Relaxed);
+    }
+
+    /// What was read is complete.
+    pub(super) fn has_read(&self) {
+        self.reading.store(NEVER, Ordering::Relaxed);
+        self.last_read.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// What is written now has to be complete after this time.
+    pub(super) fn write_within(&self, time: Duration) {
+        let end = self.now().saturating_add(millis(time));
+        self.writing.store(end, Ordering::Relaxed);
+    }
+
+    /// What was written is complete.
+    pub(super) fn has_written(&self) {
+        self.writing.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// True where something under way takes too long.
+    pub(super) fn is_stalled(&self) -> bool {
+        let now = self.now();
+        let ends = [&self.reading, &self.writing].map(|end| end.load(Ordering::Relaxed));
+        ends.into_iter().any(|end| end < now)
+    }
+
+    /// True where nothing was read for that long.
+    pub(super) fn is_idle_for(&self, time: Duration) -> bool {
+        let last = self.last_read.load(Ordering::Relaxed);
+        self.now().saturating_sub(last) > millis(time)
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(NEVER)
+}
