@@ -183,13 +183,23 @@ impl Question {
                 put_bytes(out, command);
             }
             Question::Volumes => out.push(2),
-            Question::Member { group, change, wait } => {
+            Question::Member {
+                group,
+                change,
+                wait,
+            } => {
                 out.push(3);
                 put_varint(out, u64::from(group.0));
                 change.encode(out);
                 put_varint(out, *wait);
             }
-            Question::Read { volume, offset, length, local, manner } => {
+            Question::Read {
+                volume,
+                offset,
+                length,
+                local,
+                manner,
+            } => {
                 out.push(4);
                 put_bytes(out, volume.as_bytes());
                 put_varint(out, *offset);
@@ -197,21 +207,35 @@ impl Question {
                 out.push(u8::from(*local));
                 manner.encode(out);
             }
-            Question::Write { volume, offset, data, manner } => {
+            Question::Write {
+                volume,
+                offset,
+                data,
+                manner,
+            } => {
                 out.push(5);
                 put_bytes(out, volume.as_bytes());
                 put_varint(out, *offset);
                 manner.encode(out);
                 put_bytes(out, data);
             }
-            Question::Discard { volume, offset, length, manner } => {
+            Question::Discard {
+                volume,
+                offset,
+                length,
+                manner,
+            } => {
                 out.push(6);
                 put_bytes(out, volume.as_bytes());
                 put_varint(out, *offset);
                 put_varint(out, *length);
                 manner.encode(out);
             }
-            Question::Map { volume, first, count } => {
+            Question::Map {
+                volume,
+                first,
+                count,
+            } => {
                 out.push(7);
                 put_bytes(out, volume.as_bytes());
                 put_varint(out, *first);
@@ -227,7 +251,10 @@ impl Question {
         let from = &mut Reader::new(bytes);
         Some(match from.u8()? {
             0 => Question::Status,
-            1 => Question::System { wait: from.varint()?, command: from.bytes()?.to_vec() },
+            1 => Question::System {
+                wait: from.varint()?,
+                command: from.bytes()?.to_vec(),
+            },
             2 => Question::Volumes,
             3 => Question::Member {
                 group: GroupId(u16::try_from(from.varint()?).ok()?),
@@ -271,7 +298,10 @@ impl Manner {
     }
 
     fn decode(from: &mut Reader<'_>) -> Option<Manner> {
-        Some(Manner { wait: from.varint()?, direct: from.u8()? == 1 })
+        Some(Manner {
+            wait: from.varint()?,
+            direct: from.u8()? == 1,
+        })
     }
 }
 
@@ -343,7 +373,9 @@ impl Status {
         put_varint(out, self.life);
         put_bytes(out, self.failed.as_bytes());
         put_varint(out, self.linked.len() as u64);
-        self.linked.iter().for_each(|node| put_varint(out, u64::from(*node)));
+        self.linked
+            .iter()
+            .for_each(|node| put_varint(out, u64::from(*node)));
         for number in [
             self.segments,
             self.bytes,
@@ -419,7 +451,9 @@ impl Status {
             };
             for _ in 0..from.varint()? {
                 let (node, is_learner) = (small(from)?, from.u8()? == 1);
-                group.members.push((node, is_learner, text(from)?, from.varint()?));
+                group
+                    .members
+                    .push((node, is_learner, text(from)?, from.varint()?));
             }
             status.groups.push(group);
         }

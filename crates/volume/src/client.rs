@@ -65,7 +65,13 @@ impl Client {
         wait: Duration,
     ) -> Result<Client, ClientError> {
         let first = address.to_string();
-        let mut client = Client { first, security, wait, connections: HashMap::new(), next: 0 };
+        let mut client = Client {
+            first,
+            security,
+            wait,
+            connections: HashMap::new(),
+            next: 0,
+        };
         client.connection(address)?;
         Ok(client)
     }
@@ -103,9 +109,10 @@ impl Client {
             return Err(broken(error));
         }
         match Frame::decode(&bytes) {
-            Some(Frame::ClientAnswer { id: answered, answer }) if answered == id => {
-                Answer::decode(&answer).ok_or(ClientError::Answer)
-            }
+            Some(Frame::ClientAnswer {
+                id: answered,
+                answer,
+            }) if answered == id => Answer::decode(&answer).ok_or(ClientError::Answer),
             _ => Err(ClientError::Answer),
         }
     }
@@ -126,7 +133,10 @@ impl Client {
     }
 
     fn manner(&self) -> Manner {
-        Manner { wait: self.wait.as_millis() as u64, direct: self.wait.is_zero() }
+        Manner {
+            wait: self.wait.as_millis() as u64,
+            direct: self.wait.is_zero(),
+        }
     }
 
     /// Reads bytes of a volume (`NAME`) or of a snapshot (`NAME@SNAPSHOT`), linearizably.
@@ -158,7 +168,13 @@ impl Client {
         local: bool,
     ) -> Result<Vec<u8>, ClientError> {
         let (volume, manner) = (volume.to_string(), self.manner());
-        match self.follow(&Question::Read { volume, offset, length, local, manner })? {
+        match self.follow(&Question::Read {
+            volume,
+            offset,
+            length,
+            local,
+            manner,
+        })? {
             Reply::Data(data) => Ok(data),
             _ => Err(ClientError::Answer),
         }
@@ -171,7 +187,13 @@ impl Client {
     pub fn write(&mut self, volume: &str, offset: u64, data: Vec<u8>) -> Result<(), ClientError> {
         let (volume, manner) = (volume.to_string(), self.manner());
         let data = Arc::new(data);
-        self.follow(&Question::Write { volume, offset, data, manner }).map(drop)
+        self.follow(&Question::Write {
+            volume,
+            offset,
+            data,
+            manner,
+        })
+        .map(drop)
     }
 
     /// Makes bytes read as zeros, and frees whole blocks.
@@ -180,7 +202,13 @@ impl Client {
     /// See [`ClientError`].
     pub fn discard(&mut self, volume: &str, offset: u64, length: u64) -> Result<(), ClientError> {
         let (volume, manner) = (volume.to_string(), self.manner());
-        self.follow(&Question::Discard { volume, offset, length, manner }).map(drop)
+        self.follow(&Question::Discard {
+            volume,
+            offset,
+            length,
+            manner,
+        })
+        .map(drop)
     }
 
     /// Carries out a command about volumes: create, grow, rename, delete, snapshot, clone. It may be repeated.
@@ -188,14 +216,12 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn system(&mut self, command: &SystemCommand) -> Result<SystemOutcome, ClientError> {
-        let mut bytes = Vec::new();
-        command.encode(&mut bytes);
         let wait = self.wait.as_millis() as u64;
-        match self.follow(&Question::System { command: bytes, wait })? {
-            Reply::System(bytes) => {
-                let outcome = SystemOutcome::decode(&mut esker_coding::Reader::new(&bytes));
-                outcome.ok_or(ClientError::Answer)
-            }
+        match self.follow(&Question::System {
+            command: command.encode(),
+            wait,
+        })? {
+            Reply::System(bytes) => SystemOutcome::decode(&bytes).ok_or(ClientError::Answer),
             _ => Err(ClientError::Answer),
         }
     }
@@ -239,7 +265,14 @@ impl Client {
     ) -> Result<Vec<(u64, u32, u32, u32)>, ClientError> {
         let address = self.first.clone();
         let volume = volume.to_string();
-        match self.ask(&address, &Question::Map { volume, first, count })? {
+        match self.ask(
+            &address,
+            &Question::Map {
+                volume,
+                first,
+                count,
+            },
+        )? {
             Answer::Map(places) => Ok(places),
             Answer::Reply(Err(refusal)) => Err(ClientError::Refused(refusal)),
             _ => Err(ClientError::Answer),
@@ -265,7 +298,12 @@ impl Client {
     /// See [`ClientError`].
     pub fn member(&mut self, group: GroupId, change: Change) -> Result<(), ClientError> {
         let wait = self.wait.as_millis() as u64;
-        self.follow(&Question::Member { group, change, wait }).map(drop)
+        self.follow(&Question::Member {
+            group,
+            change,
+            wait,
+        })
+        .map(drop)
     }
 }
 

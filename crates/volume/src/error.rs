@@ -225,7 +225,10 @@ impl fmt::Display for Error {
                 write!(f, "group {group} has no snapshot with layer {layer}")
             }
             Error::Incomplete { group } => {
-                write!(f, "the state of group {group} is incomplete: an image is due")
+                write!(
+                    f,
+                    "the state of group {group} is incomplete: an image is due"
+                )
             }
             Error::NotInstalling { group } => {
                 write!(f, "no image of group {group} is being installed")

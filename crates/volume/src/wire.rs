@@ -8,6 +8,7 @@ use crate::command::Request;
 use crate::consensus::Message;
 use crate::ids::{Ballot, DiskId, GroupId, LayerId, NodeId, SessionId, Slot, VolumeId};
 use crate::members::Members;
+pub use crate::system::Source;
 
 /// The version of these frames. Nodes of another version are refused.
 pub const VERSION: u32 = 1;
@@ -30,7 +31,9 @@ impl Packet {
     /// The frame in one piece.
     pub fn flat(&self) -> Vec<u8> {
         let mut all = self.head.clone();
-        self.bodies.iter().for_each(|body| all.extend_from_slice(body));
+        self.bodies
+            .iter()
+            .for_each(|body| all.extend_from_slice(body));
         all
     }
 }
@@ -118,15 +121,6 @@ pub enum Change {
     Promote(NodeId),
     /// The node is no member any more.
     Remove(NodeId),
-}
-
-/// A volume, or the frozen layer of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// The volume as it is.
-    Volume(VolumeId),
-    /// A snapshot of a volume.
-    Layer(VolumeId, LayerId),
 }
 
 /// What a leader answers.
@@ -308,12 +302,18 @@ impl Frame {
                 out.push(FORM);
                 formation.encode(out);
             }
-            Frame::Consensus { group, message, bodies } => {
+            Frame::Consensus {
+                group,
+                message,
+                bodies,
+            } => {
                 out.push(CONSENSUS);
                 put_varint(out, u64::from(group.0));
                 message.encode(out);
                 put_varint(out, bodies.len() as u64);
-                bodies.iter().for_each(|body| put_varint(out, body.len() as u64));
+                bodies
+                    .iter()
+                    .for_each(|body| put_varint(out, body.len() as u64));
                 packet.bodies = bodies.clone();
             }
             Frame::Ask { id, group, op } => {
@@ -327,7 +327,14 @@ impl Frame {
                 put_varint(out, *id);
                 encode_result(result, out);
             }
-            Frame::Image { group, image, piece, at, last, bytes } => {
+            Frame::Image {
+                group,
+                image,
+                piece,
+                at,
+                last,
+                bytes,
+            } => {
                 out.push(IMAGE);
                 put_varint(out, u64::from(group.0));
                 put_varint(out, *image);
@@ -337,13 +344,23 @@ impl Frame {
                 out.push(u8::from(*last));
                 put_bytes(out, bytes);
             }
-            Frame::ImageNext { group, image, piece } => {
+            Frame::ImageNext {
+                group,
+                image,
+                piece,
+            } => {
                 out.push(IMAGE_NEXT);
                 put_varint(out, u64::from(group.0));
                 put_varint(out, *image);
                 put_varint(out, *piece);
             }
-            Frame::Fetch { id, group, layer, block, checksum } => {
+            Frame::Fetch {
+                id,
+                group,
+                layer,
+                block,
+                checksum,
+            } => {
                 out.push(FETCH);
                 put_varint(out, *id);
                 put_varint(out, u64::from(group.0));
@@ -403,7 +420,11 @@ impl Frame {
                 for length in lengths {
                     bodies.push(Arc::new(from.take(length)?.to_vec()));
                 }
-                Frame::Consensus { group, message, bodies }
+                Frame::Consensus {
+                    group,
+                    message,
+                    bodies,
+                }
             }
             ASK => Frame::Ask {
                 id: from.varint()?,
@@ -512,21 +533,36 @@ impl Op {
                 out.push(1);
                 session.encode(out);
             }
-            Op::Write { by, volume, offset, data } => {
+            Op::Write {
+                by,
+                volume,
+                offset,
+                data,
+            } => {
                 out.push(2);
                 by.encode(out);
                 put_varint(out, u64::from(volume.0));
                 put_varint(out, *offset);
                 return Some(data.clone());
             }
-            Op::Discard { by, volume, offset, length } => {
+            Op::Discard {
+                by,
+                volume,
+                offset,
+                length,
+            } => {
                 out.push(3);
                 by.encode(out);
                 put_varint(out, u64::from(volume.0));
                 put_varint(out, *offset);
                 put_varint(out, *length);
             }
-            Op::Read { source, offset, length, allocation } => {
+            Op::Read {
+                source,
+                offset,
+                length,
+                allocation,
+            } => {
                 out.push(4);
                 let (volume, layer) = match source {
                     Source::Volume(volume) => (volume, 0),
@@ -563,7 +599,12 @@ impl Op {
                 let volume = VolumeId(small(from)?);
                 let offset = from.varint()?;
                 let data = from.take(from.rest().len())?.to_vec();
-                Op::Write { by, volume, offset, data: Arc::new(data) }
+                Op::Write {
+                    by,
+                    volume,
+                    offset,
+                    data: Arc::new(data),
+                }
             }
             3 => Op::Discard {
                 by: Request::decode(from)?,

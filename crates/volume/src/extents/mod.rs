@@ -9,6 +9,7 @@
 
 mod batch;
 mod folder;
+mod heads;
 mod reader;
 mod record;
 mod recover;
@@ -20,7 +21,8 @@ mod tests;
 mod window;
 
 pub use batch::Batch;
+pub use heads::{FIRST_RECORD, heads, numbers};
 pub use reader::{Pin, Reader};
-pub use record::{HEADER_BYTES, Kind, MOST_PAYLOAD, Place, RecordHeader};
+pub use record::{HEADER_BYTES, Kind, MOST_PAYLOAD, RecordHeader};
 pub use scan::{Found, Loss};
 pub use store::{Extents, Head, Placed, SegmentInfo, Settings};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::record::{HEADER_BYTES, Place, RecordHeader};
+use super::record::{HEADER_BYTES, RecordHeader};
 use super::shared::Shared;
 use crate::command::checksum;
 use crate::error::{Error, Result};
+use crate::place::Place;
 
 /// Reads segments, also what is not written yet. Any thread may read, beside the thread that appends.
 #[derive(Clone)]
@@ -51,6 +52,27 @@ impl Reader {
             true => Ok((header, payload)),
             false => Err(self.damage(place, "the record's payload is damaged")),
         }
+    }
+
+    /// The header of the record at `place`; `None` where the segment ends there.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`], and `Corruption` where there is no record.
+    pub fn read_header(&self, place: Place) -> Result<Option<RecordHeader>> {
+        let mut head = [0; HEADER_BYTES];
+        if u64::from(place.offset) + HEADER_BYTES as u64 > self.shared.len(place.segment)? {
+            return Ok(None);
+        }
+        self.read(place, &mut head)?;
+        let header = RecordHeader::decode(&head, self.shared.folder.disk, place);
+        header
+            .map(Some)
+            .ok_or_else(|| self.damage(place, "no record begins here"))
+    }
+
+    /// The file of a segment.
+    pub fn path(&self, segment: u32) -> std::path::PathBuf {
+        self.shared.folder.segment(segment)
     }
 
     /// Fills `out` with the block at `place`, whose data have this checksum.

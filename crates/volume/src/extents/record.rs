@@ -4,6 +4,7 @@ use esker_coding::Reader;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::ids::{Ballot, DiskId, GroupId};
+use crate::place::Place;
 
 /// Bytes of a record's header.
 pub const HEADER_BYTES: usize = 64;
@@ -19,15 +20,6 @@ pub(super) const MAGIC: [u8; 4] = *b"EVR1";
 
 /// The part of a header that its own checksum covers.
 const COVERED: usize = HEADER_BYTES - 8;
-
-/// Where a record or a block begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The segment's number.
-    pub segment: u32,
-    /// Bytes from the start of the segment's file.
-    pub offset: u32,
-}
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,12 +6,13 @@
 //! it is synced. That record also keeps what was synced known when the records that said it are cut.
 
 use super::folder::{Folder, SEGMENT_HEADER};
-use super::record::{HEADER_BYTES, Kind, Place, RecordHeader};
+use super::record::{HEADER_BYTES, Kind, RecordHeader};
 use super::scan::{Read, Scanned};
 use super::window::Window;
 use crate::command::checksum;
 use crate::error::{Error, Result};
 use crate::ids::{Ballot, GroupId};
+use crate::place::Place;
 
 /// Bytes that are copied at a time.
 const PIECE: u32 = 1 << 20;

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use super::folder::{Folder, SEGMENT_HEADER};
-use super::record::{ALIGNMENT, Kind, Place, RecordHeader};
+use super::record::{ALIGNMENT, Kind, RecordHeader};
 use super::window::{Unit, Window};
 use crate::error::{Error, Result};
 use crate::ids::GroupId;
+use crate::place::Place;
 
 /// What reading back finds, in order.
 #[derive(Debug)]

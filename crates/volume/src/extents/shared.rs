@@ -191,6 +191,17 @@ impl Shared {
         })
     }
 
+    /// Bytes of a segment, also those that are not in the file yet.
+    pub(super) fn len(&self, number: u32) -> Result<u64> {
+        let state = self.state.lock();
+        let segment = state
+            .segments
+            .get(&number)
+            .filter(|segment| !segment.is_removed);
+        let segment = segment.ok_or(Error::Gone { segment: number })?;
+        Ok(u64::from(segment.taken) + segment.pending.len() as u64)
+    }
+
     /// Opens the file of a segment for reading.
     pub(super) fn open(&self, number: u32) -> Result<Arc<dyn ReadFile>> {
         let opened = self.folder.open(&self.folder.segment(number));

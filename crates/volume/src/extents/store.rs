@@ -11,13 +11,14 @@ use xxhash_rust::xxh3::Xxh3;
 use super::batch::Batch;
 use super::folder::{Folder, SEGMENT_HEADER, SegmentHeader};
 use super::reader::Reader;
-use super::record::{ALIGNMENT, HEADER_BYTES, Kind, MOST_PAYLOAD, Place, RecordHeader, occupied};
+use super::record::{ALIGNMENT, HEADER_BYTES, Kind, MOST_PAYLOAD, RecordHeader, occupied};
 use super::recover::recover;
 use super::scan::{Found, Scan};
 use super::shared::Shared;
 use crate::command::checksum;
 use crate::error::{Error, Result};
 use crate::ids::{Ballot, DiskId, GroupId};
+use crate::place::Place;
 
 /// What fills a record up.
 const ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use esker_fs::ReadFile;
 
 use super::folder::Folder;
-use super::record::{ALIGNMENT, HEADER_BYTES, MAGIC, Place, RecordHeader};
+use super::record::{ALIGNMENT, HEADER_BYTES, MAGIC, RecordHeader};
 use crate::command::checksum;
 use crate::error::{Error, Result};
+use crate::place::Place;
 
 /// The fewest bytes that are read at a time.
 const PIECE: usize = 1 << 20;

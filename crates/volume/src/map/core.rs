@@ -194,6 +194,15 @@ impl Map {
         self.store.engine.memtable_bytes()
     }
 
+    pub(super) fn group_ids(&self) -> Vec<GroupId> {
+        self.view.read().groups.keys().copied().collect()
+    }
+
+    pub(super) fn head_of(&self, group: GroupId, volume: VolumeId) -> Option<LayerId> {
+        let view = self.view.read();
+        Some(view.groups.get(&group)?.layers.volumes.get(&volume)?.head)
+    }
+
     fn status(&self, group: GroupId) -> Status {
         let view = self.view.read();
         view.groups

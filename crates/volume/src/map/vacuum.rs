@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use esker_lsm::entry::MAX_SEQ;
 use esker_lsm::{Cursor, Snapshot, TreeCursor};
 
 use super::core::{Map, Plan};
@@ -57,6 +58,8 @@ pub struct LiveBlocks {
     /// None: entries of all segments.
     segment: Option<u32>,
     begun: bool,
+    /// The entry behind which it begins.
+    after: Option<(GroupId, LayerId, u64)>,
     _snapshot: Snapshot,
 }
 
@@ -67,10 +70,14 @@ impl LiveBlocks {
     /// What reading the engine fails with, and [`crate::error::Error::Corruption`].
     pub fn next_block(&mut self) -> Result<Option<LiveBlock>> {
         loop {
-            match std::mem::replace(&mut self.begun, true) {
-                true if !self.cursor.valid() => return Ok(None),
-                true => self.cursor.next()?,
-                false => self.cursor.seek_first()?,
+            match (std::mem::replace(&mut self.begun, true), &self.after) {
+                (true, _) if !self.cursor.valid() => return Ok(None),
+                (true, _) => self.cursor.next()?,
+                (false, None) => self.cursor.seek_first()?,
+                (false, Some((group, layer, block))) => {
+                    let key = entries::key(*group, *layer, block.saturating_add(1));
+                    self.cursor.seek(&key, MAX_SEQ)?;
+                }
             }
             if !self.cursor.valid() {
                 return Ok(None);
@@ -107,7 +114,16 @@ impl Map {
             store: self.store.clone(),
             segment,
             begun: false,
+            after: None,
             _snapshot: snapshot,
+        }
+    }
+
+    /// All entries that have data, in the order of groups, layers and blocks, behind one of them; without one, all.
+    pub fn live_blocks_after(&self, after: Option<(GroupId, LayerId, u64)>) -> LiveBlocks {
+        LiveBlocks {
+            after,
+            ..self.live_blocks(None)
         }
     }
 

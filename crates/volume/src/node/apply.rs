@@ -2,9 +2,9 @@
 
 use super::core::Core;
 use crate::command::Command;
-use crate::extents::Place;
 use crate::ids::{GroupId, Slot, VolumeId};
 use crate::map::{Applied, Outcome, Refusal as MapRefusal};
+use crate::place::Place;
 use crate::wire::{Refusal, Reply};
 
 impl Core {
@@ -30,7 +30,7 @@ impl Core {
             return;
         }
         let applied = group.applied;
-        let most = self.settings.log_bytes / self.settings.consensus_groups(self.formation.as_ref());
+        let most = self.settings.log_bytes / self.settings.group_count(self.formation.as_ref());
         group.log.shrink(most, applied.min(group.durable));
         group.leads = group.consensus.is_leader() && applied >= group.ready_at;
         while let Some((_, read)) = self
@@ -130,4 +130,3 @@ fn result(outcome: Outcome) -> Result<Reply, Refusal> {
         Outcome::Refused(other) => Err(Refusal::Failed(format!("{other:?}"))),
     }
 }
-

@@ -6,18 +6,17 @@ use std::sync::Arc;
 
 use super::group::{Group, PendingRead};
 use super::images::Images;
-use super::input::{
-    Action, ConnectionId, Input, Manner, ReadFailure, ReadKind, ReadResult, Work,
-};
+use super::input::{Action, ConnectionId, Input, Manner, ReadFailure, ReadKind, ReadResult, Work};
 use super::leader::{Origin, Pending};
 use super::log::Entry;
-use super::router::{Followed, Router, Shape};
+use super::router::{Followed, Router};
 use super::settings::Settings;
 use crate::consensus::{Message, Output, Time};
 use crate::error::Error;
 use crate::extents::{Extents, Kind, Reader};
 use crate::ids::{Ballot, GroupId, NodeId, Slot};
 use crate::map::Map;
+use crate::system::{Shape, group_at};
 use crate::wire::{Formation, Frame, Hello, Op, Packet, Refusal, Reply, Source};
 
 /// Commands that came with a message, by slot.
@@ -169,9 +168,12 @@ impl Core {
             Input::ReadDone(ticket, result) => self.read_done(ticket, result),
             Input::Open(connection) => self.router.open(connection),
             Input::Closed(connection) => self.router.closed(connection, self.now),
-            Input::Request { connection, ticket, work, manner } => {
-                self.request(connection, ticket, work, manner)
-            }
+            Input::Request {
+                connection,
+                ticket,
+                work,
+                manner,
+            } => self.request(connection, ticket, work, manner),
         }
         self.route();
         self.start_batch();
@@ -214,7 +216,10 @@ impl Core {
         let Some(hello) = self.peers.get(&node) else {
             return false;
         };
-        let cluster = self.formation.as_ref().map_or(0, |formation| formation.cluster);
+        let cluster = self
+            .formation
+            .as_ref()
+            .map_or(0, |formation| formation.cluster);
         hello.cluster == cluster && cluster != 0
     }
 
@@ -237,7 +242,11 @@ impl Core {
 
     fn output(&mut self, id: GroupId, output: Output, bodies: &mut Bodies) {
         match output {
-            Output::Send { to, message, after_sync } => self.send_message(id, to, message, after_sync),
+            Output::Send {
+                to,
+                message,
+                after_sync,
+            } => self.send_message(id, to, message, after_sync),
             Output::Vote { ballot, vote } => {
                 let vote = vote.map_or(0, |node| node.0).to_le_bytes();
                 // Twice, since nothing else could tell what was promised.
@@ -278,7 +287,10 @@ impl Core {
         }
         let (me, formation, groups) = (&self.me, self.formation.as_ref(), &self.groups);
         let mut heads = || super::open::heads(me, formation, groups.values());
-        match self.extents.append(kind, group, slot, ballot, payload, &mut heads) {
+        match self
+            .extents
+            .append(kind, group, slot, ballot, payload, &mut heads)
+        {
             Ok(placed) => Some(placed),
             Err(error) => {
                 self.fail(error);
@@ -318,7 +330,12 @@ impl Core {
                 }
             }
         }
-        let packet = Frame::Consensus { group: id, message, bodies }.encode();
+        let packet = Frame::Consensus {
+            group: id,
+            message,
+            bodies,
+        }
+        .encode();
         let end = self.extents.end();
         match after_sync && self.extents.synced() < end {
             true => self.after_sync.push_back((end, to, packet)),
@@ -415,7 +432,11 @@ impl Core {
             Frame::Form(formation) => self.form(formation),
             Frame::Hello(hello) => self.heard_hello(from, hello),
             _ if !self.is_member(from) => {}
-            Frame::Consensus { group, message, bodies } => self.message(from, group, message, bodies),
+            Frame::Consensus {
+                group,
+                message,
+                bodies,
+            } => self.message(from, group, message, bodies),
             Frame::Ask { id, group, op } => {
                 let origin = Origin::Remote(from, id);
                 self.ask(group, origin, op);
@@ -425,11 +446,28 @@ impl Core {
                 self.router.answered(self.now, id, result, &mut followed);
                 self.follow(followed);
             }
-            Frame::Image { group, image, piece, at, last, bytes } => {
+            Frame::Image {
+                group,
+                image,
+                piece,
+                at,
+                last,
+                bytes,
+            } => {
                 self.image_piece(from, group, image, piece, at, last, &bytes);
             }
-            Frame::ImageNext { group, image, piece } => self.image_next(from, group, image, piece),
-            Frame::Fetch { id, group, layer, block, checksum } => {
+            Frame::ImageNext {
+                group,
+                image,
+                piece,
+            } => self.image_next(from, group, image, piece),
+            Frame::Fetch {
+                id,
+                group,
+                layer,
+                block,
+                checksum,
+            } => {
                 self.fetch(from, id, group, layer, block, checksum);
             }
             Frame::Fetched { id, data } => self.fetched(id, data),
@@ -444,7 +482,12 @@ impl Core {
         };
         // A member is a node with the disk that it had when it became one.
         let disk = self.peers.get(&from).map(|hello| hello.disk);
-        if group.consensus.members().get(from).is_some_and(|member| Some(member.disk) != disk) {
+        if group
+            .consensus
+            .members()
+            .get(from)
+            .is_some_and(|member| Some(member.disk) != disk)
+        {
             return;
         }
         let mut by_slot = Bodies::new();
@@ -457,7 +500,9 @@ impl Core {
             }
             by_slot = entries.iter().map(|meta| meta.slot).zip(bodies).collect();
         }
-        self.step(id, &mut by_slot, |core, now, out| core.receive(now, from, message, out));
+        self.step(id, &mut by_slot, |core, now, out| {
+            core.receive(now, from, message, out)
+        });
     }
 
     /// A request to the leader of a group.
@@ -472,22 +517,48 @@ impl Core {
             return Err(Refusal::NotLeader(None));
         };
         if !group.leads || self.failed.is_some() {
-            let leader = group.consensus.leader().filter(|leader| *leader != self.me.node);
+            let leader = group
+                .consensus
+                .leader()
+                .filter(|leader| *leader != self.me.node);
             return Err(Refusal::NotLeader(leader));
         }
         match op {
-            Op::Read { source, offset, length, allocation } => {
+            Op::Read {
+                source,
+                offset,
+                length,
+                allocation,
+            } => {
                 let ticket = self.ticket();
-                let read = PendingRead { origin, source, offset, length, allocation };
+                let read = PendingRead {
+                    origin,
+                    source,
+                    offset,
+                    length,
+                    allocation,
+                };
                 self.asked.insert(ticket, (id, read));
-                self.step(id, &mut Bodies::new(), |core, now, out| core.read(now, ticket, out));
+                self.step(id, &mut Bodies::new(), |core, now, out| {
+                    core.read(now, ticket, out)
+                });
             }
-            Op::Write { by, volume, offset, data } => {
+            Op::Write {
+                by,
+                volume,
+                offset,
+                data,
+            } => {
                 let length = data.len() as u64;
                 let pending = self.pending(id, origin, by, volume, (offset, length), Some(data))?;
                 self.queue(id, pending)?;
             }
-            Op::Discard { by, volume, offset, length } => {
+            Op::Discard {
+                by,
+                volume,
+                offset,
+                length,
+            } => {
                 let pending = self.pending(id, origin, by, volume, (offset, length), None)?;
                 self.queue(id, pending)?;
             }
@@ -504,7 +575,9 @@ impl Core {
                 _ => return Err(Refusal::Failed("the command cannot be read".to_string())),
             },
             Op::Transfer(to) => {
-                self.step(id, &mut Bodies::new(), |core, now, out| core.transfer(now, to, out));
+                self.step(id, &mut Bodies::new(), |core, now, out| {
+                    core.transfer(now, to, out)
+                });
                 self.answer(origin, Ok(Reply::Done));
             }
             Op::Member(change) => self.change_members(id, origin, change)?,
@@ -535,7 +608,13 @@ impl Core {
         }
         let data = data.map(|data| ((offset % block) as usize, data));
         let span = super::leader::Span { volume, blocks };
-        Ok(Pending { origin, by, span, data, block_size })
+        Ok(Pending {
+            origin,
+            by,
+            span,
+            data,
+            block_size,
+        })
     }
 
     fn queue(&mut self, id: GroupId, pending: Pending) -> Result<(), Refusal> {
@@ -550,7 +629,11 @@ impl Core {
 
     /// Makes commands of the writes that need not wait.
     pub(super) fn run_queue(&mut self, id: GroupId) {
-        while let Some(pending) = self.groups.get_mut(&id).and_then(|group| group.leader.runnable()) {
+        while let Some(pending) = self
+            .groups
+            .get_mut(&id)
+            .and_then(|group| group.leader.runnable())
+        {
             if pending.is_partial() {
                 let ticket = self.ticket();
                 let block = u64::from(pending.block_size);
@@ -620,8 +703,9 @@ impl Core {
             return Err(Refusal::NotLeader(None));
         };
         let mut outputs = Vec::new();
-        let proposed =
-            group.consensus.propose(self.now, body.len() as u32, members, &mut outputs);
+        let proposed = group
+            .consensus
+            .propose(self.now, body.len() as u32, members, &mut outputs);
         let slot = match proposed {
             Ok(slot) => slot,
             Err(error) => return Err(refused(error)),
@@ -655,10 +739,24 @@ impl Core {
     }
 
     pub(super) fn begin_read(&mut self, id: GroupId, read: PendingRead) {
-        let PendingRead { origin, source, offset, length, allocation } = read;
+        let PendingRead {
+            origin,
+            source,
+            offset,
+            length,
+            allocation,
+        } = read;
         let kind = match allocation {
-            true => super::input::ReadKind::Allocation { source, offset, length },
-            false => super::input::ReadKind::Bytes { source, offset, length },
+            true => super::input::ReadKind::Allocation {
+                source,
+                offset,
+                length,
+            },
+            false => super::input::ReadKind::Bytes {
+                source,
+                offset,
+                length,
+            },
         };
         let ticket = self.ticket();
         let work = super::input::ReadWork { group: id, kind };
@@ -667,14 +765,26 @@ impl Core {
 
     pub(super) fn start_read(&mut self, ticket: u64, whom: ReadFor, work: super::input::ReadWork) {
         self.actions.push(Action::Read(ticket, work.clone()));
-        self.running.insert(ticket, RunningRead { whom, work, tries: 0 });
+        self.running.insert(
+            ticket,
+            RunningRead {
+                whom,
+                work,
+                tries: 0,
+            },
+        );
     }
 
     fn read_done(&mut self, ticket: u64, result: Result<ReadResult, ReadFailure>) {
         let Some(read) = self.running.remove(&ticket) else {
             return;
         };
-        if let Err(ReadFailure::Rot { layer, block, checksum, place }) = &result
+        if let Err(ReadFailure::Rot {
+            layer,
+            block,
+            checksum,
+            place,
+        }) = &result
             && !matches!(read.whom, ReadFor::Fetch(..))
         {
             let wanted = super::heal::Wanted {
@@ -710,14 +820,19 @@ impl Core {
             ReadFor::Origin(origin) => self.answer(origin, result.map(reply)),
             ReadFor::Local(connection, ticket) => {
                 let result = result.map(reply);
-                self.actions.push(Action::Answer { connection, ticket, result });
+                self.actions.push(Action::Answer {
+                    connection,
+                    ticket,
+                    result,
+                });
             }
             ReadFor::Fetch(node, id) => {
                 let data = match result {
                     Ok(ReadResult::Bytes(bytes)) => Some(bytes),
                     _ => None,
                 };
-                self.actions.push(Action::Send(node, Frame::Fetched { id, data }.encode()));
+                self.actions
+                    .push(Action::Send(node, Frame::Fetched { id, data }.encode()));
             }
             ReadFor::Merge(id) => self.merged(id, ticket, result),
             ReadFor::Upkeep => {
@@ -726,7 +841,14 @@ impl Core {
                     (Ok(ReadResult::Live(live, next)), ReadKind::Live { segment, .. }) => {
                         self.copy(*segment, live, next);
                     }
-                    (Ok(ReadResult::Scrubbed { damaged, checked, last }), _) => {
+                    (
+                        Ok(ReadResult::Scrubbed {
+                            damaged,
+                            checked,
+                            last,
+                        }),
+                        _,
+                    ) => {
                         self.scrubbed(damaged, checked, last);
                     }
                     (Ok(_), _) => {}
@@ -745,7 +867,10 @@ impl Core {
 
     fn merged(&mut self, id: GroupId, ticket: u64, result: Result<ReadResult, Refusal>) {
         // The leadership may have ended since; then the write was given up.
-        let pending = self.groups.get_mut(&id).and_then(|group| group.leader.merged(ticket));
+        let pending = self
+            .groups
+            .get_mut(&id)
+            .and_then(|group| group.leader.merged(ticket));
         let Some(pending) = pending else { return };
         match (result, &pending.data) {
             (Ok(ReadResult::Bytes(mut bytes)), Some((start, data))) => {
@@ -800,7 +925,8 @@ impl Core {
                 self.follow(followed);
             }
             Origin::Remote(node, id) => {
-                self.actions.push(Action::Send(node, Frame::Answer { id, result }.encode()));
+                self.actions
+                    .push(Action::Send(node, Frame::Answer { id, result }.encode()));
             }
         }
     }
@@ -809,7 +935,11 @@ impl Core {
         for followed in followed {
             match followed {
                 Followed::Answer(connection, ticket, result) => {
-                    self.actions.push(Action::Answer { connection, ticket, result });
+                    self.actions.push(Action::Answer {
+                        connection,
+                        ticket,
+                        result,
+                    });
                 }
                 Followed::Errand(key, result) => self.errand_done(key, result),
                 Followed::End(connection) => self.actions.push(Action::End(connection)),
@@ -846,14 +976,25 @@ impl Core {
     }
 
     fn request(&mut self, connection: ConnectionId, ticket: u64, work: Work, manner: Manner) {
-        if let Work::ReadLocal { source, offset, length } = work {
+        if let Work::ReadLocal {
+            source,
+            offset,
+            length,
+        } = work
+        {
             return self.read_local(connection, ticket, source, (offset, length));
         }
         let shape = self.shape(&work);
-        let begun = self.router.begin(self.now, connection, ticket, work, manner, shape);
+        let begun = self
+            .router
+            .begin(self.now, connection, ticket, work, manner, shape);
         if let Err(refusal) = begun {
             let result = Err(refusal);
-            self.actions.push(Action::Answer { connection, ticket, result });
+            self.actions.push(Action::Answer {
+                connection,
+                ticket,
+                result,
+            });
         }
     }
 
@@ -865,10 +1006,9 @@ impl Core {
             Work::Write { volume, .. } | Work::Discard { volume, .. } => Source::Volume(*volume),
             Work::System(_) | Work::Command(..) | Work::Transfer(..) | Work::Member(..) => {
                 return None;
-            },
+            }
         };
-        let (size, block_size) = self.map.system().shape(source)?;
-        Some(Shape { size, block_size })
+        self.map.system().shape(source)
     }
 
     /// Reads what this node has, piece by piece of one group each: only pieces of one group are given here.
@@ -879,9 +1019,24 @@ impl Core {
         source: Source,
         (offset, length): (u64, u32),
     ) {
-        let groups = self.formation.as_ref().map_or(1, |formation| formation.groups);
-        let group = super::layout::group_of(offset, groups);
-        let kind = super::input::ReadKind::Bytes { source, offset, length };
+        let groups = self
+            .formation
+            .as_ref()
+            .map_or(1, |formation| formation.groups);
+        let Some(shape) = self.map.system().shape(source) else {
+            let result = Err(Refusal::NoVolume);
+            return self.actions.push(Action::Answer {
+                connection,
+                ticket,
+                result,
+            });
+        };
+        let group = group_at(shape.placement, offset, groups);
+        let kind = super::input::ReadKind::Bytes {
+            source,
+            offset,
+            length,
+        };
         let work = super::input::ReadWork { group, kind };
         let number = self.ticket();
         self.start_read(number, ReadFor::Local(connection, ticket), work);

@@ -8,6 +8,7 @@ use crate::command::Command;
 use crate::extents::Kind;
 use crate::ids::{Ballot, GroupId, NodeId};
 use crate::members::Role;
+use crate::system::SystemCommand;
 use crate::wire::{Op, Refusal, Reply};
 
 /// When each periodic task ran last.
@@ -28,6 +29,17 @@ const SPREAD: u64 = 2_000;
 struct Step {
     group: GroupId,
     command: Vec<u8>,
+}
+
+impl Step {
+    fn of_system(command: &SystemCommand) -> Step {
+        let mut bytes = Vec::new();
+        Command::System(command.encode()).encode(&mut bytes);
+        Step {
+            group: GroupId::SYSTEM,
+            command: bytes,
+        }
+    }
 }
 
 /// The errands under way.
@@ -70,7 +82,8 @@ impl Core {
         Command::CloseLives { node, before }.encode(&mut command);
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in groups.into_iter().filter(|group| *group != GroupId::SYSTEM) {
-            self.router.errand(0, group, Op::Command(command.clone()), now);
+            self.router
+                .errand(0, group, Op::Command(command.clone()), now);
         }
     }
 
@@ -100,28 +113,35 @@ impl Core {
     /// The leader of the system group carries its list out: commands to other groups, and when an item's are done, its
     /// completion.
     fn run_list(&mut self) {
-        let leads = self.groups.get(&GroupId::SYSTEM).is_some_and(|group| group.leads);
+        let leads = self
+            .groups
+            .get(&GroupId::SYSTEM)
+            .is_some_and(|group| group.leads);
         if !leads {
             self.errands.done.clear();
             return;
         }
-        let groups = self.formation.as_ref().map_or(0, |formation| formation.groups);
-        let todo = self.map.system().todo(groups);
+        let system = self.map.system();
         let mut wanted = BTreeSet::new();
+        let formation = self.formation.as_ref().filter(|_| system.groups() == 0);
+        if let Some(formation) = formation {
+            let (groups, members) = (formation.groups, (*formation.members).clone());
+            wanted.insert(Step::of_system(&SystemCommand::Format { groups, members }));
+        }
+        let todo = system.todo();
         for item in todo {
             let mut steps = Vec::new();
             for (group, command) in item.commands {
                 let mut bytes = Vec::new();
                 command.encode(&mut bytes);
-                steps.push(Step { group, command: bytes });
+                steps.push(Step {
+                    group,
+                    command: bytes,
+                });
             }
             let all_done = steps.iter().all(|step| self.errands.done.contains(step));
             if all_done {
-                let mut system = Vec::new();
-                item.completion.encode(&mut system);
-                let mut bytes = Vec::new();
-                Command::System(system).encode(&mut bytes);
-                wanted.insert(Step { group: GroupId::SYSTEM, command: bytes });
+                wanted.insert(Step::of_system(&item.then));
             }
             wanted.extend(steps);
         }
@@ -176,7 +196,10 @@ impl Core {
     }
 
     fn led(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.groups.values().filter(|group| group.leads).map(|group| group.id)
+        self.groups
+            .values()
+            .filter(|group| group.leads)
+            .map(|group| group.id)
     }
 
     /// Hands one group over where this node leads at least two more than a linked voter.
@@ -199,14 +222,21 @@ impl Core {
         };
         debug_assert!(count < mine);
         let group = self.groups.values().find(|group| {
-            let is_voter = group.consensus.members().get(to).is_some_and(|m| m.role == Role::Voter);
-            let is_close = group.consensus.matched(to).is_some_and(|slot| {
-                slot.0 + 64 >= group.consensus.last().0.0
-            });
+            let is_voter = group
+                .consensus
+                .members()
+                .get(to)
+                .is_some_and(|m| m.role == Role::Voter);
+            let is_close = group
+                .consensus
+                .matched(to)
+                .is_some_and(|slot| slot.0 + 64 >= group.consensus.last().0.0);
             group.leads && is_voter && is_close && group.leader.depth() < 64
         });
         if let Some(id) = group.map(|group| group.id) {
-            self.step(id, &mut Default::default(), |core, now, out| core.transfer(now, to, out));
+            self.step(id, &mut Default::default(), |core, now, out| {
+                core.transfer(now, to, out)
+            });
         }
     }
 }

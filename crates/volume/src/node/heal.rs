@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::core::{Core, ReadFor, RunningRead};
 use super::input::{Action, ReadKind, ReadWork};
-use crate::extents::{Kind, Place};
+use crate::extents::Kind;
 use crate::ids::{Ballot, GroupId, LayerId, NodeId};
+use crate::place::Place;
 use crate::wire::{Frame, Refusal};
 
 /// How long a replica may take to answer, in milliseconds.
@@ -56,10 +57,23 @@ impl Core {
     }
 
     pub(super) fn fetch_anew(&mut self, wanted: Wanted, read: Option<(u64, RunningRead)>) {
-        let left: Vec<NodeId> = self.peers.keys().copied().filter(|n| self.is_member(*n)).collect();
+        let left: Vec<NodeId> = self
+            .peers
+            .keys()
+            .copied()
+            .filter(|n| self.is_member(*n))
+            .collect();
         self.healing.next += 1;
         let (id, since) = (self.healing.next, self.now);
-        self.healing.asked.insert(id, Asked { wanted, left, since, read });
+        self.healing.asked.insert(
+            id,
+            Asked {
+                wanted,
+                left,
+                since,
+                read,
+            },
+        );
         self.ask_next(id);
     }
 
@@ -69,9 +83,21 @@ impl Core {
             return;
         };
         asked.since = now;
-        let Wanted { group, layer, block, checksum, .. } = asked.wanted;
+        let Wanted {
+            group,
+            layer,
+            block,
+            checksum,
+            ..
+        } = asked.wanted;
         if let Some(node) = asked.left.pop() {
-            let frame = Frame::Fetch { id, group, layer, block, checksum };
+            let frame = Frame::Fetch {
+                id,
+                group,
+                layer,
+                block,
+                checksum,
+            };
             self.actions.push(Action::Send(node, frame.encode()));
             return;
         }
@@ -84,7 +110,11 @@ impl Core {
 
     /// Replicas that did not answer are passed over.
     pub(super) fn tick_healing(&mut self) {
-        let late = self.healing.asked.iter().filter(|(_, asked)| asked.since + PATIENCE < self.now);
+        let late = self
+            .healing
+            .asked
+            .iter()
+            .filter(|(_, asked)| asked.since + PATIENCE < self.now);
         let late: Vec<u64> = late.map(|(id, _)| *id).collect();
         late.into_iter().for_each(|id| self.ask_next(id));
     }
@@ -100,7 +130,11 @@ impl Core {
         checksum: u64,
     ) {
         let ticket = self.ticket();
-        let kind = ReadKind::Block { layer, block, checksum };
+        let kind = ReadKind::Block {
+            layer,
+            block,
+            checksum,
+        };
         self.start_read(ticket, ReadFor::Fetch(from, id), ReadWork { group, kind });
     }
 
@@ -139,13 +173,24 @@ impl Core {
             segment: placed.payload.segment,
             offset: placed.payload.offset + block.len() as u32,
         };
-        self.healing.moves.push_back(Move { end: placed.lsn_end, wanted, to, read });
+        self.healing.moves.push_back(Move {
+            end: placed.lsn_end,
+            wanted,
+            to,
+            read,
+        });
     }
 
     /// Everything before `end` is durable: the map may refer to it.
     pub(super) fn moves_synced(&mut self, end: u64) {
         while let Some(next) = self.healing.moves.pop_front_if(|next| next.end <= end) {
-            let Wanted { group, layer, block, place, .. } = next.wanted;
+            let Wanted {
+                group,
+                layer,
+                block,
+                place,
+                ..
+            } = next.wanted;
             match self.map.moved(group, layer, block, place, next.to) {
                 Ok(true) if next.read.is_some() => self.healing.healed += 1,
                 Ok(_) => {}

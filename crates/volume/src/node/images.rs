@@ -10,9 +10,10 @@ use esker_coding::{Reader as Bytes, put_bytes, put_varint};
 use super::core::{Core, ReadFor};
 use super::input::{Action, ReadKind, ReadWork};
 use super::log::Log;
-use crate::extents::{Kind, Place, Reader};
+use crate::extents::{Kind, Reader};
 use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot};
 use crate::map::{Extent, Image, ImageEntry, ImageMeta};
+use crate::place::Place;
 use crate::wire::Frame;
 
 /// Bytes of a piece.
@@ -70,7 +71,9 @@ impl Images {
 
     /// Segments that an image reads from.
     pub(super) fn pins(&self, segment: u32) -> bool {
-        self.outgoing.values().any(|out| out.image.segments().contains(&segment))
+        self.outgoing
+            .values()
+            .any(|out| out.image.segments().contains(&segment))
     }
 }
 
@@ -81,9 +84,16 @@ pub(super) fn read_piece(
     after: Option<&[u8]>,
 ) -> Result<(Vec<u8>, Option<Vec<u8>>), super::input::ReadFailure> {
     use super::input::ReadFailure;
-    let chunk = image.chunk(after, PIECE_BYTES).map_err(ReadFailure::Failed)?;
+    let chunk = image
+        .chunk(after, PIECE_BYTES)
+        .map_err(ReadFailure::Failed)?;
     let mut bytes = Vec::with_capacity(PIECE_BYTES + 4096);
-    for ImageEntry { layer, block, extent } in &chunk.entries {
+    for ImageEntry {
+        layer,
+        block,
+        extent,
+    } in &chunk.entries
+    {
         put_varint(&mut bytes, u64::from(layer.0));
         put_varint(&mut bytes, *block);
         bytes.push(u8::from(extent.is_some()));
@@ -114,7 +124,9 @@ impl Core {
             self.begin_image(group, node);
         }
         let now = self.now;
-        self.images.outgoing.retain(|_, out| out.asked + FORGET > now);
+        self.images
+            .outgoing
+            .retain(|_, out| out.asked + FORGET > now);
         let due = self.images.outgoing.iter();
         let due = due.filter(|(_, out)| out.wants.is_some() && out.not_before <= now);
         let due: Vec<(NodeId, GroupId)> = due.map(|(key, _)| *key).collect();
@@ -126,7 +138,14 @@ impl Core {
             if incoming.waiting.len() < MOST_WAITING && incoming.asked + ASK_AGAIN < now {
                 incoming.asked = now;
                 let (image, piece) = (incoming.number, incoming.next);
-                again.push((incoming.from, Frame::ImageNext { group: *group, image, piece }));
+                again.push((
+                    incoming.from,
+                    Frame::ImageNext {
+                        group: *group,
+                        image,
+                        piece,
+                    },
+                ));
             }
         }
         for (node, frame) in again {
@@ -160,7 +179,14 @@ impl Core {
         };
         self.images.outgoing.insert((node, group), outgoing);
         let (image, piece, last, bytes) = (number, 0, false, meta);
-        let frame = Frame::Image { group, image, piece, at, last, bytes };
+        let frame = Frame::Image {
+            group,
+            image,
+            piece,
+            at,
+            last,
+            bytes,
+        };
         self.actions.push(Action::Send(node, frame.encode()));
     }
 
@@ -202,7 +228,14 @@ impl Core {
             Some((number, last, bytes)) if *number == piece => {
                 out.wants = None;
                 let (image, last, bytes) = (out.number, *last, bytes.clone());
-                let frame = Frame::Image { group, image, piece, at, last, bytes };
+                let frame = Frame::Image {
+                    group,
+                    image,
+                    piece,
+                    at,
+                    last,
+                    bytes,
+                };
                 self.actions.push(Action::Send(node, frame.encode()));
             }
             _ if piece == out.piece + 1 => {
@@ -279,7 +312,11 @@ impl Core {
         if !last && incoming.waiting.len() < MOST_WAITING {
             incoming.asked = now;
             let piece = incoming.next;
-            let frame = Frame::ImageNext { group, image, piece };
+            let frame = Frame::ImageNext {
+                group,
+                image,
+                piece,
+            };
             self.actions.push(Action::Send(from, frame.encode()));
         }
         if end <= self.extents.synced() {
@@ -313,9 +350,21 @@ impl Core {
             state.is_incomplete = true;
         }
         let (next, asked, waiting) = (1, self.now, VecDeque::new());
-        let incoming = Incoming { from, number, at, meta, next, asked, waiting };
+        let incoming = Incoming {
+            from,
+            number,
+            at,
+            meta,
+            next,
+            asked,
+            waiting,
+        };
         self.images.incoming.insert(group, incoming);
-        let frame = Frame::ImageNext { group, image: number, piece: 1 };
+        let frame = Frame::ImageNext {
+            group,
+            image: number,
+            piece: 1,
+        };
         self.actions.push(Action::Send(from, frame.encode()));
     }
 
@@ -332,7 +381,11 @@ impl Core {
             let layer = LayerId(u32::try_from(from.varint()?).ok()?);
             let block = from.varint()?;
             if from.u8()? == 0 {
-                entries.push(ImageEntry { layer, block, extent: None });
+                entries.push(ImageEntry {
+                    layer,
+                    block,
+                    extent: None,
+                });
                 continue;
             }
             let data = from.bytes()?;
@@ -342,13 +395,16 @@ impl Core {
             let checksum = crate::command::checksum(data);
             let number = block.to_le_bytes();
             let parts: [&[u8]; 2] = [&number, data];
-            let placed =
-                self.append(Kind::Moved, group, u64::from(layer.0), Ballot(0), &parts)?;
+            let placed = self.append(Kind::Moved, group, u64::from(layer.0), Ballot(0), &parts)?;
             let place = Place {
                 segment: placed.payload.segment,
                 offset: placed.payload.offset + number.len() as u32,
             };
-            entries.push(ImageEntry { layer, block, extent: Some(Extent { place, checksum }) });
+            entries.push(ImageEntry {
+                layer,
+                block,
+                extent: Some(Extent { place, checksum }),
+            });
         }
         Some(entries)
     }
@@ -385,8 +441,13 @@ impl Core {
         if incoming.waiting.len() + 1 == MOST_WAITING && !has_last {
             incoming.asked = now;
             let (image, piece) = (incoming.number, incoming.next);
-            let frame = Frame::ImageNext { group, image, piece };
-            self.actions.push(Action::Send(incoming.from, frame.encode()));
+            let frame = Frame::ImageNext {
+                group,
+                image,
+                piece,
+            };
+            self.actions
+                .push(Action::Send(incoming.from, frame.encode()));
         }
     }
 
@@ -408,8 +469,16 @@ impl Core {
         group.chosen = group.chosen.max(slot);
         group.is_incomplete = false;
         group.ready_at = group.ready_at.max(slot);
-        let initial = self.formation.as_ref().map(|formation| formation.members.clone());
-        let members = incoming.meta.members.clone().or(initial).unwrap_or_default();
+        let initial = self
+            .formation
+            .as_ref()
+            .map(|formation| formation.members.clone());
+        let members = incoming
+            .meta
+            .members
+            .clone()
+            .or(initial)
+            .unwrap_or_default();
         self.step(id, &mut Default::default(), |core, now, out| {
             core.image_installed(now, incoming.at, members, out);
         });
@@ -418,8 +487,12 @@ impl Core {
             self.append(Kind::Base, id, slot.0, ballot, &[&head]);
         }
         self.errands.system_changed();
-        let frame =
-            Frame::ImageNext { group: id, image: incoming.number, piece: incoming.next };
-        self.actions.push(Action::Send(incoming.from, frame.encode()));
+        let frame = Frame::ImageNext {
+            group: id,
+            image: incoming.number,
+            piece: incoming.next,
+        };
+        self.actions
+            .push(Action::Send(incoming.from, frame.encode()));
     }
 }

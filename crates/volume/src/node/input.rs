@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::consensus::Time;
 use crate::error::Error;
-use crate::extents::{Batch, Place};
+use crate::extents::Batch;
 use crate::ids::{GroupId, LayerId, NodeId, VolumeId};
 use crate::map::Image;
+use crate::place::Place;
 use crate::wire::{Change, Hello, Packet, Refusal, Reply, Source};
 
 /// A connection of somebody who uses volumes: of NBD, or of a client.

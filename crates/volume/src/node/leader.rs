@@ -48,7 +48,10 @@ impl Pending {
     /// True where some block is written in part.
     pub(super) fn is_partial(&self) -> bool {
         let whole = (self.span.blocks.end - self.span.blocks.start) * u64::from(self.block_size);
-        let written = self.data.as_ref().map(|(start, data)| (*start, data.len() as u64));
+        let written = self
+            .data
+            .as_ref()
+            .map(|(start, data)| (*start, data.len() as u64));
         written.is_some_and(|(start, length)| start != 0 || length != whole)
     }
 
@@ -98,8 +101,14 @@ impl Leader {
     /// Everything under way, given up since the leadership has ended; and whether it may have happened, or may still.
     pub(super) fn give_up(&mut self) -> Vec<(Origin, bool)> {
         let old = std::mem::take(self);
-        let queued = old.queued.into_iter().map(|pending| (pending.origin, false));
-        let merging = old.merging.into_values().map(|pending| (pending.origin, false));
+        let queued = old
+            .queued
+            .into_iter()
+            .map(|pending| (pending.origin, false));
+        let merging = old
+            .merging
+            .into_values()
+            .map(|pending| (pending.origin, false));
         let flight = old.flight.into_values().filter_map(|flight| flight.origin);
         let held = old.held.into_iter().map(|held| held.origin);
         let proposed = flight.chain(held).map(|origin| (origin, true));
@@ -132,7 +141,11 @@ impl Leader {
             return false;
         };
         let span = &pending.span;
-        let is_behind = self.queued.iter().take(at).any(|other| other.span.meets(span))
+        let is_behind = self
+            .queued
+            .iter()
+            .take(at)
+            .any(|other| other.span.meets(span))
             || self.merging.values().any(|other| other.span.meets(span));
         let flies = |flight: &Flight| flight.span.as_ref().is_some_and(|other| other.meets(span));
         !is_behind && !(pending.is_partial() && self.flight.values().any(flies))
@@ -162,7 +175,15 @@ impl Leader {
     /// Another command has become the one at `slot`.
     pub(super) fn proposed_other(&mut self, slot: Slot, origin: Option<Origin>) {
         let (span, by, bytes) = (None, None, 0);
-        self.flight.insert(slot, Flight { span, by, origin, bytes });
+        self.flight.insert(
+            slot,
+            Flight {
+                span,
+                by,
+                origin,
+                bytes,
+            },
+        );
     }
 
     /// A write will not become a command.
@@ -178,7 +199,9 @@ impl Leader {
             self.active.remove(&(by.session, by.number));
         }
         self.bytes -= flight.bytes;
-        Some(Landed { origin: flight.origin })
+        Some(Landed {
+            origin: flight.origin,
+        })
     }
 
     /// Keeps an answer until the volume's cut is released.
@@ -188,7 +211,11 @@ impl Leader {
         origin: Origin,
         result: Result<Reply, Refusal>,
     ) {
-        self.held.push(Held { volume, origin, result });
+        self.held.push(Held {
+            volume,
+            origin,
+            result,
+        });
     }
 
     /// The answers that a release lets go.
@@ -196,7 +223,10 @@ impl Leader {
         let (freed, kept) = self.held.drain(..).partition(|held| held.volume == volume);
         self.held = kept;
         let freed: Vec<Held> = freed;
-        freed.into_iter().map(|held| (held.origin, held.result)).collect()
+        freed
+            .into_iter()
+            .map(|held| (held.origin, held.result))
+            .collect()
     }
 
     /// Commands and writes under way.
@@ -214,13 +244,24 @@ pub(super) fn command(pending: &Pending, data: &[u8]) -> Vec<u8> {
     };
     if pending.data.is_none() {
         let mut out = Vec::new();
-        Command::Discard { by: pending.by, blocks }.encode(&mut out);
+        Command::Discard {
+            by: pending.by,
+            blocks,
+        }
+        .encode(&mut out);
         return out;
     }
-    let checksums = data.chunks(pending.block_size as usize).map(crate::command::checksum);
+    let checksums = data
+        .chunks(pending.block_size as usize)
+        .map(crate::command::checksum);
     let checksums: Vec<u64> = checksums.collect();
     let mut out = Vec::with_capacity(data.len() + 8 * checksums.len() + 64);
-    Command::Write { by: pending.by, blocks, checksums }.encode(&mut out);
+    Command::Write {
+        by: pending.by,
+        blocks,
+        checksums,
+    }
+    .encode(&mut out);
     out.extend_from_slice(data);
     out
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::extents::Place;
 use crate::ids::{Ballot, Slot};
+use crate::place::Place;
 
 /// An entry that was appended.
 #[derive(Debug, Clone)]
@@ -38,7 +38,12 @@ impl Log {
     /// An empty log behind `base`.
     pub(super) fn new(base: (Slot, Ballot)) -> Log {
         let (entries, held, bare) = (VecDeque::new(), 0, 0);
-        Log { base, entries, held, bare }
+        Log {
+            base,
+            entries,
+            held,
+            bare,
+        }
     }
 
     /// The last slot before the log.
@@ -71,7 +76,10 @@ impl Log {
 
     /// Puts an entry at `slot`, and removes those from there on. False where a slot before is missing.
     pub(super) fn put(&mut self, slot: Slot, entry: Entry) -> bool {
-        let Some(index) = self.index(slot).filter(|index| *index <= self.entries.len()) else {
+        let Some(index) = self
+            .index(slot)
+            .filter(|index| *index <= self.entries.len())
+        else {
             return false;
         };
         self.truncate(index);
@@ -135,7 +143,9 @@ impl Log {
 
     /// The last slot all of whose entries up to it lie in segments up to `segment`.
     pub(super) fn last_within(&self, segment: u32) -> Slot {
-        let count = self.entries.partition_point(|entry| entry.record.segment <= segment);
+        let count = self
+            .entries
+            .partition_point(|entry| entry.record.segment <= segment);
         Slot(self.base.0.0 + count as u64)
     }
 }
@@ -145,7 +155,10 @@ mod tests {
     use super::*;
 
     fn entry(ballot: u64, end: u64, bytes: usize) -> Entry {
-        let place = Place { segment: end as u32 / 10, offset: 0 };
+        let place = Place {
+            segment: end as u32 / 10,
+            offset: 0,
+        };
         Entry {
             ballot: Ballot(ballot),
             record: place,

@@ -38,12 +38,19 @@ impl Core {
             let disk = match *node == self.me.node {
                 true => self.me.disk,
                 false => match self.peers.get(node) {
-                    Some(Hello { cluster: 0, disk, .. }) => *disk,
+                    Some(Hello {
+                        cluster: 0, disk, ..
+                    }) => *disk,
                     _ => return,
                 },
             };
             let (node, address, role) = (*node, address.clone(), Role::Voter);
-            members.put(Member { node, disk, address, role });
+            members.put(Member {
+                node,
+                disk,
+                address,
+                role,
+            });
         }
         let formation = Formation {
             cluster: self.settings.cluster_identity.max(1),
@@ -55,7 +62,10 @@ impl Core {
 
     /// The cluster was formed elsewhere, with this disk.
     pub(super) fn form(&mut self, formation: Formation) {
-        let mine = formation.members.get(self.me.node).map(|member| member.disk);
+        let mine = formation
+            .members
+            .get(self.me.node)
+            .map(|member| member.disk);
         let fits = formation.cluster != 0 && (1..=1024).contains(&formation.groups);
         if self.formation.is_none() && mine == Some(self.me.disk) && fits {
             self.adopt(formation);
@@ -100,14 +110,25 @@ impl Core {
         if hello.cluster != 0 || !self.is_announced {
             return;
         }
-        let now = self.groups.get(&GroupId::SYSTEM).map(|group| group.consensus.members().clone());
+        let now = self
+            .groups
+            .get(&GroupId::SYSTEM)
+            .map(|group| group.consensus.members().clone());
         let members = [Some(formation.members.clone()), now].into_iter().flatten();
         let has = |members: &Arc<Members>| {
-            members.get(node).is_some_and(|member| member.disk == hello.disk)
+            members
+                .get(node)
+                .is_some_and(|member| member.disk == hello.disk)
         };
         if let Some(members) = members.filter(has).last() {
-            let formation = Formation { members, ..formation.clone() };
-            self.actions.push(super::input::Action::Send(node, Frame::Form(formation).encode()));
+            let formation = Formation {
+                members,
+                ..formation.clone()
+            };
+            self.actions.push(super::input::Action::Send(
+                node,
+                Frame::Form(formation).encode(),
+            ));
         }
     }
 
@@ -134,7 +155,8 @@ impl Core {
             }
         }
         all.remove(&self.me.node);
-        self.actions.push(super::input::Action::Peers(all.into_iter().collect()));
+        self.actions
+            .push(super::input::Action::Peers(all.into_iter().collect()));
     }
 
     /// Changes the members of a group that this node leads.
@@ -153,13 +175,20 @@ impl Core {
                 let hello = self.peers.get(&node).ok_or_else(|| {
                     Refusal::Failed(format!("node {node} is not linked to the group's leader"))
                 })?;
-                let is_there = members.get(node).is_some_and(|member| member.disk == hello.disk);
+                let is_there = members
+                    .get(node)
+                    .is_some_and(|member| member.disk == hello.disk);
                 if is_there {
                     self.answer(origin, Ok(crate::wire::Reply::Done));
                     return Ok(());
                 }
                 let (disk, role) = (hello.disk, Role::Learner);
-                members.put(Member { node, disk, address, role });
+                members.put(Member {
+                    node,
+                    disk,
+                    address,
+                    role,
+                });
             }
             Change::Promote(node) => {
                 let Some(member) = members.get(node).cloned() else {
@@ -173,7 +202,10 @@ impl Core {
                 if through.0 + CAUGHT_UP < group.consensus.last().0.0 {
                     return Err(Refusal::Busy);
                 }
-                members.put(Member { role: Role::Voter, ..member });
+                members.put(Member {
+                    role: Role::Voter,
+                    ..member
+                });
             }
             Change::Remove(node) => {
                 if members.get(node).is_none() {
@@ -182,7 +214,9 @@ impl Core {
                 }
                 members.remove(node);
                 if members.voters().count() == 0 {
-                    return Err(Refusal::Failed("the last member cannot be removed".to_string()));
+                    return Err(Refusal::Failed(
+                        "the last member cannot be removed".to_string(),
+                    ));
                 }
             }
         }

@@ -19,6 +19,7 @@ use crate::extents::{Extents, Found, Head, Kind, Loss, RecordHeader};
 use crate::ids::{Ballot, DiskId, GroupId, NodeId, Slot};
 use crate::map::Map;
 use crate::members::Members;
+use crate::place::Place;
 use crate::wire::{Formation, Hello};
 
 /// A group that has the node's life, and how its cluster was formed, in the heads of segments.
@@ -68,7 +69,13 @@ struct Reading {
 }
 
 /// Opens the node's folder, and formats it where there is none.
-pub fn open(fs: Arc<dyn Fs>, dir: &Path, node: NodeId, settings: Settings, now: Time) -> Result<Core> {
+pub fn open(
+    fs: Arc<dyn Fs>,
+    dir: &Path,
+    node: NodeId,
+    settings: Settings,
+    now: Time,
+) -> Result<Core> {
     let disk = match Extents::is_formatted(fs.clone(), dir)? {
         Some(disk) => disk,
         None => {
@@ -87,9 +94,10 @@ pub fn open(fs: Arc<dyn Fs>, dir: &Path, node: NodeId, settings: Settings, now: 
         life: 0,
         all_damaged: false,
     };
-    let segments = crate::extents::Settings { segment_bytes: settings.segment_bytes };
-    let extents =
-        Extents::open(fs, dir, segments, from, &mut |found| reading.found(found))?;
+    let segments = crate::extents::Settings {
+        segment_bytes: settings.segment_bytes,
+    };
+    let extents = Extents::open(fs, dir, segments, from, &mut |found| reading.found(found))?;
     let mut me = Hello {
         node,
         disk,
@@ -106,7 +114,12 @@ pub fn open(fs: Arc<dyn Fs>, dir: &Path, node: NodeId, settings: Settings, now: 
             let position = reading.applied.get(&id).copied().unwrap_or_default();
             let all_damaged = reading.all_damaged;
             let incomplete = map.is_incomplete(id);
-            let built = Building { me: &me, settings: &settings, id, now };
+            let built = Building {
+                me: &me,
+                settings: &settings,
+                id,
+                now,
+            };
             let group = match recovered {
                 Some(recovered) => built.recovered(recovered, position, all_damaged, incomplete),
                 None => built.lost(formation, position),
@@ -114,7 +127,15 @@ pub fn open(fs: Arc<dyn Fs>, dir: &Path, node: NodeId, settings: Settings, now: 
             groups.insert(id, group);
         }
     }
-    let mut core = Core::new(Opened { me, settings, now, map, extents, groups, formation });
+    let mut core = Core::new(Opened {
+        me,
+        settings,
+        now,
+        map,
+        extents,
+        groups,
+        formation,
+    });
     core.begin_life();
     Ok(core)
 }
@@ -131,11 +152,11 @@ fn first_segment(
     applied: &BTreeMap<GroupId, (Slot, Ballot)>,
     more: u32,
 ) -> Result<Option<u32>> {
-    let numbers = Extents::numbers(fs.as_ref(), dir)?;
+    let numbers = crate::extents::numbers(fs.clone(), dir)?;
     let mut first = None;
     for number in numbers.iter().rev() {
         // Where its beginning is damaged, an earlier one is taken.
-        let heads = Extents::heads(fs.as_ref(), dir, *number).unwrap_or_default();
+        let heads = crate::extents::heads(fs.clone(), dir, *number).unwrap_or_default();
         let reaches = |head: &RecordHeader| {
             let have = applied.get(&head.group).map_or(Slot(0), |(slot, _)| *slot);
             head.group == NODE || Slot(head.slot) <= have
@@ -150,7 +171,12 @@ fn first_segment(
     };
     // Segments before it, while none is missing.
     let mut from = first;
-    for number in numbers.iter().rev().filter(|number| **number < first).take(more as usize) {
+    for number in numbers
+        .iter()
+        .rev()
+        .filter(|number| **number < first)
+        .take(more as usize)
+    {
         if *number + 1 != from {
             break;
         }
@@ -162,35 +188,40 @@ fn first_segment(
 impl Reading {
     fn found(&mut self, found: Found<'_>) -> Result<()> {
         match found {
-            Found::Record { header, place, payload } => {
-                match header.kind {
-                    Kind::Base if header.group == NODE => self.node(payload),
-                    Kind::Base => self.base(header, payload),
-                    Kind::Vote => {
-                        let vote = payload.try_into().map_or(0, u32::from_le_bytes);
-                        let vote = (vote != 0).then_some(NodeId(vote));
-                        self.group(header.group).vote(header.ballot, vote);
-                    }
-                    Kind::Members => {
-                        let formation = Formation::decode(&mut Bytes::new(payload));
-                        if self.formation.is_none() {
-                            self.formation = formation;
-                        }
-                    }
-                    Kind::Entry => self.entry(header, place, payload),
-                    Kind::Moved | Kind::Sync => {}
+            Found::Record {
+                header,
+                place,
+                payload,
+            } => match header.kind {
+                Kind::Base if header.group == NODE => self.node(payload),
+                Kind::Base => self.base(header, payload),
+                Kind::Vote => {
+                    let vote = payload.try_into().map_or(0, u32::from_le_bytes);
+                    let vote = (vote != 0).then_some(NodeId(vote));
+                    self.group(header.group).vote(header.ballot, vote);
                 }
-            }
+                Kind::Members => {
+                    let formation = Formation::decode(&mut Bytes::new(payload));
+                    if self.formation.is_none() {
+                        self.formation = formation;
+                    }
+                }
+                Kind::Entry => self.entry(header, place, payload),
+                Kind::Moved | Kind::Sync => {}
+            },
             Found::Loss { groups, .. } => self.loss(&groups),
         }
         Ok(())
     }
 
     fn group(&mut self, id: GroupId) -> &mut Recovered {
-        let members = self.formation.as_ref().map(|formation| formation.members.clone());
-        self.groups.entry(id).or_insert_with(|| {
-            Recovered::new((Slot(0), Ballot(0)), members.unwrap_or_default())
-        })
+        let members = self
+            .formation
+            .as_ref()
+            .map(|formation| formation.members.clone());
+        self.groups
+            .entry(id)
+            .or_insert_with(|| Recovered::new((Slot(0), Ballot(0)), members.unwrap_or_default()))
     }
 
     fn node(&mut self, payload: &[u8]) {
@@ -218,7 +249,7 @@ impl Reading {
         group.vote(ballot, vote);
     }
 
-    fn entry(&mut self, header: &RecordHeader, record: crate::extents::Place, payload: &[u8]) {
+    fn entry(&mut self, header: &RecordHeader, record: crate::place::Place, payload: &[u8]) {
         let slot = Slot(header.slot);
         let group = self.group(header.group);
         group.last_placed = group.last_placed.max(slot);
@@ -227,7 +258,7 @@ impl Reading {
             Some((Command::Members(members), _)) => Some(members),
             _ => None,
         };
-        let place = crate::extents::Place {
+        let place = crate::place::Place {
             segment: record.segment,
             offset: record.offset + crate::extents::HEADER_BYTES as u32,
         };
@@ -242,7 +273,15 @@ impl Reading {
         if group.log.put(slot, entry) {
             let (ballot, bytes) = (header.ballot, header.bytes);
             drop(group.metas.split_off(&slot));
-            group.metas.insert(slot, Meta { slot, ballot, bytes, members });
+            group.metas.insert(
+                slot,
+                Meta {
+                    slot,
+                    ballot,
+                    bytes,
+                    members,
+                },
+            );
         } else if slot > group.log.base().0 {
             // The slots before it were lost.
             let from = group.log.last().next();
@@ -312,7 +351,11 @@ impl Building<'_> {
             ballot: found.ballot,
             vote: found.vote,
             base,
-            log: found.metas.into_values().filter(|meta| meta.slot > base.0).collect(),
+            log: found
+                .metas
+                .into_values()
+                .filter(|meta| meta.slot > base.0)
+                .collect(),
             chosen: applied,
             members: found.members,
             damaged_through,
@@ -366,7 +409,13 @@ pub(super) fn fresh(
     now: Time,
 ) -> Group {
     let found = Recovered::new((Slot(0), Ballot(0)), formation.members.clone());
-    Building { me, settings, id, now }.recovered(found, Default::default(), false, false)
+    Building {
+        me,
+        settings,
+        id,
+        now,
+    }
+    .recovered(found, Default::default(), false, false)
 }
 
 /// What a segment begins with.
@@ -376,12 +425,22 @@ pub(super) fn heads<'g>(
     groups: impl Iterator<Item = &'g Group>,
 ) -> Vec<Head> {
     let node = node_head(me, formation);
-    let mut heads = vec![Head { group: NODE, slot: 0, ballot: Ballot(0), payload: node }];
+    let mut heads = vec![Head {
+        group: NODE,
+        slot: 0,
+        ballot: Ballot(0),
+        payload: node,
+    }];
     for group in groups {
         let last = group.log.last();
         let ballot = group.log.ballot_at(last).unwrap_or_default();
         let (slot, payload) = (last.0, head(group));
-        heads.push(Head { group: group.id, slot, ballot, payload });
+        heads.push(Head {
+            group: group.id,
+            slot,
+            ballot,
+            payload,
+        });
     }
     heads
 }
@@ -390,7 +449,10 @@ pub(super) fn heads<'g>(
 pub(super) fn head(group: &Group) -> Vec<u8> {
     let mut head = Vec::new();
     put_varint(&mut head, group.consensus.ballot().0);
-    put_varint(&mut head, group.consensus.vote().map_or(0, |node| u64::from(node.0)));
+    put_varint(
+        &mut head,
+        group.consensus.vote().map_or(0, |node| u64::from(node.0)),
+    );
     group.consensus.members().encode(&mut head);
     head
 }
@@ -410,6 +472,9 @@ fn decode_head(payload: &[u8]) -> Option<(Ballot, Option<NodeId>, Arc<Members>)>
     let ballot = Ballot(from.varint()?);
     let vote = u32::try_from(from.varint()?).ok()?;
     let members = Members::decode(from)?;
-    Some((ballot, (vote != 0).then_some(NodeId(vote)), Arc::new(members)))
+    Some((
+        ballot,
+        (vote != 0).then_some(NodeId(vote)),
+        Arc::new(members),
+    ))
 }
-

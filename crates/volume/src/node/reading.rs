@@ -4,7 +4,7 @@ use super::input::{ReadFailure, ReadKind, ReadResult, ReadWork};
 use crate::error::Error;
 use crate::extents::Reader;
 use crate::ids::{GroupId, LayerId};
-use crate::map::{Extent, Map};
+use crate::map::{self, Extent, Map};
 use crate::wire::Source;
 
 /// How often a lookup is repeated when vacuum has moved a block in between.
@@ -16,14 +16,23 @@ const MERGED: usize = 4096;
 /// Carries out a read.
 pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, ReadFailure> {
     match work.kind {
-        ReadKind::Bytes { source, offset, length } => {
-            bytes(map, reader, work.group, source, offset, length).map(ReadResult::Bytes)
-        }
-        ReadKind::Allocation { source, offset, length } => {
+        ReadKind::Bytes {
+            source,
+            offset,
+            length,
+        } => bytes(map, reader, work.group, source, offset, length).map(ReadResult::Bytes),
+        ReadKind::Allocation {
+            source,
+            offset,
+            length,
+        } => {
             let runs = allocation(map, work.group, source, offset, length)?;
             Ok(ReadResult::Runs(runs))
         }
-        ReadKind::Piece { ref image, ref after } => {
+        ReadKind::Piece {
+            ref image,
+            ref after,
+        } => {
             let (bytes, next) = super::images::read_piece(reader, image, after.as_deref())?;
             Ok(ReadResult::Piece(bytes, next))
         }
@@ -32,12 +41,21 @@ pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, Re
             Ok(ReadResult::Live(live, next))
         }
         ReadKind::Scrub { after } => super::space::read_scrub(map, reader, after),
-        ReadKind::Flush => map.flush().map(|()| ReadResult::Done).map_err(ReadFailure::Failed),
+        ReadKind::Flush => map
+            .flush()
+            .map(|()| ReadResult::Done)
+            .map_err(ReadFailure::Failed),
         ReadKind::Merge => {
             let merged = map.merge_layers(MERGED);
-            merged.map(|_| ReadResult::Done).map_err(ReadFailure::Failed)
+            merged
+                .map(|_| ReadResult::Done)
+                .map_err(ReadFailure::Failed)
         }
-        ReadKind::Block { layer, block, checksum } => {
+        ReadKind::Block {
+            layer,
+            block,
+            checksum,
+        } => {
             let found = map.at_layer(work.group, layer, block);
             let extent = found.map_err(ReadFailure::Failed)?;
             let extent = extent.filter(|extent| extent.checksum == checksum);
@@ -46,7 +64,8 @@ pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, Re
                 return Err(ReadFailure::NoVolume);
             };
             let mut data = vec![0; block_size as usize];
-            read_block(reader, layer, block, &extent, &mut data)?.ok_or(ReadFailure::NoVolume)?;
+            read_block(map, reader, work.group, block, &extent, &mut data)?
+                .ok_or(ReadFailure::NoVolume)?;
             Ok(ReadResult::Bytes(data))
         }
     }
@@ -60,20 +79,19 @@ fn bytes(
     offset: u64,
     length: u32,
 ) -> Result<Vec<u8>, ReadFailure> {
-    let block_size = map.source_block_size(group, source).ok_or(ReadFailure::NoVolume)?;
+    let block_size = map
+        .source_block_size(group, source)
+        .ok_or(ReadFailure::NoVolume)?;
     let block = u64::from(block_size);
     let end = offset + u64::from(length);
     let blocks = offset / block..end.div_ceil(block);
     'again: for _ in 0..TRIES {
-        let found = map.find(group, source, blocks.start, (blocks.end - blocks.start) as u32);
-        let Some(found) = found.map_err(ReadFailure::Failed)? else {
-            return Err(ReadFailure::NoVolume);
-        };
+        let found = look(map, group, source, &blocks)?;
         let mut all = vec![0; ((blocks.end - blocks.start) * block) as usize];
         let slots = all.chunks_exact_mut(block_size as usize);
         for (number, (found, out)) in blocks.clone().zip(found.iter().zip(slots)) {
-            let Some((layer, extent)) = found else { continue };
-            if read_block(reader, *layer, number, extent, out)?.is_none() {
+            let Some(extent) = found else { continue };
+            if read_block(map, reader, group, number, extent, out)?.is_none() {
                 continue 'again;
             }
         }
@@ -91,10 +109,26 @@ fn bytes(
     }))
 }
 
+/// Where blocks of a source are.
+fn look(
+    map: &Map,
+    group: GroupId,
+    source: Source,
+    blocks: &std::ops::Range<u64>,
+) -> Result<Vec<Option<Extent>>, ReadFailure> {
+    let count = (blocks.end - blocks.start) as u32;
+    map.look(group, source, blocks.start, count)
+        .map_err(|error| match error {
+            Error::UnknownVolume { .. } | Error::UnknownLayer { .. } => ReadFailure::NoVolume,
+            error => ReadFailure::Failed(error),
+        })
+}
+
 /// Reads a block; `None` where its segment was removed since the lookup.
 fn read_block(
+    map: &Map,
     reader: &Reader,
-    layer: LayerId,
+    group: GroupId,
     block: u64,
     extent: &Extent,
     out: &mut [u8],
@@ -102,12 +136,21 @@ fn read_block(
     match reader.read_block(extent.place, extent.checksum, out) {
         Ok(()) => Ok(Some(())),
         Err(Error::Gone { .. }) => Ok(None),
-        Err(Error::Corruption { .. }) => Err(ReadFailure::Rot {
-            layer,
-            block,
-            checksum: extent.checksum,
-            place: extent.place,
-        }),
+        Err(Error::Corruption { .. }) => {
+            let any = map::Source::Layer(LayerId(u32::MAX));
+            let layer = map
+                .refers(group, any, block, extent.place)
+                .map_err(ReadFailure::Failed)?;
+            // Nothing refers to it any more: the caller looks again.
+            let Some(layer) = layer else { return Ok(None) };
+            let (checksum, place) = (extent.checksum, extent.place);
+            Err(ReadFailure::Rot {
+                layer,
+                block,
+                checksum,
+                place,
+            })
+        }
         Err(error) => Err(ReadFailure::Failed(error)),
     }
 }
@@ -119,14 +162,13 @@ fn allocation(
     offset: u64,
     length: u32,
 ) -> Result<Vec<(u64, bool)>, ReadFailure> {
-    let block_size = map.source_block_size(group, source).ok_or(ReadFailure::NoVolume)?;
+    let block_size = map
+        .source_block_size(group, source)
+        .ok_or(ReadFailure::NoVolume)?;
     let block = u64::from(block_size);
     let end = offset + u64::from(length);
     let blocks = offset / block..end.div_ceil(block);
-    let found = map.find(group, source, blocks.start, (blocks.end - blocks.start) as u32);
-    let Some(found) = found.map_err(ReadFailure::Failed)? else {
-        return Err(ReadFailure::NoVolume);
-    };
+    let found = look(map, group, source, &blocks)?;
     let mut runs: Vec<(u64, bool)> = Vec::new();
     for (number, found) in blocks.zip(found) {
         let bytes = (number * block + block).min(end) - (number * block).max(offset);

@@ -10,6 +10,7 @@ use super::layout::pieces;
 use crate::command::Request;
 use crate::consensus::Time;
 use crate::ids::{GroupId, NodeId, SessionId, VolumeId};
+use crate::system::Shape;
 use crate::wire::{Op, Refusal, Reply, Source};
 
 /// The longest part of a read or write, in bytes.
@@ -21,20 +22,15 @@ const PAUSE: Time = 10;
 /// More parts of one connection than this wait.
 pub(super) const MOST_OUTSTANDING: usize = 512;
 
-/// What the router has to know of a volume.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    /// Bytes.
-    pub(super) size: u64,
-    /// Bytes of a block.
-    pub(super) block_size: u32,
-}
-
 /// Who gets the answer of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum For {
     /// A user's request; the offset of the part within it.
-    Request { connection: ConnectionId, ticket: u64, at: u64 },
+    Request {
+        connection: ConnectionId,
+        ticket: u64,
+        at: u64,
+    },
     /// The connection waits until its session is open in the group.
     Opening(ConnectionId),
     /// The node itself: errands are asked until they are done.
@@ -141,7 +137,11 @@ impl Router {
     fn new_session(&mut self) -> SessionId {
         let connection = self.next_session;
         self.next_session += 1;
-        SessionId { node: self.node, life: self.life, connection }
+        SessionId {
+            node: self.node,
+            life: self.life,
+            connection,
+        }
     }
 
     /// Ends the connection's session in every group that may know it. Answers that come later are ignored.
@@ -234,7 +234,11 @@ impl Router {
             if let Op::Write { by, .. } | Op::Discard { by, .. } = &mut op {
                 waits = self.number(connection, group, by, now, deadline, manner);
             }
-            let whom = For::Request { connection, ticket, at };
+            let whom = For::Request {
+                connection,
+                ticket,
+                at,
+            };
             let id = self.add(whom, group, op, deadline, manner.direct, now);
             if waits {
                 if let Some(part) = self.parts.get_mut(&id) {
@@ -286,7 +290,11 @@ impl Router {
         session: SessionId,
         shape: Option<Shape>,
     ) -> Result<Vec<(GroupId, u64, Op)>, Refusal> {
-        let by = Request { session, number: 0, answered: 0 };
+        let by = Request {
+            session,
+            number: 0,
+            answered: 0,
+        };
         let within = |offset: u64, length: u64| {
             let shape = shape.ok_or(Refusal::NoVolume)?;
             let end = offset.checked_add(length).filter(|end| *end <= shape.size);
@@ -294,30 +302,60 @@ impl Router {
         };
         let groups = self.groups;
         Ok(match work {
-            Work::Read { source, offset, length } | Work::ReadLocal { source, offset, length } => {
-                within(offset, u64::from(length))?;
-                read_parts(source, offset, length, false, groups)
+            Work::Read {
+                source,
+                offset,
+                length,
             }
-            Work::Allocation { source, offset, length } => {
-                within(offset, u64::from(length))?;
-                read_parts(source, offset, length, true, groups)
+            | Work::ReadLocal {
+                source,
+                offset,
+                length,
+            } => {
+                let shape = within(offset, u64::from(length))?;
+                read_parts(source, &shape, (offset, length), false, groups)
             }
-            Work::Write { volume, offset, data } => {
-                within(offset, data.len() as u64)?;
-                let all = pieces(offset, data.len() as u64, PART_BYTES, groups);
+            Work::Allocation {
+                source,
+                offset,
+                length,
+            } => {
+                let shape = within(offset, u64::from(length))?;
+                read_parts(source, &shape, (offset, length), true, groups)
+            }
+            Work::Write {
+                volume,
+                offset,
+                data,
+            } => {
+                let placement = within(offset, data.len() as u64)?.placement;
+                let all = pieces(placement, offset, data.len() as u64, PART_BYTES, groups);
                 let is_one = all.len() == 1;
                 let part = |(group, from, length): (GroupId, u64, u64)| {
                     let start = (from - offset) as usize;
                     let bytes = data.get(start..start + length as usize).unwrap_or_default();
-                    let data = if is_one { data.clone() } else { Arc::new(bytes.to_vec()) };
-                    let op = Op::Write { by, volume, offset: from, data };
+                    let data = if is_one {
+                        data.clone()
+                    } else {
+                        Arc::new(bytes.to_vec())
+                    };
+                    let op = Op::Write {
+                        by,
+                        volume,
+                        offset: from,
+                        data,
+                    };
                     (group, from - offset, op)
                 };
                 all.into_iter().map(part).collect()
             }
-            Work::Discard { volume, offset, length } => {
+            Work::Discard {
+                volume,
+                offset,
+                length,
+            } => {
                 let shape = within(offset, length)?;
-                discard_parts(by, volume, offset, length, shape.block_size, groups)
+                discard_parts(by, volume, (offset, length), &shape, groups)
             }
             Work::System(command) => {
                 let command = crate::command::Command::System(command);
@@ -360,8 +398,10 @@ impl Router {
             }
             part.sent = Some((to, now));
             let mut op = part.op.clone();
-            if let (Op::Write { by, .. } | Op::Discard { by, .. }, For::Request { connection, .. }) =
-                (&mut op, part.whom)
+            if let (
+                Op::Write { by, .. } | Op::Discard { by, .. },
+                For::Request { connection, .. },
+            ) = (&mut op, part.whom)
             {
                 let state = self.connections.get(&connection);
                 let least = state.and_then(|state| state.outstanding.first().copied());
@@ -395,7 +435,10 @@ impl Router {
         let Some(part) = self.parts.get_mut(&id) else {
             return;
         };
-        let may_pass = matches!(result, Err(Refusal::NotLeader(_) | Refusal::Busy | Refusal::NoQuorum));
+        let may_pass = matches!(
+            result,
+            Err(Refusal::NotLeader(_) | Refusal::Busy | Refusal::NoQuorum)
+        );
         let is_errand = matches!(part.whom, For::Errand(_));
         if may_pass && (!part.direct || is_errand) {
             part.sent = None;
@@ -412,7 +455,11 @@ impl Router {
         match part.whom {
             For::Errand(key) => followed.push(Followed::Errand(key, result)),
             For::Opening(connection) => self.opened(connection, part.group, result, followed),
-            For::Request { connection, ticket, at } => {
+            For::Request {
+                connection,
+                ticket,
+                at,
+            } => {
                 if result == Err(Refusal::NoSession) {
                     followed.push(Followed::End(connection));
                 }
@@ -472,7 +519,10 @@ impl Router {
 
     /// Requests of users that are not answered.
     pub(super) fn outstanding(&self) -> usize {
-        self.connections.values().map(|state| state.wholes.len()).sum()
+        self.connections
+            .values()
+            .map(|state| state.wholes.len())
+            .sum()
     }
 }
 
@@ -526,15 +576,26 @@ fn encoded(command: &crate::command::Command) -> Vec<u8> {
 
 fn read_parts(
     source: Source,
-    offset: u64,
-    length: u32,
+    shape: &Shape,
+    (offset, length): (u64, u32),
     allocation: bool,
     groups: u16,
 ) -> Vec<(GroupId, u64, Op)> {
-    let all = pieces(offset, u64::from(length), PART_BYTES, groups);
+    let all = pieces(
+        shape.placement,
+        offset,
+        u64::from(length),
+        PART_BYTES,
+        groups,
+    );
     let part = |(group, from, length): (GroupId, u64, u64)| {
         let length = length as u32;
-        let op = Op::Read { source, offset: from, length, allocation };
+        let op = Op::Read {
+            source,
+            offset: from,
+            length,
+            allocation,
+        };
         (group, from - offset, op)
     };
     all.into_iter().map(part).collect()
@@ -544,23 +605,44 @@ fn read_parts(
 fn discard_parts(
     by: Request,
     volume: VolumeId,
-    offset: u64,
-    length: u64,
-    block_size: u32,
+    (offset, length): (u64, u64),
+    shape: &Shape,
     groups: u16,
 ) -> Vec<(GroupId, u64, Op)> {
-    let (block, end) = (u64::from(block_size), offset + length);
+    let (block, end, placement) = (
+        u64::from(shape.block_size),
+        offset + length,
+        shape.placement,
+    );
     let first = (offset.div_ceil(block) * block).min(end);
     let last = (end / block * block).max(first);
     let mut parts = Vec::new();
     for (from, upto) in [(offset, first), (last, end)] {
-        for (group, at, length) in pieces(from, upto - from, PART_BYTES, groups) {
+        for (group, at, length) in pieces(placement, from, upto - from, PART_BYTES, groups) {
             let data = Arc::new(vec![0; length as usize]);
-            parts.push((group, 0, Op::Write { by, volume, offset: at, data }));
+            parts.push((
+                group,
+                0,
+                Op::Write {
+                    by,
+                    volume,
+                    offset: at,
+                    data,
+                },
+            ));
         }
     }
-    for (group, at, length) in pieces(first, last - first, u64::MAX, groups) {
-        parts.push((group, 0, Op::Discard { by, volume, offset: at, length }));
+    for (group, at, length) in pieces(placement, first, last - first, u64::MAX, groups) {
+        parts.push((
+            group,
+            0,
+            Op::Discard {
+                by,
+                volume,
+                offset: at,
+                length,
+            },
+        ));
     }
     parts
 }

@@ -36,6 +36,13 @@ pub struct Settings {
     pub session_loss: u64,
 }
 
+impl Settings {
+    /// How many groups share the memory for commands.
+    pub(super) fn group_count(&self, formation: Option<&crate::wire::Formation>) -> usize {
+        usize::from(formation.map_or(self.groups, |formation| formation.groups)) + 1
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

@@ -6,9 +6,10 @@ use super::heal::Wanted;
 use super::input::{LiveBlock, ReadFailure, ReadKind, ReadWork};
 use crate::command::Command;
 use crate::error::Error;
-use crate::extents::{HEADER_BYTES, Kind, Place, Reader, RecordHeader};
+use crate::extents::{HEADER_BYTES, Kind, Reader, RecordHeader};
 use crate::ids::{GroupId, LayerId};
 use crate::map::{Map, Source};
+use crate::place::Place;
 
 /// Bytes of a segment that vacuum reads at a time, and of blocks that scrub checks.
 const PIECE_BYTES: u32 = 1 << 20;
@@ -63,7 +64,10 @@ pub(super) fn read_live(
 ) -> Result<(Vec<LiveBlock>, Option<u32>), ReadFailure> {
     let (mut at, mut live) = (from, Vec::new());
     while at - from < PIECE_BYTES {
-        let place = Place { segment, offset: at };
+        let place = Place {
+            segment,
+            offset: at,
+        };
         let header = match reader.read_header(place) {
             Ok(Some(header)) => header,
             Ok(None) => return Ok((live, None)),
@@ -88,20 +92,38 @@ fn live_of(
         return Ok(());
     }
     let mut payload = vec![0; header.bytes as usize];
-    let start = Place { offset: place.offset + HEADER_BYTES as u32, ..place };
-    reader.read(start, &mut payload).map_err(ReadFailure::Failed)?;
+    let start = Place {
+        offset: place.offset + HEADER_BYTES as u32,
+        ..place
+    };
+    reader
+        .read(start, &mut payload)
+        .map_err(ReadFailure::Failed)?;
     let (source, first, checksums, data) = match header.kind {
         Kind::Moved => {
             let Some((number, data)) = payload.split_first_chunk() else {
                 return Ok(());
             };
             let layer = LayerId(header.slot as u32);
-            (Source::Layer(layer), u64::from_le_bytes(*number), None, data)
+            (
+                Source::Layer(layer),
+                u64::from_le_bytes(*number),
+                None,
+                data,
+            )
         }
         _ => match Command::decode(&payload) {
-            Some((Command::Write { blocks, checksums, .. }, data)) => {
-                (Source::Volume(blocks.volume), blocks.first, Some(checksums), data)
-            }
+            Some((
+                Command::Write {
+                    blocks, checksums, ..
+                },
+                data,
+            )) => (
+                Source::Volume(blocks.volume),
+                blocks.first,
+                Some(checksums),
+                data,
+            ),
             _ => return Ok(()),
         },
     };
@@ -112,16 +134,23 @@ fn live_of(
     }
     let begins = start.offset + (payload.len() - data.len()) as u32;
     for (number, data) in data.chunks_exact(size).enumerate() {
-        let from = Place { segment: place.segment, offset: begins + (number * size) as u32 };
+        let from = Place {
+            segment: place.segment,
+            offset: begins + (number * size) as u32,
+        };
         let block = first + number as u64;
-        let layer = map.refers(header.group, source, block, from).map_err(ReadFailure::Failed)?;
+        let layer = map
+            .refers(header.group, source, block, from)
+            .map_err(ReadFailure::Failed)?;
         let Some(layer) = layer else { continue };
         live.push(LiveBlock {
             group: header.group,
             layer,
             block,
             place: from,
-            checksum: checksums.as_ref().and_then(|sums| sums.get(number).copied()),
+            checksum: checksums
+                .as_ref()
+                .and_then(|sums| sums.get(number).copied()),
             data: data.to_vec(),
         });
     }
@@ -179,10 +208,18 @@ pub(super) fn read_scrub(
         bytes += u64::from(size);
         if bytes >= u64::from(PIECE_BYTES) {
             let last = Some((found.group, found.layer, found.block));
-            return Ok(super::input::ReadResult::Scrubbed { damaged, checked, last });
+            return Ok(super::input::ReadResult::Scrubbed {
+                damaged,
+                checked,
+                last,
+            });
         }
     }
-    Ok(super::input::ReadResult::Scrubbed { damaged, checked, last: None })
+    Ok(super::input::ReadResult::Scrubbed {
+        damaged,
+        checked,
+        last: None,
+    })
 }
 
 impl Core {
@@ -231,7 +268,11 @@ impl Core {
 
     /// The last segment that is not kept for replicas that are behind.
     fn last_old_segment(&self) -> Option<u32> {
-        let newest = self.extents.segments().last().map(|segment| segment.number)?;
+        let newest = self
+            .extents
+            .segments()
+            .last()
+            .map(|segment| segment.number)?;
         newest.checked_sub(self.settings.log_segments.max(1))
     }
 
@@ -315,7 +356,11 @@ impl Core {
         if let Some(segment) = least.filter(|segment| share(segment) < 950) {
             let (segment, is_reading) = (segment.number, false);
             let next = crate::extents::FIRST_RECORD;
-            self.vacuum.copying = Some(Copying { segment, next, is_reading });
+            self.vacuum.copying = Some(Copying {
+                segment,
+                next,
+                is_reading,
+            });
         }
     }
 
@@ -323,7 +368,12 @@ impl Core {
         if self.now < self.vacuum.not_before {
             return;
         }
-        let Some(copying) = self.vacuum.copying.as_mut().filter(|copying| !copying.is_reading) else {
+        let Some(copying) = self
+            .vacuum
+            .copying
+            .as_mut()
+            .filter(|copying| !copying.is_reading)
+        else {
             return;
         };
         copying.is_reading = true;
@@ -350,7 +400,10 @@ impl Core {
                     self.rewrite(wanted, &block.data, None);
                 }
                 Ok(Some(extent)) if extent.place == block.place => {
-                    let wanted = Wanted { checksum: extent.checksum, ..wanted };
+                    let wanted = Wanted {
+                        checksum: extent.checksum,
+                        ..wanted
+                    };
                     self.fetch_anew(wanted, None);
                 }
                 Ok(_) => {}
@@ -363,7 +416,13 @@ impl Core {
         self.vacuum.not_before = self.now + bytes * 1000 / rate;
         match next {
             None => self.vacuum.copying = None,
-            Some(next) => self.vacuum.copying = Some(Copying { segment, next, is_reading: false }),
+            Some(next) => {
+                self.vacuum.copying = Some(Copying {
+                    segment,
+                    next,
+                    is_reading: false,
+                })
+            }
         }
     }
 
@@ -382,7 +441,11 @@ impl Core {
     pub fn start_scrub(&mut self) {
         if self.vacuum.scrub.is_none() {
             let (after, is_reading, not_before) = (None, false, self.now);
-            self.vacuum.scrub = Some(Scrub { after, is_reading, not_before });
+            self.vacuum.scrub = Some(Scrub {
+                after,
+                is_reading,
+                not_before,
+            });
             self.vacuum.scrubbed = 0;
         }
     }
@@ -409,7 +472,16 @@ impl Core {
     ) {
         self.vacuum.scrubbed += checked;
         for (group, layer, block, checksum, place) in damaged {
-            self.fetch_anew(Wanted { group, layer, block, checksum, place }, None);
+            self.fetch_anew(
+                Wanted {
+                    group,
+                    layer,
+                    block,
+                    checksum,
+                    place,
+                },
+                None,
+            );
         }
         let rate = self.settings.background_bytes.max(1);
         let not_before = self.now + u64::from(PIECE_BYTES) * 1000 / rate;

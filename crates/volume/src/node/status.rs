@@ -15,7 +15,10 @@ impl Core {
             disk: self.me.disk.0,
             cluster: self.me.cluster,
             life: self.me.life,
-            failed: self.failed.as_ref().map_or(String::new(), |error| error.to_string()),
+            failed: self
+                .failed
+                .as_ref()
+                .map_or(String::new(), |error| error.to_string()),
             linked: self.peers.keys().map(|node| node.0).collect(),
             groups: self.groups.values().map(group).collect(),
             segments: segments.len() as u64,
@@ -36,7 +39,9 @@ impl Core {
 
     /// How many groups share the blocks; 0 where no cluster is formed.
     pub fn group_count(&self) -> u16 {
-        self.formation.as_ref().map_or(0, |formation| formation.groups)
+        self.formation
+            .as_ref()
+            .map_or(0, |formation| formation.groups)
     }
 }
 
@@ -44,7 +49,12 @@ fn group(group: &Group) -> GroupStatus {
     let core = &group.consensus;
     let member = |member: &crate::members::Member| {
         let matched = core.matched(member.node).map_or(0, |slot| slot.0);
-        (member.node.0, member.role == Role::Learner, member.address.clone(), matched)
+        (
+            member.node.0,
+            member.role == Role::Learner,
+            member.address.clone(),
+            matched,
+        )
     };
     GroupStatus {
         group: group.id.0,

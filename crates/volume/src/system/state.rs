@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use esker_coding::{Reader, put_bytes, put_varint};
 
 use super::command::{number, text};
+use super::source::{RANGE, group_at};
 use crate::ids::{GroupId, LayerId, VolumeId};
 use crate::members::Members;
 
-/// Bytes of a volume that are next to each other in one group.
-pub const RANGE: u64 = 4 << 20;
 /// Bytes of the smallest block.
 pub const SMALLEST_BLOCK: u32 = 512;
 /// Bytes of the largest block.
@@ -149,13 +148,11 @@ impl System {
     /// The group of a block. Blocks of a range of 4 MiB are in one group, and successive ranges in successive groups.
     /// The system group before the store is formatted.
     pub fn group_of(&self, volume: &Volume, block: u64) -> GroupId {
-        let Some(groups) = Some(u64::from(self.groups)).filter(|groups| *groups > 0) else {
-            return GroupId::SYSTEM;
-        };
-        // Spreads the first ranges of small volumes.
-        let first = u64::from(volume.placement.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let range = block / self.range_blocks(volume);
-        GroupId(1 + ((first + range) % groups) as u16)
+        group_at(
+            volume.placement,
+            block * u64::from(volume.block_size),
+            self.groups,
+        )
     }
 
     /// How many blocks of a volume are next to each other in one group.

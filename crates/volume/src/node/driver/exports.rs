@@ -31,22 +31,25 @@ impl Exports for Volumes {
             return Err(Refused::Forbidden(text));
         }
         let system = self.map.system();
-        let Some((source, block_size)) = system.source(name) else {
+        let Some(source) = system.source(name) else {
             return Err(Refused::Unknown);
         };
+        let block_size = system.shape(source).map_or(4096, |shape| shape.block_size);
         let connection = ConnectionId(self.next.fetch_add(1, Ordering::Relaxed));
         self.way.input(Input::Open(connection));
-        Ok(Arc::new(Export {
-            map: self.map.clone(),
-            way: self.way.clone(),
-            connection,
-            source,
-            block_size,
-            wait: self.wait,
-            is_ended: Arc::new(std::sync::atomic::AtomicBool::new(false)),
-            enders: self.enders.clone(),
-        }
-        .registered()))
+        Ok(Arc::new(
+            Export {
+                map: self.map.clone(),
+                way: self.way.clone(),
+                connection,
+                source,
+                block_size,
+                wait: self.wait,
+                is_ended: Arc::new(std::sync::atomic::AtomicBool::new(false)),
+                enders: self.enders.clone(),
+            }
+            .registered(),
+        ))
     }
 }
 
@@ -87,8 +90,12 @@ impl Export {
                 Err(refusal) => Err(failure(&refusal)),
             });
         });
-        let manner = Manner { wait: self.wait, direct: false };
-        self.way.send(Event::Request(self.connection, work, manner, answer));
+        let manner = Manner {
+            wait: self.wait,
+            direct: false,
+        };
+        self.way
+            .send(Event::Request(self.connection, work, manner, answer));
     }
 
     fn volume(&self) -> Option<crate::ids::VolumeId> {
@@ -115,7 +122,10 @@ fn nothing(reply: Reply) -> Option<()> {
 
 impl Device for Export {
     fn size(&self) -> u64 {
-        self.map.system().shape(self.source).map_or(0, |(size, _)| size)
+        self.map
+            .system()
+            .shape(self.source)
+            .map_or(0, |shape| shape.size)
     }
 
     fn block_size(&self) -> u32 {
@@ -127,7 +137,11 @@ impl Device for Export {
     }
 
     fn read(&self, offset: u64, length: u32, done: Done<Vec<u8>>) {
-        let work = Work::Read { source: self.source, offset, length };
+        let work = Work::Read {
+            source: self.source,
+            offset,
+            length,
+        };
         self.ask(work, done, move |reply| match reply {
             Reply::Data(data) if data.len() == length as usize => Some(data),
             _ => None,
@@ -139,14 +153,30 @@ impl Device for Export {
             return done(Err(Failure::new(Failure::EPERM, "a snapshot is read-only")));
         };
         let data = Arc::new(data);
-        self.ask(Work::Write { volume, offset, data }, done, nothing);
+        self.ask(
+            Work::Write {
+                volume,
+                offset,
+                data,
+            },
+            done,
+            nothing,
+        );
     }
 
     fn discard(&self, offset: u64, length: u64, _zeros: bool, done: Done<()>) {
         let Some(volume) = self.volume() else {
             return done(Err(Failure::new(Failure::EPERM, "a snapshot is read-only")));
         };
-        self.ask(Work::Discard { volume, offset, length }, done, nothing);
+        self.ask(
+            Work::Discard {
+                volume,
+                offset,
+                length,
+            },
+            done,
+            nothing,
+        );
     }
 
     fn flush(&self, done: Done<()>) {
@@ -156,10 +186,17 @@ impl Device for Export {
 
     fn extents(&self, offset: u64, length: u64, done: Done<Vec<Run>>) {
         let length = length.min(64 << 20) as u32;
-        let work = Work::Allocation { source: self.source, offset, length };
+        let work = Work::Allocation {
+            source: self.source,
+            offset,
+            length,
+        };
         self.ask(work, done, |reply| match reply {
             Reply::Runs(runs) => {
-                let run = |(length, is_data): (u64, bool)| Run { length, is_hole: !is_data };
+                let run = |(length, is_data): (u64, bool)| Run {
+                    length,
+                    is_hole: !is_data,
+                };
                 Some(runs.into_iter().map(run).collect())
             }
             _ => None,

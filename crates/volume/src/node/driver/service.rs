@@ -42,7 +42,14 @@ impl Service {
         next: Arc<AtomicU64>,
     ) -> Service {
         let (peers, nodes) = (Mutex::default(), Mutex::default());
-        Service { map, way, replies, next, peers, nodes }
+        Service {
+            map,
+            way,
+            replies,
+            next,
+            peers,
+            nodes,
+        }
     }
 
     /// Takes an event of a connection.
@@ -80,7 +87,10 @@ impl Service {
         }
         match Frame::decode(&bytes) {
             Some(Frame::Hello(hello)) => self.hello(id, hello),
-            Some(Frame::Client { id: number, question }) => self.client(id, number, &question),
+            Some(Frame::Client {
+                id: number,
+                question,
+            }) => self.client(id, number, &question),
             // Neither a node nor a client of this version.
             _ => self.replies.abort(id),
         }
@@ -127,7 +137,10 @@ impl Service {
             wait: manner.wait,
             direct: manner.direct,
         };
-        let patient = |wait| Manner { wait, direct: false };
+        let patient = |wait| Manner {
+            wait,
+            direct: false,
+        };
         let (work, manner) = match question {
             Question::Status => {
                 let replies = self.replies.clone();
@@ -141,7 +154,12 @@ impl Service {
                 let replies = self.replies.clone();
                 let look = move |core: &mut crate::node::core::Core| {
                     core.start_scrub();
-                    answer(&replies, id, number, &Answer::Reply(Ok(crate::wire::Reply::Done)));
+                    answer(
+                        &replies,
+                        id,
+                        number,
+                        &Answer::Reply(Ok(crate::wire::Reply::Done)),
+                    );
                 };
                 return self.way.send(Event::Look(Box::new(look)));
             }
@@ -150,7 +168,11 @@ impl Service {
                 self.map.system().encode(&mut bytes);
                 return answer(&self.replies, id, number, &Answer::Volumes(bytes));
             }
-            Question::Map { volume, first, count } => {
+            Question::Map {
+                volume,
+                first,
+                count,
+            } => {
                 let found = self.source(&volume).and_then(|source| {
                     let groups = self.way.look(|core| core.group_count()).unwrap_or(1);
                     super::super::picture::places(&self.map, source, first, count, groups)
@@ -162,23 +184,63 @@ impl Service {
                 return answer(&self.replies, id, number, &said);
             }
             Question::System { command, wait } => (Ok(Work::System(command)), patient(wait)),
-            Question::Member { group, change, wait } => {
-                (Ok(Work::Member(group, change)), patient(wait))
-            }
-            Question::Read { volume, offset, length, local, manner: how } => {
+            Question::Member {
+                group,
+                change,
+                wait,
+            } => (Ok(Work::Member(group, change)), patient(wait)),
+            Question::Read {
+                volume,
+                offset,
+                length,
+                local,
+                manner: how,
+            } => {
                 let work = self.source(&volume).map(|source| match local {
-                    true => Work::ReadLocal { source, offset, length },
-                    false => Work::Read { source, offset, length },
+                    true => Work::ReadLocal {
+                        source,
+                        offset,
+                        length,
+                    },
+                    false => Work::Read {
+                        source,
+                        offset,
+                        length,
+                    },
                 });
                 (work, manner(how))
             }
-            Question::Write { volume, offset, data, manner: how } => {
+            Question::Write {
+                volume,
+                offset,
+                data,
+                manner: how,
+            } => {
                 let volume = self.volume(&volume);
-                (volume.map(|volume| Work::Write { volume, offset, data }), manner(how))
+                (
+                    volume.map(|volume| Work::Write {
+                        volume,
+                        offset,
+                        data,
+                    }),
+                    manner(how),
+                )
             }
-            Question::Discard { volume, offset, length, manner: how } => {
+            Question::Discard {
+                volume,
+                offset,
+                length,
+                manner: how,
+            } => {
                 let volume = self.volume(&volume);
-                (volume.map(|volume| Work::Discard { volume, offset, length }), manner(how))
+                (
+                    volume.map(|volume| Work::Discard {
+                        volume,
+                        offset,
+                        length,
+                    }),
+                    manner(how),
+                )
             }
         };
         match work {
@@ -195,14 +257,15 @@ impl Service {
                     };
                     answer(&replies, id, number, &said);
                 });
-                self.way.send(Event::Request(connection, work, manner, answerer));
+                self.way
+                    .send(Event::Request(connection, work, manner, answerer));
             }
         }
     }
 
     fn source(&self, name: &str) -> Result<Source, Refusal> {
         let found = self.map.system().source(name);
-        found.map(|(source, _)| source).ok_or(Refusal::NoVolume)
+        found.ok_or(Refusal::NoVolume)
     }
 
     fn volume(&self, name: &str) -> Result<crate::ids::VolumeId, Refusal> {
@@ -214,9 +277,15 @@ impl Service {
 }
 
 fn answer(replies: &net::Replies, id: net::ConnectionId, number: u64, answer: &Answer) {
-    let frame = Frame::ClientAnswer { id: number, answer: answer.encode() };
+    let frame = Frame::ClientAnswer {
+        id: number,
+        answer: answer.encode(),
+    };
     let packet = frame.encode();
-    if replies.send(id, vec![net::Part::from(packet.head)]).is_err() {
+    if replies
+        .send(id, vec![net::Part::from(packet.head)])
+        .is_err()
+    {
         replies.abort(id);
     }
 }

@@ -18,7 +18,7 @@ use super::work::{CoreThread, Event, Pool, Way, channels, disk};
 use crate::error::{Error, Result};
 use crate::ids::NodeId;
 use crate::nbd;
-use crate::net::{Acceptor, LinkEvent, LinkOptions, Limits, Links, Security};
+use crate::net::{Acceptor, Limits, LinkEvent, LinkOptions, Links, Security};
 use crate::node::settings::Settings;
 use crate::wire::Frame;
 
@@ -57,13 +57,20 @@ pub struct Node {
 
 fn io(path: &str, op: &'static str) -> impl Fn(std::io::Error) -> Error {
     let path = PathBuf::from(path);
-    move |source| Error::Io { path: path.clone(), op, source: Arc::new(source) }
+    move |source| Error::Io {
+        path: path.clone(),
+        op,
+        source: Arc::new(source),
+    }
 }
 
 impl Node {
     /// Opens the folder and starts to serve.
     pub fn start(options: NodeOptions) -> Result<Node> {
-        let limits = Limits { most: MOST_FRAME, ..Limits::default() };
+        let limits = Limits {
+            most: MOST_FRAME,
+            ..Limits::default()
+        };
         let acceptor = Acceptor::bind(&options.listen, options.security.clone(), limits)
             .map_err(io(&options.listen, "listen"))?;
         let nbd_listener = match &options.nbd {
@@ -71,8 +78,7 @@ impl Node {
             None => None,
         };
         let (dir, node) = (&options.dir, options.node);
-        let core =
-            crate::node::open::open(options.fs, dir, node, options.settings, clock::now())?;
+        let core = crate::node::open::open(options.fs, dir, node, options.settings, clock::now())?;
         let (map, _) = core.readers();
         let channels = channels();
         let way = channels.way.clone();
@@ -80,21 +86,31 @@ impl Node {
             let hello_way = way.clone();
             let hello = move |_| {
                 let hello = hello_way.look(|core| core.hello());
-                hello.map(|hello| Frame::Hello(hello).encode().flat()).unwrap_or_default()
+                hello
+                    .map(|hello| Frame::Hello(hello).encode().flat())
+                    .unwrap_or_default()
             };
-            let options_ = LinkOptions { most: MOST_FRAME, ..LinkOptions::default() };
+            let options_ = LinkOptions {
+                most: MOST_FRAME,
+                ..LinkOptions::default()
+            };
             // What comes back on a link is nothing: the other side has a link of its own.
             let event = |_, _: LinkEvent| {};
             Arc::new(Links::new(options.security.clone(), options_, hello, event))
         };
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            let built = std::thread::Builder::new().name(name.to_string()).spawn(run);
+            let built = std::thread::Builder::new()
+                .name(name.to_string())
+                .spawn(run);
             built.map_err(io(name, "start a thread"))
         };
         let mut threads = Vec::new();
         let (batch_sender, batch_receiver) = channel();
         let disk_way = way.clone();
-        threads.push(spawn("volume-disk", Box::new(move || disk(batch_receiver, disk_way)))?);
+        threads.push(spawn(
+            "volume-disk",
+            Box::new(move || disk(batch_receiver, disk_way)),
+        )?);
         let reads = Arc::new(Pool::start(&core, &way, 2).map_err(io("read", "start a thread"))?);
         let enders = Arc::new(Mutex::new(HashMap::new()));
         let thread = CoreThread {
@@ -110,22 +126,36 @@ impl Node {
         };
         threads.push(spawn("volume-core", Box::new(move || thread.run()))?);
         let next = Arc::new(AtomicU64::new(1));
-        let service =
-            Service::new(map.clone(), way.clone(), acceptor.replies(), next.clone());
+        let service = Service::new(map.clone(), way.clone(), acceptor.replies(), next.clone());
         let started = acceptor.start(move |id, event| service.event(id, event));
         started.map_err(io(&options.listen, "listen"))?;
-        let nbd_address = nbd_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let nbd_address = nbd_listener
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok());
         let nbd = match nbd_listener {
             None => None,
             Some(listener) => {
                 let (wait, way) = (options.wait, way.clone());
-                let exports = Arc::new(Volumes { map, way, next, wait, enders });
+                let exports = Arc::new(Volumes {
+                    map,
+                    way,
+                    next,
+                    wait,
+                    enders,
+                });
                 let tls = upgrade(&options.security);
                 let server = nbd::Server::start(listener, exports, nbd::Limits::default(), tls);
                 Some(server.map_err(io("nbd", "listen"))?)
             }
         };
-        Ok(Node { way, links, acceptor, nbd, nbd_address, threads })
+        Ok(Node {
+            way,
+            links,
+            acceptor,
+            nbd,
+            nbd_address,
+            threads,
+        })
     }
 
     /// Where it listens.

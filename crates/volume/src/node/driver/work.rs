@@ -12,8 +12,8 @@ use super::clock;
 use crate::extents::Batch;
 use crate::net::{Links, Part};
 use crate::node::core::Core;
-use crate::node::input::{Action, ConnectionId, Input, ReadWork, Work};
 use crate::node::input::Manner;
+use crate::node::input::{Action, ConnectionId, Input, ReadWork, Work};
 use crate::node::reading;
 use crate::wire::{Refusal, Reply};
 
@@ -55,7 +55,9 @@ impl Way {
         look: impl FnOnce(&mut Core) -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, receiver) = channel();
-        self.send(Event::Look(Box::new(move |core| drop(sender.send(look(core))))));
+        self.send(Event::Look(Box::new(move |core| {
+            drop(sender.send(look(core)))
+        })));
         receiver.recv().ok()
     }
 }
@@ -71,7 +73,10 @@ pub(super) struct Channels {
 
 pub(super) fn channels() -> Channels {
     let (sender, events) = channel();
-    Channels { way: Way { events: sender }, events }
+    Channels {
+        way: Way { events: sender },
+        events,
+    }
 }
 
 /// The core's thread, until `Stop`.
@@ -120,7 +125,12 @@ impl CoreThread {
                 self.next_ticket += 1;
                 let ticket = self.next_ticket;
                 self.waiting.insert((connection, ticket), answerer);
-                Input::Request { connection, ticket, work, manner }
+                Input::Request {
+                    connection,
+                    ticket,
+                    work,
+                    manner,
+                }
             }
             Event::Look(look) => return look(&mut self.core),
             Event::Stop => return,
@@ -132,7 +142,8 @@ impl CoreThread {
         let actions = self.core.handle(clock::now(), input);
         self.carry_out(actions);
         if let Some(closed) = closed {
-            self.waiting.retain(|(connection, _), _| *connection != closed);
+            self.waiting
+                .retain(|(connection, _), _| *connection != closed);
             self.enders.lock().remove(&closed);
         }
     }
@@ -147,7 +158,11 @@ impl CoreThread {
                 }
                 Action::Batch(batch) => drop(self.batches.send(batch)),
                 Action::Read(ticket, work) => self.reads.give(ticket, work),
-                Action::Answer { connection, ticket, result } => {
+                Action::Answer {
+                    connection,
+                    ticket,
+                    result,
+                } => {
                     if let Some(answer) = self.waiting.remove(&(connection, ticket)) {
                         answer(result);
                     }
@@ -199,7 +214,10 @@ impl Pool {
             let name = format!("volume-read-{number}");
             all.push(std::thread::Builder::new().name(name).spawn(run)?);
         }
-        Ok(Pool { work: Mutex::new(Some(sender)), threads: Mutex::new(all) })
+        Ok(Pool {
+            work: Mutex::new(Some(sender)),
+            threads: Mutex::new(all),
+        })
     }
 
     fn give(&self, ticket: u64, work: ReadWork) {
