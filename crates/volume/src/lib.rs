@@ -21,3 +21,8 @@ pub mod node;
 pub mod place;
 pub mod system;
 pub mod wire;
+
+/// The file system of the operating system, for [`node::NodeOptions`].
+pub fn disk() -> impl esker_fs::Fs {
+    esker_fs::disk::Disk::new()
+}

@@ -10,6 +10,7 @@ mod query;
 mod space;
 mod update;
 mod values;
+mod volume;
 mod write;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,11 @@ pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 pub(crate) use values::{Strategy, Ttl, size};
 #[cfg(test)]
 pub(crate) use values::{durability, duration};
+pub(crate) use volume::{
+    AskArgs, CloneArgs, CreateVolumeArgs, DeleteVolumeArgs, GrowArgs, MapArgs, MemberArgs,
+    MemberCommand, NodeArgs, RenameVolumeArgs, SnapshotVolumeArgs, StatusArgs, TlsArgs, VolumeArgs,
+    VolumeCommand,
+};
 pub(crate) use write::{
     CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, Format, LoadArgs, PutArgs,
 };
@@ -116,6 +122,9 @@ pub(crate) enum Command {
     /// Draw the areas of the tables of a spatial index, as SVG
     #[command(after_help = space::VIEW_HELP)]
     View(ViewArgs),
+    /// Replicated block volumes: disks on several machines, reached by NBD
+    #[command(after_help = volume::VOLUME_HELP)]
+    Volume(VolumeArgs),
     /// Print the records in the order of their keys
     #[command(after_help = "Example:\n  esker scan db events --from 100 --to 200 --reverse")]
     Scan(ScanArgs),

@@ -28,6 +28,7 @@ pub(crate) mod stat;
 pub(crate) mod update;
 pub(crate) mod versions;
 pub(crate) mod view;
+pub(crate) mod volume;
 pub(crate) mod write;
 
 use esker::Durability;

@@ -1,0 +1,110 @@
+//! `esker volume node`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_volume::ids::NodeId;
+use esker_volume::node::{Node, NodeOptions, Settings};
+use serde::Deserialize;
+
+use crate::args::{NodeArgs, TlsArgs};
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+
+/// The settings file.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    dir: Option<PathBuf>,
+    id: Option<u32>,
+    listen: Option<String>,
+    peers: BTreeMap<String, String>,
+    nbd: Option<String>,
+    groups: Option<u16>,
+    wait: Option<u64>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    ca: Option<PathBuf>,
+}
+
+fn read_config(path: &std::path::Path) -> Result<Config, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("{shown}: {error}")))?;
+    toml::from_str(&text).map_err(|error| Failure::Usage(format!("{shown}: {error}")))
+}
+
+fn missing(what: &str) -> Failure {
+    Failure::Usage(format!("the node needs {what}: as an option or in the settings file"))
+}
+
+/// `1=HOST:PORT` and so on.
+fn parse_peers(peers: &[String]) -> Result<BTreeMap<NodeId, String>, Failure> {
+    let mut all = BTreeMap::new();
+    for peer in peers {
+        let parsed = peer.split_once('=').and_then(|(id, address)| {
+            let id = id.trim().parse().ok().filter(|id| *id > 0)?;
+            Some((NodeId(id), address.trim().to_string()))
+        });
+        let Some((id, address)) = parsed else {
+            return Err(Failure::Usage(format!("{peer}: a peer is ID=HOST:PORT")));
+        };
+        if all.insert(id, address).is_some() {
+            return Err(Failure::Usage(format!("node {id} is named twice in --peers")));
+        }
+    }
+    Ok(all)
+}
+
+/// Runs a node until a signal ends it.
+pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
+    let config = match &args.config {
+        Some(path) => read_config(path)?,
+        None => Config::default(),
+    };
+    let id = args.id.or(config.id).filter(|id| *id > 0).ok_or_else(|| missing("--id (from 1)"))?;
+    let dir = args.dir.clone().or(config.dir).ok_or_else(|| missing("--dir"))?;
+    let listen = args.listen.clone().or(config.listen).ok_or_else(|| missing("--listen"))?;
+    let written: Vec<String> =
+        config.peers.iter().map(|(id, address)| format!("{id}={address}")).collect();
+    let peers = parse_peers(if args.peers.is_empty() { &written } else { &args.peers })?;
+    if !peers.contains_key(&NodeId(id)) {
+        return Err(Failure::Usage(format!("--peers does not name this node, {id}")));
+    }
+    let tls = TlsArgs {
+        cert: args.tls.cert.clone().or(config.cert),
+        key: args.tls.key.clone().or(config.key),
+        ca: args.tls.ca.clone().or(config.ca),
+    };
+    let wait = config.wait.unwrap_or(args.wait);
+    let settings = Settings {
+        peers,
+        cluster_identity: fastrand::u64(1..),
+        groups: config.groups.unwrap_or(args.groups),
+        seed: fastrand::u64(..),
+        ..Settings::default()
+    };
+    std::fs::create_dir_all(&dir)
+        .map_err(|error| Failure::Store(format!("{}: {error}", dir.display())))?;
+    let interrupt = Interrupt::watch()?;
+    let options = NodeOptions {
+        dir,
+        fs: Arc::new(esker_volume::disk()),
+        node: NodeId(id),
+        listen,
+        nbd: args.nbd.clone().or(config.nbd),
+        security: super::security(&tls)?,
+        wait: wait * 1000,
+        settings,
+    };
+    let node = Node::start(options).map_err(|error| Failure::Store(error.to_string()))?;
+    let nbd = node.nbd_address().map_or(String::new(), |address| format!(", NBD at {address}"));
+    crate::output::note(format_args!("node {id} listens at {}{nbd}", node.address()));
+    while interrupt.signal().is_none() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    node.stop();
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,75 @@
+//! What a follower does with a leader's entries.
+
+use super::core::{Core, Output};
+use super::message::{Message, Meta};
+use crate::ids::{Ballot, NodeId, Slot};
+
+impl Core {
+    /// Takes entries of the leader.
+    pub(super) fn accept(
+        &mut self,
+        from: NodeId,
+        previous: (Slot, Ballot),
+        entries: Vec<Meta>,
+        chosen: Slot,
+        round: u64,
+        out: &mut Vec<Output>,
+    ) {
+        let base = self.log.base().0;
+        let follows = |(at, meta): (usize, &Meta)| meta.slot.0 == previous.0.0 + at as u64 + 1;
+        if !entries.iter().enumerate().all(follows) {
+            return;
+        }
+        // What lies before the base is chosen, so it is the leader's, too.
+        let is_known = previous.0 < base || self.log.ballot_at(previous.0) == Some(previous.1);
+        if !is_known {
+            let hint = self.hint(previous.0);
+            let message = Message::Refused { ballot: self.ballot, hint, round };
+            return out.push(Output::Send { to: from, message, after_sync: true });
+        }
+        let through = Slot(previous.0.0 + entries.len() as u64).max(base);
+        let differs = |meta: &&Meta| {
+            meta.slot > base && self.log.ballot_at(meta.slot) != Some(meta.ballot)
+        };
+        if let Some(first) = entries.iter().find(differs).map(|meta| meta.slot) {
+            if first <= self.chosen {
+                debug_assert!(false, "slot {first} is chosen and would be replaced");
+                return;
+            }
+            self.log.truncate(first);
+            self.durable = self.durable.min(first.previous());
+            let new: Vec<Meta> = entries.into_iter().filter(|meta| meta.slot >= first).collect();
+            new.iter().for_each(|meta| {
+                let is_next = self.log.push(meta.clone());
+                debug_assert!(is_next, "entries follow each other");
+            });
+            out.push(Output::Append(new));
+        }
+        if self.damaged_through.is_some_and(|lost| through >= lost.max(chosen)) {
+            self.damaged_through = None;
+        }
+        let damaged = self.damaged_through.is_some();
+        let message = Message::Accepted { ballot: self.ballot, through, round, damaged };
+        out.push(Output::Send { to: from, message, after_sync: true });
+        let chosen = chosen.min(through);
+        if chosen > self.chosen {
+            self.chosen = chosen;
+            out.push(Output::Chosen(chosen));
+        }
+    }
+
+    /// A slot up to which the log may be the leader's, which has another entry at `slot`, or this log has none.
+    fn hint(&self, slot: Slot) -> Slot {
+        let last = self.log.last().0;
+        if last < slot {
+            return last;
+        }
+        // All entries of the ballot that differs may be wrong.
+        let wrong = self.log.ballot_at(slot);
+        let mut at = slot;
+        while at > self.chosen && self.log.ballot_at(at) == wrong {
+            at = at.previous();
+        }
+        at.max(self.chosen)
+    }
+}

@@ -1,0 +1,465 @@
+//! How a leader sends entries, what is chosen, and how it hands over.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::core::{Core, NOTHING_BYTES, Output, ProposeError, State, Time};
+use super::message::{Message, Meta};
+use super::reads::Reads;
+use crate::ids::{NodeId, Slot};
+use crate::members::Members;
+
+/// What a leader knows of another member.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Progress {
+    /// Up to where it has the log.
+    pub(super) matched: Slot,
+    /// What is sent next.
+    next: Slot,
+    /// What is under way: the last slot and the bytes of each message.
+    under_way: VecDeque<(Slot, usize)>,
+    under_way_bytes: usize,
+    /// Where its log is the leader's is not known: one message at a time.
+    is_probing: bool,
+    /// It needs an image, which was asked for.
+    needs_image: bool,
+    pub(super) is_damaged: bool,
+    /// When it answered last.
+    pub(super) heard: Time,
+    /// The last round that it answered.
+    pub(super) round: u64,
+}
+
+impl Progress {
+    fn new(next: Slot, now: Time) -> Progress {
+        Progress {
+            matched: Slot(0),
+            next,
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            is_probing: true,
+            needs_image: false,
+            is_damaged: false,
+            heard: now,
+            round: 0,
+        }
+    }
+
+    fn forget_under_way(&mut self) {
+        self.under_way.clear();
+        self.under_way_bytes = 0;
+    }
+}
+
+/// A leadership.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Leading {
+    pub(super) members: BTreeMap<NodeId, Progress>,
+    /// The first entry of this ballot.
+    pub(super) first: Slot,
+    pub(super) reads: Reads,
+    next_heartbeat: Time,
+    /// To whom leadership is handed, and until when that may take.
+    transfer: Option<(NodeId, Time)>,
+    /// Another member was asked to lead: it may be elected at any time from now on.
+    pub(super) is_giving_up: bool,
+}
+
+impl Leading {
+    pub(super) fn waiting_reads(&self) -> Vec<u64> {
+        self.reads.tickets()
+    }
+
+    pub(super) fn matched(&self, node: NodeId) -> Option<Slot> {
+        self.members.get(&node).map(|progress| progress.matched)
+    }
+}
+
+impl Core {
+    pub(super) fn leading(&mut self) -> Option<&mut Leading> {
+        match &mut self.state {
+            State::Leader(leading) => Some(leading),
+            _ => None,
+        }
+    }
+
+    /// A majority has promised.
+    pub(super) fn lead(&mut self, now: Time, out: &mut Vec<Output>) {
+        let slot = self.log.last().0.next();
+        let others = self.log.members().iter().filter(|member| member.node != self.node);
+        let members = others.map(|member| (member.node, Progress::new(slot, now))).collect();
+        self.state = State::Leader(Box::new(Leading {
+            members,
+            first: slot,
+            reads: Reads::default(),
+            next_heartbeat: now,
+            transfer: None,
+            is_giving_up: false,
+        }));
+        self.leader = Some(self.node);
+        // What was chosen before becomes known as such with the first entry of this ballot.
+        self.append(Meta { slot, ballot: self.ballot, bytes: NOTHING_BYTES, members: None }, out);
+        out.push(Output::Leadership);
+        self.tick_leader(now, out);
+    }
+
+    fn append(&mut self, meta: Meta, out: &mut Vec<Output>) {
+        let is_next = self.log.push(meta.clone());
+        debug_assert!(is_next, "a leader's entries follow each other");
+        out.push(Output::Append(vec![meta]));
+    }
+
+    /// Proposes a command of so many bytes, or a change of members. The caller has the command; the output names its slot.
+    ///
+    /// # Errors
+    /// Where this replica does not lead, or the change has to wait.
+    pub fn propose(
+        &mut self,
+        now: Time,
+        bytes: u32,
+        members: Option<Arc<Members>>,
+        out: &mut Vec<Output>,
+    ) -> Result<Slot, ProposeError> {
+        let leader = self.leader;
+        let (first, is_transferring) = match &self.state {
+            State::Leader(leading) => (leading.first, leading.transfer.is_some()),
+            _ => return Err(ProposeError::NotLeader { leader }),
+        };
+        if is_transferring {
+            return Err(ProposeError::Busy);
+        }
+        if let Some(new) = &members {
+            if self.chosen < first || self.log.members_since() > self.chosen {
+                return Err(ProposeError::Busy);
+            }
+            if !differ_by_one(self.log.members(), new) {
+                return Err(ProposeError::TooMany);
+            }
+        }
+        let slot = self.log.last().0.next();
+        let changes = members.is_some();
+        let before = self.log.members().clone();
+        self.append(Meta { slot, ballot: self.ballot, bytes, members }, out);
+        if changes {
+            self.members_changed(now, &before);
+        }
+        self.send_all(out);
+        Ok(slot)
+    }
+
+    /// Members have come or gone, or have other disks.
+    fn members_changed(&mut self, now: Time, before: &Members) {
+        let (members, node, next) = (self.log.members().clone(), self.node, self.log.last().0);
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        leading.members.retain(|node, _| members.get(*node).is_some());
+        for member in members.iter().filter(|member| member.node != node) {
+            let is_same = before.get(member.node).is_some_and(|old| old.disk == member.disk);
+            if !is_same || !leading.members.contains_key(&member.node) {
+                leading.members.insert(member.node, Progress::new(next, now));
+            }
+        }
+    }
+
+    /// Signs of life, and whether a majority still answers.
+    pub(super) fn tick_leader(&mut self, now: Time, out: &mut Vec<Output>) {
+        let patience = self.settings.election;
+        let heartbeat = self.settings.heartbeat;
+        let mut heard = BTreeMap::from([(self.node, u64::MAX)]);
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        heard.extend(leading.members.iter().map(|(node, progress)| (*node, progress.heard)));
+        if leading.transfer.is_some_and(|(_, until)| until <= now) {
+            leading.transfer = None;
+        }
+        let is_due = leading.next_heartbeat <= now;
+        if is_due {
+            leading.next_heartbeat = now + heartbeat;
+        }
+        if self.majority_of(&heard).is_none_or(|heard| heard.saturating_add(patience) <= now) {
+            return self.step_down(now, out);
+        }
+        if is_due {
+            self.begin_round(now, out);
+        }
+    }
+
+    /// A sign of life to every member.
+    pub(super) fn begin_round(&mut self, now: Time, out: &mut Vec<Output>) {
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        leading.reads.begin(now);
+        let nodes: Vec<NodeId> = leading.members.keys().copied().collect();
+        for node in nodes {
+            self.send_entries(node, out);
+            self.send_sign(node, out);
+        }
+        self.settle_reads(now, out);
+    }
+
+    fn send_all(&mut self, out: &mut Vec<Output>) {
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let nodes: Vec<NodeId> = leading.members.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.send_entries(node, out));
+        // With one voter, or others that are ahead of this disk, something may be chosen already.
+        self.choose(out);
+    }
+
+    /// A message without entries, behind all that was sent: who lacks something refuses it.
+    fn send_sign(&mut self, to: NodeId, out: &mut Vec<Output>) {
+        let (ballot, chosen) = (self.ballot, self.chosen);
+        let State::Leader(leading) = &self.state else {
+            return;
+        };
+        let Some(progress) = leading.members.get(&to) else {
+            return;
+        };
+        let round = leading.reads.round();
+        let before = progress.next.previous();
+        let previous = match self.log.ballot_at(before) {
+            Some(of) if !progress.needs_image => (before, of),
+            // It is behind the log.
+            _ => (Slot(0), crate::ids::Ballot(0)),
+        };
+        let message = Message::Accept { ballot, previous, entries: Vec::new(), chosen, round };
+        out.push(Output::Send { to, message, after_sync: false });
+    }
+
+    /// Sends what the window allows.
+    fn send_entries(&mut self, to: NodeId, out: &mut Vec<Output>) {
+        let (ballot, chosen, last) = (self.ballot, self.chosen, self.log.last().0);
+        let (window, most) = (self.settings.window_bytes, self.settings.message_bytes);
+        loop {
+            let State::Leader(leading) = &mut self.state else {
+                return;
+            };
+            let round = leading.reads.round();
+            let Some(progress) = leading.members.get_mut(&to) else {
+                return;
+            };
+            let is_full = progress.under_way_bytes >= window
+                || (progress.is_probing && !progress.under_way.is_empty());
+            if progress.needs_image || progress.next > last || is_full {
+                return;
+            }
+            let before = progress.next.previous();
+            let Some(of) = self.log.ballot_at(before) else {
+                progress.needs_image = true;
+                return out.push(Output::NeedsImage(to));
+            };
+            let (mut entries, mut bytes) = (Vec::new(), 0);
+            while let Some(meta) = self.log.get(progress.next) {
+                let more = meta.bytes as usize;
+                if !entries.is_empty() && bytes + more > most {
+                    break;
+                }
+                bytes += more;
+                entries.push(meta.clone());
+                progress.next = progress.next.next();
+            }
+            progress.under_way.push_back((progress.next.previous(), bytes));
+            progress.under_way_bytes += bytes;
+            let previous = (before, of);
+            let message = Message::Accept { ballot, previous, entries, chosen, round };
+            out.push(Output::Send { to, message, after_sync: false });
+        }
+    }
+
+    /// A follower has entries.
+    pub(super) fn accepted(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        through: Slot,
+        round: u64,
+        damaged: bool,
+        out: &mut Vec<Output>,
+    ) {
+        let last = self.log.last().0;
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let Some(progress) = leading.members.get_mut(&from) else {
+            return;
+        };
+        progress.heard = now;
+        progress.round = progress.round.max(round);
+        progress.is_damaged = damaged;
+        if through > last {
+            debug_assert!(false, "node {from} has slot {through}, the leader only {last}");
+            return;
+        }
+        if through >= progress.matched {
+            progress.matched = through;
+            // A sign of life that says nothing of what is probed does not end the probing.
+            if progress.is_probing && through.next() >= progress.next {
+                progress.is_probing = false;
+            }
+            progress.next = progress.next.max(through.next());
+            while progress.under_way.front().is_some_and(|(slot, _)| *slot <= through) {
+                if let Some((_, bytes)) = progress.under_way.pop_front() {
+                    progress.under_way_bytes -= bytes;
+                }
+            }
+        }
+        let is_transfer = leading.transfer.is_some_and(|(to, _)| to == from);
+        self.choose(out);
+        self.send_entries(from, out);
+        if is_transfer {
+            self.hand_over(out);
+        }
+        self.settle_reads(now, out);
+    }
+
+    /// A follower's log does not continue with what was sent.
+    pub(super) fn refused(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        hint: Slot,
+        round: u64,
+        out: &mut Vec<Output>,
+    ) {
+        let last = self.log.last().0;
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let Some(progress) = leading.members.get_mut(&from) else {
+            return;
+        };
+        progress.heard = now;
+        progress.round = progress.round.max(round);
+        // It may have lost what it had.
+        progress.matched = progress.matched.min(hint);
+        progress.next = hint.min(last).next();
+        progress.is_probing = true;
+        progress.forget_under_way();
+        self.send_entries(from, out);
+        self.settle_reads(now, out);
+    }
+
+    /// Finds what a majority has.
+    fn choose(&mut self, out: &mut Vec<Output>) {
+        let (node, durable) = (self.node, self.durable);
+        let State::Leader(leading) = &self.state else {
+            return;
+        };
+        let mut matched = BTreeMap::from([(node, durable.0)]);
+        let counted = leading.members.iter().filter(|(_, progress)| !progress.is_damaged);
+        matched.extend(counted.map(|(node, progress)| (*node, progress.matched.0)));
+        let Some(slot) = self.majority_of(&matched).map(Slot) else {
+            return;
+        };
+        // Entries of earlier ballots are chosen with one of this ballot behind them, never by count alone.
+        if slot <= self.chosen || self.log.ballot_at(slot) != Some(self.ballot) {
+            return;
+        }
+        self.chosen = slot;
+        out.push(Output::Chosen(slot));
+        let is_member = self.log.members().get(node).is_some();
+        if !is_member && self.log.members_since() <= slot {
+            // It was removed, and everyone else will learn so from the next leader.
+            self.step_down(self.heard, out);
+        }
+    }
+
+    /// The own log is durable up to this entry. Ignored where that was replaced.
+    pub fn appended_durably(
+        &mut self,
+        now: Time,
+        through: Slot,
+        ballot: crate::ids::Ballot,
+        out: &mut Vec<Output>,
+    ) {
+        if self.log.ballot_at(through) == Some(ballot) && through > self.durable {
+            self.durable = through;
+            self.choose(out);
+            self.settle_reads(now, out);
+        }
+    }
+
+    /// The follower has an image as of `through`.
+    pub fn image_sent(&mut self, node: NodeId, through: Slot) {
+        let last = self.log.last().0;
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        if let Some(progress) = leading.members.get_mut(&node) {
+            progress.needs_image = false;
+            progress.is_probing = true;
+            progress.next = through.min(last).next();
+            progress.forget_under_way();
+        }
+    }
+
+    /// The image that the follower needs will not come: it is asked for again.
+    pub fn image_failed(&mut self, node: NodeId) {
+        if let Some(leading) = self.leading()
+            && let Some(progress) = leading.members.get_mut(&node)
+        {
+            progress.needs_image = false;
+        }
+    }
+
+    /// The link to a member broke: what was under way is lost.
+    pub fn unreachable(&mut self, node: NodeId) {
+        if let Some(leading) = self.leading()
+            && let Some(progress) = leading.members.get_mut(&node)
+        {
+            progress.is_probing = true;
+            progress.next = progress.next.min(progress.matched.next()).max(Slot(1));
+            progress.forget_under_way();
+        }
+    }
+
+    /// A link to a member is up: it is given a sign at the next tick.
+    pub fn reachable(&mut self, node: NodeId) {
+        self.unreachable(node);
+        if let Some(leading) = self.leading() {
+            leading.next_heartbeat = 0;
+        }
+    }
+
+    /// Hands leadership over to a voter, as soon as it has the whole log.
+    pub fn transfer(&mut self, now: Time, to: NodeId, out: &mut Vec<Output>) {
+        let until = now + self.settings.election;
+        let is_voter = to != self.node && self.log.members().is_voter(to);
+        let Some(leading) = self.leading().filter(|_| is_voter) else {
+            return;
+        };
+        leading.transfer.get_or_insert((to, until));
+        self.hand_over(out);
+    }
+
+    fn hand_over(&mut self, out: &mut Vec<Output>) {
+        let (last, ballot) = (self.log.last().0, self.ballot);
+        let Some(leading) = self.leading() else {
+            return;
+        };
+        let Some((to, _)) = leading.transfer else {
+            return;
+        };
+        if leading.matched(to) == Some(last) && !leading.is_giving_up {
+            // No lease holds from here on: the message may arrive at any time.
+            leading.is_giving_up = true;
+            out.push(Output::Send { to, message: Message::Lead { ballot }, after_sync: false });
+        }
+    }
+}
+
+/// True where at most one voter came or went.
+fn differ_by_one(old: &Members, new: &Members) -> bool {
+    let is_in = |members: &Members, node: NodeId, disk| {
+        members.is_voter(node) && members.get(node).is_some_and(|member| member.disk == disk)
+    };
+    let voters = |of: &Members, other: &Members| {
+        let voters = of.iter().filter(|member| of.is_voter(member.node));
+        voters.filter(|member| !is_in(other, member.node, member.disk)).count()
+    };
+    new.voters().count() > 0 && voters(old, new) + voters(new, old) <= 1
+}
