@@ -373,7 +373,7 @@ impl<'a, 'v> Scan<'a, 'v> {
             offset = SEGMENT_HEADER;
         }
         self.is_settled = true;
-        Ok(false)
+        Ok(self.synced > lsn)
     }
 }
 
