@@ -66,6 +66,7 @@ impl Batch {
             let appended = file.append(&chunk.bytes);
             appended.map_err(|e| Error::io(&path, "append", e))?;
             self.shared.written.fetch_add(len as u64, Ordering::Relaxed);
+            // Before the next file is begun: at a start, only the last one may not be durable.
             file.sync().map_err(|e| Error::io(&path, "sync", e))?;
             *self.shared.writing.lock() = Some(Writing {
                 segment: *segment,

@@ -2,7 +2,7 @@
 //! the disk is written again.
 //!
 //! A system drops pages whose sync failed and yet reads them from its cache, so records that no later record calls
-//! synced are not taken for durable: their segments are replaced by copies, and a record in the copy says that all of
+//! synced are not taken for durable: the last segment is replaced by a copy, and a record in the copy says that all of
 //! it is synced. That record also keeps what was synced known when the records that said it are cut.
 
 use super::folder::{Folder, SEGMENT_HEADER};
@@ -47,27 +47,23 @@ pub(super) fn recover(folder: &Folder, scanned: Scanned) -> Result<Recovered> {
         written: 0,
     };
     if let Some(last) = kept.pop() {
-        let is_unsynced = |read: &Read| read.last.is_some_and(|lsn| lsn >= synced);
         let is_exact = last.valid == last.len && last.offset(end) == Some(last.valid);
-        let is_clean = is_exact && void.is_empty() && !kept.iter().chain([&last]).any(is_unsynced);
-        if is_clean {
-            // What is not called synced are records that only say what is.
-            if end > synced {
-                for read in kept.iter().chain([&last]) {
-                    let path = folder.segment(read.number);
+        // Segments before it were synced before it was begun.
+        let is_unsynced = last.last.is_some_and(|lsn| lsn >= synced);
+        let last = match is_exact && !is_unsynced && void.is_empty() {
+            false => finish(folder, last, &void, &mut done)?,
+            true => {
+                // What is not called synced are records that only say what is.
+                if end > synced {
+                    let path = folder.segment(last.number);
                     let synced = folder.fs.sync(&path);
                     synced.map_err(|e| Error::io(&path, "sync", e))?;
+                    folder.sync()?;
                 }
-                folder.sync()?;
+                last
             }
-            kept.push(last);
-        } else {
-            for read in kept.iter().filter(|read| is_unsynced(read)) {
-                done.written += rewrite(folder, read, read.valid, &[])?;
-            }
-            let last = finish(folder, last, &void, &mut done)?;
-            kept.push(last);
-        }
+        };
+        kept.push(last);
     }
     done.kept = kept;
     if !void.is_empty() {

@@ -298,30 +298,32 @@ impl<'a, 'v> Scan<'a, 'v> {
                     offset += header.occupied();
                     continue;
                 }
-                Unit::Damaged(header) if header.lsn == lsn => {
-                    if self.is_synced(at, here, lsn)? {
-                        read.note(&header);
-                        self.lose(number, here, Loss::Record(header))?;
-                        offset += header.occupied();
-                        continue;
-                    }
+                Unit::Damaged(header) if header.lsn == lsn && self.is_synced(at, here, lsn)? => {
+                    read.note(&header);
+                    self.lose(number, here, Loss::Record(header))?;
+                    offset += header.occupied();
+                    continue;
                 }
                 _ if self.is_synced(at, here, lsn)? => {
                     let next = window.next_header(here.saturating_add(ALIGNMENT as u32))?;
-                    let until = next.map_or(window.len, |(next, _)| next);
-                    let bytes = u64::from(until - here);
-                    self.lose(number, here, Loss::Unknown { bytes })?;
                     let Some((next, header)) = next else {
+                        let bytes = u64::from(window.len - here);
+                        self.lose(number, here, Loss::Unknown { bytes })?;
                         self.is_loss_open = true;
                         self.keep(read, u64::from(window.len), lsn);
                         return Ok(());
                     };
-                    offset = u64::from(next);
-                    if self.is_synced(at, next, header.lsn.saturating_sub(1))? {
+                    // Behind what was synced may be damage too: it ends the log.
+                    let is_all = self.is_synced(at, next, header.lsn.saturating_sub(1))?;
+                    let bytes = match is_all {
+                        true => u64::from(next - here),
+                        false => self.synced.saturating_sub(lsn),
+                    };
+                    self.lose(number, here, Loss::Unknown { bytes })?;
+                    offset += bytes;
+                    if is_all {
                         continue;
                     }
-                    // Behind what was synced is damage too.
-                    offset = self.synced.saturating_sub(first) + u64::from(SEGMENT_HEADER);
                 }
                 _ => {}
             }
@@ -372,7 +374,7 @@ impl<'a, 'v> Scan<'a, 'v> {
             offset = SEGMENT_HEADER;
         }
         self.is_settled = true;
-        Ok(false)
+        Ok(self.synced > lsn)
     }
 }
 

@@ -79,8 +79,6 @@ pub struct SegmentInfo {
 
 struct Segment {
     bytes: u32,
-    /// The LSN of the end of its records.
-    end: u64,
     /// The LSN of the end of the records that it begins with.
     heads: u64,
     slots: BTreeMap<GroupId, u64>,
@@ -161,7 +159,6 @@ impl Extents {
             let bytes = u32::try_from(folder.len(&*file, &path)?).unwrap_or(u32::MAX);
             let segment = Segment {
                 bytes,
-                end: 0,
                 heads: 0,
                 slots: BTreeMap::new(),
             };
@@ -171,7 +168,6 @@ impl Extents {
             let records = u64::from(read.valid.saturating_sub(SEGMENT_HEADER));
             let segment = Segment {
                 bytes: read.valid,
-                end: read.first + records,
                 heads: read.first + records,
                 slots: read.slots,
             };
@@ -272,7 +268,6 @@ impl Extents {
         self.shared.append(number, &[&header.encode()]);
         let segment = Segment {
             bytes: SEGMENT_HEADER,
-            end: self.end,
             heads: self.end,
             slots: BTreeMap::new(),
         };
@@ -326,7 +321,6 @@ impl Extents {
         self.shared.append(number, &all);
         segment.bytes = segment.bytes.saturating_add(bytes as u32);
         self.end += bytes as u64;
-        segment.end = self.end;
         if header.kind == Kind::Entry {
             let slot = segment.slots.entry(header.group).or_default();
             *slot = header.slot.max(*slot);
@@ -391,22 +385,18 @@ impl Extents {
             number,
             bytes: u64::from(segment.bytes),
             slots: segment.slots.clone(),
-            is_removable: self.is_removable(number, segment, durable),
+            is_removable: durable.is_some_and(|durable| number < durable),
             pins: self.shared.pins(number),
         });
         infos.collect()
     }
 
-    /// The last segment of which durable records say that what it begins with is synced.
+    /// The last segment of which durable records say that what it begins with is synced. Were those before it removed
+    /// without such a record, reading back would take the gap for the end.
     fn last_durable(&self) -> Option<u32> {
         let mut segments = self.segments.iter().rev();
         let durable = segments.find(|(_, segment)| segment.heads <= self.stated);
         durable.map(|(&number, _)| number)
-    }
-
-    fn is_removable(&self, number: u32, segment: &Segment, durable: Option<u32>) -> bool {
-        // Without such a record, reading back would take the gap for the end.
-        durable.is_some_and(|durable| number < durable) && segment.end <= self.stated
     }
 
     /// Removes a segment. Its live data were moved, and the logs that it holds cut, as of durable states.
@@ -415,9 +405,10 @@ impl Extents {
     /// `InUse` where a power cut could leave nothing that says what the segment says ([`SegmentInfo::is_removable`]);
     /// `Gone` where there is no such segment; those of removing.
     pub fn remove(&mut self, segment: u32) -> Result<()> {
-        let gone = Error::Gone { segment };
-        let info = self.segments.get(&segment).ok_or(gone)?;
-        if !self.is_removable(segment, info, self.last_durable()) {
+        if !self.segments.contains_key(&segment) {
+            return Err(Error::Gone { segment });
+        }
+        if self.last_durable().is_none_or(|durable| segment >= durable) {
             return Err(Error::InUse { segment });
         }
         let path = self.shared.folder.segment(segment);

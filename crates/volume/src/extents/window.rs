@@ -85,10 +85,10 @@ impl<'a> Window<'a> {
         let Some(header) = self.header(offset)? else {
             return Ok(Unit::Unknown);
         };
-        let occupied = usize::try_from(header.occupied()).unwrap_or(usize::MAX);
-        let record = self.get(offset, occupied)?;
+        // The zeros behind the payload may be missing.
         let end = HEADER_BYTES + header.bytes as usize;
-        Ok(match record.and_then(|r| r.get(HEADER_BYTES..end)) {
+        let record = self.get(offset, end)?;
+        Ok(match record.and_then(|record| record.get(HEADER_BYTES..)) {
             Some(payload) if checksum(payload) == header.checksum => Unit::Record(header, payload),
             _ => Unit::Damaged(header),
         })

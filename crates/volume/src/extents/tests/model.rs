@@ -75,6 +75,12 @@ impl Run {
         let segments = extents.segments();
         let exists = |number| segments.iter().any(|s| s.number == number);
         self.all.retain(|r| exists(r.place.segment));
+        // Each segment begins with what all groups need.
+        for s in &segments {
+            let records = self.all.iter().filter(|r| r.place.segment == s.number);
+            let kinds: Vec<Kind> = records.map(|r| r.kind).take(4).collect();
+            assert!(kinds.len() > 3 && kinds[..3] == [Kind::Base; 3], "{s:?}");
+        }
         self.done = extents.end();
         assert_eq!(extents.synced(), extents.end());
         for s in &segments {
@@ -158,7 +164,7 @@ impl Run {
 
 #[test]
 fn what_was_synced_is_found_again() {
-    for seed in esker_sim::seeds(400) {
+    for seed in esker_sim::seeds(1000) {
         println!("seed {seed}");
         let mut rng = fastrand::Rng::with_seed(seed);
         let segment_bytes = [600, 3000, 20_000, 1 << 20][rng.usize(..4)];

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
 
-use super::common::{DISK, append, append_this, dir, formatted, open, settings, sync};
+use super::common::{DISK, append, append_this, dir, formatted, open, segment, settings, sync};
 use crate::command::checksum;
 use crate::error::Error;
 use crate::extents::{Extents, HEADER_BYTES, Kind, MOST_PAYLOAD, Place};
@@ -182,7 +183,15 @@ fn what_is_found_is_durable() {
     faulty.fail_sync_once();
     assert!(extents.take_batch().unwrap().run().is_err());
     drop(extents);
-    let (_, seen) = open(Arc::new(fs.clone()), settings(1 << 20), None).unwrap();
+    // The next sync of that file says nothing.
+    let hooked = Hooked::new(Arc::new(fs.clone()));
+    hooked.set(
+        |call, path| match call == Call::Sync && path == segment(1) {
+            true => Err(std::io::ErrorKind::Other.into()),
+            false => Ok(()),
+        },
+    );
+    let (_, seen) = open(Arc::new(hooked), settings(1 << 20), None).unwrap();
     assert_eq!(seen.records.len(), 5);
     let after = fs.power_cut(1, esker_sim::memory::PowerCut::Lost);
     let (_, again) = open(Arc::new(after), settings(1 << 20), None).unwrap();
