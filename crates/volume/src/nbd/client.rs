@@ -368,7 +368,7 @@ fn send_all(
     first: u64,
     flight: &Flight,
 ) -> io::Result<()> {
-    let mut send = || {
+    let send = || {
         for (operation, cookie) in operations.zip(first..) {
             let (request, data) = encode(&operation, cookie);
             if !flight.depart(&request) {

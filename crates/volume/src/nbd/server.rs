@@ -110,6 +110,12 @@ impl Server {
         self.shared.registry.lock().open.len()
     }
 
+    /// Bytes that requests of all connections hold.
+    #[cfg(test)]
+    pub(super) fn lent(&self) -> usize {
+        self.shared.budget.lent()
+    }
+
     /// Stops: no connection is accepted and no request is begun any more; requests in flight end and are answered, then
     /// connections close. Returns when all have closed. Requests that the devices never end are waited for.
     pub fn stop(mut self) {
