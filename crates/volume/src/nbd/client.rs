@@ -84,8 +84,31 @@ impl Client {
         Client::over(reader, writer, export)
     }
 
-    /// Speaks NBD over a connection that exists already.
+    /// Connects to an export over TLS: `encrypt` runs its handshake as the client, and splits the connection.
+    pub fn connect_encrypted<R: Read + Send + 'static, W: Write + Send + 'static>(
+        addr: impl ToSocketAddrs,
+        export: &str,
+        patience: Option<Duration>,
+        encrypt: impl FnOnce(TcpStream) -> io::Result<(R, W)>,
+    ) -> Result<Client, ClientError> {
+        let (mut reader, mut writer) = open(addr, patience)?;
+        greeting::begin(&mut reader, &mut writer)?;
+        greeting::start_tls(&mut reader, &mut writer)?;
+        let (reader, writer) = encrypt(writer)?;
+        Client::choose(reader, writer, export)
+    }
+
+    /// Speaks NBD over a connection that exists already, from the server's greeting on.
     pub fn over(
+        mut reader: impl Read + Send + 'static,
+        mut writer: impl Write + Send + 'static,
+        export: &str,
+    ) -> Result<Client, ClientError> {
+        greeting::begin(&mut reader, &mut writer)?;
+        Client::choose(reader, writer, export)
+    }
+
+    fn choose(
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
         export: &str,

@@ -26,13 +26,12 @@ pub(super) struct Export {
     pub(super) context: Option<u32>,
 }
 
-/// Chooses an export, with all that the server can do of what a client uses.
+/// Chooses an export after [`begin`], with all that the server can do of what a client uses.
 pub(super) fn choose(
     reader: &mut dyn Read,
     writer: &mut dyn Write,
     name: &str,
 ) -> Result<Export, ClientError> {
-    begin(reader, writer)?;
     let mut export = Export {
         // What the protocol supposes where a server does not say.
         block_size: 4096,
@@ -68,6 +67,12 @@ pub(super) fn choose(
         true => Ok(export),
         false => Err(ClientError::Protocol("the size of the export is missing")),
     }
+}
+
+/// Asks for encryption after [`begin`]; when it returns, the handshake of TLS follows.
+pub(super) fn start_tls(reader: &mut dyn Read, writer: &mut dyn Write) -> Result<(), ClientError> {
+    let replies = ask(reader, writer, option::STARTTLS, &[])?;
+    replies.map(drop).map_err(ClientError::Refused)
 }
 
 /// The names of the exports.
@@ -109,7 +114,8 @@ impl Export {
     }
 }
 
-fn begin(reader: &mut dyn Read, writer: &mut dyn Write) -> Result<(), ClientError> {
+/// Reads the server's greeting and answers it. Reads not a byte more.
+pub(super) fn begin(reader: &mut dyn Read, writer: &mut dyn Write) -> Result<(), ClientError> {
     let mut greeting = [0; 18];
     reader.read_exact(&mut greeting)?;
     let mut fields = Fields::new(&greeting);

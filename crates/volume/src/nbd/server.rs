@@ -261,7 +261,7 @@ impl Shared {
                 _ => return Ok(None),
             }
         }
-        let reader = Box::new(BufReader::with_capacity(64 << 10, reader));
+        let reader = Box::new(BufReader::with_capacity(16 << 10, reader));
         Ok(handshake
             .chosen()
             .map(|chosen| (reader as Box<dyn Read>, writer, chosen)))

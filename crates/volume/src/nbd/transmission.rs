@@ -189,7 +189,7 @@ pub(super) fn write_replies(
     connection: &Connection,
     limits: &Limits,
 ) -> io::Result<()> {
-    let mut writer = BufWriter::with_capacity(64 << 10, writer);
+    let mut writer = BufWriter::with_capacity(16 << 10, writer);
     loop {
         // Replies that are ready are written together.
         let ready = match connection.try_next() {

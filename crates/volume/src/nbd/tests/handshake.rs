@@ -290,6 +290,15 @@ fn what_was_negotiated_before_tls_is_forgotten() {
     raw.request(command::READ, 4, 0, 1, &[]);
     assert_eq!(raw.simple(), (0, 4));
 
+    let mut client = Client::connect_encrypted(setup.address, "", None, |stream| {
+        let mut writer = Flipped(stream.try_clone()?);
+        writer.write_all(b"fixed")?;
+        Ok((Flipped(stream), writer))
+    })
+    .unwrap();
+    assert_eq!(client.size(), 1 << 20);
+    assert_eq!(client.read(0, 2).unwrap(), [0; 2]);
+
     // Without TLS the same server serves as well.
     let mut client = setup.client("disk");
     assert_eq!(client.read(0, 2).unwrap(), [0; 2]);

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use super::memory::{Memory, Shelf};
 use super::protocol::{self, OptionReply, Request, option, rep};
@@ -67,9 +68,12 @@ impl Setup {
     }
 }
 
+/// Waits for what happens on other threads; two minutes are for ever.
 fn wait(until: impl Fn() -> bool) {
+    let begun = Instant::now();
     while !until() {
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(begun.elapsed() < Duration::from_secs(120));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

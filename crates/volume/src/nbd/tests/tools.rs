@@ -1,9 +1,10 @@
 //! Clients that others wrote: libnbd's, qemu's and fio's tools. A tool that is not installed is skipped, and the test says
 //! so.
 
-use std::process::Command;
+use std::net::TcpListener;
+use std::process::{Child, Command};
 
-use super::super::Limits;
+use super::super::{Client, Limits, Operation, Run};
 use super::{Setup, start};
 
 /// Runs a command line and returns what it prints; `None` where the tool is not installed.
@@ -254,4 +255,104 @@ fn fio_verifies_what_it_wrote() {
         }
         _ => println!("SKIPPED: fio is not installed, or has no nbd engine"),
     }
+}
+
+/// A server that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The client against a server that others wrote, with 4 MiB under the name `disk` that are zero but for the second MiB.
+fn client_against(tool: &str, arguments: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    let mut bytes = vec![0; 4 << 20];
+    fastrand::Rng::with_seed(2).fill(&mut bytes[1 << 20..2 << 20]);
+    let file = std::fs::File::create(&image).unwrap();
+    file.set_len(4 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes[1 << 20..2 << 20], 1 << 20).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let port = address.port().to_string();
+    let image = image.to_str().unwrap();
+    let fill = |text: &&str| text.replace("PORT", &port).replace("IMAGE", image);
+    let command = Command::new(tool).args(arguments.iter().map(fill)).spawn();
+    let Ok(child) = command else {
+        println!("SKIPPED: {tool} is not installed");
+        return;
+    };
+    let _running = Running(child);
+    super::wait(|| Client::connect(address, "disk").is_ok());
+    let mut client = Client::connect(address, "disk").unwrap();
+    assert_eq!(client.size(), 4 << 20);
+    assert!(client.read(0, 4 << 20).unwrap() == bytes);
+    let mut runs: Vec<Run> = Vec::new();
+    let mut at = 0;
+    while at < client.size() {
+        let left = u32::try_from(client.size() - at).unwrap();
+        let more = client.block_status(at, left).unwrap();
+        at += more.iter().map(|run| run.length).sum::<u64>();
+        runs.extend(more);
+    }
+    assert!(
+        runs[0].is_hole && runs.iter().any(|run| !run.is_hole),
+        "{runs:?}"
+    );
+    client.zero(1 << 20, 1000).unwrap();
+    client.trim(2 << 20, 4096).unwrap();
+    let writes = (0..100).map(|n| Operation::Write {
+        offset: n * 1000,
+        data: vec![n as u8; 1000],
+        fua: true,
+    });
+    let ended = |_, result: Result<Vec<u8>, _>| assert!(result.is_ok());
+    client.pipeline(writes, 10, ended).unwrap();
+    client.flush().unwrap();
+    for n in 0..100_u8 {
+        bytes[usize::from(n) * 1000..][..1000].fill(n);
+    }
+    bytes[1 << 20..][..1000].fill(0);
+    let reads = (0..64).map(|n| Operation::Read {
+        offset: n << 16,
+        length: 1 << 16,
+    });
+    let ended = |n, result: Result<Vec<u8>, _>| {
+        assert!(result.unwrap() == bytes[(n as usize) << 16..][..1 << 16]);
+    };
+    client.pipeline(reads, 16, ended).unwrap();
+    client.read(4 << 20, 1).unwrap_err();
+    assert_eq!(client.read(0, 1).unwrap(), [0]);
+    client.disconnect().unwrap();
+}
+
+#[test]
+fn the_client_reads_and_writes_at_the_server_of_qemu() {
+    let arguments = [
+        "-f",
+        "raw",
+        "-b",
+        "127.0.0.1",
+        "-p",
+        "PORT",
+        "-x",
+        "disk",
+        "-t",
+    ];
+    let more = ["-e", "4", "--discard=unmap", "IMAGE"];
+    client_against("qemu-nbd", &[arguments.as_slice(), &more].concat());
+}
+
+#[test]
+fn the_client_reads_and_writes_at_nbdkit() {
+    let arguments = ["-f", "-i", "127.0.0.1", "-p", "PORT", "-e", "disk"];
+    client_against(
+        "nbdkit",
+        &[arguments.as_slice(), &["file", "IMAGE"]].concat(),
+    );
 }
