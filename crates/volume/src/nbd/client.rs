@@ -84,7 +84,8 @@ impl Client {
         Client::over(reader, writer, export)
     }
 
-    /// Connects to an export over TLS: `encrypt` runs its handshake as the client, and splits the connection.
+    /// Connects to an export over TLS: `encrypt` runs its handshake as the client, and splits the
+    /// connection.
     pub fn connect_encrypted<R: Read + Send + 'static, W: Write + Send + 'static>(
         addr: impl ToSocketAddrs,
         export: &str,
@@ -184,7 +185,8 @@ impl Client {
         self.ask(&Operation::Zero { offset, length }).map(drop)
     }
 
-    /// The allocation from `offset` on: at least one run, and possibly of less or more than `length` bytes.
+    /// The allocation from `offset` on: at least one run, and possibly of less or more than
+    /// `length` bytes.
     pub fn block_status(&mut self, offset: u64, length: u32) -> Result<Vec<Run>, ClientError> {
         let request = self.request(command::BLOCK_STATUS, 0, offset, length);
         self.writer.write_all(&request.encode())?;
@@ -208,9 +210,10 @@ impl Client {
         }
     }
 
-    /// Sends all operations with at most `depth` in flight. Calls `outcome` for each when its answer is there, with its
-    /// place in the order and, for a read, its data. Fails where the connection does; then it is unknown which of the
-    /// operations without an outcome have happened.
+    /// Sends all operations with at most `depth` in flight. Calls `outcome` for each when its
+    /// answer is there, with its place in the order and, for a read, its data. Fails where the
+    /// connection does; then it is unknown which of the operations without an outcome have
+    /// happened.
     pub fn pipeline(
         &mut self,
         operations: impl IntoIterator<Item = Operation, IntoIter: Send>,

@@ -1,4 +1,5 @@
-//! The state of a connection after the handshake: requests in flight, replies that wait to be written, and deadlines.
+//! The state of a connection after the handshake: requests in flight, replies that wait to be
+//! written, and deadlines.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,8 +51,8 @@ pub(super) struct Slot {
 }
 
 impl Connection {
-    /// A connection with at most `most_requests` in flight, and bytes from `budget`, of which it uses at most
-    /// `most_bytes`.
+    /// A connection with at most `most_requests` in flight, and bytes from `budget`, of which it
+    /// uses at most `most_bytes`.
     pub(super) fn new(
         most_requests: usize,
         most_bytes: usize,
@@ -77,7 +78,8 @@ impl Connection {
         self.state.lock().phase
     }
 
-    /// Waits until a request that holds `bytes` of data may begin. `None` when no request may any more.
+    /// Waits until a request that holds `bytes` of data may begin. `None` when no request may any
+    /// more.
     pub(super) fn begin(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
         {
             let mut state = self.state.lock();
@@ -173,7 +175,8 @@ impl Drop for Slot {
     }
 }
 
-/// When a connection has to end by itself: what is under way takes too long, or nothing has happened for long.
+/// When a connection has to end by itself: what is under way takes too long, or nothing has
+/// happened for long.
 pub(super) struct Deadlines {
     from: Instant,
     /// Milliseconds after `from`; the largest number is never.

@@ -94,7 +94,8 @@ pub(super) fn list(
 }
 
 impl Export {
-    /// Takes a piece of information. True where it is the size and the flags; `None` where it is malformed.
+    /// Takes a piece of information. True where it is the size and the flags; `None` where it is
+    /// malformed.
     fn learn(&mut self, data: &[u8]) -> Option<bool> {
         let mut fields = Fields::new(data);
         match fields.u16()? {

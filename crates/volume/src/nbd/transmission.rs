@@ -1,5 +1,5 @@
-//! The transmission: one thread reads requests and begins them, another writes their replies, in the order in which they
-//! end.
+//! The transmission: one thread reads requests and begins them, another writes their replies, in
+//! the order in which they end.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;

@@ -193,7 +193,7 @@ fn contexts_belong_to_one_export() {
     assert_eq!(failed, error);
 }
 
-/// Encryption that fools nobody: each bit is flipped.
+/// Stands for encryption in tests: each bit is flipped.
 struct Flip {
     required: bool,
 }

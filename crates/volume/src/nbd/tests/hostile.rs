@@ -126,7 +126,8 @@ fn a_client_that_is_silent_is_kept_unless_there_is_a_limit() {
         idle: Some(Duration::from_millis(50)),
         ..Limits::default()
     });
-    // Not while it waits for an answer. On a machine that is busy, it may be cut off before it has asked.
+    // Not while it waits for an answer. On a machine that is busy, it may be cut off before it has
+    // asked.
     setup.disk.is_slow.store(true, Ordering::SeqCst);
     let mut raw = loop {
         let before = setup.closed();

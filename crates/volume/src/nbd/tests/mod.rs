@@ -101,7 +101,8 @@ impl Raw {
         bytes
     }
 
-    /// Waits for the end of the connection, and returns what came before. A reset is an end as well.
+    /// Waits for the end of the connection, and returns what came before. A reset is an end as
+    /// well.
     fn rest(mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let _ = self.reader.read_to_end(&mut bytes);

@@ -1,5 +1,5 @@
-//! Clients that others wrote: libnbd's, qemu's and fio's tools. A tool that is not installed is skipped, and the test says
-//! so.
+//! Clients that others wrote: libnbd's, qemu's and fio's tools. A tool that is not installed is
+//! skipped, and the test says so.
 
 use std::net::TcpListener;
 use std::process::{Child, Command};
@@ -267,7 +267,8 @@ impl Drop for Running {
     }
 }
 
-/// The client against a server that others wrote, with 4 MiB under the name `disk` that are zero but for the second MiB.
+/// The client against a server that others wrote, with 4 MiB under the name `disk` that are zero
+/// but for the second MiB.
 fn client_against(tool: &str, arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
