@@ -68,11 +68,11 @@ impl Setup {
     }
 }
 
-/// Waits for what happens on other threads; two minutes are for ever.
+/// Waits for what happens on other threads; a minute is for ever.
 fn wait(until: impl Fn() -> bool) {
     let begun = Instant::now();
     while !until() {
-        assert!(begun.elapsed() < Duration::from_secs(120));
+        assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }
 }
