@@ -246,6 +246,7 @@ fn fio_verifies_what_it_wrote() {
         "--iodepth=16",
         "--verify=crc32c",
         "--do_verify=1",
+        "--verify_state_save=0",
         "--output-format=terse",
     ];
     let engines = Command::new("fio").arg("--enghelp").output();
