@@ -1,4 +1,5 @@
-//! Replies to requests, as a client reads them: simple ones, and structured ones put together from their chunks.
+//! Replies to requests, as a client reads them: simple ones, and structured ones put together from
+//! their chunks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -55,7 +56,8 @@ pub(super) struct Begun {
 /// The cookie of a request, and how it ended.
 pub(super) type Ended = (u64, Result<Answer, Failure>);
 
-/// Reads until a reply is complete. `begun` keeps the incomplete ones; `expect` knows what is waited for.
+/// Reads until a reply is complete. `begun` keeps the incomplete ones; `expect` knows what is
+/// waited for.
 pub(super) fn read_answer(
     reader: &mut dyn Read,
     is_structured: bool,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-/// A number of bytes that is lent out, in the order in which it was asked for: a large request is not overtaken for ever
-/// by small ones.
+/// A number of bytes that is lent out, in the order in which it was asked for: a large request is
+/// not overtaken for ever by small ones.
 pub(super) struct Budget {
     limit: usize,
     state: Mutex<State>,
@@ -35,7 +35,8 @@ impl Budget {
         })
     }
 
-    /// Waits until `bytes` are free. `None` when `is_over` says so first; it is asked again after each [`Budget::wake`].
+    /// Waits until `bytes` are free. `None` when `is_over` says so first; it is asked again after
+    /// each [`Budget::wake`].
     pub(super) fn lend(self: &Arc<Self>, bytes: usize, is_over: impl Fn() -> bool) -> Option<Loan> {
         let bytes = bytes.min(self.limit);
         let mut state = self.state.lock();

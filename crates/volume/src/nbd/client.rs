@@ -84,8 +84,32 @@ impl Client {
         Client::over(reader, writer, export)
     }
 
-    /// Speaks NBD over a connection that exists already.
+    /// Connects to an export over TLS: `encrypt` runs its handshake as the client, and splits the
+    /// connection.
+    pub fn connect_encrypted<R: Read + Send + 'static, W: Write + Send + 'static>(
+        addr: impl ToSocketAddrs,
+        export: &str,
+        patience: Option<Duration>,
+        encrypt: impl FnOnce(TcpStream) -> io::Result<(R, W)>,
+    ) -> Result<Client, ClientError> {
+        let (mut reader, mut writer) = open(addr, patience)?;
+        greeting::begin(&mut reader, &mut writer)?;
+        greeting::start_tls(&mut reader, &mut writer)?;
+        let (reader, writer) = encrypt(writer)?;
+        Client::choose(reader, writer, export)
+    }
+
+    /// Speaks NBD over a connection that exists already, from the server's greeting on.
     pub fn over(
+        mut reader: impl Read + Send + 'static,
+        mut writer: impl Write + Send + 'static,
+        export: &str,
+    ) -> Result<Client, ClientError> {
+        greeting::begin(&mut reader, &mut writer)?;
+        Client::choose(reader, writer, export)
+    }
+
+    fn choose(
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
         export: &str,
@@ -161,7 +185,8 @@ impl Client {
         self.ask(&Operation::Zero { offset, length }).map(drop)
     }
 
-    /// The allocation from `offset` on: at least one run, and possibly of less or more than `length` bytes.
+    /// The allocation from `offset` on: at least one run, and possibly of less or more than
+    /// `length` bytes.
     pub fn block_status(&mut self, offset: u64, length: u32) -> Result<Vec<Run>, ClientError> {
         let request = self.request(command::BLOCK_STATUS, 0, offset, length);
         self.writer.write_all(&request.encode())?;
@@ -185,9 +210,10 @@ impl Client {
         }
     }
 
-    /// Sends all operations with at most `depth` in flight. Calls `outcome` for each when its answer is there, with its
-    /// place in the order and, for a read, its data. Fails where the connection does; then it is unknown which of the
-    /// operations without an outcome have happened.
+    /// Sends all operations with at most `depth` in flight. Calls `outcome` for each when its
+    /// answer is there, with its place in the order and, for a read, its data. Fails where the
+    /// connection does; then it is unknown which of the operations without an outcome have
+    /// happened.
     pub fn pipeline(
         &mut self,
         operations: impl IntoIterator<Item = Operation, IntoIter: Send>,
@@ -368,7 +394,7 @@ fn send_all(
     first: u64,
     flight: &Flight,
 ) -> io::Result<()> {
-    let mut send = || {
+    let send = || {
         for (operation, cookie) in operations.zip(first..) {
             let (request, data) = encode(&operation, cookie);
             if !flight.depart(&request) {

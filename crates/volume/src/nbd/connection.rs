@@ -1,4 +1,5 @@
-//! The state of a connection after the handshake: requests in flight, replies that wait to be written, and deadlines.
+//! The state of a connection after the handshake: requests in flight, replies that wait to be
+//! written, and deadlines.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,8 +51,8 @@ pub(super) struct Slot {
 }
 
 impl Connection {
-    /// A connection with at most `most_requests` in flight, and bytes from `budget`, of which it uses at most
-    /// `most_bytes`.
+    /// A connection with at most `most_requests` in flight, and bytes from `budget`, of which it
+    /// uses at most `most_bytes`.
     pub(super) fn new(
         most_requests: usize,
         most_bytes: usize,
@@ -77,15 +78,12 @@ impl Connection {
         self.state.lock().phase
     }
 
-    /// Waits until a request that holds `bytes` of data may begin. `None` when no request may any more.
+    /// Waits until a request that holds `bytes` of data may begin. `None` when no request may any
+    /// more.
     pub(super) fn begin(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
         {
             let mut state = self.state.lock();
-            let is_full = |state: &State| {
-                let too_many = state.requests >= self.most_requests;
-                too_many || (state.requests > 0 && state.bytes + bytes > self.most_bytes)
-            };
-            while state.phase == Phase::Open && is_full(&state) {
+            while state.phase == Phase::Open && !self.has_room(&state, bytes) {
                 self.ended.wait(&mut state);
             }
             if state.phase != Phase::Open {
@@ -103,6 +101,12 @@ impl Connection {
             bytes,
             _loan: loan,
         })
+    }
+
+    /// True where one more request with `bytes` of data may begin. The only one may be of any size.
+    fn has_room(&self, state: &State, bytes: usize) -> bool {
+        let fits = state.requests == 0 || state.bytes + bytes <= self.most_bytes;
+        state.requests < self.most_requests && fits
     }
 
     /// Queues a reply. After the end it goes nowhere.
@@ -173,7 +177,8 @@ impl Drop for Slot {
     }
 }
 
-/// When a connection has to end by itself: what is under way takes too long, or nothing has happened for long.
+/// When a connection has to end by itself: what is under way takes too long, or nothing has
+/// happened for long.
 pub(super) struct Deadlines {
     from: Instant,
     /// Milliseconds after `from`; the largest number is never.
@@ -237,4 +242,71 @@ impl Deadlines {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(NEVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_its_share_and_no_more() {
+        let budget = Budget::new(1000);
+        let connection = Connection::new(3, 100, Arc::clone(&budget));
+        let has_room = |bytes| connection.has_room(&connection.state.lock(), bytes);
+        assert!(has_room(1000), "a request alone");
+        let first = connection.begin(60).unwrap();
+        assert!(has_room(40) && !has_room(41));
+        let second = connection.begin(40).unwrap();
+        assert!(has_room(0) && !has_room(1));
+        let third = connection.begin(0).unwrap();
+        assert!(!has_room(0), "too many");
+        assert_eq!(budget.lent(), 100);
+        connection.reply(Reply::success(1), first);
+        drop((second, third));
+        assert!(
+            has_room(40) && !has_room(41),
+            "a reply counts until it is written"
+        );
+        connection.enter(Phase::Draining);
+        assert!(connection.begin(0).is_none());
+        drop(connection.next().unwrap());
+        assert!(connection.next().is_none());
+        assert!(connection.is_quiet());
+        assert_eq!(budget.lent(), 0);
+    }
+
+    #[test]
+    fn the_end_drops_replies_and_those_that_come_later() {
+        let budget = Budget::new(1000);
+        let connection = Connection::new(3, 100, Arc::clone(&budget));
+        let slots = [5, 6].map(|bytes| connection.begin(bytes).unwrap());
+        let [early, late] = slots;
+        connection.reply(Reply::success(1), early);
+        connection.enter(Phase::Over);
+        assert_eq!(budget.lent(), 6);
+        connection.reply(Reply::success(2), late);
+        assert_eq!(budget.lent(), 0);
+        assert!(connection.next().is_none());
+        connection.enter(Phase::Draining);
+        assert_eq!(connection.phase(), Phase::Over);
+    }
+
+    #[test]
+    fn deadlines_pass() {
+        let deadlines = Deadlines::new();
+        assert!(!deadlines.is_stalled());
+        let pass = || std::thread::sleep(Duration::from_millis(5));
+        deadlines.read_within(Duration::ZERO);
+        pass();
+        assert!(deadlines.is_stalled() && deadlines.is_idle_for(Duration::ZERO));
+        deadlines.has_read();
+        assert!(!deadlines.is_stalled());
+        deadlines.write_within(Duration::ZERO);
+        pass();
+        assert!(deadlines.is_stalled());
+        deadlines.write_within(Duration::MAX);
+        assert!(!deadlines.is_stalled());
+        deadlines.has_written();
+        assert!(!deadlines.is_stalled() && !deadlines.is_idle_for(Duration::from_secs(3600)));
+    }
 }

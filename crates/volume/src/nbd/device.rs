@@ -45,8 +45,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Called once with the outcome of a request, on any thread, also before the call that was given it returns. It does
-/// not wait. One that is dropped instead fails the request with EIO.
+/// Called once with the outcome of a request, on any thread, also before the call that was given it
+/// returns. It does not wait. One that is dropped instead fails the request with EIO.
 pub type Done<T> = Box<dyn FnOnce(Result<T, Failure>) + Send>;
 
 /// A range of a device that is all allocated, or all not.
@@ -61,12 +61,14 @@ pub struct Run {
 /// The most runs of one answer of [`Device::extents`] that are sent; the rest is ignored.
 pub const MOST_RUNS: usize = 4096;
 
-/// What a connection reads and writes: one for each connection that opens an export, so it can be a session of its own.
+/// What a connection reads and writes: one for each connection that opens an export, so it can be a
+/// session of its own.
 ///
-/// Ranges lie within the size, at any alignment, and lengths are at least 1. Requests are begun in the order of the
-/// connection, and end in any. A server announces that clients may use several connections at once
-/// (`NBD_FLAG_CAN_MULTI_CONN`): this holds where each write, discard and flush calls `done` only when it is durable
-/// and visible to all connections, and implementations must keep to that.
+/// Ranges lie within the size, at any alignment, and lengths are at least 1. Requests are begun in
+/// the order of the connection, and end in any. A server announces that clients may use several
+/// connections at once (`NBD_FLAG_CAN_MULTI_CONN`): this holds where each write, discard and flush
+/// calls `done` only when it is durable and visible to all connections, and implementations must
+/// keep to that.
 pub trait Device: Send + Sync {
     /// Bytes. It may grow while connections are open, and never shrinks.
     fn size(&self) -> u64;
@@ -80,16 +82,19 @@ pub trait Device: Send + Sync {
     }
     /// Reads exactly `length` bytes.
     fn read(&self, offset: u64, length: u32, done: Done<Vec<u8>>);
-    /// Writes. `done` is called only when the data are durable, whether the client asked for that (FUA) or not.
+    /// Writes. `done` is called only when the data are durable, whether the client asked for that
+    /// (FUA) or not.
     fn write(&self, offset: u64, data: Vec<u8>, done: Done<()>);
-    /// Frees a range. With `zeros` it must read as zeros afterwards; without, any part may be left as it is.
+    /// Frees a range. With `zeros` it must read as zeros afterwards; without, any part may be left
+    /// as it is.
     fn discard(&self, offset: u64, length: u64, zeros: bool, done: Done<()>);
     /// Ends when each write and discard that has ended before is durable.
     fn flush(&self, done: Done<()>);
-    /// The allocation of a range from `offset` on. The runs follow each other; they may cover only a first part of the
-    /// range, also none, or more than it. At most [`MOST_RUNS`] are used.
+    /// The allocation of a range from `offset` on. The runs follow each other; they may cover only
+    /// a first part of the range, also none, or more than it. At most [`MOST_RUNS`] are used.
     fn extents(&self, offset: u64, length: u64, done: Done<Vec<Run>>);
-    /// The connection ended. Called once, last; outcomes of requests that are still running reach no client any more.
+    /// The connection ended. Called once, last; outcomes of requests that are still running reach
+    /// no client any more.
     fn closed(&self);
 }
 
@@ -110,8 +115,8 @@ pub enum Refused {
 pub trait Exports: Send + Sync {
     /// The names that clients may know of.
     fn list(&self) -> Vec<String>;
-    /// Opens an export. `name` is valid UTF-8 of at most 4096 bytes; the empty name asks for a default. `client` is the
-    /// name in the client's certificate, where there is one. A client that only asks for information opens the export,
-    /// too, and closes it.
+    /// Opens an export. `name` is valid UTF-8 of at most 4096 bytes; the empty name asks for a
+    /// default. `client` is the name in the client's certificate, where there is one. A client that
+    /// only asks for information opens the export, too, and closes it.
     fn open(&self, name: &str, client: Option<&str>) -> Result<Arc<dyn Device>, Refused>;
 }

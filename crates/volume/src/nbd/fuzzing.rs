@@ -1,5 +1,5 @@
-//! Everything that reads bytes of a peer, under any bytes: for the fuzzer, and for tests. Whatever they are, the functions
-//! here return.
+//! Everything that reads bytes of a peer, under any bytes: for the fuzzer, and for tests. Whatever
+//! they are, the functions here return.
 
 use std::io;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ impl Exports for Two {
     }
 }
 
-/// The server's handshake, where a client sends these bytes. The first byte says how the server is set up.
+/// The server's handshake, where a client sends these bytes. The first byte says how the server is
+/// set up.
 pub fn fuzz_handshake(bytes: &[u8]) {
     let Some((setting, mut reader)) = bytes.split_first() else {
         return;
@@ -88,7 +89,8 @@ pub fn fuzz_handshake(bytes: &[u8]) {
     }
 }
 
-/// The server's transmission, where a client sends these bytes. The first byte says what was negotiated.
+/// The server's transmission, where a client sends these bytes. The first byte says what was
+/// negotiated.
 pub fn fuzz_requests(bytes: &[u8]) {
     let Some((setting, mut reader)) = bytes.split_first() else {
         return;
@@ -105,7 +107,8 @@ pub fn fuzz_requests(bytes: &[u8]) {
         is_structured: setting & 1 != 0,
         has_allocation: setting & 2 != 0,
     };
-    // Replies are encoded and dropped: they would otherwise wait for a writer, and requests for them.
+    // Replies are encoded and dropped: they would otherwise wait for a writer, and requests for
+    // them.
     std::thread::scope(|scope| {
         scope.spawn(|| while connection.next().is_some() {});
         let _ = read_requests(&mut reader, &connection, &chosen, &limits);

@@ -26,13 +26,12 @@ pub(super) struct Export {
     pub(super) context: Option<u32>,
 }
 
-/// Chooses an export, with all that the server can do of what a client uses.
+/// Chooses an export after [`begin`], with all that the server can do of what a client uses.
 pub(super) fn choose(
     reader: &mut dyn Read,
     writer: &mut dyn Write,
     name: &str,
 ) -> Result<Export, ClientError> {
-    begin(reader, writer)?;
     let mut export = Export {
         // What the protocol supposes where a server does not say.
         block_size: 4096,
@@ -70,6 +69,12 @@ pub(super) fn choose(
     }
 }
 
+/// Asks for encryption after [`begin`]; when it returns, the handshake of TLS follows.
+pub(super) fn start_tls(reader: &mut dyn Read, writer: &mut dyn Write) -> Result<(), ClientError> {
+    let replies = ask(reader, writer, option::STARTTLS, &[])?;
+    replies.map(drop).map_err(ClientError::Refused)
+}
+
 /// The names of the exports.
 pub(super) fn list(
     reader: &mut dyn Read,
@@ -89,7 +94,8 @@ pub(super) fn list(
 }
 
 impl Export {
-    /// Takes a piece of information. True where it is the size and the flags; `None` where it is malformed.
+    /// Takes a piece of information. True where it is the size and the flags; `None` where it is
+    /// malformed.
     fn learn(&mut self, data: &[u8]) -> Option<bool> {
         let mut fields = Fields::new(data);
         match fields.u16()? {
@@ -109,7 +115,8 @@ impl Export {
     }
 }
 
-fn begin(reader: &mut dyn Read, writer: &mut dyn Write) -> Result<(), ClientError> {
+/// Reads the server's greeting and answers it. Reads not a byte more.
+pub(super) fn begin(reader: &mut dyn Read, writer: &mut dyn Write) -> Result<(), ClientError> {
     let mut greeting = [0; 18];
     reader.read_exact(&mut greeting)?;
     let mut fields = Fields::new(&greeting);

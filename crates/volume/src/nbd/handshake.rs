@@ -1,5 +1,5 @@
-//! The handshake from the server's side: fixed newstyle, option after option, until the client has chosen an export.
-//! [`Handshake`] has no I/O; [`haggle`] drives it.
+//! The handshake from the server's side: fixed newstyle, option after option, until the client has
+//! chosen an export. [`Handshake`] has no I/O; [`haggle`] drives it.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -50,7 +50,8 @@ pub(super) struct Chosen {
     pub(super) has_allocation: bool,
 }
 
-/// A device that is opened and not yet handed to the transmission; told that it is closed unless it is.
+/// A device that is opened and not yet handed to the transmission; told that it is closed unless it
+/// is.
 struct Opened {
     name: String,
     device: Option<Arc<dyn Device>>,
@@ -108,8 +109,8 @@ impl<'a> Handshake<'a> {
         flags & !u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) == 0
     }
 
-    /// The connection is encrypted now, by a client whose certificate has this name. What was negotiated before is
-    /// forgotten: somebody else may have written it.
+    /// The connection is encrypted now, by a client whose certificate has this name. What was
+    /// negotiated before is forgotten: an attacker may have written it.
     pub(super) fn encrypted(&mut self, client: Option<String>) {
         self.tls = Tls::Done;
         self.client = client;

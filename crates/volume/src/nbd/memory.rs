@@ -22,7 +22,7 @@ pub(super) struct Memory {
     held: Mutex<Held>,
     /// Outcomes of writes are held until they are released.
     pub(super) is_slow: AtomicBool,
-    /// Requests fail with this error number, where it is not 0.
+    /// Requests fail with this error number, where it is not 0; the largest one panics.
     pub(super) errno: AtomicU32,
     /// Requests are dropped without an outcome.
     pub(super) is_careless: AtomicBool,
@@ -65,6 +65,7 @@ impl Memory {
         }
         let outcome = match self.errno.load(Ordering::SeqCst) {
             0 => Ok(value),
+            u32::MAX => panic!("as the test wants it"),
             errno => Err(Failure::new(errno, "as the test wants it")),
         };
         if may_wait && self.is_slow.load(Ordering::SeqCst) {

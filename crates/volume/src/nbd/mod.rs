@@ -1,12 +1,15 @@
-//! NBD: a server of block devices by the protocol of `doc/proto.md` of NetworkBlockDevice/nbd, and a small client.
+//! NBD: a server of block devices by the protocol of `doc/proto.md` of NetworkBlockDevice/nbd, and
+//! a small client.
 //!
-//! [`Server`] speaks the fixed newstyle handshake with structured replies, `base:allocation`, and TLS through
-//! [`Upgrade`]. What it serves implements [`Exports`] and [`Device`]. A connection has two threads: one reads requests
-//! and begins them, one writes replies in the order in which requests end. What connections may use is bounded by
-//! [`Limits`]: at a limit a connection is not read any further. A client that breaks the protocol, stalls or disappears
-//! ends its own connection only.
+//! [`Server`] speaks the fixed newstyle handshake with structured replies, `base:allocation`, and
+//! TLS through [`Upgrade`]. What it serves implements [`Exports`] and [`Device`]. A connection has
+//! two threads: one reads requests and begins them, one writes replies in the order in which
+//! requests end. What connections may use is bounded by [`Limits`]: at a limit a connection is not
+//! read any further. A client that breaks the protocol, stalls or disappears ends its own
+//! connection only.
 //!
-//! [`Client`] is for tests, the demo, and programs that need few lines; it takes any reader and writer.
+//! [`Client`] is for tests, the demo, and programs that need few lines; it takes any reader and
+//! writer.
 
 mod answers;
 mod budget;

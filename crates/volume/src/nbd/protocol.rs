@@ -1,5 +1,5 @@
-//! The numbers of the NBD protocol, and its messages as bytes (`doc/proto.md` of NetworkBlockDevice/nbd). All numbers
-//! are big-endian. No I/O.
+//! The numbers of the NBD protocol, and its messages as bytes (`doc/proto.md` of
+//! NetworkBlockDevice/nbd). All numbers are big-endian. No I/O.
 
 /// The first eight bytes that a server sends: `NBDMAGIC`.
 pub(super) const GREETING: u64 = 0x4e42_444d_4147_4943;

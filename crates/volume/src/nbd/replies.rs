@@ -64,8 +64,8 @@ impl Reply {
         Reply { head, data }
     }
 
-    /// The allocation of a range that was asked for: of `length` bytes, in one descriptor where `is_one`. Where `runs`
-    /// say nothing, the whole range counts as allocated.
+    /// The allocation of a range that was asked for: of `length` bytes, in one descriptor where
+    /// `is_one`. Where `runs` say nothing, the whole range counts as allocated.
     pub(super) fn extents(cookie: u64, length: u32, is_one: bool, runs: &[Run]) -> Reply {
         let mut left = u64::from(length);
         let mut merged: Vec<Run> = Vec::new();

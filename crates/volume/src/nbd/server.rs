@@ -64,8 +64,8 @@ impl Entry {
 }
 
 impl Server {
-    /// Serves `exports` on `listener` until it is stopped. Without `tls`, connections are not encrypted. Fails where the
-    /// system has no more threads.
+    /// Serves `exports` on `listener` until it is stopped. Without `tls`, connections are not
+    /// encrypted. Fails where the system has no more threads.
     pub fn start(
         listener: TcpListener,
         exports: Arc<dyn Exports>,
@@ -110,8 +110,15 @@ impl Server {
         self.shared.registry.lock().open.len()
     }
 
-    /// Stops: no connection is accepted and no request is begun any more; requests in flight end and are answered, then
-    /// connections close. Returns when all have closed. Requests that the devices never end are waited for.
+    /// Bytes that requests of all connections hold.
+    #[cfg(test)]
+    pub(super) fn lent(&self) -> usize {
+        self.shared.budget.lent()
+    }
+
+    /// Stops: no connection is accepted and no request is begun any more; requests in flight end
+    /// and are answered, then connections close. Returns when all have closed. Requests that the
+    /// devices never end are waited for.
     pub fn stop(mut self) {
         self.end();
     }
@@ -246,7 +253,8 @@ impl Shared {
         loop {
             match (haggle(&mut handshake, &mut reader, &mut writer)?, &self.tls) {
                 (Next::Encrypt, Some(tls)) => {
-                    // Nothing was read ahead, so nothing that was sent in the clear counts as encrypted.
+                    // Nothing was read ahead, so nothing that was sent in the clear counts as
+                    // encrypted.
                     let client;
                     (reader, writer, client) = tls.accept(socket.try_clone()?)?;
                     handshake.encrypted(client);
@@ -255,7 +263,7 @@ impl Shared {
                 _ => return Ok(None),
             }
         }
-        let reader = Box::new(BufReader::with_capacity(64 << 10, reader));
+        let reader = Box::new(BufReader::with_capacity(16 << 10, reader));
         Ok(handshake
             .chosen()
             .map(|chosen| (reader as Box<dyn Read>, writer, chosen)))

@@ -1,5 +1,5 @@
-//! The transmission: one thread reads requests and begins them, another writes their replies, in the order in which they
-//! end.
+//! The transmission: one thread reads requests and begins them, another writes their replies, in
+//! the order in which they end.
 
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
@@ -189,7 +189,7 @@ pub(super) fn write_replies(
     connection: &Connection,
     limits: &Limits,
 ) -> io::Result<()> {
-    let mut writer = BufWriter::with_capacity(64 << 10, writer);
+    let mut writer = BufWriter::with_capacity(16 << 10, writer);
     loop {
         // Replies that are ready are written together.
         let ready = match connection.try_next() {
