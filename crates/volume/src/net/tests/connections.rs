@@ -362,7 +362,9 @@ fn a_change_of_keys_by_the_other_side_is_answered_and_goes_on() {
         });
         let name = "localhost".try_into().unwrap();
         let tls = rustls::ClientConnection::new(roles.client.clone(), name).unwrap();
-        let mut stream = rustls::StreamOwned::new(tls, TcpStream::connect(address).unwrap());
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_nodelay(true).unwrap();
+        let mut stream = rustls::StreamOwned::new(tls, socket);
         for n in 0..20_u8 {
             if n > 0 {
                 stream.conn.refresh_traffic_keys().unwrap();
