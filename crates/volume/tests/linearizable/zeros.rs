@@ -4,7 +4,8 @@
 //!
 //! - Reads of zeros happen as soon as the state is zeros, and moments as soon as it is a value.
 //! - Zeros are at least as good as a value: the next moment that must happen makes them a value,
-//!   and all moments that can then happen do. So a moment that would end zeros happens at its latest.
+//!   and all moments that can then happen do. So a moment that would end zeros happens at its
+//!   latest.
 //! - A discard happens at its latest, too (and moments that can happen do just before it, so that
 //!   they end no zeros), or when a read of zeros must happen and there is a
 //!   value. Then of those that can happen it is the one whose latest time is earliest: another one
