@@ -127,7 +127,7 @@ impl ReadHalf {
         let read = (&self.socket.stream).read(&mut self.cipher);
         let read = read.map_err(timed_out)?;
         if read == 0 {
-            // Without TLS' own end, somebody else may have cut the connection.
+            // The end of the socket is not protected: it is no end without TLS' own.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let mut rest = self.cipher.get(..read).unwrap_or(&[]);

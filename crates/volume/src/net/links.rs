@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::connection::{Connection, connect};
 use super::frame::{DEFAULT_MOST, Receiver};
-use super::halves::{Closer, STUCK};
+use super::halves::Closer;
 use super::queue::{Part, Queue};
 use super::security::Security;
 
@@ -52,8 +52,10 @@ impl Default for LinkOptions {
         LinkOptions {
             most: DEFAULT_MOST,
             queue: 32 << 20,
-            connect: Duration::from_secs(2),
-            stuck: STUCK,
+            connect: Duration::from_secs(1),
+            // The system repeats in ever longer intervals; after an interruption a new connection
+            // is sooner of use than an old one.
+            stuck: Duration::from_secs(5),
             backoff: Duration::from_millis(50),
             most_backoff: Duration::from_secs(1),
         }

@@ -91,7 +91,10 @@ impl Replies {
     /// knows who is on the other side. It holds from the next frame on when it is called by an event
     /// of the connection; otherwise perhaps from the one after. False where it has ended.
     pub fn admit(&self, id: ConnectionId) -> bool {
-        let open = self.get(id);
+        let open = self.get(id).filter(|open| {
+            let out = open.out.lock();
+            !out.closing && !out.over
+        });
         if let Some(open) = &open {
             open.admitted.store(true, Ordering::Relaxed);
         }
