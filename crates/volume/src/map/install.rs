@@ -19,9 +19,18 @@ impl Map {
     /// [`Map::finish_install`]; its entries are removed. An installation that had begun begins again.
     ///
     /// # Errors
-    /// What reading and writing the engine fails with. The group may be incomplete then.
+    /// [`Error::OldImage`] where the group has applied more than the image (nothing has changed then); what reading and
+    /// writing the engine fails with. The group may be incomplete then.
     pub fn begin_install(&self, group: GroupId, meta: &ImageMeta) -> Result<()> {
         let mut writer = self.writer.lock();
+        let applied = writer.groups.get(&group).map(|state| state.status.slot);
+        if let Some(applied) = applied.filter(|applied| meta.slot < *applied) {
+            return Err(Error::OldImage {
+                group,
+                slot: meta.slot,
+                applied,
+            });
+        }
         writer.installing.remove(&group);
         let incomplete = Status {
             is_incomplete: true,
@@ -103,10 +112,12 @@ impl Map {
         self.commit(&mut writer, group, plan)
     }
 
-    /// Ends the replacement: the group is in the state of the image, at `slot`, which was chosen in `ballot`.
+    /// Ends the replacement: the group is in the state of the image, at `slot`, which was chosen in `ballot`. Flushes,
+    /// so that the group does not become incomplete again in a crash.
     ///
     /// # Errors
-    /// [`Error::NotInstalling`], and what writing the engine fails with.
+    /// [`Error::NotInstalling`], and what writing the engine fails with. Where the flush fails the group is in the state
+    /// of the image, until a crash.
     pub fn finish_install(&self, group: GroupId, slot: Slot, ballot: Ballot) -> Result<()> {
         let mut writer = self.writer.lock();
         let meta = writer.installing.get(&group);
@@ -130,6 +141,7 @@ impl Map {
         plan.sessions = Some((meta.sessions, change));
         self.commit(&mut writer, group, plan)?;
         writer.installing.remove(&group);
-        Ok(())
+        drop(writer);
+        self.flush()
     }
 }
