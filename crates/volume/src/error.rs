@@ -18,7 +18,8 @@ pub enum Error {
     Corruption {
         /// The damaged file, or the folder of the map.
         path: PathBuf,
-        /// Where the damaged unit begins in the file; 0 where the engine found its bytes to be intact.
+        /// Where the damaged unit begins in the file; 0 where the engine found its bytes to be
+        /// intact.
         offset: u64,
         /// What is damaged, and how.
         what: String,
@@ -53,7 +54,8 @@ pub enum Error {
         /// The layer.
         layer: LayerId,
     },
-    /// The state of the group is being replaced by an image, or that was interrupted and must begin again.
+    /// The state of the group is being replaced by an image, or that was interrupted and must begin
+    /// again.
     Incomplete {
         /// The group.
         group: GroupId,

@@ -1,4 +1,5 @@
-//! Which slot of a group is in tables: writes of the engine, and the slots that were applied as of each.
+//! Which slot of a group is in tables: writes of the engine, and the slots that were applied as of
+//! each.
 
 use std::collections::VecDeque;
 
@@ -6,11 +7,12 @@ use esker_lsm::Seq;
 
 use crate::ids::Slot;
 
-/// The most pairs that are kept. With more, every second is dropped, and new ones are as far apart: a slot is then known
-/// to be durable a little later.
+/// The most pairs that are kept. With more, every second is dropped, and new ones are as far apart:
+/// a slot is then known to be durable a little later.
 const MOST: usize = 512;
 
-/// The slots of a group that were applied and are not known to be durable, and the last one that is.
+/// The slots of a group that were applied and are not known to be durable, and the last one that
+/// is.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     durable: Slot,
@@ -28,8 +30,8 @@ impl Positions {
         }
     }
 
-    /// Notes that the write `seq` applied `slot`. A slot that is not behind the last one begins anew: the state of the group
-    /// was replaced.
+    /// Notes that the write `seq` applied `slot`. A slot that is not behind the last one begins
+    /// anew: the state of the group was replaced.
     pub(super) fn note(&mut self, seq: Seq, slot: Slot) {
         let last = self.pending.back().map_or(self.durable, |(_, slot)| *slot);
         if slot <= last {

@@ -69,8 +69,9 @@ fn ready(memory: &Memory) -> Map {
     map
 }
 
-/// Figure 6.6 of the paper, with blocks of 4 KiB: write 4 KiB at 5, 12 KiB at 7, 6 KiB at 1 (which are blocks 1 and 2: the
-/// part of a block was merged before), delete 8, write 4 KiB at 1, and at 15.
+/// Figure 6.6 of the paper, with blocks of 4 KiB: write 4 KiB at 5, 12 KiB at 7, 6 KiB at 1 (which
+/// are blocks 1 and 2: the part of a block was merged before), delete 8, write 4 KiB at 1, and at
+/// 15.
 #[test]
 fn the_example_of_the_paper() {
     let map = ready(&Memory::new());

@@ -1,6 +1,6 @@
-//! Two replicas apply the same random commands, each in its own time, with its own places, flushes, crashes, merges of
-//! layers and vacuum; one also gets images of the other.
-//! `ESKER_SEEDS=500 cargo test -p esker-volume map::tests::random` runs more seeds; `ESKER_SEED=17` repeats one.
+//! Two replicas apply the same random commands, each in its own time, with its own places, flushes,
+//! crashes, merges of layers and vacuum; one also gets images of the other. `ESKER_SEEDS=500 cargo
+//! test -p esker-volume map::tests::random` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -235,7 +235,8 @@ impl World {
                 to.map().flush().unwrap();
             }
             if self.rng.bool() {
-                // A flush during the installation may have kept the group incomplete; else it is as it was before.
+                // A flush during the installation may have kept the group incomplete; else it is as
+                // it was before.
                 to.crash(seed, MODES[(seed % 4) as usize]);
             }
         }

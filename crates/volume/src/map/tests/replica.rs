@@ -283,7 +283,8 @@ impl Replica {
         assert!(matches!(unknown, Err(Error::UnknownLayer { .. })));
     }
 
-    /// Replaces a group by another replica's image. Stops after `most` chunks, if so many there are: false then.
+    /// Replaces a group by another replica's image. Stops after `most` chunks, if so many there
+    /// are: false then.
     pub(super) fn install(
         &mut self,
         from: &Replica,
