@@ -116,10 +116,20 @@ pub enum Error {
         /// The layer.
         layer: LayerId,
     },
-    /// The state of the group is being replaced by an image, or that was interrupted and must begin again.
+    /// The state of the group is being replaced by an image, or that was interrupted and must begin
+    /// again.
     Incomplete {
         /// The group.
         group: GroupId,
+    },
+    /// The image is of an earlier slot than the group's state.
+    OldImage {
+        /// The group.
+        group: GroupId,
+        /// The slot of the image.
+        slot: Slot,
+        /// The last applied slot.
+        applied: Slot,
     },
     /// The group is not being replaced by an image.
     NotInstalling {
@@ -230,6 +240,14 @@ impl fmt::Display for Error {
                     "the state of group {group} is incomplete: an image is due"
                 )
             }
+            Error::OldImage {
+                group,
+                slot,
+                applied,
+            } => write!(
+                f,
+                "group {group}: an image as of slot {slot} is older than {applied}"
+            ),
             Error::NotInstalling { group } => {
                 write!(f, "no image of group {group} is being installed")
             }

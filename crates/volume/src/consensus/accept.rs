@@ -24,13 +24,20 @@ impl Core {
         let is_known = previous.0 < base || self.log.ballot_at(previous.0) == Some(previous.1);
         if !is_known {
             let hint = self.hint(previous.0);
-            let message = Message::Refused { ballot: self.ballot, hint, round };
-            return out.push(Output::Send { to: from, message, after_sync: true });
+            let message = Message::Refused {
+                ballot: self.ballot,
+                hint,
+                round,
+            };
+            return out.push(Output::Send {
+                to: from,
+                message,
+                after_sync: true,
+            });
         }
         let through = Slot(previous.0.0 + entries.len() as u64).max(base);
-        let differs = |meta: &&Meta| {
-            meta.slot > base && self.log.ballot_at(meta.slot) != Some(meta.ballot)
-        };
+        let differs =
+            |meta: &&Meta| meta.slot > base && self.log.ballot_at(meta.slot) != Some(meta.ballot);
         if let Some(first) = entries.iter().find(differs).map(|meta| meta.slot) {
             if first <= self.chosen {
                 debug_assert!(false, "slot {first} is chosen and would be replaced");
@@ -38,19 +45,34 @@ impl Core {
             }
             self.log.truncate(first);
             self.durable = self.durable.min(first.previous());
-            let new: Vec<Meta> = entries.into_iter().filter(|meta| meta.slot >= first).collect();
+            let new: Vec<Meta> = entries
+                .into_iter()
+                .filter(|meta| meta.slot >= first)
+                .collect();
             new.iter().for_each(|meta| {
                 let is_next = self.log.push(meta.clone());
                 debug_assert!(is_next, "entries follow each other");
             });
             out.push(Output::Append(new));
         }
-        if self.damaged_through.is_some_and(|lost| through >= lost.max(chosen)) {
+        if self
+            .damaged_through
+            .is_some_and(|lost| through >= lost.max(chosen))
+        {
             self.damaged_through = None;
         }
         let damaged = self.damaged_through.is_some();
-        let message = Message::Accepted { ballot: self.ballot, through, round, damaged };
-        out.push(Output::Send { to: from, message, after_sync: true });
+        let message = Message::Accepted {
+            ballot: self.ballot,
+            through,
+            round,
+            damaged,
+        };
+        out.push(Output::Send {
+            to: from,
+            message,
+            after_sync: true,
+        });
         let chosen = chosen.min(through);
         if chosen > self.chosen {
             self.chosen = chosen;

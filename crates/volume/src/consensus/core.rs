@@ -216,23 +216,47 @@ impl Core {
             return;
         }
         match message {
-            Message::Prepare { ballot, last, trial, forced } => {
+            Message::Prepare {
+                ballot,
+                last,
+                trial,
+                forced,
+            } => {
                 self.prepare(now, from, (ballot, last), trial, forced, out);
             }
-            Message::Promise { ballot, trial, granted } => {
+            Message::Promise {
+                ballot,
+                trial,
+                granted,
+            } => {
                 self.promise(now, from, ballot, trial, granted, out);
             }
-            Message::Accept { ballot, previous, entries, chosen, round } => {
+            Message::Accept {
+                ballot,
+                previous,
+                entries,
+                chosen,
+                round,
+            } => {
                 if self.follow(now, from, ballot, round, out) {
                     self.accept(from, previous, entries, chosen, round, out);
                 }
             }
-            Message::Accepted { ballot, through, round, damaged } => {
+            Message::Accepted {
+                ballot,
+                through,
+                round,
+                damaged,
+            } => {
                 if self.is_about_me(now, ballot, out) {
                     self.accepted(now, from, through, round, damaged, out);
                 }
             }
-            Message::Refused { ballot, hint, round } => {
+            Message::Refused {
+                ballot,
+                hint,
+                round,
+            } => {
                 if self.is_about_me(now, ballot, out) {
                     self.refused(now, from, hint, round, out);
                 }
@@ -269,7 +293,10 @@ impl Core {
         self.put_off(now);
         if let State::Leader(leading) = was {
             for ticket in leading.waiting_reads() {
-                out.push(Output::Read { ticket, result: Err(None) });
+                out.push(Output::Read {
+                    ticket,
+                    result: Err(None),
+                });
             }
         }
         out.push(Output::Leadership);

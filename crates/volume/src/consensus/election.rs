@@ -40,7 +40,10 @@ impl Core {
         self.ballot = Ballot(self.ballot.0 + 1);
         self.vote = Some(self.node);
         self.leader = None;
-        out.push(Output::Vote { ballot: self.ballot, vote: self.vote });
+        out.push(Output::Vote {
+            ballot: self.ballot,
+            vote: self.vote,
+        });
         out.push(Output::Leadership);
         self.state = State::Candidate(BTreeSet::from([self.node]));
         if self.log.members().majority() == 1 {
@@ -59,8 +62,17 @@ impl Core {
     ) {
         let (slot, of) = self.log.last();
         for to in self.log.members().voters().filter(|to| *to != self.node) {
-            let message = Message::Prepare { ballot, last: (of, slot), trial, forced };
-            out.push(Output::Send { to, message, after_sync });
+            let message = Message::Prepare {
+                ballot,
+                last: (of, slot),
+                trial,
+                forced,
+            };
+            out.push(Output::Send {
+                to,
+                message,
+                after_sync,
+            });
         }
     }
 
@@ -88,8 +100,16 @@ impl Core {
         if trial || ballot < self.ballot {
             let granted = trial && ballot > self.ballot && is_far_enough;
             let ballot = if granted { ballot } else { self.ballot };
-            let message = Message::Promise { ballot, trial, granted };
-            return out.push(Output::Send { to: from, message, after_sync: false });
+            let message = Message::Promise {
+                ballot,
+                trial,
+                granted,
+            };
+            return out.push(Output::Send {
+                to: from,
+                message,
+                after_sync: false,
+            });
         }
         if ballot > self.ballot {
             self.adopt(now, ballot, out);
@@ -97,11 +117,22 @@ impl Core {
         let granted = is_far_enough && self.vote.is_none_or(|vote| vote == from);
         if granted && self.vote.is_none() {
             self.vote = Some(from);
-            out.push(Output::Vote { ballot, vote: self.vote });
+            out.push(Output::Vote {
+                ballot,
+                vote: self.vote,
+            });
             self.put_off(now);
         }
-        let message = Message::Promise { ballot, trial, granted };
-        out.push(Output::Send { to: from, message, after_sync: true });
+        let message = Message::Promise {
+            ballot,
+            trial,
+            granted,
+        };
+        out.push(Output::Send {
+            to: from,
+            message,
+            after_sync: true,
+        });
     }
 
     /// An answer to this candidate.
@@ -149,15 +180,27 @@ impl Core {
     ) -> bool {
         if ballot < self.ballot {
             let (ballot, hint) = (self.ballot, self.log.last().0);
-            let message = Message::Refused { ballot, hint, round };
-            out.push(Output::Send { to: from, message, after_sync: false });
+            let message = Message::Refused {
+                ballot,
+                hint,
+                round,
+            };
+            out.push(Output::Send {
+                to: from,
+                message,
+                after_sync: false,
+            });
             return false;
         }
         if ballot > self.ballot {
             self.adopt(now, ballot, out);
         }
         if matches!(self.state, State::Leader(_)) {
-            debug_assert!(false, "two leaders of ballot {ballot}: {} and {from}", self.node);
+            debug_assert!(
+                false,
+                "two leaders of ballot {ballot}: {} and {from}",
+                self.node
+            );
             return false;
         }
         self.state = State::Follower;

@@ -86,8 +86,14 @@ impl Core {
     /// A majority has promised.
     pub(super) fn lead(&mut self, now: Time, out: &mut Vec<Output>) {
         let slot = self.log.last().0.next();
-        let others = self.log.members().iter().filter(|member| member.node != self.node);
-        let members = others.map(|member| (member.node, Progress::new(slot, now))).collect();
+        let others = self
+            .log
+            .members()
+            .iter()
+            .filter(|member| member.node != self.node);
+        let members = others
+            .map(|member| (member.node, Progress::new(slot, now)))
+            .collect();
         self.state = State::Leader(Box::new(Leading {
             members,
             first: slot,
@@ -98,7 +104,15 @@ impl Core {
         }));
         self.leader = Some(self.node);
         // What was chosen before becomes known as such with the first entry of this ballot.
-        self.append(Meta { slot, ballot: self.ballot, bytes: NOTHING_BYTES, members: None }, out);
+        self.append(
+            Meta {
+                slot,
+                ballot: self.ballot,
+                bytes: NOTHING_BYTES,
+                members: None,
+            },
+            out,
+        );
         out.push(Output::Leadership);
         self.tick_leader(now, out);
     }
@@ -139,7 +153,15 @@ impl Core {
         let slot = self.log.last().0.next();
         let changes = members.is_some();
         let before = self.log.members().clone();
-        self.append(Meta { slot, ballot: self.ballot, bytes, members }, out);
+        self.append(
+            Meta {
+                slot,
+                ballot: self.ballot,
+                bytes,
+                members,
+            },
+            out,
+        );
         if changes {
             self.members_changed(now, &before);
         }
@@ -153,11 +175,17 @@ impl Core {
         let Some(leading) = self.leading() else {
             return;
         };
-        leading.members.retain(|node, _| members.get(*node).is_some());
+        leading
+            .members
+            .retain(|node, _| members.get(*node).is_some());
         for member in members.iter().filter(|member| member.node != node) {
-            let is_same = before.get(member.node).is_some_and(|old| old.disk == member.disk);
+            let is_same = before
+                .get(member.node)
+                .is_some_and(|old| old.disk == member.disk);
             if !is_same || !leading.members.contains_key(&member.node) {
-                leading.members.insert(member.node, Progress::new(next, now));
+                leading
+                    .members
+                    .insert(member.node, Progress::new(next, now));
             }
         }
     }
@@ -170,7 +198,12 @@ impl Core {
         let Some(leading) = self.leading() else {
             return;
         };
-        heard.extend(leading.members.iter().map(|(node, progress)| (*node, progress.heard)));
+        heard.extend(
+            leading
+                .members
+                .iter()
+                .map(|(node, progress)| (*node, progress.heard)),
+        );
         if leading.transfer.is_some_and(|(_, until)| until <= now) {
             leading.transfer = None;
         }
@@ -178,7 +211,10 @@ impl Core {
         if is_due {
             leading.next_heartbeat = now + heartbeat;
         }
-        if self.majority_of(&heard).is_none_or(|heard| heard.saturating_add(patience) <= now) {
+        if self
+            .majority_of(&heard)
+            .is_none_or(|heard| heard.saturating_add(patience) <= now)
+        {
             return self.step_down(now, out);
         }
         if is_due {
@@ -205,7 +241,9 @@ impl Core {
             return;
         };
         let nodes: Vec<NodeId> = leading.members.keys().copied().collect();
-        nodes.into_iter().for_each(|node| self.send_entries(node, out));
+        nodes
+            .into_iter()
+            .for_each(|node| self.send_entries(node, out));
         // With one voter, or others that are ahead of this disk, something may be chosen already.
         self.choose(out);
     }
@@ -226,8 +264,18 @@ impl Core {
             // It is behind the log.
             _ => (Slot(0), crate::ids::Ballot(0)),
         };
-        let message = Message::Accept { ballot, previous, entries: Vec::new(), chosen, round };
-        out.push(Output::Send { to, message, after_sync: false });
+        let message = Message::Accept {
+            ballot,
+            previous,
+            entries: Vec::new(),
+            chosen,
+            round,
+        };
+        out.push(Output::Send {
+            to,
+            message,
+            after_sync: false,
+        });
     }
 
     /// Sends what the window allows.
@@ -262,11 +310,23 @@ impl Core {
                 entries.push(meta.clone());
                 progress.next = progress.next.next();
             }
-            progress.under_way.push_back((progress.next.previous(), bytes));
+            progress
+                .under_way
+                .push_back((progress.next.previous(), bytes));
             progress.under_way_bytes += bytes;
             let previous = (before, of);
-            let message = Message::Accept { ballot, previous, entries, chosen, round };
-            out.push(Output::Send { to, message, after_sync: false });
+            let message = Message::Accept {
+                ballot,
+                previous,
+                entries,
+                chosen,
+                round,
+            };
+            out.push(Output::Send {
+                to,
+                message,
+                after_sync: false,
+            });
         }
     }
 
@@ -291,7 +351,10 @@ impl Core {
         progress.round = progress.round.max(round);
         progress.is_damaged = damaged;
         if through > last {
-            debug_assert!(false, "node {from} has slot {through}, the leader only {last}");
+            debug_assert!(
+                false,
+                "node {from} has slot {through}, the leader only {last}"
+            );
             return;
         }
         if through >= progress.matched {
@@ -301,7 +364,11 @@ impl Core {
                 progress.is_probing = false;
             }
             progress.next = progress.next.max(through.next());
-            while progress.under_way.front().is_some_and(|(slot, _)| *slot <= through) {
+            while progress
+                .under_way
+                .front()
+                .is_some_and(|(slot, _)| *slot <= through)
+            {
                 if let Some((_, bytes)) = progress.under_way.pop_front() {
                     progress.under_way_bytes -= bytes;
                 }
@@ -350,7 +417,10 @@ impl Core {
             return;
         };
         let mut matched = BTreeMap::from([(node, durable.0)]);
-        let counted = leading.members.iter().filter(|(_, progress)| !progress.is_damaged);
+        let counted = leading
+            .members
+            .iter()
+            .filter(|(_, progress)| !progress.is_damaged);
         matched.extend(counted.map(|(node, progress)| (*node, progress.matched.0)));
         let Some(slot) = self.majority_of(&matched).map(Slot) else {
             return;
@@ -447,7 +517,11 @@ impl Core {
         if leading.matched(to) == Some(last) && !leading.is_giving_up {
             // No lease holds from here on: the message may arrive at any time.
             leading.is_giving_up = true;
-            out.push(Output::Send { to, message: Message::Lead { ballot }, after_sync: false });
+            out.push(Output::Send {
+                to,
+                message: Message::Lead { ballot },
+                after_sync: false,
+            });
         }
     }
 }
@@ -459,7 +533,9 @@ fn differ_by_one(old: &Members, new: &Members) -> bool {
     };
     let voters = |of: &Members, other: &Members| {
         let voters = of.iter().filter(|member| of.is_voter(member.node));
-        voters.filter(|member| !is_in(other, member.node, member.disk)).count()
+        voters
+            .filter(|member| !is_in(other, member.node, member.disk))
+            .count()
     };
     new.voters().count() > 0 && voters(old, new) + voters(new, old) <= 1
 }

@@ -99,19 +99,34 @@ impl Message {
     /// Appends the encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Message::Prepare { ballot, last, trial, forced } => {
+            Message::Prepare {
+                ballot,
+                last,
+                trial,
+                forced,
+            } => {
                 out.push(0);
                 put_varint(out, ballot.0);
                 put_varint(out, last.0.0);
                 put_varint(out, last.1.0);
                 out.push(u8::from(*trial) | u8::from(*forced) << 1);
             }
-            Message::Promise { ballot, trial, granted } => {
+            Message::Promise {
+                ballot,
+                trial,
+                granted,
+            } => {
                 out.push(1);
                 put_varint(out, ballot.0);
                 out.push(u8::from(*trial) | u8::from(*granted) << 1);
             }
-            Message::Accept { ballot, previous, entries, chosen, round } => {
+            Message::Accept {
+                ballot,
+                previous,
+                entries,
+                chosen,
+                round,
+            } => {
                 out.push(2);
                 put_varint(out, ballot.0);
                 put_varint(out, previous.0.0);
@@ -129,14 +144,23 @@ impl Message {
                     }
                 }
             }
-            Message::Accepted { ballot, through, round, damaged } => {
+            Message::Accepted {
+                ballot,
+                through,
+                round,
+                damaged,
+            } => {
                 out.push(3);
                 put_varint(out, ballot.0);
                 put_varint(out, through.0);
                 put_varint(out, *round);
                 out.push(u8::from(*damaged));
             }
-            Message::Refused { ballot, hint, round } => {
+            Message::Refused {
+                ballot,
+                hint,
+                round,
+            } => {
                 out.push(4);
                 put_varint(out, ballot.0);
                 put_varint(out, hint.0);
@@ -156,11 +180,20 @@ impl Message {
                 let ballot = Ballot(from.varint()?);
                 let last = (Ballot(from.varint()?), Slot(from.varint()?));
                 let flags = from.u8()?;
-                Message::Prepare { ballot, last, trial: flags & 1 != 0, forced: flags & 2 != 0 }
+                Message::Prepare {
+                    ballot,
+                    last,
+                    trial: flags & 1 != 0,
+                    forced: flags & 2 != 0,
+                }
             }
             1 => {
                 let (ballot, flags) = (Ballot(from.varint()?), from.u8()?);
-                Message::Promise { ballot, trial: flags & 1 != 0, granted: flags & 2 != 0 }
+                Message::Promise {
+                    ballot,
+                    trial: flags & 1 != 0,
+                    granted: flags & 2 != 0,
+                }
             }
             2 => Message::Accept {
                 ballot: Ballot(from.varint()?),
@@ -186,7 +219,9 @@ impl Message {
                 hint: Slot(from.varint()?),
                 round: from.varint()?,
             },
-            5 => Message::Lead { ballot: Ballot(from.varint()?) },
+            5 => Message::Lead {
+                ballot: Ballot(from.varint()?),
+            },
             _ => return None,
         })
     }

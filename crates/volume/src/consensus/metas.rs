@@ -19,7 +19,11 @@ pub(super) struct Metas {
 impl Metas {
     pub(super) fn new(base: (Slot, Ballot), members: Arc<Members>) -> Metas {
         let members = vec![(base.0, members)];
-        Metas { base, entries: VecDeque::new(), members }
+        Metas {
+            base,
+            entries: VecDeque::new(),
+            members,
+        }
     }
 
     /// The last entry before the log.
@@ -29,7 +33,9 @@ impl Metas {
 
     /// The last entry, or the base.
     pub(super) fn last(&self) -> (Slot, Ballot) {
-        self.entries.back().map_or(self.base, |meta| (meta.slot, meta.ballot))
+        self.entries
+            .back()
+            .map_or(self.base, |meta| (meta.slot, meta.ballot))
     }
 
     fn index(&self, slot: Slot) -> Option<usize> {
@@ -65,7 +71,8 @@ impl Metas {
         if let Some(index) = self.index(slot) {
             self.entries.truncate(index);
             let base = self.base.0;
-            self.members.retain(|(from, _)| *from < slot || *from == base);
+            self.members
+                .retain(|(from, _)| *from < slot || *from == base);
         }
     }
 

@@ -54,12 +54,21 @@ impl Reads {
 impl Core {
     /// Asks whether this replica may answer a read; an output with the ticket follows.
     pub fn read(&mut self, now: Time, ticket: u64, out: &mut Vec<Output>) {
-        let (chosen, leader) = (self.chosen, self.leader.filter(|leader| *leader != self.node));
+        let (chosen, leader) = (
+            self.chosen,
+            self.leader.filter(|leader| *leader != self.node),
+        );
         if self.has_lease(now) {
-            return out.push(Output::Read { ticket, result: Ok(chosen) });
+            return out.push(Output::Read {
+                ticket,
+                result: Ok(chosen),
+            });
         }
         let Some(leading) = self.leading() else {
-            return out.push(Output::Read { ticket, result: Err(leader) });
+            return out.push(Output::Read {
+                ticket,
+                result: Err(leader),
+            });
         };
         // A round that was sent before does not say that this replica leads now.
         let round = leading.reads.round + 1;
@@ -74,7 +83,10 @@ impl Core {
         let slowest = 100 - u64::from(self.settings.drift_percent.min(100));
         let length = self.settings.election * slowest / 100;
         let is_ready = self.chosen >= leading.first && !leading.is_giving_up;
-        let began = leading.reads.answered.filter(|_| self.settings.lease && is_ready);
+        let began = leading
+            .reads
+            .answered
+            .filter(|_| self.settings.lease && is_ready);
         began.is_some_and(|began| now < began + length.saturating_sub(1))
     }
 
@@ -85,7 +97,10 @@ impl Core {
             return;
         };
         let mut rounds = BTreeMap::from([(node, leading.reads.round)]);
-        let counted = leading.members.iter().filter(|(_, progress)| !progress.is_damaged);
+        let counted = leading
+            .members
+            .iter()
+            .filter(|(_, progress)| !progress.is_damaged);
         rounds.extend(counted.map(|(node, progress)| (*node, progress.round)));
         let Some(round) = self.majority_of(&rounds) else {
             return;
@@ -99,7 +114,10 @@ impl Core {
             return;
         }
         while let Some((_, ticket)) = leading.reads.waiting.pop_front_if(|(at, _)| *at <= round) {
-            out.push(Output::Read { ticket, result: Ok::<Slot, _>(chosen) });
+            out.push(Output::Read {
+                ticket,
+                result: Ok::<Slot, _>(chosen),
+            });
         }
     }
 }

@@ -18,7 +18,8 @@ use crate::system::{SystemCommand, SystemOutcome};
 /// Up to so many blocks are looked up one by one; more are read in a row.
 const FEW_BLOCKS: u32 = 4;
 
-/// A write or discard that may happen: the session behind it, the volume's head, and the layers below that.
+/// A write or discard that may happen: the session behind it, the volume's head, and the layers
+/// below that.
 struct Admitted {
     session: Session,
     head: LayerId,
@@ -28,14 +29,16 @@ struct Admitted {
 }
 
 impl Map {
-    /// Applies a chosen command: in one batch, with the slot. The command's entry must be durable in the log. `data` is
-    /// where the first block of a write begins; the others follow it.
+    /// Applies a chosen command: in one batch, with the slot. The command's entry must be durable
+    /// in the log. `data` is where the first block of a write begins; the others follow it.
     ///
-    /// A command that is refused counts as applied. It may be applied again after a crash, with the same outcome.
+    /// A command that is refused counts as applied. It may be applied again after a crash, with the
+    /// same outcome.
     ///
     /// # Errors
-    /// [`Error::NotNext`] where `slot` is not the one behind [`Map::applied`]; [`Error::Incomplete`];
-    /// [`Error::BadPlace`]; what reading and writing the engine fails with. The command is not applied then.
+    /// [`Error::NotNext`] where `slot` is not the one behind [`Map::applied`];
+    /// [`Error::Incomplete`]; [`Error::BadPlace`]; what reading and writing the engine fails with.
+    /// The command is not applied then.
     pub fn apply(
         &self,
         group: GroupId,
@@ -161,7 +164,8 @@ impl Map {
         Ok(())
     }
 
-    /// Costs time and memory in proportion to the blocks that have data, not to those that are named.
+    /// Costs time and memory in proportion to the blocks that have data, not to those that are
+    /// named.
     fn discard(
         &self,
         writer: &Writer,

@@ -1,4 +1,5 @@
-//! What is in memory of all groups, and the one way to change it: a batch that is written, then noted.
+//! What is in memory of all groups, and the one way to change it: a batch that is written, then
+//! noted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -85,7 +86,8 @@ impl Plan {
 }
 
 impl Map {
-    /// Opens the map in `dir`, and creates it where there is none. The engine's memory is at most `memory` bytes.
+    /// Opens the map in `dir`, and creates it where there is none. The engine's memory is at most
+    /// `memory` bytes.
     ///
     /// # Errors
     /// What the engine's opening fails with, and [`Error::Corruption`].
@@ -93,8 +95,8 @@ impl Map {
         Map::open_with(fs, dir, memory, true)
     }
 
-    /// As [`Map::open`]. Without `background` the engine has no threads: it flushes and compacts in the calls that
-    /// make it necessary, so that a run is deterministic.
+    /// As [`Map::open`]. Without `background` the engine has no threads: it flushes and compacts in
+    /// the calls that make it necessary, so that a run is deterministic.
     ///
     /// # Errors
     /// As [`Map::open`].
@@ -130,7 +132,8 @@ impl Map {
         })
     }
 
-    /// The last slot of a group that was applied; 0 for a group without any, and for an incomplete one.
+    /// The last slot of a group that was applied; 0 for a group without any, and for an incomplete
+    /// one.
     pub fn applied(&self, group: GroupId) -> Slot {
         self.status(group).slot
     }
@@ -140,8 +143,8 @@ impl Map {
         self.status(group).ballot
     }
 
-    /// True where the state of the group is being replaced by an image, or where that was interrupted: it has to begin
-    /// again ([`Map::begin_install`]).
+    /// True where the state of the group is being replaced by an image, or where that was
+    /// interrupted: it has to begin again ([`Map::begin_install`]).
     pub fn is_incomplete(&self, group: GroupId) -> bool {
         self.status(group).is_incomplete
     }
@@ -164,7 +167,8 @@ impl Map {
         volume.is_some_and(|volume| !volume.held.is_empty())
     }
 
-    /// For each group the last slot that is in tables: the log of the group is not needed up to there.
+    /// For each group the last slot that is in tables: the log of the group is not needed up to
+    /// there.
     pub fn durable(&self) -> Vec<(GroupId, Slot)> {
         let mut writer = self.writer.lock();
         let upto = self.store.engine.durable_seq();
@@ -226,8 +230,8 @@ impl Map {
         };
         let mut before = layers()?;
         loop {
-            // Writers publish behind each batch, so the snapshot is at most one batch newer than the layers: those of
-            // the batch that cuts, merges or drops fit as well.
+            // Writers publish behind each batch, so the snapshot is at most one batch newer than
+            // the layers: those of the batch that cuts, merges or drops fit as well.
             let snapshot = self.store.engine.snapshot();
             let after = layers()?;
             if Arc::ptr_eq(&before, &after) || before == after {
@@ -237,7 +241,8 @@ impl Map {
         }
     }
 
-    /// Writes a plan for a group, and notes what it changes. Where the write fails nothing has changed.
+    /// Writes a plan for a group, and notes what it changes. Where the write fails nothing has
+    /// changed.
     pub(super) fn commit(&self, writer: &mut Writer, group: GroupId, plan: Plan) -> Result<()> {
         let mut plan = plan;
         self.complete(writer, group, &mut plan)?;

@@ -166,8 +166,9 @@ impl Image {
         &self.segments
     }
 
-    /// The entries behind an earlier chunk's `after` (`None`: the first), until they and their data are `bytes` long: one
-    /// entry at least. An `after` of another image of the same group is valid too, and skips what is before it.
+    /// The entries behind an earlier chunk's `after` (`None`: the first), until they and their data
+    /// are `bytes` long: one entry at least. An `after` of another image of the same group is valid
+    /// too, and skips what is before it.
     ///
     /// # Errors
     /// What reading the engine fails with.

@@ -15,14 +15,26 @@ use crate::ids::{Ballot, GroupId, LayerId, Slot};
 const PIECE: usize = 4096;
 
 impl Map {
-    /// Begins to replace the state of a group. The group is incomplete from now on, across crashes too, until
-    /// [`Map::finish_install`]; its entries are removed. An installation that had begun begins again.
+    /// Begins to replace the state of a group. The group is incomplete from now on, across crashes
+    /// too, until [`Map::finish_install`]; its entries are removed. An installation that had begun
+    /// begins again.
     ///
     /// # Errors
-    /// What reading and writing the engine fails with. The group may be incomplete then.
+    /// [`Error::OldImage`] where the group has applied more than the image (nothing has changed
+    /// then); what reading and writing the engine fails with. The group may be incomplete then.
     pub fn begin_install(&self, group: GroupId, meta: &ImageMeta) -> Result<()> {
         let mut writer = self.writer.lock();
+        let applied = writer.groups.get(&group).map(|state| state.status.slot);
+        if let Some(applied) = applied.filter(|applied| meta.slot < *applied) {
+            return Err(Error::OldImage {
+                group,
+                slot: meta.slot,
+                applied,
+            });
+        }
         writer.installing.remove(&group);
+        // The image may have all of a layer that was merged in part here.
+        writer.merged = None;
         let incomplete = Status {
             is_incomplete: true,
             ..Status::default()
@@ -72,12 +84,12 @@ impl Map {
         Ok(())
     }
 
-    /// Puts entries of the image, with the places that their data have here. The data must be durable. Entries may come
-    /// in any order, and again.
+    /// Puts entries of the image, with the places that their data have here. The data must be
+    /// durable. Entries may come in any order, and again.
     ///
     /// # Errors
-    /// [`Error::NotInstalling`], also after a crash; [`Error::UnknownLayer`] for an entry of a layer that the image does
-    /// not name (nothing was put); what the engine fails with.
+    /// [`Error::NotInstalling`], also after a crash; [`Error::UnknownLayer`] for an entry of a
+    /// layer that the image does not name (nothing was put); what the engine fails with.
     pub fn install_chunk(&self, group: GroupId, entries: &[ImageEntry]) -> Result<()> {
         let mut writer = self.writer.lock();
         let meta = writer.installing.get(&group);
@@ -103,10 +115,12 @@ impl Map {
         self.commit(&mut writer, group, plan)
     }
 
-    /// Ends the replacement: the group is in the state of the image, at `slot`, which was chosen in `ballot`.
+    /// Ends the replacement: the group is in the state of the image, at `slot`, which was chosen in
+    /// `ballot`. Flushes, so that the group does not become incomplete again in a crash.
     ///
     /// # Errors
-    /// [`Error::NotInstalling`], and what writing the engine fails with.
+    /// [`Error::NotInstalling`], and what writing the engine fails with. Where the flush fails the
+    /// group is in the state of the image, until a crash.
     pub fn finish_install(&self, group: GroupId, slot: Slot, ballot: Ballot) -> Result<()> {
         let mut writer = self.writer.lock();
         let meta = writer.installing.get(&group);
@@ -130,6 +144,7 @@ impl Map {
         plan.sessions = Some((meta.sessions, change));
         self.commit(&mut writer, group, plan)?;
         writer.installing.remove(&group);
-        Ok(())
+        drop(writer);
+        self.flush()
     }
 }

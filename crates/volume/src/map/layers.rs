@@ -28,7 +28,8 @@ pub(super) struct Layer {
     /// The layer below.
     pub(super) base: Option<LayerId>,
     pub(super) standing: Standing,
-    /// The volumes whose writes may be in it: its own, and those of layers that were merged into it.
+    /// The volumes whose writes may be in it: its own, and those of layers that were merged into
+    /// it.
     pub(super) writers: BTreeSet<VolumeId>,
 }
 
@@ -43,8 +44,8 @@ pub(super) struct Volume {
 
 /// The layers and volumes of a group.
 ///
-/// Commands see volumes and snapshots alone. Unnamed layers are invisible to them, because each replica merges and
-/// drops those in its own time.
+/// Commands see volumes and snapshots alone. Unnamed layers are invisible to them, because each
+/// replica merges and drops those in its own time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Layers {
     pub(super) layers: BTreeMap<LayerId, Layer>,
@@ -138,7 +139,8 @@ impl Layers {
         self.layers.insert(layer, head);
     }
 
-    /// Freezes the head of a volume as a snapshot and puts `layer` before it, unless that happened before.
+    /// Freezes the head of a volume as a snapshot and puts `layer` before it, unless that happened
+    /// before.
     pub(super) fn cut(&mut self, volume: VolumeId, layer: LayerId) -> Result<(), Refusal> {
         if self.used_layers.contains(u64::from(layer.0)) {
             return Ok(());
@@ -165,7 +167,8 @@ impl Layers {
         of.held.remove(&layer) && of.held.is_empty()
     }
 
-    /// Drops a volume and its snapshots. True where it was held. A volume that was never created will not be.
+    /// Drops a volume and its snapshots. True where it was held. A volume that was never created
+    /// will not be.
     pub(super) fn drop_volume(&mut self, volume: VolumeId) -> bool {
         self.used_volumes.insert(u64::from(volume.0));
         let Some(dropped) = self.volumes.remove(&volume) else {
@@ -312,7 +315,8 @@ impl Layers {
         all.is_sound().then_some(all)
     }
 
-    /// False where a layer or a head is missing, a block size is 0, or layers stand on each other in a ring.
+    /// False where a layer or a head is missing, a block size is 0, or layers stand on each other
+    /// in a ring.
     fn is_sound(&self) -> bool {
         // Layers from which the bottom is reached.
         let mut sound: BTreeSet<LayerId> = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Unnamed layers, in the background: a layer that nothing stands on goes, one that a single layer stands on is merged
-//! into that. What volumes and snapshots read stays the same after each batch.
+//! Unnamed layers, in the background: a layer that nothing stands on goes, one that a single layer
+//! stands on is merged into that. What volumes and snapshots read stays the same after each batch.
 
 use parking_lot::MutexGuard;
 
@@ -14,7 +14,8 @@ use crate::ids::{GroupId, LayerId};
 const PIECE: usize = 256;
 
 impl Map {
-    /// Merges and drops unnamed layers, until about `budget` entries were read. True where there is more to do.
+    /// Merges and drops unnamed layers, until about `budget` entries were read. True where there is
+    /// more to do.
     ///
     /// # Errors
     /// What reading and writing the engine fails with.

@@ -30,8 +30,8 @@ pub enum Refusal {
     NoVolume,
     /// The group has no snapshot with that layer.
     NoLayer,
-    /// The command contradicts itself or the state: counts that differ, a block size that is none, a command of the
-    /// system group elsewhere.
+    /// The command contradicts itself or the state: counts that differ, a block size that is none,
+    /// a command of the system group elsewhere.
     Malformed,
 }
 
@@ -40,11 +40,13 @@ pub enum Refusal {
 pub struct Applied {
     /// What the command did.
     pub outcome: Outcome,
-    /// True for a write or discard of a volume that is between its cut and its release: it is acknowledged later.
+    /// True for a write or discard of a volume that is between its cut and its release: it is
+    /// acknowledged later.
     pub held: bool,
     /// True where the command ended that state: what was held may be acknowledged.
     pub released: bool,
-    /// The new members of the group, where the command was [`Command::Members`](crate::command::Command::Members).
+    /// The new members of the group, where the command was
+    /// [`Command::Members`](crate::command::Command::Members).
     pub members: Option<Arc<Members>>,
 }
 

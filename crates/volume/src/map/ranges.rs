@@ -1,6 +1,7 @@
 //! Sets of numbers in which neighbours are frequent.
 
 use std::collections::BTreeMap;
+#[cfg(test)]
 use std::ops::Range;
 
 use esker_coding::{Reader, put_varint};
@@ -55,6 +56,7 @@ impl Ranges {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.0.iter().map(|(start, end)| *start..*end)
     }

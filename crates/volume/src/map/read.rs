@@ -27,8 +27,8 @@ pub struct Run {
 }
 
 impl Map {
-    /// Where blocks of a volume are, as of now. `None` is a block that reads as zeros. Of this group only: what other
-    /// groups have of the volume is `None` too.
+    /// Where blocks of a volume are, as of now. `None` is a block that reads as zeros. Of this
+    /// group only: what other groups have of the volume is `None` too.
     ///
     /// # Errors
     /// [`Error::UnknownVolume`], [`Error::Incomplete`], and what reading the engine fails with.
@@ -94,8 +94,8 @@ impl Map {
         Ok(found)
     }
 
-    /// Which blocks from `first` on have data: runs of blocks that are alike, at most `most` of them (1 at least), and
-    /// at most `count` blocks together. Of this group only.
+    /// Which blocks from `first` on have data: runs of blocks that are alike, at most `most` of
+    /// them (1 at least), and at most `count` blocks together. Of this group only.
     ///
     /// # Errors
     /// As [`Map::lookup`].
@@ -126,14 +126,16 @@ impl Map {
         Ok(runs)
     }
 
-    /// The live bytes of each segment: those that entries of the map refer to. Segments without any are not listed.
+    /// The live bytes of each segment: those that entries of the map refer to. Segments without any
+    /// are not listed.
     pub fn usage(&self) -> BTreeMap<u32, u64> {
         self.writer.lock().usage.all().clone()
     }
 
-    /// A hash of a group's logical state: members, sessions, volumes and snapshots with the checksums of their blocks,
-    /// and the system group's state. It does not depend on where data are, nor on which layers were merged, so it is
-    /// equal on all replicas that have applied the same slot. Reads all entries of the group.
+    /// A hash of a group's logical state: members, sessions, volumes and snapshots with the
+    /// checksums of their blocks, and the system group's state. It does not depend on where data
+    /// are, nor on which layers were merged, so it is equal on all replicas that have applied the
+    /// same slot. Reads all entries of the group.
     ///
     /// # Errors
     /// [`Error::Incomplete`], and what reading the engine fails with.
@@ -184,8 +186,8 @@ impl Map {
         Ok(())
     }
 
-    /// The state of a group as of now, to be read out in chunks while commands are applied. The segments that it
-    /// refers to must stay until the image is dropped: [`Image::segments`].
+    /// The state of a group as of now, to be read out in chunks while commands are applied. The
+    /// segments that it refers to must stay until the image is dropped: [`Image::segments`].
     ///
     /// # Errors
     /// [`Error::Incomplete`].

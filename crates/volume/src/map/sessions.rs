@@ -34,7 +34,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// The session behind the request; an error where the request does nothing, and which outcome it has then.
+    /// The session behind the request; an error where the request does nothing, and which outcome
+    /// it has then.
     pub(super) fn with(&self, by: &Request) -> Result<Session, Outcome> {
         if self.happened.contains(by.number) {
             return Err(Outcome::Repeated);
@@ -66,8 +67,8 @@ impl Session {
     }
 }
 
-/// What is known of all sessions that were ever opened, so that none is opened twice: what a closed one sent may
-/// still arrive.
+/// What is known of all sessions that were ever opened, so that none is opened twice: what a closed
+/// one sent may still arrive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Seen {
     /// By node, the first life whose sessions count.

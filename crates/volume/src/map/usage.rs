@@ -11,7 +11,8 @@ pub(super) type Delta = BTreeMap<u32, i64>;
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     live: BTreeMap<u32, u64>,
-    /// Segments that lost their last live byte since the map was opened, and the write that took it.
+    /// Segments that lost their last live byte since the map was opened, and the write that took
+    /// it.
     emptied: BTreeMap<u32, Seq>,
 }
 

@@ -51,7 +51,8 @@ pub struct LiveBlock {
     pub extent: Extent,
 }
 
-/// The entries that refer to a segment, as of the moment when they were asked for. Reads the whole map.
+/// The entries that refer to a segment, as of the moment when they were asked for. Reads the whole
+/// map.
 pub struct LiveBlocks {
     store: Arc<Store>,
     cursor: TreeCursor,
@@ -166,8 +167,9 @@ impl Map {
         Ok(None)
     }
 
-    /// Notes that a block was copied: its entry refers to `to`, if it still refers to `from`. Returns whether it did.
-    /// The copy must be durable. What reads the old place is free when that has been flushed ([`Map::is_free`]).
+    /// Notes that a block was copied: its entry refers to `to`, if it still refers to `from`.
+    /// Returns whether it did. The copy must be durable. What reads the old place is free when that
+    /// has been flushed ([`Map::is_free`]).
     ///
     /// # Errors
     /// What reading and writing the engine fails with. Nothing has changed then.
@@ -189,8 +191,8 @@ impl Map {
         Ok(self.moved_all(&[one])? == 1)
     }
 
-    /// As [`Map::moved`], for several blocks, those of each group in one batch. Returns how many entries referred to
-    /// `from`. Where a block is given twice, only its first move counts.
+    /// As [`Map::moved`], for several blocks, those of each group in one batch. Returns how many
+    /// entries referred to `from`. Where a block is given twice, only its first move counts.
     ///
     /// # Errors
     /// As [`Map::moved`]; blocks of earlier groups may be moved.
@@ -230,15 +232,17 @@ impl Map {
         Ok(count)
     }
 
-    /// True where no entry refers to the segment, as of a durable flush: nothing that is found after a crash needs it.
+    /// True where no entry refers to the segment, as of a durable flush: nothing that is found
+    /// after a crash needs it.
     pub fn is_free(&self, segment: u32) -> bool {
         let writer = self.writer.lock();
         let durable = self.store.engine.durable_seq();
         writer.usage.is_free(segment, durable)
     }
 
-    /// The segments that lost their last live byte since the map was opened, as of a durable flush. Segments that
-    /// never had one, and those that lost it in an earlier life, are not among them: see [`Map::is_free`].
+    /// The segments that lost their last live byte since the map was opened, as of a durable flush.
+    /// Segments that never had one, and those that lost it in an earlier life, are not among them:
+    /// see [`Map::is_free`].
     pub fn free_segments(&self) -> Vec<u32> {
         let writer = self.writer.lock();
         let durable = self.store.engine.durable_seq();

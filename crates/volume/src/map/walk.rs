@@ -43,8 +43,8 @@ pub(super) struct LayerCursor {
 }
 
 impl LayerCursor {
-    /// On the first entry of the blocks `first..end`; without `end`, of all from `first` on. Reads `readahead` bytes
-    /// ahead.
+    /// On the first entry of the blocks `first..end`; without `end`, of all from `first` on. Reads
+    /// `readahead` bytes ahead.
     pub(super) fn new(
         store: &Store,
         snapshot: &Snapshot,

@@ -5,8 +5,8 @@ use esker_coding::{Reader, put_bytes, put_varint};
 use crate::ids::{LayerId, NodeId, VolumeId};
 use crate::members::{Member, Members};
 
-/// A command of the system group. Clients send the named ones, and may send them again. The leader of the system group
-/// sends those that say that something was done in all data groups.
+/// A command of the system group. Clients send the named ones, and may send them again. The leader
+/// of the system group sends those that say that something was done in all data groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemCommand {
     /// The number of data groups and the first members, once.

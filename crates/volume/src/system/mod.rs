@@ -1,4 +1,5 @@
-//! The state of the system group: names, sizes, snapshots, and the members that are wanted. Without I/O.
+//! The state of the system group: names, sizes, snapshots, and the members that are wanted. Without
+//! I/O.
 //!
 //! - `state.rs`: [`System`], and its encoding. `command.rs`, `outcome.rs`: what clients and leaders ask, and the answers.
 //! - `apply.rs`: what commands do. `source.rs`: what has a

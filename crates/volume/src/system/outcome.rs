@@ -18,8 +18,8 @@ pub struct VolumeInfo {
     pub size: u64,
     /// Bytes of a block.
     pub block_size: u32,
-    /// False while data groups have to do something first: create the volume, or cut it for the snapshot that was asked
-    /// for.
+    /// False while data groups have to do something first: create the volume, or cut it for the
+    /// snapshot that was asked for.
     pub is_ready: bool,
 }
 

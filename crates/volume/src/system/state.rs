@@ -72,7 +72,8 @@ pub struct Volume {
     pub head: LayerId,
     /// The snapshot's layer that it is a clone of.
     pub origin: Option<LayerId>,
-    /// The volume that decides which group a block is in. A clone shares blocks with its origin, so it has its origin's.
+    /// The volume that decides which group a block is in. A clone shares blocks with its origin, so
+    /// it has its origin's.
     pub placement: VolumeId,
     /// Its snapshots by name.
     pub snapshots: BTreeMap<String, Snapshot>,
@@ -145,8 +146,8 @@ impl System {
         self.names.values().filter_map(|id| self.volumes.get(id))
     }
 
-    /// The group of a block. Blocks of a range of 4 MiB are in one group, and successive ranges in successive groups.
-    /// The system group before the store is formatted.
+    /// The group of a block. Blocks of a range of 4 MiB are in one group, and successive ranges in
+    /// successive groups. The system group before the store is formatted.
     pub fn group_of(&self, volume: &Volume, block: u64) -> GroupId {
         group_at(
             volume.placement,

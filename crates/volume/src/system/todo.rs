@@ -1,12 +1,13 @@
-//! What is left to be done in data groups. It follows from the state, so any leader of the system group goes on with it.
+//! What is left to be done in data groups. It follows from the state, so any leader of the system
+//! group goes on with it.
 
 use super::command::SystemCommand;
 use super::state::{State, System, Volume};
 use crate::command::Command;
 use crate::ids::GroupId;
 
-/// Commands that have to be chosen, each in its group, and what the system group has to choose then. All of them may be
-/// chosen again.
+/// Commands that have to be chosen, each in its group, and what the system group has to choose
+/// then. All of them may be chosen again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// The commands.

@@ -10,7 +10,14 @@ use crate::failure::{Failure, Outcome};
 
 pub(super) fn create(args: &CreateVolumeArgs) -> Result<Outcome, Failure> {
     let (name, size, block_size) = (args.name.clone(), args.size as u64, args.block_size);
-    system(&args.ask, &SystemCommand::Create { name, size, block_size })
+    system(
+        &args.ask,
+        &SystemCommand::Create {
+            name,
+            size,
+            block_size,
+        },
+    )
 }
 
 pub(super) fn snapshot(args: &SnapshotVolumeArgs) -> Result<Outcome, Failure> {
@@ -24,7 +31,14 @@ pub(super) fn clone(args: &CloneArgs) -> Result<Outcome, Failure> {
         return Err(Failure::Usage(text));
     };
     let (volume, snapshot) = (volume.to_string(), snapshot.to_string());
-    system(&args.ask, &SystemCommand::Clone { volume, snapshot, name: args.name.clone() })
+    system(
+        &args.ask,
+        &SystemCommand::Clone {
+            volume,
+            snapshot,
+            name: args.name.clone(),
+        },
+    )
 }
 
 pub(super) fn grow(args: &GrowArgs) -> Result<Outcome, Failure> {

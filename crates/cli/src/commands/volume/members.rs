@@ -27,7 +27,12 @@ fn in_all(args: &AskArgs, changes: &[Change]) -> Result<Outcome, Failure> {
     let status = client.status().map_err(failed)?;
     for group in status.groups {
         for change in changes {
-            one(&mut client, GroupId(group.group), change, Duration::from_secs(args.wait.max(1)))?;
+            one(
+                &mut client,
+                GroupId(group.group),
+                change,
+                Duration::from_secs(args.wait.max(1)),
+            )?;
         }
     }
     Ok(Outcome::Done)

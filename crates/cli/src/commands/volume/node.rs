@@ -37,7 +37,9 @@ fn read_config(path: &std::path::Path) -> Result<Config, Failure> {
 }
 
 fn missing(what: &str) -> Failure {
-    Failure::Usage(format!("the node needs {what}: as an option or in the settings file"))
+    Failure::Usage(format!(
+        "the node needs {what}: as an option or in the settings file"
+    ))
 }
 
 /// `1=HOST:PORT` and so on.
@@ -52,7 +54,9 @@ fn parse_peers(peers: &[String]) -> Result<BTreeMap<NodeId, String>, Failure> {
             return Err(Failure::Usage(format!("{peer}: a peer is ID=HOST:PORT")));
         };
         if all.insert(id, address).is_some() {
-            return Err(Failure::Usage(format!("node {id} is named twice in --peers")));
+            return Err(Failure::Usage(format!(
+                "node {id} is named twice in --peers"
+            )));
         }
     }
     Ok(all)
@@ -64,14 +68,35 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         Some(path) => read_config(path)?,
         None => Config::default(),
     };
-    let id = args.id.or(config.id).filter(|id| *id > 0).ok_or_else(|| missing("--id (from 1)"))?;
-    let dir = args.dir.clone().or(config.dir).ok_or_else(|| missing("--dir"))?;
-    let listen = args.listen.clone().or(config.listen).ok_or_else(|| missing("--listen"))?;
-    let written: Vec<String> =
-        config.peers.iter().map(|(id, address)| format!("{id}={address}")).collect();
-    let peers = parse_peers(if args.peers.is_empty() { &written } else { &args.peers })?;
+    let id = args
+        .id
+        .or(config.id)
+        .filter(|id| *id > 0)
+        .ok_or_else(|| missing("--id (from 1)"))?;
+    let dir = args
+        .dir
+        .clone()
+        .or(config.dir)
+        .ok_or_else(|| missing("--dir"))?;
+    let listen = args
+        .listen
+        .clone()
+        .or(config.listen)
+        .ok_or_else(|| missing("--listen"))?;
+    let written: Vec<String> = config
+        .peers
+        .iter()
+        .map(|(id, address)| format!("{id}={address}"))
+        .collect();
+    let peers = parse_peers(if args.peers.is_empty() {
+        &written
+    } else {
+        &args.peers
+    })?;
     if !peers.contains_key(&NodeId(id)) {
-        return Err(Failure::Usage(format!("--peers does not name this node, {id}")));
+        return Err(Failure::Usage(format!(
+            "--peers does not name this node, {id}"
+        )));
     }
     let tls = TlsArgs {
         cert: args.tls.cert.clone().or(config.cert),
@@ -100,7 +125,9 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         settings,
     };
     let node = Node::start(options).map_err(|error| Failure::Store(error.to_string()))?;
-    let nbd = node.nbd_address().map_or(String::new(), |address| format!(", NBD at {address}"));
+    let nbd = node
+        .nbd_address()
+        .map_or(String::new(), |address| format!(", NBD at {address}"));
     crate::output::note(format_args!("node {id} listens at {}{nbd}", node.address()));
     while interrupt.signal().is_none() {
         std::thread::sleep(Duration::from_millis(50));

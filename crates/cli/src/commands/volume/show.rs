@@ -20,10 +20,20 @@ pub(super) fn list(args: &AskArgs) -> Result<Outcome, Failure> {
             (State::Ready, None) => "ready",
         };
         let block = volume.block_size.to_string();
-        rows.push([volume.name.clone(), bytes(volume.size), block.clone(), state.to_string()]);
+        rows.push([
+            volume.name.clone(),
+            bytes(volume.size),
+            block.clone(),
+            state.to_string(),
+        ]);
         for (name, snapshot) in &volume.snapshots {
             let name = format!("{}@{name}", volume.name);
-            rows.push([name, bytes(snapshot.size), block.clone(), "snapshot".to_string()]);
+            rows.push([
+                name,
+                bytes(snapshot.size),
+                block.clone(),
+                "snapshot".to_string(),
+            ]);
         }
     }
     let mut output = Output::new();
@@ -95,7 +105,10 @@ fn as_json(status: &Status) -> serde_json::Value {
 
 fn say(output: &mut Output, status: &Status) -> Result<(), Failure> {
     let disk = format!("{:016x}", status.disk);
-    output.line(format_args!("node {}, disk {disk}, start {}", status.node, status.life))?;
+    output.line(format_args!(
+        "node {}, disk {disk}, start {}",
+        status.node, status.life
+    ))?;
     match status.cluster {
         0 => output.line("its disk belongs to no cluster")?,
         cluster => output.line(format_args!("cluster {cluster:016x}"))?,
@@ -104,7 +117,11 @@ fn say(output: &mut Output, status: &Status) -> Result<(), Failure> {
         output.line(format_args!("STEPPED BACK: {}", status.failed))?;
     }
     let linked: Vec<String> = status.linked.iter().map(u32::to_string).collect();
-    let linked = if linked.is_empty() { "no node".to_string() } else { linked.join(", ") };
+    let linked = if linked.is_empty() {
+        "no node".to_string()
+    } else {
+        linked.join(", ")
+    };
     output.line(format_args!("linked with {linked}"))?;
     output.line(format_args!(
         "space: {} in {} segments, {} live; vacuum moved {} and freed {} segments",
@@ -120,7 +137,11 @@ fn say(output: &mut Output, status: &Status) -> Result<(), Failure> {
         bytes(status.written),
         bytes(status.map_written)
     ))?;
-    let scrub = if status.scrubbing { "running" } else { "not running" };
+    let scrub = if status.scrubbing {
+        "running"
+    } else {
+        "not running"
+    };
     output.line(format_args!(
         "scrub {scrub}, {} blocks checked; {} blocks healed, {} lost",
         status.scrubbed, status.healed, status.lost
@@ -157,11 +178,20 @@ fn say(output: &mut Output, status: &Status) -> Result<(), Failure> {
 
 pub(super) fn map(args: &MapArgs) -> Result<Outcome, Failure> {
     let mut client = client(&args.ask)?;
-    let places = client.map(&args.name, args.first, args.count).map_err(failed)?;
+    let places = client
+        .map(&args.name, args.first, args.count)
+        .map_err(failed)?;
     let mut rows = vec![["BLOCK", "LAYER", "SEGMENT", "OFFSET"].map(str::to_string)];
     for (block, layer, segment, offset) in &places {
-        rows.push([*block, u64::from(*layer), u64::from(*segment), u64::from(*offset)]
-            .map(|number| number.to_string()));
+        rows.push(
+            [
+                *block,
+                u64::from(*layer),
+                u64::from(*segment),
+                u64::from(*offset),
+            ]
+            .map(|number| number.to_string()),
+        );
     }
     let mut output = Output::new();
     output.text(columns(&rows))?;
@@ -171,6 +201,8 @@ pub(super) fn map(args: &MapArgs) -> Result<Outcome, Failure> {
 
 pub(super) fn scrub(args: &AskArgs) -> Result<Outcome, Failure> {
     client(args)?.scrub().map_err(failed)?;
-    crate::output::note(format_args!("scrub has begun: `esker volume status` shows it"));
+    crate::output::note(format_args!(
+        "scrub has begun: `esker volume status` shows it"
+    ));
     Ok(Outcome::Done)
 }
