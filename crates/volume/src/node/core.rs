@@ -310,7 +310,6 @@ impl Core {
             ballot,
             record: placed.place,
             payload: placed.payload,
-            bytes: body.len() as u32,
             end: placed.lsn_end,
             body: Some(body),
         };

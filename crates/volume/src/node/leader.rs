@@ -148,7 +148,8 @@ impl Leader {
             .any(|other| other.span.meets(span))
             || self.merging.values().any(|other| other.span.meets(span));
         let flies = |flight: &Flight| flight.span.as_ref().is_some_and(|other| other.meets(span));
-        !is_behind && !(pending.is_partial() && self.flight.values().any(flies))
+        let waits = pending.is_partial() && self.flight.values().any(flies);
+        !(is_behind || waits)
     }
 
     /// Its blocks are being read, under this ticket.

@@ -15,8 +15,6 @@ pub(super) struct Entry {
     pub(super) record: Place,
     /// Where its command begins.
     pub(super) payload: Place,
-    /// Its command's length in bytes.
-    pub(super) bytes: u32,
     /// The log sequence number behind its record: durable once that is synced.
     pub(super) end: u64,
     /// Its command, while it is in memory.
@@ -135,12 +133,6 @@ impl Log {
         slot
     }
 
-    /// The least segment that an entry behind `slot` lies in.
-    pub(super) fn segment_behind(&self, slot: Slot) -> Option<u32> {
-        let entry = self.get(slot.max(self.base.0).next())?;
-        Some(entry.record.segment)
-    }
-
     /// The last slot all of whose entries up to it lie in segments up to `segment`.
     pub(super) fn last_within(&self, segment: u32) -> Slot {
         let count = self
@@ -163,7 +155,6 @@ mod tests {
             ballot: Ballot(ballot),
             record: place,
             payload: place,
-            bytes: bytes as u32,
             end,
             body: Some(Arc::new(vec![0; bytes])),
         }

@@ -19,7 +19,6 @@ use crate::extents::{Extents, Found, Head, Kind, Loss, RecordHeader};
 use crate::ids::{Ballot, DiskId, GroupId, NodeId, Slot};
 use crate::map::Map;
 use crate::members::Members;
-use crate::place::Place;
 use crate::wire::{Formation, Hello};
 
 /// A group that has the node's life, and how its cluster was formed, in the heads of segments.
@@ -84,7 +83,12 @@ pub fn open(
             disk
         }
     };
-    let map = Arc::new(Map::open(fs.clone(), &dir.join("map"), settings.map_bytes)?);
+    let map = Arc::new(Map::open_with(
+        fs.clone(),
+        &dir.join("map"),
+        settings.map_bytes,
+        settings.background,
+    )?);
     let applied: BTreeMap<GroupId, (Slot, Ballot)> = map.positions();
     let from = first_segment(&fs, dir, &applied, settings.log_segments)?;
     let mut reading = Reading {
@@ -266,7 +270,6 @@ impl Reading {
             ballot: header.ballot,
             record,
             payload: place,
-            bytes: header.bytes,
             end: 0,
             body: None,
         };

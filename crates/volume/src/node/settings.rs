@@ -22,6 +22,8 @@ pub struct Settings {
     pub segment_bytes: u32,
     /// Bytes of memory for the map: its memtables and its cache.
     pub map_bytes: usize,
+    /// The map flushes and compacts on threads of its own. Without, a run is deterministic.
+    pub background: bool,
     /// Bytes of commands in memory over all groups, beyond those under way.
     pub log_bytes: usize,
     /// Segments of the log that are kept for replicas that are behind.
@@ -53,6 +55,7 @@ impl Default for Settings {
             consensus: consensus::Settings::default(),
             segment_bytes: 64 << 20,
             map_bytes: 96 << 20,
+            background: true,
             log_bytes: 48 << 20,
             log_segments: 4,
             flush_bytes: 256 << 20,

@@ -115,7 +115,6 @@ impl Node {
         let enders = Arc::new(Mutex::new(HashMap::new()));
         let thread = CoreThread {
             core,
-            way: way.clone(),
             events: channels.events,
             links: links.clone(),
             enders: enders.clone(),

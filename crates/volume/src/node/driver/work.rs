@@ -82,7 +82,6 @@ pub(super) fn channels() -> Channels {
 /// The core's thread, until `Stop`.
 pub(super) struct CoreThread {
     pub(super) core: Core,
-    pub(super) way: Way,
     pub(super) events: Receiver<Event>,
     pub(super) links: Arc<Links>,
     pub(super) enders: Enders,
