@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key   := group u16 | layer u32 | block u64, big-endian
-//! value := segment u32 | offset u32 | checksum u64, little-endian; empty for a hole over a frozen layer
+//! value := segment u32 | offset u32 | checksum u64, little-endian; empty for a hole
 //! ```
 
 use crate::ids::{GroupId, LayerId};

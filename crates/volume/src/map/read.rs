@@ -141,11 +141,10 @@ impl Map {
     /// [`Error::Incomplete`], and what reading the engine fails with.
     pub fn state_hash(&self, group: GroupId) -> Result<u64> {
         let (meta, snapshot) = {
-            let writer = self.writer.lock();
-            let Some(state) = writer.groups.get(&group) else {
-                return Ok(0);
-            };
-            let meta = meta(group, state, &writer.system)?;
+            let mut writer = self.writer.lock();
+            let system = Arc::clone(&writer.system);
+            let state = writer.groups.entry(group).or_default();
+            let meta = meta(group, state, &system)?;
             (meta, self.store.engine.snapshot())
         };
         let mut hash = Xxh3::new();

@@ -313,3 +313,10 @@ fn members_and_the_system_groups_state_are_kept() {
     let twice = other.finish_install(GroupId::SYSTEM, Slot(2), Ballot(1));
     assert!(matches!(twice, Err(Error::NotInstalling { .. })));
 }
+
+#[test]
+fn a_map_is_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Map>();
+    shared::<crate::map::Image>();
+}
