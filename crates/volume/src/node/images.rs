@@ -343,8 +343,11 @@ impl Core {
         if is_known || is_old {
             return;
         }
-        if let Err(error) = self.map.begin_install(group, &meta) {
-            return self.fail(error);
+        match self.map.begin_install(group, &meta) {
+            Ok(()) => {}
+            // The state has passed it meanwhile.
+            Err(crate::error::Error::OldImage { .. }) => return,
+            Err(error) => return self.fail(error),
         }
         if let Some(state) = self.groups.get_mut(&group) {
             state.is_incomplete = true;
