@@ -2,8 +2,9 @@
 
 use super::common::{DISK, dir, formatted, open, segment, settings, sync};
 use crate::error::Error;
-use crate::extents::{Extents, HEADER_BYTES, Kind, MOST_PAYLOAD, Place, RecordHeader};
+use crate::extents::{Extents, HEADER_BYTES, Kind, MOST_PAYLOAD, RecordHeader};
 use crate::ids::{Ballot, DiskId, GroupId};
+use crate::place::Place;
 use std::sync::Arc;
 
 const PLACE: Place = Place {

@@ -8,8 +8,9 @@ use esker_fs::Fs;
 use esker_sim::memory::Memory;
 
 use crate::error::Result;
-use crate::extents::{Extents, Found, Head, Kind, Loss, Place, RecordHeader, Settings};
+use crate::extents::{Extents, Found, Head, Kind, Loss, RecordHeader, Settings};
 use crate::ids::{Ballot, DiskId, GroupId};
+use crate::place::Place;
 
 pub(super) const DISK: DiskId = DiskId(0xd15c);
 

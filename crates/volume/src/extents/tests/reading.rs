@@ -9,8 +9,9 @@ use esker_sim::hooked::{Call, Hooked};
 use super::common::{DISK, append, append_this, dir, formatted, open, segment, settings, sync};
 use crate::command::checksum;
 use crate::error::Error;
-use crate::extents::{Extents, HEADER_BYTES, Kind, MOST_PAYLOAD, Place};
+use crate::extents::{Extents, HEADER_BYTES, Kind, MOST_PAYLOAD};
 use crate::ids::{Ballot, GroupId};
+use crate::place::Place;
 
 fn entry(extents: &mut Extents, slot: u64, payload: &[u8]) -> Place {
     let mut all = Vec::new();
