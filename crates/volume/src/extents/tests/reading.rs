@@ -214,6 +214,15 @@ fn a_payload_has_a_limit() {
     assert_eq!(entry(&mut extents, 2, b"next").segment, place.segment + 1);
 }
 
+/// Ends the readers when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn threads_read_while_the_log_grows() {
     let folder = tempfile::tempdir().unwrap();
@@ -255,6 +264,8 @@ fn threads_read_while_the_log_grows() {
                 }
             });
         }
+        // Also when this thread fails: the scope waits for the readers.
+        let over = Over(&is_over);
         for slot in 1..=1500 {
             let place = entry(&mut extents, slot, &vec![slot as u8; 1000]);
             places.lock().push((place, slot));
@@ -268,7 +279,7 @@ fn threads_read_while_the_log_grows() {
                 }
             }
         }
-        is_over.store(true, Ordering::SeqCst);
+        drop(over);
         drop(send);
     });
 }

@@ -314,3 +314,22 @@ fn a_missing_last_segment_is_the_end() {
     let (_, seen) = reopen(&fs);
     assert_eq!((seen.losses, seen.records), (Vec::new(), all));
 }
+
+#[test]
+fn the_header_of_an_empty_segment_says_what_was_synced() {
+    let fs = formatted();
+    let all = three(&fs);
+    let last = all.last().unwrap().place.segment;
+    let bytes = fs.read(&segment(last)).unwrap();
+    fs.write(&segment(last), &bytes[..64]);
+    let hit = all.iter().rfind(|r| r.place.segment < last).unwrap();
+    let place = hit.place;
+    let mut rng = fastrand::Rng::with_seed(1);
+    flip(&fs, place.segment, place.offset + 64, &mut rng);
+    let (_, seen) = reopen(&fs);
+    let [(number, offset, Loss::Record(header))] = seen.losses[..] else {
+        panic!("{:?}", seen.losses);
+    };
+    assert_eq!((number, offset), (place.segment, place.offset));
+    assert_eq!((header.kind, header.slot), (hit.kind, hit.slot));
+}
