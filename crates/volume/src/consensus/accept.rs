@@ -1,7 +1,8 @@
 //! What a follower does with a leader's entries.
 
-use super::core::{Core, Output};
+use super::core::Core;
 use super::message::{Message, Meta};
+use super::types::Output;
 use crate::ids::{Ballot, NodeId, Slot};
 
 impl Core {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::core::{Core, Output, State, Time};
+use super::core::{Core, State};
 use super::message::Message;
+use super::types::{Output, Time};
 use crate::ids::{Ballot, NodeId, Slot};
 
 impl Core {

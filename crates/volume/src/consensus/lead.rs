@@ -1,79 +1,15 @@
 //! How a leader sends entries, what is chosen, and how it hands over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::core::{Core, NOTHING_BYTES, Output, ProposeError, State, Time};
+use super::core::{Core, State};
 use super::message::{Message, Meta};
-use super::reads::Reads;
+use super::progress::{Leading, Progress};
+use super::rounds::Rounds;
+use super::types::{NOTHING_BYTES, Output, ProposeError, Time};
 use crate::ids::{NodeId, Slot};
 use crate::members::Members;
-
-/// What a leader knows of another member.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Progress {
-    /// Up to where it has the log.
-    pub(super) matched: Slot,
-    /// What is sent next.
-    next: Slot,
-    /// What is under way: the last slot and the bytes of each message.
-    under_way: VecDeque<(Slot, usize)>,
-    under_way_bytes: usize,
-    /// Where its log is the leader's is not known: one message at a time.
-    is_probing: bool,
-    /// It needs an image, which was asked for.
-    needs_image: bool,
-    pub(super) is_damaged: bool,
-    /// When it answered last.
-    pub(super) heard: Time,
-    /// The last round that it answered.
-    pub(super) round: u64,
-}
-
-impl Progress {
-    fn new(next: Slot, now: Time) -> Progress {
-        Progress {
-            matched: Slot(0),
-            next,
-            under_way: VecDeque::new(),
-            under_way_bytes: 0,
-            is_probing: true,
-            needs_image: false,
-            is_damaged: false,
-            heard: now,
-            round: 0,
-        }
-    }
-
-    fn forget_under_way(&mut self) {
-        self.under_way.clear();
-        self.under_way_bytes = 0;
-    }
-}
-
-/// A leadership.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Leading {
-    pub(super) members: BTreeMap<NodeId, Progress>,
-    /// The first entry of this ballot.
-    pub(super) first: Slot,
-    pub(super) reads: Reads,
-    next_heartbeat: Time,
-    /// To whom leadership is handed, and until when that may take.
-    transfer: Option<(NodeId, Time)>,
-    /// Another member was asked to lead: it may be elected at any time from now on.
-    pub(super) is_giving_up: bool,
-}
-
-impl Leading {
-    pub(super) fn waiting_reads(&self) -> Vec<u64> {
-        self.reads.tickets()
-    }
-
-    pub(super) fn matched(&self, node: NodeId) -> Option<Slot> {
-        self.members.get(&node).map(|progress| progress.matched)
-    }
-}
 
 impl Core {
     pub(super) fn leading(&mut self) -> Option<&mut Leading> {
@@ -97,7 +33,7 @@ impl Core {
         self.state = State::Leader(Box::new(Leading {
             members,
             first: slot,
-            reads: Reads::default(),
+            reads: Rounds::default(),
             next_heartbeat: now,
             transfer: None,
             is_giving_up: false,

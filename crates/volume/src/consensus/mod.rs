@@ -5,9 +5,10 @@
 //! leader is stable, a command costs one message to each follower and one back.
 //!
 //! - `message.rs`: what replicas say to each other. `metas.rs`: the log, without commands.
-//! - `core.rs`: the state, and what goes in and comes out. `election.rs`: ballots and promises.
+//! - `types.rs`: what goes in and comes out. `core.rs`: the state. `election.rs`: ballots and promises.
 //! - `accept.rs`: what a follower does with entries. `lead.rs`: how a leader sends them, and what is chosen.
-//! - `reads.rs`: leases and rounds of heartbeats, so that reads see all that was acknowledged.
+//!   `progress.rs`: what it knows of the others.
+//! - `reads.rs`, `rounds.rs`: leases and rounds of heartbeats, so that reads see all that was acknowledged.
 
 mod accept;
 mod core;
@@ -15,9 +16,13 @@ mod election;
 mod lead;
 mod message;
 mod metas;
+mod progress;
 mod reads;
+mod rounds;
 #[cfg(test)]
 mod tests;
+mod types;
 
-pub use self::core::{Core, NOTHING_BYTES, Output, ProposeError, Role, Settings, Start, Time};
+pub use self::core::Core;
 pub use message::{Message, Meta};
+pub use types::{NOTHING_BYTES, Output, ProposeError, Role, Settings, Start, Time};

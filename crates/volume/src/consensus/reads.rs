@@ -3,53 +3,11 @@
 //! A lease begins when the round was sent that a majority answered, and ends before the first of that majority may vote for
 //! another, by a clock that runs too slow by the stated bound. There is none while leadership is handed over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use super::core::{Core, Output, State, Time};
+use super::core::{Core, State};
+use super::types::{Output, Time};
 use crate::ids::Slot;
-
-/// Rounds, and the reads that wait for them.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(super) struct Reads {
-    round: u64,
-    /// When each round was sent that is not answered by a majority.
-    sent: VecDeque<(u64, Time)>,
-    /// When the last round was sent that is.
-    answered: Option<Time>,
-    /// By the round that they wait for, reads.
-    waiting: VecDeque<(u64, u64)>,
-}
-
-/// More rounds than these are not remembered; those before them give no lease.
-const MOST_ROUNDS: usize = 64;
-
-impl Reads {
-    pub(super) fn round(&self) -> u64 {
-        self.round
-    }
-
-    /// Begins a round.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.round += 1;
-        self.sent.push_back((self.round, now));
-        if self.sent.len() > MOST_ROUNDS {
-            self.sent.pop_front();
-        }
-    }
-
-    pub(super) fn tickets(&self) -> Vec<u64> {
-        self.waiting.iter().map(|(_, ticket)| *ticket).collect()
-    }
-
-    /// A majority has answered rounds up to this one.
-    fn answered(&mut self, round: u64) {
-        while let Some((number, at)) = self.sent.front().copied().filter(|(n, _)| *n <= round) {
-            debug_assert!(number <= round);
-            self.answered = Some(at);
-            self.sent.pop_front();
-        }
-    }
-}
 
 impl Core {
     /// Asks whether this replica may answer a read; an output with the ticket follows.
@@ -108,7 +66,7 @@ impl Core {
         let Some(leading) = self.leading() else {
             return;
         };
-        leading.reads.answered(round);
+        leading.reads.has_answered(round);
         // What was chosen before is known only with the first entry of this ballot.
         if chosen < leading.first {
             return;

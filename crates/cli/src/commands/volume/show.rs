@@ -4,7 +4,7 @@ use esker_volume::admin::Status;
 use esker_volume::system::State;
 use serde_json::json;
 
-use super::{client, failed};
+use super::connect::{client, failed};
 use crate::args::{AskArgs, MapArgs, StatusArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, columns};

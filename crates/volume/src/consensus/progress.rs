@@ -1,0 +1,73 @@
+//! What a leader knows of the other members.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::rounds::Rounds;
+use super::types::Time;
+use crate::ids::{NodeId, Slot};
+
+/// What a leader knows of another member.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Progress {
+    /// Up to where it has the log.
+    pub(super) matched: Slot,
+    /// What is sent next.
+    pub(super) next: Slot,
+    /// What is under way: the last slot and the bytes of each message.
+    pub(super) under_way: VecDeque<(Slot, usize)>,
+    pub(super) under_way_bytes: usize,
+    /// Where its log is the leader's is not known: one message at a time.
+    pub(super) is_probing: bool,
+    /// It needs an image, which was asked for.
+    pub(super) needs_image: bool,
+    pub(super) is_damaged: bool,
+    /// When it answered last.
+    pub(super) heard: Time,
+    /// The last round that it answered.
+    pub(super) round: u64,
+}
+
+impl Progress {
+    pub(super) fn new(next: Slot, now: Time) -> Progress {
+        Progress {
+            matched: Slot(0),
+            next,
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            is_probing: true,
+            needs_image: false,
+            is_damaged: false,
+            heard: now,
+            round: 0,
+        }
+    }
+
+    pub(super) fn forget_under_way(&mut self) {
+        self.under_way.clear();
+        self.under_way_bytes = 0;
+    }
+}
+
+/// A leadership.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Leading {
+    pub(super) members: BTreeMap<NodeId, Progress>,
+    /// The first entry of this ballot.
+    pub(super) first: Slot,
+    pub(super) reads: Rounds,
+    pub(super) next_heartbeat: Time,
+    /// To whom leadership is handed, and until when that may take.
+    pub(super) transfer: Option<(NodeId, Time)>,
+    /// Another member was asked to lead: it may be elected at any time from now on.
+    pub(super) is_giving_up: bool,
+}
+
+impl Leading {
+    pub(super) fn waiting_reads(&self) -> Vec<u64> {
+        self.reads.tickets()
+    }
+
+    pub(super) fn matched(&self, node: NodeId) -> Option<Slot> {
+        self.members.get(&node).map(|progress| progress.matched)
+    }
+}

@@ -1,0 +1,135 @@
+//! What a group's leader answers.
+
+use esker_coding::{Reader, put_bytes, put_varint};
+
+use super::read::text;
+use crate::ids::NodeId;
+
+/// What a leader answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// It happened.
+    Done,
+    /// The bytes that were read.
+    Data(Vec<u8>),
+    /// Lengths in bytes, and whether there is data: what is allocated.
+    Runs(Vec<(u64, bool)>),
+    /// The answer of the system group, encoded by `system`.
+    System(Vec<u8>),
+}
+
+/// Why a request was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Another node leads the group, if one is known. Nothing happened.
+    NotLeader(Option<NodeId>),
+    /// A majority did not answer in time. A write may have happened or may still happen.
+    NoQuorum,
+    /// Too much is in flight. Nothing happened.
+    Busy,
+    /// The session has ended, or was forgotten.
+    NoSession,
+    /// The volume or snapshot does not exist.
+    NoVolume,
+    /// The range ends past the volume's size.
+    OutOfRange,
+    /// The disk is full.
+    Full,
+    /// The bytes on disk are damaged, and no other replica has them.
+    Damaged,
+    /// What else is wrong, in words.
+    Failed(String),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refusal::NotLeader(Some(node)) => write!(f, "not the leader; node {node} is"),
+            Refusal::NotLeader(None) => write!(f, "not the leader, and no leader is known"),
+            Refusal::NoQuorum => write!(f, "no majority of the nodes answered in time"),
+            Refusal::Busy => write!(f, "too many requests are in flight"),
+            Refusal::NoSession => write!(f, "the session has ended"),
+            Refusal::NoVolume => write!(f, "no such volume or snapshot"),
+            Refusal::OutOfRange => write!(f, "the range ends past the end of the volume"),
+            Refusal::Full => write!(f, "the disk is full"),
+            Refusal::Damaged => write!(f, "the data on disk are damaged and no replica has them"),
+            Refusal::Failed(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Appends an answer's encoding.
+pub(crate) fn encode_result(result: &Result<Reply, Refusal>, out: &mut Vec<u8>) {
+    match result {
+        Ok(Reply::Done) => out.push(0),
+        Ok(Reply::Data(data)) => {
+            out.push(1);
+            put_bytes(out, data);
+        }
+        Ok(Reply::Runs(runs)) => {
+            out.push(2);
+            put_varint(out, runs.len() as u64);
+            for (length, is_data) in runs {
+                put_varint(out, *length);
+                out.push(u8::from(*is_data));
+            }
+        }
+        Ok(Reply::System(bytes)) => {
+            out.push(3);
+            put_bytes(out, bytes);
+        }
+        Err(refusal) => encode_refusal(refusal, out),
+    }
+}
+
+fn encode_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
+    match refusal {
+        Refusal::NotLeader(node) => {
+            out.push(16);
+            put_varint(out, node.map_or(0, |node| u64::from(node.0)));
+        }
+        Refusal::NoQuorum => out.push(17),
+        Refusal::Busy => out.push(18),
+        Refusal::NoSession => out.push(19),
+        Refusal::NoVolume => out.push(20),
+        Refusal::OutOfRange => out.push(21),
+        Refusal::Full => out.push(22),
+        Refusal::Damaged => out.push(23),
+        Refusal::Failed(what) => {
+            out.push(24);
+            put_bytes(out, what.as_bytes());
+        }
+    }
+}
+
+/// Reads what [`encode_result`] wrote.
+pub(crate) fn decode_result(from: &mut Reader<'_>) -> Option<Result<Reply, Refusal>> {
+    Some(match from.u8()? {
+        0 => Ok(Reply::Done),
+        1 => Ok(Reply::Data(from.bytes()?.to_vec())),
+        2 => {
+            let mut runs = Vec::new();
+            for _ in 0..from.varint()? {
+                runs.push((from.varint()?, from.u8()? == 1));
+            }
+            Ok(Reply::Runs(runs))
+        }
+        3 => Ok(Reply::System(from.bytes()?.to_vec())),
+        16 => Err(Refusal::NotLeader(match from.varint()? {
+            0 => None,
+            node => Some(NodeId(u32::try_from(node).ok()?)),
+        })),
+        17 => Err(Refusal::NoQuorum),
+        18 => Err(Refusal::Busy),
+        19 => Err(Refusal::NoSession),
+        20 => Err(Refusal::NoVolume),
+        21 => Err(Refusal::OutOfRange),
+        22 => Err(Refusal::Full),
+        23 => Err(Refusal::Damaged),
+        24 => Err(Refusal::Failed(text(from)?)),
+        _ => return None,
+    })
+}

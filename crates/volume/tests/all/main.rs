@@ -1,0 +1,5 @@
+//! Tests of `esker-volume` that need no process of their own, a module a subject.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod architecture;
