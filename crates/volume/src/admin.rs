@@ -166,7 +166,8 @@ pub struct GroupStatus {
     pub base: Slot,
     /// It does not vote until its log is healed.
     pub damaged: bool,
-    /// Members: node, whether it is a learner, address, and at the leader the slot up to which it has the log.
+    /// Members: node, whether it is a learner, address, and at the leader the slot up to which it
+    /// has the log.
     pub members: Vec<(u32, bool, String, u64)>,
 }
 

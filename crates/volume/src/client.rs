@@ -1,4 +1,5 @@
-//! The client of a cluster (the paper's Hydra client): asks a node, and follows it to the leader where that is another one.
+//! The client of a cluster (the paper's Hydra client): asks a node, and follows it to the leader
+//! where that is another one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::wire::{Change, Frame, Refusal, Reply};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The node at this address cannot be reached, or the connection broke. A write may have happened.
+    /// The node at this address cannot be reached, or the connection broke. A write may have
+    /// happened.
     Unreachable(String, std::io::Error),
     /// The node leads nothing of what was asked, and knows no leader: there may be no majority.
     NoLeader,
@@ -54,8 +56,9 @@ pub struct Client {
 const HOPS: usize = 6;
 
 impl Client {
-    /// A client that asks the node at `address` (`HOST:PORT`, where it listens for nodes) first. `wait` is how long a
-    /// request may wait for a leader; with zero, what cannot be done at once fails at once.
+    /// A client that asks the node at `address` (`HOST:PORT`, where it listens for nodes) first.
+    /// `wait` is how long a request may wait for a leader; with zero, what cannot be done at once
+    /// fails at once.
     ///
     /// # Errors
     /// Where the node cannot be reached.
@@ -147,7 +150,8 @@ impl Client {
         self.read_as(volume, offset, length, false)
     }
 
-    /// Reads what the first node has, which may be behind the cluster. The range must lie within 4 MiB.
+    /// Reads what the first node has, which may be behind the cluster. The range must lie within 4
+    /// MiB.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -211,7 +215,8 @@ impl Client {
         .map(drop)
     }
 
-    /// Carries out a command about volumes: create, grow, rename, delete, snapshot, clone. It may be repeated.
+    /// Carries out a command about volumes: create, grow, rename, delete, snapshot, clone. It may
+    /// be repeated.
     ///
     /// # Errors
     /// See [`ClientError`].

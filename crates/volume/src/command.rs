@@ -1,5 +1,5 @@
-//! What the entries of a group's log do. An entry's record holds the encoded command; the data of a write are its last
-//! bytes, so that the log and the volume share them.
+//! What the entries of a group's log do. An entry's record holds the encoded command; the data of a
+//! write are its last bytes, so that the log and the volume share them.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ pub enum Command {
         /// The frozen layer that is below, of the snapshot that is cloned.
         origin: Option<LayerId>,
     },
-    /// Freezes the newest layer of the volume and puts `layer` before it. Until it is released, writes of the volume behind
-    /// this entry are not acknowledged.
+    /// Freezes the newest layer of the volume and puts `layer` before it. Until it is released,
+    /// writes of the volume behind this entry are not acknowledged.
     Cut {
         /// The volume.
         volume: VolumeId,
@@ -86,7 +86,8 @@ pub enum Command {
 pub struct Request {
     /// The session.
     pub session: SessionId,
-    /// The number within the session: no two requests have the same, a request that is sent again keeps its own.
+    /// The number within the session: no two requests have the same, a request that is sent again
+    /// keeps its own.
     pub number: u64,
     /// All numbers of the session below this one are answered, and will not be sent again.
     pub answered: u64,
@@ -196,7 +197,8 @@ impl Command {
         }
     }
 
-    /// Reads a command, and returns the bytes behind it: a write's data. `None` where the bytes are no command.
+    /// Reads a command, and returns the bytes behind it: a write's data. `None` where the bytes are
+    /// no command.
     pub fn decode(bytes: &[u8]) -> Option<(Command, &[u8])> {
         let from = &mut Reader::new(bytes);
         let command = match from.u8()? {
@@ -299,7 +301,8 @@ impl Blocks {
         put_varint(out, u64::from(self.count));
     }
 
-    /// Reads what `encode` wrote; `None` for no blocks, too many, and blocks past the largest number.
+    /// Reads what `encode` wrote; `None` for no blocks, too many, and blocks past the largest
+    /// number.
     pub fn decode(from: &mut Reader<'_>) -> Option<Blocks> {
         let blocks = Blocks {
             volume: VolumeId(number(from)?),

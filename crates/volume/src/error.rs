@@ -67,12 +67,14 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
-    /// The segment was removed, after its live data had been moved: the caller looks the block up again.
+    /// The segment was removed, after its live data had been moved: the caller looks the block up
+    /// again.
     Gone {
         /// The segment's number.
         segment: u32,
     },
-    /// The segment cannot be removed yet: it is being written, or nothing later is known to be durable.
+    /// The segment cannot be removed yet: it is being written, or nothing later is known to be
+    /// durable.
     InUse {
         /// The segment's number.
         segment: u32,
@@ -136,7 +138,8 @@ pub enum Error {
         /// The group.
         group: GroupId,
     },
-    /// An earlier failure left what is on disk unknown: nothing more is appended until the folder is opened again.
+    /// An earlier failure left what is on disk unknown: nothing more is appended until the folder
+    /// is opened again.
     Poisoned {
         /// The first failure.
         cause: String,

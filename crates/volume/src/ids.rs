@@ -22,7 +22,8 @@ number!(
     NodeId(u32)
 );
 number!(
-    /// The identity of a node's disk, made when its folder is formatted. A node with another disk is another member.
+    /// The identity of a node's disk, made when its folder is formatted. A node with another disk
+    /// is another member.
     DiskId(u64)
 );
 number!(

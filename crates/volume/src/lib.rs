@@ -1,6 +1,6 @@
-//! Replicated block volumes: a disk on three or five machines that survives the loss of a minority (Hydra, chapter 6 of
-//! the thesis behind Esker). The data of a write are written once: the log of the group and the volume refer to the same
-//! bytes.
+//! Replicated block volumes: a disk on three or five machines that survives the loss of a minority
+//! (Hydra, chapter 6 of the thesis behind Esker). The data of a write are written once: the log of
+//! the group and the volume refer to the same bytes.
 //!
 //! The design: `../DESIGN.md`.
 

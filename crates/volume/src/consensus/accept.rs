@@ -81,7 +81,8 @@ impl Core {
         }
     }
 
-    /// A slot up to which the log may be the leader's, which has another entry at `slot`, or this log has none.
+    /// A slot up to which the log may be the leader's, which has another entry at `slot`, or this
+    /// log has none.
     fn hint(&self, slot: Slot) -> Slot {
         let last = self.log.last().0;
         if last < slot {

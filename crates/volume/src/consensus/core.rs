@@ -34,7 +34,8 @@ pub struct Core {
     pub(super) durable: Slot,
     pub(super) state: State,
     pub(super) leader: Option<NodeId>,
-    /// When the leader was heard last; at first the start, since a leader may have been heard just before.
+    /// When the leader was heard last; at first the start, since a leader may have been heard just
+    /// before.
     pub(super) heard: Time,
     /// When it becomes a candidate.
     pub(super) deadline: Time,

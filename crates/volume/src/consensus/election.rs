@@ -1,5 +1,6 @@
-//! Ballots and promises. A candidate asks as a trial first, so that a replica that was cut off does not end a leadership that
-//! works; and a replica that heard the leader lately answers no candidate, which leases rely on.
+//! Ballots and promises. A candidate asks as a trial first, so that a replica that was cut off does
+//! not end a leadership that works; and a replica that heard the leader lately answers no
+//! candidate, which leases rely on.
 
 use std::collections::BTreeSet;
 
@@ -77,8 +78,8 @@ impl Core {
         }
     }
 
-    /// A candidate asks. It may be no member that this replica knows: members change in the log, and the candidate's may
-    /// be longer.
+    /// A candidate asks. It may be no member that this replica knows: members change in the log,
+    /// and the candidate's may be longer.
     pub(super) fn prepare(
         &mut self,
         now: Time,

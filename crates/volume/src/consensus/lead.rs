@@ -59,7 +59,8 @@ impl Core {
         out.push(Output::Append(vec![meta]));
     }
 
-    /// Proposes a command of so many bytes, or a change of members. The caller has the command; the output names its slot.
+    /// Proposes a command of so many bytes, or a change of members. The caller has the command; the
+    /// output names its slot.
     ///
     /// # Errors
     /// Where this replica does not lead, or the change has to wait.
@@ -361,7 +362,8 @@ impl Core {
         let Some(slot) = self.majority_of(&matched).map(Slot) else {
             return;
         };
-        // Entries of earlier ballots are chosen with one of this ballot behind them, never by count alone.
+        // Entries of earlier ballots are chosen with one of this ballot behind them, never by count
+        // alone.
         if slot <= self.chosen || self.log.ballot_at(slot) != Some(self.ballot) {
             return;
         }

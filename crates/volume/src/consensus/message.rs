@@ -1,4 +1,5 @@
-//! What the replicas of a group say to each other. Whoever carries an `Accept` adds the commands of its entries.
+//! What the replicas of a group say to each other. Whoever carries an `Accept` adds the commands of
+//! its entries.
 
 use std::sync::Arc;
 

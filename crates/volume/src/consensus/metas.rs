@@ -108,7 +108,7 @@ impl Metas {
     }
 }
 
-/// Without members nobody leads.
+/// A group without members has no leader.
 fn unreachable_members() -> &'static Arc<Members> {
     static NONE: std::sync::OnceLock<Arc<Members>> = std::sync::OnceLock::new();
     debug_assert!(false, "members are known as of the base");

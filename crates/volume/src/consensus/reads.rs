@@ -1,7 +1,9 @@
-//! Reads that see everything that was acknowledged: by lease, or by a round of signs of life that a majority answers.
+//! Reads that see everything that was acknowledged: by lease, or by a round of signs of life that a
+//! majority answers.
 //!
-//! A lease begins when the round was sent that a majority answered, and ends before the first of that majority may vote for
-//! another, by a clock that runs too slow by the stated bound. There is none while leadership is handed over.
+//! A lease begins when the round was sent that a majority answered, and ends before the first of
+//! that majority may vote for another, by a clock that runs too slow by the stated bound. There is
+//! none while leadership is handed over.
 
 use std::collections::BTreeMap;
 

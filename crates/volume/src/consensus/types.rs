@@ -93,7 +93,8 @@ pub enum Output {
     Append(Vec<Meta>),
     /// Everything up to this slot is chosen.
     Chosen(Slot),
-    /// A read may be answered from the state at this slot or later; or this replica does not lead, but that one.
+    /// A read may be answered from the state at this slot or later; or this replica does not lead,
+    /// but that one.
     Read {
         /// The read.
         ticket: u64,
@@ -114,7 +115,8 @@ pub enum ProposeError {
         /// That one.
         leader: Option<NodeId>,
     },
-    /// The leader hands over; or, for members: another change is under way, or the leader has just begun.
+    /// The leader hands over; or, for members: another change is under way, or the leader has just
+    /// begun.
     Busy,
     /// More than one voter differs from the present members.
     TooMany,

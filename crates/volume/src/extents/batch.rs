@@ -27,11 +27,12 @@ impl Batch {
         self.chunks.iter().map(|(_, c)| c.bytes.len() as u64).sum()
     }
 
-    /// Writes and syncs: one write and one sync for each file. Returns the LSN up to which everything is durable.
+    /// Writes and syncs: one write and one sync for each file. Returns the LSN up to which
+    /// everything is durable.
     ///
     /// # Errors
-    /// Those of writing: then nothing more is written until the folder is opened again, and each later batch fails
-    /// with `Poisoned`.
+    /// Those of writing: then nothing more is written until the folder is opened again, and each
+    /// later batch fails with `Poisoned`.
     pub fn run(self) -> Result<u64> {
         self.shared.check()?;
         match self.write() {

@@ -1,4 +1,5 @@
-//! The files of a folder of segments: their names, the headers of segments, the identity of the disk.
+//! The files of a folder of segments: their names, the headers of segments, the identity of the
+//! disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -24,7 +24,8 @@ pub fn numbers(fs: Arc<dyn Fs>, dir: &Path) -> Result<Vec<u32>> {
     }
 }
 
-/// The headers of the `Base` records that a segment begins with. Empty where the segment is damaged there.
+/// The headers of the `Base` records that a segment begins with. Empty where the segment is damaged
+/// there.
 ///
 /// # Errors
 /// Those of reading.

@@ -1,11 +1,13 @@
-//! The append-only segments of a node, shared by all groups: records of logs, votes, and moved data.
+//! The append-only segments of a node, shared by all groups: records of logs, votes, and moved
+//! data.
 //!
-//! The owner ([`Extents`]) places records in memory, at once. A [`Batch`] writes and syncs what was placed, on another
-//! thread; a [`Reader`] reads it, before and after. Reading back at the start ([`Extents::open`]) tells what an
-//! interrupted write left, which is cut, from damage to what was durable, which is reported as a [`Loss`].
+//! The owner ([`Extents`]) places records in memory, at once. A [`Batch`] writes and syncs what was
+//! placed, on another thread; a [`Reader`] reads it, before and after. Reading back at the start
+//! ([`Extents::open`]) tells what an interrupted write left, which is cut, from damage to what was
+//! durable, which is reported as a [`Loss`].
 //!
-//! A sync of a file that grows also commits the file system's metadata. Zeros written ahead would avoid that, for twice
-//! the bytes written; we do not.
+//! A sync of a file that grows also commits the file system's metadata. Zeros written ahead would
+//! avoid that, for twice the bytes written; we do not.
 
 mod batch;
 mod folder;

@@ -8,7 +8,8 @@ use crate::command::checksum;
 use crate::error::{Error, Result};
 use crate::place::Place;
 
-/// Reads segments, also what is not written yet. Any thread may read, beside the thread that appends.
+/// Reads segments, also what is not written yet. Any thread may read, beside the thread that
+/// appends.
 #[derive(Clone)]
 pub struct Reader {
     shared: Arc<Shared>,
@@ -28,7 +29,8 @@ impl Reader {
     /// Fills `out` from `place`. The bytes are not verified.
     ///
     /// # Errors
-    /// `Gone` where the segment was removed, `Corruption` where the segment ends before, and those of reading.
+    /// `Gone` where the segment was removed, `Corruption` where the segment ends before, and those
+    /// of reading.
     pub fn read(&self, place: Place, out: &mut [u8]) -> Result<()> {
         read(&self.shared, place, out, false)
     }
@@ -36,7 +38,8 @@ impl Reader {
     /// The record at `place`, verified.
     ///
     /// # Errors
-    /// Those of [`Reader::read`], and `Corruption` where there is no record or its payload is damaged.
+    /// Those of [`Reader::read`], and `Corruption` where there is no record or its payload is
+    /// damaged.
     pub fn read_record(&self, place: Place) -> Result<(RecordHeader, Vec<u8>)> {
         let mut head = [0; HEADER_BYTES];
         self.read(place, &mut head)?;

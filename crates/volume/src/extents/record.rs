@@ -95,8 +95,8 @@ impl RecordHeader {
         occupied(self.bytes)
     }
 
-    /// Appends the encoding. The checksum depends on disk and place: a record that is found elsewhere, also inside the
-    /// data of a client, is none.
+    /// Appends the encoding. The checksum depends on disk and place: a record that is found
+    /// elsewhere, also inside the data of a client, is none.
     pub fn encode(&self, disk: DiskId, place: Place, out: &mut Vec<u8>) {
         let mut head = Vec::with_capacity(HEADER_BYTES);
         head.extend_from_slice(&MAGIC);

@@ -1,9 +1,10 @@
-//! What is done after reading back, before anything new is written: what follows the end is cut, and what may not be on
-//! the disk is written again.
+//! What is done after reading back, before anything new is written: what follows the end is cut,
+//! and what may not be on the disk is written again.
 //!
-//! A system drops pages whose sync failed and yet reads them from its cache, so records that no later record calls
-//! synced are not taken for durable: the last segment is replaced by a copy, and a record in the copy says that all of
-//! it is synced. That record also keeps what was synced known when the records that said it are cut.
+//! A system drops pages whose sync failed and yet reads them from its cache, so records that no
+//! later record calls synced are not taken for durable: the last segment is replaced by a copy, and
+//! a record in the copy says that all of it is synced. That record also keeps what was synced known
+//! when the records that said it are cut.
 
 use super::folder::{Folder, SEGMENT_HEADER};
 use super::record::{HEADER_BYTES, Kind, RecordHeader};
@@ -105,7 +106,8 @@ fn finish(folder: &Folder, mut last: Read, void: &[u32], done: &mut Recovered) -
     Ok(last)
 }
 
-/// Replaces a segment by a copy of its first `len` bytes, with zeros where the file is shorter, and `more` behind them.
+/// Replaces a segment by a copy of its first `len` bytes, with zeros where the file is shorter, and
+/// `more` behind them.
 fn rewrite(folder: &Folder, read: &Read, len: u32, more: &[u8]) -> Result<u64> {
     let mut window = Window::open(folder, read.number)?;
     let there = len.min(read.valid).min(window.len);

@@ -1,7 +1,7 @@
 //! Reading back: which records are there, what was lost, where the log ends.
 //!
-//! LSNs say what should be where. Damage at an LSN that was synced (a later record says so) is a loss; other damage is
-//! the end of what an interrupted write left.
+//! LSNs say what should be where. Damage at an LSN that was synced (a later record says so) is a
+//! loss; other damage is the end of what an interrupted write left.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,8 @@ pub enum Loss {
     Header,
     /// The payload of this record.
     Record(RecordHeader),
-    /// Records whose headers are unreadable: any group may have lost entries, votes or members there.
+    /// Records whose headers are unreadable: any group may have lost entries, votes or members
+    /// there.
     Unknown {
         /// Bytes that are lost.
         bytes: u64,
@@ -237,7 +238,8 @@ impl<'a, 'v> Scan<'a, 'v> {
         Ok(true)
     }
 
-    /// Compares where a segment begins with where the one before ended; false where it is behind the end.
+    /// Compares where a segment begins with where the one before ended; false where it is behind
+    /// the end.
     fn follows(&mut self, at: usize, number: u32, first: u64) -> Result<bool> {
         match self.expected {
             Some(end) if first < end => {
@@ -351,8 +353,8 @@ impl<'a, 'v> Scan<'a, 'v> {
         })
     }
 
-    /// True when a record says that what begins at this LSN was synced. Looks ahead for such a record, from `offset` of
-    /// the segment `at` on, as far as necessary.
+    /// True when a record says that what begins at this LSN was synced. Looks ahead for such a
+    /// record, from `offset` of the segment `at` on, as far as necessary.
     fn is_synced(&mut self, at: usize, offset: u32, lsn: u64) -> Result<bool> {
         if self.synced > lsn || self.is_settled {
             return Ok(self.synced > lsn);
@@ -385,7 +387,8 @@ fn start(folder: &Folder, all: &[u32], from: u32) -> Result<usize> {
     for (at, &number) in all.iter().enumerate().rev() {
         if let Some(header) = folder.header(number)? {
             let synced = *synced.get_or_insert(header.synced);
-            // One that was cut in an earlier life, and whose removal did not happen, begins there or later.
+            // One that was cut in an earlier life, and whose removal did not happen, begins there
+            // or later.
             if header.first < synced {
                 return Ok(at.min(asked));
             }

@@ -1,4 +1,5 @@
-//! What the threads of a node share about segments: bytes that are not in files yet, and open files.
+//! What the threads of a node share about segments: bytes that are not in files yet, and open
+//! files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

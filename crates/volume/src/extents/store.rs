@@ -84,7 +84,8 @@ struct Segment {
     slots: BTreeMap<GroupId, u64>,
 }
 
-/// The append-only segments of a node, shared by all groups. One thread owns it; batches and readers are for others.
+/// The append-only segments of a node, shared by all groups. One thread owns it; batches and
+/// readers are for others.
 pub struct Extents {
     shared: Arc<Shared>,
     settings: Settings,
@@ -121,17 +122,19 @@ impl Extents {
     /// The disk that the folder was formatted as, where it was.
     ///
     /// # Errors
-    /// `Corruption` where it was and the damage leaves no trace of which; `NewerFormat`; those of reading.
+    /// `Corruption` where it was and the damage leaves no trace of which; `NewerFormat`; those of
+    /// reading.
     pub fn is_formatted(fs: Arc<dyn Fs>, dir: &Path) -> Result<Option<DiskId>> {
         Ok(Folder::find(fs, dir)?.map(|folder| folder.disk))
     }
 
-    /// Opens the folder and reads back what is there, in order, from the segment `from` on, or from the oldest one. What
-    /// an interrupted write left is cut, and what was found is durable when this returns.
+    /// Opens the folder and reads back what is there, in order, from the segment `from` on, or from
+    /// the oldest one. What an interrupted write left is cut, and what was found is durable when
+    /// this returns.
     ///
     /// # Errors
-    /// `NotFormatted`, `OtherDisk`, `NewerFormat`, those of reading, writing and `visit`. Damage of records is no
-    /// error, but found.
+    /// `NotFormatted`, `OtherDisk`, `NewerFormat`, those of reading, writing and `visit`. Damage of
+    /// records is no error, but found.
     pub fn open(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -197,8 +200,9 @@ impl Extents {
         self.shared.folder.disk
     }
 
-    /// Appends a record, in memory: the next batch writes it. The payload is the concatenation of `parts`. Where a new
-    /// segment begins, it begins with the records that `heads` returns: one for each group, as of before this record.
+    /// Appends a record, in memory: the next batch writes it. The payload is the concatenation of
+    /// `parts`. Where a new segment begins, it begins with the records that `heads` returns: one
+    /// for each group, as of before this record.
     ///
     /// # Errors
     /// `Poisoned` after a batch has failed; `Limit` where the payload is too long.
@@ -391,19 +395,20 @@ impl Extents {
         infos.collect()
     }
 
-    /// The last segment of which durable records say that what it begins with is synced. Were those before it removed
-    /// without such a record, reading back would take the gap for the end.
+    /// The last segment of which durable records say that what it begins with is synced. Were those
+    /// before it removed without such a record, reading back would take the gap for the end.
     fn last_durable(&self) -> Option<u32> {
         let mut segments = self.segments.iter().rev();
         let durable = segments.find(|(_, segment)| segment.heads <= self.stated);
         durable.map(|(&number, _)| number)
     }
 
-    /// Removes a segment. Its live data were moved, and the logs that it holds cut, as of durable states.
+    /// Removes a segment. Its live data were moved, and the logs that it holds cut, as of durable
+    /// states.
     ///
     /// # Errors
-    /// `InUse` where a power cut could leave nothing that says what the segment says ([`SegmentInfo::is_removable`]);
-    /// `Gone` where there is no such segment; those of removing.
+    /// `InUse` where a power cut could leave nothing that says what the segment says
+    /// ([`SegmentInfo::is_removable`]); `Gone` where there is no such segment; those of removing.
     pub fn remove(&mut self, segment: u32) -> Result<()> {
         if !self.segments.contains_key(&segment) {
             return Err(Error::Gone { segment });

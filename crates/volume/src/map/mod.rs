@@ -1,10 +1,13 @@
 //! The state machine of all groups of a node, on trees of the engine that have no log of their own.
 //!
 //! - [`Map`] (`core.rs`): what is in memory, and how a batch is written.
-//! - `apply.rs`: chosen commands. `read.rs`, `source.rs`: lookups. `merge.rs`: unnamed layers, in the background. `vacuum.rs`:
-//!   what refers to a segment. `image.rs` and `install.rs`: the state of a group, on its way to another replica.
-//! - `store.rs`: the trees, and their reading at the start. `walk.rs`: entries of a chain of layers.
-//! - `layers.rs`, `sessions.rs`, `usage.rs`, `positions.rs`, `ranges.rs`, `entries.rs`: parts without I/O.
+//! - `apply.rs`: chosen commands. `read.rs`, `source.rs`: lookups. `merge.rs`: unnamed layers, in
+//!   the background. `vacuum.rs`: what refers to a segment. `image.rs` and `install.rs`: the state
+//!   of a group, on its way to another replica.
+//! - `store.rs`: the trees, and their reading at the start. `walk.rs`: entries of a chain of
+//!   layers.
+//! - `layers.rs`, `sessions.rs`, `usage.rs`, `positions.rs`, `ranges.rs`, `entries.rs`: parts
+//!   without I/O.
 
 mod apply;
 mod core;

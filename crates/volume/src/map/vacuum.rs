@@ -120,7 +120,8 @@ impl Map {
         }
     }
 
-    /// All entries that have data, in the order of groups, layers and blocks, behind one of them; without one, all.
+    /// All entries that have data, in the order of groups, layers and blocks, behind one of them;
+    /// without one, all.
     pub fn live_blocks_after(&self, after: Option<(GroupId, LayerId, u64)>) -> LiveBlocks {
         LiveBlocks {
             after,
@@ -128,8 +129,8 @@ impl Map {
         }
     }
 
-    /// The layer whose entry for `block` refers to `place`, if one does: by lookups instead of a scan, for a caller
-    /// that reads the segment's records.
+    /// The layer whose entry for `block` refers to `place`, if one does: by lookups instead of a
+    /// scan, for a caller that reads the segment's records.
     ///
     /// # Errors
     /// What reading the engine fails with.

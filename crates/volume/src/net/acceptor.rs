@@ -136,8 +136,8 @@ impl Acceptor {
     }
 
     /// Accepts connections from now on. `event` is called by the threads of the connections; while
-    /// it runs, no more is received from that connection. Fails where a thread cannot be started, and
-    /// where it was started or stopped before.
+    /// it runs, no more is received from that connection. Fails where a thread cannot be started,
+    /// and where it was started or stopped before.
     pub fn start(
         &self,
         event: impl Fn(ConnectionId, Event) + Send + Sync + 'static,

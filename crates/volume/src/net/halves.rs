@@ -109,8 +109,8 @@ fn decrypt(tls: &mut Connection, plain: &mut Vec<u8>) -> io::Result<bool> {
 }
 
 impl ReadHalf {
-    /// The longest that a read waits for a byte, without an end unless it is set; then it fails with
-    /// `TimedOut`.
+    /// The longest that a read waits for a byte, without an end unless it is set; then it fails
+    /// with `TimedOut`.
     pub fn set_idle_timeout(&self, longest: Option<Duration>) -> io::Result<()> {
         self.socket.stream.set_read_timeout(longest)
     }

@@ -1,38 +1,34 @@
-//! What a node does on its own: carries out the system group's to-do list, ends sessions of nodes that are gone, spreads
-//! leaders, tells nodes of the cluster.
+//! What a node does on its own: carries out the system group's to-do list, ends sessions of nodes
+//! that are gone, spreads leaders, tells nodes of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::core::Core;
 use crate::command::Command;
-use crate::extents::Kind;
-use crate::ids::{Ballot, GroupId, NodeId};
-use crate::members::Role;
+use crate::ids::{GroupId, NodeId};
 use crate::system::SystemCommand;
-use crate::wire::{Op, Refusal, Reply};
 
 /// When each periodic task ran last.
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
-    announced: u64,
-    spread: u64,
-    ended: u64,
+    pub(super) announced: u64,
+    pub(super) spread: u64,
+    pub(super) ended: u64,
 }
 
 /// Milliseconds between two rounds of telling unformed nodes.
-const TELL: u64 = 200;
+pub(super) const TELL: u64 = 200;
 /// Milliseconds between two looks at how leaders are spread.
-const SPREAD: u64 = 2_000;
+pub(super) const SPREAD: u64 = 2_000;
 
 /// An errand of the system group's list: of which item, and in which group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Step {
-    group: GroupId,
-    command: Vec<u8>,
+pub(super) struct Step {
+    pub(super) group: GroupId,
+    pub(super) command: Vec<u8>,
 }
 
 impl Step {
-    fn of_system(command: &SystemCommand) -> Step {
+    pub(super) fn of_system(command: &SystemCommand) -> Step {
         let mut bytes = Vec::new();
         Command::System(command.encode()).encode(&mut bytes);
         Step {
@@ -45,14 +41,14 @@ impl Step {
 /// The errands under way.
 #[derive(Debug, Default)]
 pub(super) struct Errands {
-    next: u64,
+    pub(super) next: u64,
     /// Errands of the list, by key.
-    running: BTreeMap<u64, Step>,
+    pub(super) running: BTreeMap<u64, Step>,
     /// Steps of the list that are done, until the list changes.
-    done: BTreeSet<Step>,
-    is_changed: bool,
+    pub(super) done: BTreeSet<Step>,
+    pub(super) is_changed: bool,
     /// By group and node, the life before which sessions were ended.
-    ended: BTreeMap<(GroupId, NodeId), u64>,
+    pub(super) ended: BTreeMap<(GroupId, NodeId), u64>,
     /// The last life of each node that was linked.
     pub(super) lives: BTreeMap<NodeId, u64>,
 }
@@ -61,182 +57,5 @@ impl Errands {
     /// The system group's state has changed.
     pub(super) fn system_changed(&mut self) {
         self.is_changed = true;
-    }
-}
-
-impl Core {
-    /// Makes the number of this node's life durable, and ends the sessions of earlier lives.
-    pub(super) fn begin_life(&mut self) {
-        let node = super::open::node_head(&self.me, self.formation.as_ref());
-        self.append(Kind::Base, super::open::NODE, 0, Ballot(0), &[&node]);
-        self.errands.is_changed = true;
-        if self.formation.is_some() {
-            self.close_former_lives();
-        }
-        self.members_changed();
-    }
-
-    pub(super) fn close_former_lives(&mut self) {
-        let (node, before, now) = (self.me.node, self.me.life, self.now);
-        let mut command = Vec::new();
-        Command::CloseLives { node, before }.encode(&mut command);
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for group in groups.into_iter().filter(|group| *group != GroupId::SYSTEM) {
-            self.router
-                .errand(0, group, Op::Command(command.clone()), now);
-        }
-    }
-
-    pub(super) fn run_errands(&mut self) {
-        let now = self.now;
-        self.announce();
-        if now >= self.last_ticks.announced + TELL {
-            self.last_ticks.announced = now;
-            let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
-            nodes.into_iter().for_each(|node| self.meet(node));
-        }
-        if self.failed.is_some() || self.formation.is_none() {
-            return;
-        }
-        self.run_list();
-        if now >= self.last_ticks.ended + TELL {
-            self.last_ticks.ended = now;
-            self.end_lost_sessions();
-        }
-        if now >= self.last_ticks.spread + SPREAD {
-            self.last_ticks.spread = now;
-            self.spread();
-        }
-        self.tick_healing();
-    }
-
-    /// The leader of the system group carries its list out: commands to other groups, and when an item's are done, its
-    /// completion.
-    fn run_list(&mut self) {
-        let leads = self
-            .groups
-            .get(&GroupId::SYSTEM)
-            .is_some_and(|group| group.leads);
-        if !leads {
-            self.errands.done.clear();
-            return;
-        }
-        let system = self.map.system();
-        let mut wanted = BTreeSet::new();
-        let formation = self.formation.as_ref().filter(|_| system.groups() == 0);
-        if let Some(formation) = formation {
-            let (groups, members) = (formation.groups, (*formation.members).clone());
-            wanted.insert(Step::of_system(&SystemCommand::Format { groups, members }));
-        }
-        let todo = system.todo();
-        for item in todo {
-            let mut steps = Vec::new();
-            for (group, command) in item.commands {
-                let mut bytes = Vec::new();
-                command.encode(&mut bytes);
-                steps.push(Step {
-                    group,
-                    command: bytes,
-                });
-            }
-            let all_done = steps.iter().all(|step| self.errands.done.contains(step));
-            if all_done {
-                wanted.insert(Step::of_system(&item.then));
-            }
-            wanted.extend(steps);
-        }
-        self.errands.done.retain(|step| wanted.contains(step));
-        let running: BTreeSet<Step> = self.errands.running.values().cloned().collect();
-        for step in wanted {
-            if running.contains(&step) || self.errands.done.contains(&step) {
-                continue;
-            }
-            self.errands.next += 1;
-            let key = self.errands.next;
-            let op = Op::Command(step.command.clone());
-            self.router.errand(key, step.group, op, self.now);
-            self.errands.running.insert(key, step);
-        }
-    }
-
-    /// An errand was answered.
-    pub(super) fn errand_done(&mut self, key: u64, result: Result<Reply, Refusal>) {
-        if let Some(step) = self.errands.running.remove(&key)
-            && result.is_ok()
-        {
-            self.errands.done.insert(step);
-        }
-    }
-
-    /// Ends the sessions of nodes that are gone for long, in the groups that this node leads.
-    fn end_lost_sessions(&mut self) {
-        for (node, hello) in &self.peers {
-            self.errands.lives.insert(*node, hello.life);
-        }
-        let patience = self.settings.session_loss;
-        let gone: Vec<(NodeId, u64)> = self
-            .lost
-            .iter()
-            .filter(|(_, since)| **since + patience < self.now)
-            .filter_map(|(node, _)| Some((*node, *self.errands.lives.get(node)?)))
-            .collect();
-        let led: Vec<GroupId> = self.led().filter(|id| *id != GroupId::SYSTEM).collect();
-        for (node, life) in gone {
-            for id in &led {
-                let before = life + 1;
-                if self.errands.ended.get(&(*id, node)) == Some(&before) {
-                    continue;
-                }
-                let command = Command::CloseLives { node, before };
-                if self.propose_command(*id, None, &command).is_ok() {
-                    self.errands.ended.insert((*id, node), before);
-                }
-            }
-        }
-    }
-
-    fn led(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.groups
-            .values()
-            .filter(|group| group.leads)
-            .map(|group| group.id)
-    }
-
-    /// Hands one group over where this node leads at least two more than a linked voter.
-    fn spread(&mut self) {
-        let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for group in self.groups.values() {
-            match group.consensus.leader() {
-                Some(leader) => *counts.entry(leader).or_default() += 1,
-                // Without all leaders the counts say little.
-                None => return,
-            }
-        }
-        let mine = counts.get(&self.me.node).copied().unwrap_or(0);
-        let candidates = self.peers.keys().filter(|node| self.is_member(**node));
-        let least = candidates
-            .map(|node| (counts.get(node).copied().unwrap_or(0), *node))
-            .min();
-        let Some((count, to)) = least.filter(|(count, _)| count + 2 <= mine) else {
-            return;
-        };
-        debug_assert!(count < mine);
-        let group = self.groups.values().find(|group| {
-            let is_voter = group
-                .consensus
-                .members()
-                .get(to)
-                .is_some_and(|m| m.role == Role::Voter);
-            let is_close = group
-                .consensus
-                .matched(to)
-                .is_some_and(|slot| slot.0 + 64 >= group.consensus.last().0.0);
-            group.leads && is_voter && is_close && group.leader.depth() < 64
-        });
-        if let Some(id) = group.map(|group| group.id) {
-            self.step(id, &mut Default::default(), |core, now, out| {
-                core.transfer(now, to, out)
-            });
-        }
     }
 }

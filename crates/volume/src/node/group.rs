@@ -41,7 +41,8 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The slot up to which commands may be applied: chosen, and durable here, so that the map never has what the log lacks.
+    /// The slot up to which commands may be applied: chosen, and durable here, so that the map
+    /// never has what the log lacks.
     pub(super) fn applicable(&self) -> Slot {
         match self.is_incomplete {
             true => self.applied,

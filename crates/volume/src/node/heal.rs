@@ -1,19 +1,16 @@
-//! Blocks whose bytes on this disk are damaged are fetched from another replica, by their checksum, and written anew. The read
-//! that met the damage goes on then.
+//! Blocks whose bytes on this disk are damaged are fetched from another replica, by their checksum,
+//! and written anew. The read that met the damage goes on then.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::core::{Core, ReadFor, RunningRead};
-use super::input::{Action, ReadKind, ReadWork};
-use crate::extents::Kind;
-use crate::ids::{Ballot, GroupId, LayerId, NodeId};
+use super::running::RunningRead;
+use crate::ids::{GroupId, LayerId, NodeId};
 use crate::place::Place;
-use crate::wire::{Frame, Refusal};
 
 /// How long a replica may take to answer, in milliseconds.
-const PATIENCE: u64 = 2_000;
+pub(super) const PATIENCE: u64 = 2_000;
 /// More damaged blocks than this are not healed within one read.
-const MOST_TRIES: u32 = 4_096;
+pub(super) const MOST_TRIES: u32 = 4_096;
 
 /// A damaged block.
 #[derive(Debug, Clone, Copy)]
@@ -26,189 +23,30 @@ pub(super) struct Wanted {
 }
 
 /// A block that other replicas are asked for, one after the other.
-struct Asked {
-    wanted: Wanted,
-    left: Vec<NodeId>,
-    since: u64,
+pub(super) struct Asked {
+    pub(super) wanted: Wanted,
+    pub(super) left: Vec<NodeId>,
+    pub(super) since: u64,
     /// The read that goes on then; none for scrub.
-    read: Option<(u64, RunningRead)>,
+    pub(super) read: Option<(u64, RunningRead)>,
 }
 
 /// The blocks that are being healed.
 #[derive(Default)]
 pub(super) struct Healing {
-    next: u64,
-    asked: BTreeMap<u64, Asked>,
-    moves: VecDeque<Move>,
+    pub(super) next: u64,
+    pub(super) asked: BTreeMap<u64, Asked>,
+    pub(super) moves: VecDeque<Move>,
     /// Blocks that were healed since the start.
     pub(super) healed: u64,
     /// Blocks that no replica had.
     pub(super) lost: u64,
 }
 
-impl Core {
-    /// Fetches a block that a read found damaged, or that scrub did.
-    pub(super) fn heal(&mut self, ticket: u64, mut read: RunningRead, wanted: Wanted) {
-        read.tries += 1;
-        if read.tries > MOST_TRIES {
-            return self.read_ended(ticket, read, Err(Refusal::Damaged));
-        }
-        self.fetch_anew(wanted, Some((ticket, read)));
-    }
-
-    pub(super) fn fetch_anew(&mut self, wanted: Wanted, read: Option<(u64, RunningRead)>) {
-        let left: Vec<NodeId> = self
-            .peers
-            .keys()
-            .copied()
-            .filter(|n| self.is_member(*n))
-            .collect();
-        self.healing.next += 1;
-        let (id, since) = (self.healing.next, self.now);
-        self.healing.asked.insert(
-            id,
-            Asked {
-                wanted,
-                left,
-                since,
-                read,
-            },
-        );
-        self.ask_next(id);
-    }
-
-    fn ask_next(&mut self, id: u64) {
-        let now = self.now;
-        let Some(asked) = self.healing.asked.get_mut(&id) else {
-            return;
-        };
-        asked.since = now;
-        let Wanted {
-            group,
-            layer,
-            block,
-            checksum,
-            ..
-        } = asked.wanted;
-        if let Some(node) = asked.left.pop() {
-            let frame = Frame::Fetch {
-                id,
-                group,
-                layer,
-                block,
-                checksum,
-            };
-            self.actions.push(Action::Send(node, frame.encode()));
-            return;
-        }
-        self.healing.lost += 1;
-        let read = self.healing.asked.remove(&id).and_then(|asked| asked.read);
-        if let Some((ticket, read)) = read {
-            self.read_ended(ticket, read, Err(Refusal::Damaged));
-        }
-    }
-
-    /// Replicas that did not answer are passed over.
-    pub(super) fn tick_healing(&mut self) {
-        let late = self
-            .healing
-            .asked
-            .iter()
-            .filter(|(_, asked)| asked.since + PATIENCE < self.now);
-        let late: Vec<u64> = late.map(|(id, _)| *id).collect();
-        late.into_iter().for_each(|id| self.ask_next(id));
-    }
-
-    /// Another replica's block is damaged.
-    pub(super) fn fetch(
-        &mut self,
-        from: NodeId,
-        id: u64,
-        group: GroupId,
-        layer: LayerId,
-        block: u64,
-        checksum: u64,
-    ) {
-        let ticket = self.ticket();
-        let kind = ReadKind::Block {
-            layer,
-            block,
-            checksum,
-        };
-        self.start_read(ticket, ReadFor::Fetch(from, id), ReadWork { group, kind });
-    }
-
-    /// A replica answered.
-    pub(super) fn fetched(&mut self, id: u64, data: Option<Vec<u8>>) {
-        let Some(asked) = self.healing.asked.get(&id) else {
-            return;
-        };
-        let wanted = asked.wanted;
-        match data.filter(|data| crate::command::checksum(data) == wanted.checksum) {
-            Some(data) => self.healed(id, wanted, &data),
-            None => self.ask_next(id),
-        }
-    }
-
-    fn healed(&mut self, id: u64, wanted: Wanted, data: &[u8]) {
-        let Some(asked) = self.healing.asked.remove(&id) else {
-            return;
-        };
-        self.rewrite(wanted, data, asked.read);
-    }
-
-    /// Writes a block's data anew, in place of those at its place. The map follows once they are durable, and then the read goes
-    /// on.
-    pub(super) fn rewrite(
-        &mut self,
-        wanted: Wanted,
-        data: &[u8],
-        read: Option<(u64, RunningRead)>,
-    ) {
-        let block = wanted.block.to_le_bytes();
-        let layer = u64::from(wanted.layer.0);
-        let placed = self.append(Kind::Moved, wanted.group, layer, Ballot(0), &[&block, data]);
-        let Some(placed) = placed else { return };
-        let to = Place {
-            segment: placed.payload.segment,
-            offset: placed.payload.offset + block.len() as u32,
-        };
-        self.healing.moves.push_back(Move {
-            end: placed.lsn_end,
-            wanted,
-            to,
-            read,
-        });
-    }
-
-    /// Everything before `end` is durable: the map may refer to it.
-    pub(super) fn moves_synced(&mut self, end: u64) {
-        while let Some(next) = self.healing.moves.pop_front_if(|next| next.end <= end) {
-            let Wanted {
-                group,
-                layer,
-                block,
-                place,
-                ..
-            } = next.wanted;
-            match self.map.moved(group, layer, block, place, next.to) {
-                Ok(true) if next.read.is_some() => self.healing.healed += 1,
-                Ok(_) => {}
-                Err(error) => return self.fail(error),
-            }
-            if let Some((ticket, read)) = next.read {
-                let again = read.work.clone();
-                self.running.insert(ticket, read);
-                self.actions.push(Action::Read(ticket, again));
-            }
-        }
-    }
-}
-
 /// A block that was written anew and is not durable yet.
-struct Move {
-    end: u64,
-    wanted: Wanted,
-    to: Place,
-    read: Option<(u64, RunningRead)>,
+pub(super) struct Move {
+    pub(super) end: u64,
+    pub(super) wanted: Wanted,
+    pub(super) to: Place,
+    pub(super) read: Option<(u64, RunningRead)>,
 }

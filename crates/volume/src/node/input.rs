@@ -91,7 +91,8 @@ pub enum Input {
     Disconnected(NodeId),
     /// A frame from a node that has said hello.
     Frame(NodeId, Vec<u8>),
-    /// The batch has ended: everything before this log sequence number is durable, or the disk failed.
+    /// The batch has ended: everything before this log sequence number is durable, or the disk
+    /// failed.
     BatchDone(Result<u64, Error>),
     /// A read has ended.
     ReadDone(u64, Result<ReadResult, ReadFailure>),
@@ -118,7 +119,8 @@ pub enum Action {
     Send(NodeId, Packet),
     /// Run the batch on another thread; `Input::BatchDone` follows. There is one at a time.
     Batch(Batch),
-    /// Run [`read`](super::reading::run) on another thread; `Input::ReadDone` with the number follows.
+    /// Run [`read`](super::reading::run) on another thread; `Input::ReadDone` with the number
+    /// follows.
     Read(u64, ReadWork),
     /// The answer to a request.
     Answer {

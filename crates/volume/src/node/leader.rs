@@ -1,5 +1,6 @@
-//! What the leader of a group has under way. Writes of whole blocks become commands at once. A part of a block waits until
-//! the earlier writes of its blocks are applied, is merged with what is there, and holds the later ones back.
+//! What the leader of a group has under way. Writes of whole blocks become commands at once. A part
+//! of a block waits until the earlier writes of its blocks are applied, is merged with what is
+//! there, and holds the later ones back.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -98,7 +99,8 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    /// Everything under way, given up since the leadership has ended; and whether it may have happened, or may still.
+    /// Everything under way, given up since the leadership has ended; and whether it may have
+    /// happened, or may still.
     pub(super) fn give_up(&mut self) -> Vec<(Origin, bool)> {
         let old = std::mem::take(self);
         let queued = old

@@ -72,7 +72,8 @@ impl Log {
         usize::try_from(slot.0.checked_sub(self.base.0.0 + 1)?).ok()
     }
 
-    /// Puts an entry at `slot`, and removes those from there on. False where a slot before is missing.
+    /// Puts an entry at `slot`, and removes those from there on. False where a slot before is
+    /// missing.
     pub(super) fn put(&mut self, slot: Slot, entry: Entry) -> bool {
         let Some(index) = self
             .index(slot)
@@ -111,8 +112,8 @@ impl Log {
         }
     }
 
-    /// Takes commands out of memory, the oldest first, while they have more than `most` bytes. Those behind `durable`, and
-    /// behind `applied`, stay.
+    /// Takes commands out of memory, the oldest first, while they have more than `most` bytes.
+    /// Those behind `durable`, and behind `applied`, stay.
     pub(super) fn shrink(&mut self, most: usize, upto: Slot) {
         while self.held > most {
             let slot = Slot(self.base.0.0 + self.bare as u64 + 1);

@@ -1,8 +1,9 @@
 //! How a cluster is formed, and how a group's members change.
 //!
-//! Each node makes an identity for its disk when it formats it. A cluster is formed once, when all nodes of the command line
-//! are linked and none belongs to a cluster: the one with the least number names the disks as members. A disk that belongs to
-//! no cluster is never taken for one that did.
+//! Each node makes an identity for its disk when it formats it. A cluster is formed once, when all
+//! nodes of the command line are linked and none belongs to a cluster: the one with the least
+//! number names the disks as members. A disk that belongs to no cluster is never taken for one that
+//! did.
 
 use std::sync::Arc;
 

@@ -1,12 +1,17 @@
 //! A node: all groups, without I/O in `core`, and as a process runs them in `driver`.
 
 mod apply;
+mod asked;
 mod core;
+mod disk;
 mod driver;
 mod errands;
 mod group;
+mod heads;
 mod heal;
+mod healing;
 mod images;
+mod imaging;
 pub mod input;
 pub mod layout;
 mod leader;
@@ -15,10 +20,14 @@ mod membership;
 mod open;
 mod picture;
 pub mod reading;
+mod reads;
 mod router;
+mod running;
 mod settings;
 mod space;
 mod status;
+mod upkeep;
+mod vacuum;
 
 pub use self::core::Core;
 pub use driver::{Node, NodeOptions};

@@ -1,4 +1,5 @@
-//! Reads from this node's disk, on threads beside the core: the map says where blocks are, and each is checked.
+//! Reads from this node's disk, on threads beside the core: the map says where blocks are, and each
+//! is checked.
 
 use super::input::{ReadFailure, ReadKind, ReadResult, ReadWork};
 use crate::error::Error;

@@ -1,6 +1,7 @@
-//! Requests that entered at this node: cut into parts of one group each, kept until the group's leader has answered, asked
-//! again when the leader changes, and put together. Sessions of connections are opened in a group before its first
-//! write, and ended in all groups when the connection ends.
+//! Requests that entered at this node: cut into parts of one group each, kept until the group's
+//! leader has answered, asked again when the leader changes, and put together. Sessions of
+//! connections are opened in a group before its first write, and ended in all groups when the
+//! connection ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -144,7 +145,8 @@ impl Router {
         }
     }
 
-    /// Ends the connection's session in every group that may know it. Answers that come later are ignored.
+    /// Ends the connection's session in every group that may know it. Answers that come later are
+    /// ignored.
     pub(super) fn closed(&mut self, id: ConnectionId, now: Time) {
         let Some(connection) = self.connections.remove(&id) else {
             return;
@@ -276,7 +278,8 @@ impl Router {
         if let std::collections::btree_map::Entry::Vacant(entry) = state.opening.entry(group) {
             entry.insert(Vec::new());
             let op = Op::Open(session);
-            // Opening is of use for later requests, too: it has no deadline of its own unless it may not wait.
+            // Opening is of use for later requests, too: it has no deadline of its own unless it
+            // may not wait.
             let deadline = if manner.direct { deadline } else { None };
             self.add(For::Opening(id), group, op, deadline, manner.direct, now);
         }
@@ -367,7 +370,8 @@ impl Router {
         })
     }
 
-    /// The parts that are to be sent now, to the leader that `leader` names. Parts that waited too long are refused.
+    /// The parts that are to be sent now, to the leader that `leader` names. Parts that waited too
+    /// long are refused.
     pub(super) fn due(
         &mut self,
         now: Time,
@@ -467,7 +471,8 @@ impl Router {
                     return;
                 };
                 if let Op::Write { by, .. } | Op::Discard { by, .. } = &part.op {
-                    // A write without an answer keeps its number, so that the window does not pass it.
+                    // A write without an answer keeps its number, so that the window does not pass
+                    // it.
                     let is_known = !matches!(result, Err(Refusal::NoQuorum));
                     if is_known {
                         state.outstanding.remove(&by.number);

@@ -8,7 +8,8 @@ use crate::ids::NodeId;
 /// Settings of a node's core, with defaults for three machines in one room.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The nodes that form a cluster where none is formed yet, this one included, with their addresses.
+    /// The nodes that form a cluster where none is formed yet, this one included, with their
+    /// addresses.
     pub peers: BTreeMap<NodeId, String>,
     /// The identity of a cluster that this node forms: a random number.
     pub cluster_identity: u64,
@@ -28,7 +29,8 @@ pub struct Settings {
     pub log_bytes: usize,
     /// Segments of the log that are kept for replicas that are behind.
     pub log_segments: u32,
-    /// The map is flushed when this many bytes were appended since the last time: it bounds what is read again at a start.
+    /// The map is flushed when this many bytes were appended since the last time: it bounds what is
+    /// read again at a start.
     pub flush_bytes: u64,
     /// Vacuum copies what is live when less than this share of the segments' bytes is, in percent.
     pub live_percent: u8,

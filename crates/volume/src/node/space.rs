@@ -1,9 +1,7 @@
-//! Space: the log is cut, segments that nothing refers to are removed, vacuum copies what is live out of segments that are mostly
-//! garbage, scrub checks every block.
+//! Space: the log is cut, segments that nothing refers to are removed, vacuum copies what is live
+//! out of segments that are mostly garbage, scrub checks every block.
 
-use super::core::{Core, ReadFor};
-use super::heal::Wanted;
-use super::input::{LiveBlock, ReadFailure, ReadKind, ReadWork};
+use super::input::{LiveBlock, ReadFailure};
 use crate::command::Command;
 use crate::error::Error;
 use crate::extents::{HEADER_BYTES, Kind, Reader, RecordHeader};
@@ -12,9 +10,9 @@ use crate::map::{Map, Source};
 use crate::place::Place;
 
 /// Bytes of a segment that vacuum reads at a time, and of blocks that scrub checks.
-const PIECE_BYTES: u32 = 1 << 20;
+pub(super) const PIECE_BYTES: u32 = 1 << 20;
 /// Milliseconds between two looks at what can be removed.
-const LOOK: u64 = 100;
+pub(super) const LOOK: u64 = 100;
 
 /// What vacuum and scrub are at.
 #[derive(Default)]
@@ -25,13 +23,13 @@ pub(super) struct Vacuum {
     pub(super) freed: u64,
     /// Blocks that the last or present scrub has checked.
     pub(super) scrubbed: u64,
-    copying: Option<Copying>,
-    scrub: Option<Scrub>,
-    is_flushing: bool,
-    is_merging: bool,
-    flushed_at: u64,
-    looked: u64,
-    not_before: u64,
+    pub(super) copying: Option<Copying>,
+    pub(super) scrub: Option<Scrub>,
+    pub(super) is_flushing: bool,
+    pub(super) is_merging: bool,
+    pub(super) flushed_at: u64,
+    pub(super) looked: u64,
+    pub(super) not_before: u64,
 }
 
 impl Vacuum {
@@ -42,20 +40,21 @@ impl Vacuum {
 }
 
 /// A segment whose live blocks are being copied.
-struct Copying {
-    segment: u32,
-    next: u32,
-    is_reading: bool,
+pub(super) struct Copying {
+    pub(super) segment: u32,
+    pub(super) next: u32,
+    pub(super) is_reading: bool,
 }
 
 /// A scrub, and behind which entry of the map it goes on.
-struct Scrub {
-    after: Option<(GroupId, LayerId, u64)>,
-    is_reading: bool,
-    not_before: u64,
+pub(super) struct Scrub {
+    pub(super) after: Option<(GroupId, LayerId, u64)>,
+    pub(super) is_reading: bool,
+    pub(super) not_before: u64,
 }
 
-/// Reads the live blocks of a part of a segment, with their data, and where the next part begins: on a thread that reads.
+/// Reads the live blocks of a part of a segment, with their data, and where the next part begins:
+/// on a thread that reads.
 pub(super) fn read_live(
     map: &Map,
     reader: &Reader,
@@ -81,7 +80,7 @@ pub(super) fn read_live(
     Ok((live, Some(at)))
 }
 
-fn live_of(
+pub(super) fn live_of(
     map: &Map,
     reader: &Reader,
     header: &RecordHeader,
@@ -158,7 +157,7 @@ fn live_of(
 }
 
 /// The live blocks of a segment whose records cannot all be read, by a scan of the map.
-fn by_map(
+pub(super) fn by_map(
     map: &Map,
     reader: &Reader,
     segment: u32,
@@ -182,7 +181,8 @@ fn by_map(
     Ok((live, None))
 }
 
-/// Checks blocks of the map: returns those that are damaged, how many were checked, and the last one unless that was all.
+/// Checks blocks of the map: returns those that are damaged, how many were checked, and the last
+/// one unless that was all.
 pub(super) fn read_scrub(
     map: &Map,
     reader: &Reader,
@@ -220,275 +220,4 @@ pub(super) fn read_scrub(
         checked,
         last: None,
     })
-}
-
-impl Core {
-    /// Looks after space.
-    pub(super) fn tick_space(&mut self) {
-        if self.failed.is_some() || self.formation.is_none() {
-            return;
-        }
-        let appended = self.extents.end().saturating_sub(self.vacuum.flushed_at);
-        if appended > self.settings.flush_bytes {
-            self.flush_map();
-        }
-        if self.now >= self.vacuum.looked + LOOK {
-            self.vacuum.looked = self.now;
-            self.cut_logs();
-            self.remove_free();
-            self.choose();
-            self.merge_layers();
-        }
-        self.copy_on();
-        self.scrub_on();
-    }
-
-    /// Writes the map's memtables to tables, on a thread that reads.
-    fn flush_map(&mut self) {
-        if self.vacuum.is_flushing {
-            return;
-        }
-        self.vacuum.is_flushing = true;
-        self.vacuum.flushed_at = self.extents.end();
-        self.maintain(ReadKind::Flush);
-    }
-
-    fn merge_layers(&mut self) {
-        if !self.vacuum.is_merging && self.map.has_layers_to_merge() {
-            self.vacuum.is_merging = true;
-            self.maintain(ReadKind::Merge);
-        }
-    }
-
-    fn maintain(&mut self, kind: ReadKind) {
-        let ticket = self.ticket();
-        let group = GroupId::SYSTEM;
-        self.start_read(ticket, ReadFor::Upkeep, ReadWork { group, kind });
-    }
-
-    /// The last segment that is not kept for replicas that are behind.
-    fn last_old_segment(&self) -> Option<u32> {
-        let newest = self
-            .extents
-            .segments()
-            .last()
-            .map(|segment| segment.number)?;
-        newest.checked_sub(self.settings.log_segments.max(1))
-    }
-
-    /// Forgets the part of each log that is state, durably, and old enough.
-    fn cut_logs(&mut self) {
-        let Some(old) = self.last_old_segment() else {
-            return;
-        };
-        for (id, durable) in self.map.durable() {
-            let Some(group) = self.groups.get_mut(&id) else {
-                continue;
-            };
-            let upto = group.log.last_within(old).min(durable).min(group.applied);
-            if upto > group.log.base().0 {
-                group.log.cut(upto);
-                group.consensus.cut(upto);
-            }
-        }
-    }
-
-    /// Removes segments that nothing refers to.
-    fn remove_free(&mut self) {
-        let Some(old) = self.last_old_segment() else {
-            return;
-        };
-        let usage = self.map.usage();
-        let mut waits = false;
-        for segment in self.extents.segments() {
-            let number = segment.number;
-            if number > old || !segment.is_removable || usage.contains_key(&number) {
-                continue;
-            }
-            let is_log = segment.slots.iter().any(|(id, slot)| {
-                let group = self.groups.get(id);
-                group.is_some_and(|group| group.log.base().0.0 < *slot)
-            });
-            if is_log || !self.map.is_free(number) {
-                waits = true;
-                continue;
-            }
-            if self.images.pins(number) || segment.pins > 0 {
-                continue;
-            }
-            match self.extents.remove(number) {
-                Ok(()) => self.vacuum.freed += 1,
-                Err(error) => return self.fail(error),
-            }
-        }
-        // What is garbage becomes free when the map is flushed.
-        if waits && self.vacuum.copying.is_none() {
-            self.flush_map();
-        }
-    }
-
-    /// Chooses a segment to copy out of: the one with the least live bytes, where too much is garbage.
-    fn choose(&mut self) {
-        if self.vacuum.copying.is_some() {
-            return;
-        }
-        let Some(old) = self.last_old_segment() else {
-            return;
-        };
-        let usage = self.map.usage();
-        let segments = self.extents.segments();
-        let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
-        let live: u64 = usage.values().sum();
-        if live * 100 >= total * u64::from(self.settings.live_percent) {
-            return;
-        }
-        let of = |number: u32| usage.get(&number).copied().unwrap_or(0);
-        let candidates = segments.iter().filter(|segment| {
-            let number = segment.number;
-            // Those without live bytes are removed without copying.
-            number <= old && segment.is_removable && of(number) > 0
-        });
-        let share = |segment: &&crate::extents::SegmentInfo| {
-            of(segment.number) * 1000 / segment.bytes.max(1)
-        };
-        let least = candidates.min_by_key(share);
-        // A segment that is nearly full of live blocks gains nothing.
-        if let Some(segment) = least.filter(|segment| share(segment) < 950) {
-            let (segment, is_reading) = (segment.number, false);
-            let next = crate::extents::FIRST_RECORD;
-            self.vacuum.copying = Some(Copying {
-                segment,
-                next,
-                is_reading,
-            });
-        }
-    }
-
-    fn copy_on(&mut self) {
-        if self.now < self.vacuum.not_before {
-            return;
-        }
-        let Some(copying) = self
-            .vacuum
-            .copying
-            .as_mut()
-            .filter(|copying| !copying.is_reading)
-        else {
-            return;
-        };
-        copying.is_reading = true;
-        let (segment, from) = (copying.segment, copying.next);
-        self.maintain(ReadKind::Live { segment, from });
-    }
-
-    /// Live blocks of a segment were read: they are written anew.
-    pub(super) fn copy(&mut self, segment: u32, live: Vec<LiveBlock>, next: Option<u32>) {
-        let mut bytes = 0;
-        for block in live {
-            let sum = crate::command::checksum(&block.data);
-            bytes += block.data.len() as u64;
-            let wanted = Wanted {
-                group: block.group,
-                layer: block.layer,
-                block: block.block,
-                checksum: block.checksum.unwrap_or(sum),
-                place: block.place,
-            };
-            match self.map.at_layer(block.group, block.layer, block.block) {
-                // What the map says is right: a copy has no checksum of its own beside it.
-                Ok(Some(extent)) if extent.place == block.place && extent.checksum == sum => {
-                    self.rewrite(wanted, &block.data, None);
-                }
-                Ok(Some(extent)) if extent.place == block.place => {
-                    let wanted = Wanted {
-                        checksum: extent.checksum,
-                        ..wanted
-                    };
-                    self.fetch_anew(wanted, None);
-                }
-                Ok(_) => {}
-                Err(error) => return self.fail(error),
-            }
-        }
-        self.vacuum.moved += bytes;
-        // Half of the rate is for reading; segments that are nearly empty are passed quickly.
-        let rate = self.settings.background_bytes.max(1);
-        self.vacuum.not_before = self.now + bytes * 1000 / rate;
-        match next {
-            None => self.vacuum.copying = None,
-            Some(next) => {
-                self.vacuum.copying = Some(Copying {
-                    segment,
-                    next,
-                    is_reading: false,
-                })
-            }
-        }
-    }
-
-    /// A task of upkeep has ended.
-    pub(super) fn upkeep_done(&mut self, kind: &ReadKind, failed: bool) {
-        match kind {
-            ReadKind::Flush => self.vacuum.is_flushing = false,
-            ReadKind::Merge => self.vacuum.is_merging = false,
-            ReadKind::Live { .. } if failed => self.vacuum.copying = None,
-            ReadKind::Scrub { .. } if failed => self.vacuum.scrub = None,
-            _ => {}
-        }
-    }
-
-    /// Begins to check every block.
-    pub fn start_scrub(&mut self) {
-        if self.vacuum.scrub.is_none() {
-            let (after, is_reading, not_before) = (None, false, self.now);
-            self.vacuum.scrub = Some(Scrub {
-                after,
-                is_reading,
-                not_before,
-            });
-            self.vacuum.scrubbed = 0;
-        }
-    }
-
-    fn scrub_on(&mut self) {
-        let now = self.now;
-        let Some(scrub) = &mut self.vacuum.scrub else {
-            return;
-        };
-        if scrub.is_reading || scrub.not_before > now {
-            return;
-        }
-        scrub.is_reading = true;
-        let after = scrub.after;
-        self.maintain(ReadKind::Scrub { after });
-    }
-
-    /// Blocks were checked.
-    pub(super) fn scrubbed(
-        &mut self,
-        damaged: Vec<(GroupId, LayerId, u64, u64, Place)>,
-        checked: u64,
-        last: Option<(GroupId, LayerId, u64)>,
-    ) {
-        self.vacuum.scrubbed += checked;
-        for (group, layer, block, checksum, place) in damaged {
-            self.fetch_anew(
-                Wanted {
-                    group,
-                    layer,
-                    block,
-                    checksum,
-                    place,
-                },
-                None,
-            );
-        }
-        let rate = self.settings.background_bytes.max(1);
-        let not_before = self.now + u64::from(PIECE_BYTES) * 1000 / rate;
-        self.vacuum.scrub = last.map(|last| Scrub {
-            after: Some(last),
-            is_reading: false,
-            not_before,
-        });
-    }
 }

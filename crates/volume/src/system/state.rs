@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use esker_coding::{Reader, put_bytes, put_varint};
 
 use super::command::{number, text};
-use super::source::{RANGE, group_at};
+use super::ranges::{RANGE, group_at};
 use crate::ids::{GroupId, LayerId, VolumeId};
 use crate::members::Members;
 

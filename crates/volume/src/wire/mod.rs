@@ -1,4 +1,5 @@
-//! What nodes say to each other, and clients to nodes: one frame each, encoded here and carried by `net`.
+//! What nodes say to each other, and clients to nodes: one frame each, encoded here and carried by
+//! `net`.
 //!
 //! - `frame.rs`: frames. `op.rs`: what a group's leader is asked for. `answer.rs`: what it answers.
 

@@ -49,7 +49,8 @@ pub enum Op {
         /// Asks for what is allocated, in place of the bytes.
         allocation: bool,
     },
-    /// A command without a session, which may be repeated: of the system group's to-do list, for example.
+    /// A command without a session, which may be repeated: of the system group's to-do list, for
+    /// example.
     Command(Vec<u8>),
     /// Hands leadership to another member.
     Transfer(NodeId),

@@ -1,5 +1,5 @@
-//! Random lives of a log, with faults, restarts and power cuts in between: what was synced is found again, of the rest a
-//! prefix.
+//! Random lives of a log, with faults, restarts and power cuts in between: what was synced is found
+//! again, of the rest a prefix.
 
 use std::sync::Arc;
 

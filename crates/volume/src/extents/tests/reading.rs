@@ -172,7 +172,8 @@ fn a_failed_batch_ends_appending_and_what_was_synced_stays() {
     assert_eq!((seen.records.len(), seen.losses), (4, Vec::new()));
 }
 
-/// A sync fails, the next process reads the bytes from the system's cache, and then the power fails.
+/// A sync fails, the next process reads the bytes from the system's cache, and then the power
+/// fails.
 #[test]
 fn what_is_found_is_durable() {
     let fs = formatted();

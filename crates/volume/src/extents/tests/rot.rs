@@ -1,4 +1,5 @@
-//! Damage: what was synced and is damaged is reported, what was not ends the log, and nothing is read wrongly.
+//! Damage: what was synced and is damaged is reported, what was not ends the log, and nothing is
+//! read wrongly.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use super::common::{Seen, Written, append, append_this, formatted, open, segment
 use crate::extents::{Extents, Kind, Loss, RecordHeader};
 use crate::ids::GroupId;
 
-/// A log in which all records but those of the last batch are known to be synced. Returns where that batch begins.
+/// A log in which all records but those of the last batch are known to be synced. Returns where
+/// that batch begins.
 fn filled(rng: &mut fastrand::Rng, fs: Arc<dyn Fs>, all: &mut Vec<Written>) -> (Extents, u64) {
     let segment_bytes = [600, 3000, 20_000][rng.usize(..3)];
     let (mut extents, _) = open(fs, settings(segment_bytes), None).unwrap();
@@ -138,7 +140,8 @@ fn rot_of_what_was_not_synced_ends_the_log() {
     }
 }
 
-/// What is a loss depends on what is known to be synced, and that must not be forgotten when records are cut.
+/// What is a loss depends on what is known to be synced, and that must not be forgotten when
+/// records are cut.
 #[test]
 fn a_loss_stays_one_when_starts_fail() {
     let modes = [
@@ -191,7 +194,8 @@ fn a_loss_stays_one_when_starts_fail() {
     assert!(losses > 0);
 }
 
-/// The losses, without the length of what is damaged beyond recognition: what was cut does not count again.
+/// The losses, without the length of what is damaged beyond recognition: what was cut does not
+/// count again.
 fn places(seen: &Seen) -> Vec<(u32, u32, Loss)> {
     let places = seen.losses.iter().map(|loss| match loss {
         (segment, offset, Loss::Unknown { .. }) => (*segment, *offset, Loss::Unknown { bytes: 0 }),

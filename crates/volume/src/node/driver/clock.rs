@@ -1,4 +1,5 @@
-//! Time for leases and timeouts: milliseconds since some moment, counting the time that the machine was suspended.
+//! Time for leases and timeouts: milliseconds since some moment, counting the time that the machine
+//! was suspended.
 
 /// Milliseconds; never steps back.
 #[cfg(target_os = "linux")]
@@ -7,7 +8,8 @@ pub(super) fn now() -> u64 {
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
-/// Milliseconds; never steps back. Where it does not count suspension, only reads by lease depend on that.
+/// Milliseconds; never steps back. Where it does not count suspension, only reads by lease depend
+/// on that.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn now() -> u64 {
     use std::sync::OnceLock;

@@ -15,7 +15,8 @@ pub(super) struct Volumes {
     pub(super) way: Way,
     pub(super) next: Arc<AtomicU64>,
     pub(super) wait: u64,
-    /// Names in clients' certificates may be restricted to volumes: `NAME` of a certificate that is `volume:NAME`.
+    /// Names in clients' certificates may be restricted to volumes: `NAME` of a certificate that is
+    /// `volume:NAME`.
     pub(super) enders: super::work::Enders,
 }
 

@@ -1,4 +1,5 @@
-//! Incoming connections of the port where nodes listen: other nodes, who say hello first, and clients.
+//! Incoming connections of the port where nodes listen: other nodes, who say hello first, and
+//! clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use crate::node::input::{Action, ConnectionId, Input, ReadWork, Work};
 use crate::node::reading;
 use crate::wire::{Refusal, Reply};
 
-/// How often the core is told that time has passed, in milliseconds.
+/// How often the core hears that time has passed, in milliseconds.
 const TICK: u64 = 10;
 
 /// What the core's thread takes.
@@ -49,7 +49,8 @@ impl Way {
         self.send(Event::Input(input));
     }
 
-    /// Runs something on the core's thread and waits for its result; `None` where the node has stopped.
+    /// Runs something on the core's thread and waits for its result; `None` where the node has
+    /// stopped.
     pub(super) fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&mut Core) -> T + Send + 'static,

@@ -1,0 +1,149 @@
+//! What goes to this node's disk, and what becomes durable.
+
+use std::sync::Arc;
+
+use super::core::Core;
+use super::input::Action;
+use super::log::Entry;
+use super::running::Bodies;
+use crate::consensus::Output;
+use crate::error::Error;
+use crate::extents::Kind;
+use crate::ids::{Ballot, GroupId, Slot};
+use crate::wire::Refusal;
+
+impl Core {
+    /// Puts a record into the batch that is being collected. A new segment begins with what is
+    /// needed to read from there.
+    pub(super) fn append(
+        &mut self,
+        kind: Kind,
+        group: GroupId,
+        slot: u64,
+        ballot: Ballot,
+        payload: &[&[u8]],
+    ) -> Option<crate::extents::Placed> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let (me, formation, groups) = (&self.me, self.formation.as_ref(), &self.groups);
+        let mut heads = || super::heads::heads(me, formation, groups.values());
+        match self
+            .extents
+            .append(kind, group, slot, ballot, payload, &mut heads)
+        {
+            Ok(placed) => Some(placed),
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    pub(super) fn append_entry(
+        &mut self,
+        id: GroupId,
+        slot: Slot,
+        ballot: Ballot,
+        body: Arc<Vec<u8>>,
+    ) {
+        let Some(placed) = self.append(Kind::Entry, id, slot.0, ballot, &[&body]) else {
+            return;
+        };
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let entry = Entry {
+            ballot,
+            record: placed.place,
+            payload: placed.payload,
+            end: placed.lsn_end,
+            body: Some(body),
+        };
+        group.durable = group.durable.min(slot.previous());
+        let is_next = group.log.put(slot, entry);
+        debug_assert!(is_next, "entries are appended in the order of slots");
+    }
+
+    /// The command of an entry, from memory or from disk.
+    pub(super) fn body(&self, id: GroupId, slot: Slot, ballot: Ballot) -> Option<Arc<Vec<u8>>> {
+        let entry = self.groups.get(&id)?.log.get(slot)?;
+        if entry.ballot != ballot {
+            return None;
+        }
+        if let Some(body) = &entry.body {
+            return Some(body.clone());
+        }
+        let (header, payload) = self.reader.read_record(entry.record).ok()?;
+        (header.group == id && header.slot == slot.0).then(|| Arc::new(payload))
+    }
+
+    pub(super) fn start_batch(&mut self) {
+        if self.is_syncing || self.failed.is_some() {
+            return;
+        }
+        if let Some(batch) = self.extents.take_batch() {
+            self.is_syncing = true;
+            self.actions.push(Action::Batch(batch));
+        }
+    }
+
+    pub(super) fn batch_done(&mut self, result: Result<u64, Error>) {
+        self.is_syncing = false;
+        let end = match result {
+            Ok(end) => end,
+            Err(error) => return self.fail(error),
+        };
+        self.extents.batch_done(end);
+        while let Some((_, to, packet)) = self.after_sync.pop_front_if(|(at, ..)| *at <= end) {
+            self.actions.push(Action::Send(to, packet));
+        }
+        let ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        for id in ids {
+            let Some(group) = self.groups.get_mut(&id) else {
+                continue;
+            };
+            let durable = group.log.durable(end, group.durable);
+            if durable > group.durable
+                && let Some(ballot) = group.log.ballot_at(durable)
+            {
+                group.durable = durable;
+                self.step(id, &mut Bodies::new(), |core, now, out| {
+                    core.appended_durably(now, durable, ballot, out);
+                });
+                self.apply(id);
+            }
+        }
+        self.moves_synced(end);
+        self.images_synced(end);
+    }
+
+    /// The disk failed: this replica steps back, for good.
+    pub(super) fn fail(&mut self, error: Error) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.failed = Some(error);
+        self.after_sync.clear();
+        let ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        for id in ids {
+            let Some(group) = self.groups.get_mut(&id) else {
+                continue;
+            };
+            let mut outputs = Vec::new();
+            group.consensus.step_back(&mut outputs);
+            for output in outputs {
+                if !matches!(output, Output::Append(_) | Output::Vote { .. }) {
+                    self.output(id, output, &mut Bodies::new());
+                }
+            }
+        }
+    }
+
+    /// A task of upkeep failed. What fails for good is seen by writes, too; the task is tried
+    /// again.
+    pub(super) fn upkeep_failed(&mut self, refusal: &Refusal) {
+        self.upkeep_failures += 1;
+        self.last_upkeep_failure = refusal.to_string();
+    }
+}

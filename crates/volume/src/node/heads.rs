@@ -1,0 +1,76 @@
+//! What each segment begins with, so that reading back may begin there: of each group its position,
+//! ballot, vote and members; of the node its life and how its cluster was formed.
+
+use std::sync::Arc;
+
+use esker_coding::{Reader as Bytes, put_varint};
+
+use super::group::Group;
+use crate::extents::Head;
+use crate::ids::{Ballot, GroupId, NodeId};
+use crate::members::Members;
+use crate::wire::{Formation, Hello};
+
+/// A group that has the node's life, and how its cluster was formed, in the heads of segments.
+pub(super) const NODE: GroupId = GroupId(u16::MAX);
+
+/// What a segment begins with.
+pub(super) fn heads<'g>(
+    me: &Hello,
+    formation: Option<&Formation>,
+    groups: impl Iterator<Item = &'g Group>,
+) -> Vec<Head> {
+    let node = node_head(me, formation);
+    let mut heads = vec![Head {
+        group: NODE,
+        slot: 0,
+        ballot: Ballot(0),
+        payload: node,
+    }];
+    for group in groups {
+        let last = group.log.last();
+        let ballot = group.log.ballot_at(last).unwrap_or_default();
+        let (slot, payload) = (last.0, head(group));
+        heads.push(Head {
+            group: group.id,
+            slot,
+            ballot,
+            payload,
+        });
+    }
+    heads
+}
+
+/// What a group needs to be read from its last entry on.
+pub(super) fn head(group: &Group) -> Vec<u8> {
+    let mut head = Vec::new();
+    put_varint(&mut head, group.consensus.ballot().0);
+    put_varint(
+        &mut head,
+        group.consensus.vote().map_or(0, |node| u64::from(node.0)),
+    );
+    group.consensus.members().encode(&mut head);
+    head
+}
+
+/// The node's life, and how its cluster was formed.
+pub(super) fn node_head(me: &Hello, formation: Option<&Formation>) -> Vec<u8> {
+    let mut node = Vec::new();
+    put_varint(&mut node, me.life);
+    if let Some(formation) = formation {
+        formation.encode(&mut node);
+    }
+    node
+}
+
+pub(super) fn decode_head(payload: &[u8]) -> Option<(Ballot, Option<NodeId>, Arc<Members>)> {
+    let from = &mut Bytes::new(payload);
+    let ballot = Ballot(from.varint()?);
+    let vote = u32::try_from(from.varint()?).ok()?;
+    let members = Members::decode(from)?;
+    Some((
+        ballot,
+        (vote != 0).then_some(NodeId(vote)),
+        Arc::new(members),
+    ))
+}

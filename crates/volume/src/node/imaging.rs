@@ -1,0 +1,399 @@
+//! Sending and installing images, step by step.
+
+use super::core::Core;
+use super::images::{ASK_AGAIN, FORGET, Incoming, MOST_WAITING, Outgoing};
+use super::input::{Action, ReadKind, ReadWork};
+use super::log::Log;
+use super::running::ReadFor;
+use crate::extents::Kind;
+use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot};
+use crate::map::{Extent, ImageEntry, ImageMeta};
+use crate::place::Place;
+use crate::wire::Frame;
+use esker_coding::Reader as Bytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+impl Core {
+    /// Begins and goes on with images that wait for their turn.
+    pub(super) fn tick_images(&mut self) {
+        for (group, node) in std::mem::take(&mut self.images.wanted) {
+            self.begin_image(group, node);
+        }
+        let now = self.now;
+        self.images
+            .outgoing
+            .retain(|_, out| out.asked + FORGET > now);
+        let due = self.images.outgoing.iter();
+        let due = due.filter(|(_, out)| out.wants.is_some() && out.not_before <= now);
+        let due: Vec<(NodeId, GroupId)> = due.map(|(key, _)| *key).collect();
+        for (node, group) in due {
+            self.next_piece(node, group);
+        }
+        let mut again = Vec::new();
+        for (group, incoming) in &mut self.images.incoming {
+            if incoming.waiting.len() < MOST_WAITING && incoming.asked + ASK_AGAIN < now {
+                incoming.asked = now;
+                let (image, piece) = (incoming.number, incoming.next);
+                again.push((
+                    incoming.from,
+                    Frame::ImageNext {
+                        group: *group,
+                        image,
+                        piece,
+                    },
+                ));
+            }
+        }
+        for (node, frame) in again {
+            self.actions.push(Action::Send(node, frame.encode()));
+        }
+    }
+
+    fn begin_image(&mut self, group: GroupId, node: NodeId) {
+        if self.images.outgoing.contains_key(&(node, group)) || self.failed.is_some() {
+            return;
+        }
+        let image = match self.map.image(group) {
+            Ok(image) => Arc::new(image),
+            Err(error) => return self.fail(error),
+        };
+        self.images.next += 1;
+        let number = self.me.life << 32 | self.images.next;
+        let at = (image.meta().slot, image.meta().ballot);
+        let mut meta = Vec::new();
+        image.meta().encode(&mut meta);
+        let outgoing = Outgoing {
+            number,
+            image,
+            piece: 0,
+            after: None,
+            last: Some((0, false, meta.clone())),
+            is_reading: false,
+            asked: self.now,
+            not_before: self.now,
+            wants: None,
+        };
+        self.images.outgoing.insert((node, group), outgoing);
+        let (image, piece, last, bytes) = (number, 0, false, meta);
+        let frame = Frame::Image {
+            group,
+            image,
+            piece,
+            at,
+            last,
+            bytes,
+        };
+        self.actions.push(Action::Send(node, frame.encode()));
+    }
+
+    /// A replica wants a piece.
+    pub(super) fn image_next(&mut self, node: NodeId, group: GroupId, image: u64, piece: u64) {
+        let now = self.now;
+        let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
+            return;
+        };
+        if out.number != image {
+            return;
+        }
+        out.asked = now;
+        if piece == out.piece + 1 && out.last.as_ref().is_some_and(|(_, is_last, _)| *is_last) {
+            // All of it is installed.
+            let through = out.image.meta().slot;
+            self.images.outgoing.remove(&(node, group));
+            if let Some(group) = self.groups.get_mut(&group) {
+                group.consensus.image_sent(node, through);
+            }
+            return;
+        }
+        out.wants = Some(piece);
+        if out.not_before <= now {
+            self.next_piece(node, group);
+        }
+    }
+
+    fn next_piece(&mut self, node: NodeId, group: GroupId) {
+        let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
+            return;
+        };
+        let Some(piece) = out.wants else { return };
+        if out.is_reading {
+            return;
+        }
+        let at = (out.image.meta().slot, out.image.meta().ballot);
+        match &out.last {
+            Some((number, last, bytes)) if *number == piece => {
+                out.wants = None;
+                let (image, last, bytes) = (out.number, *last, bytes.clone());
+                let frame = Frame::Image {
+                    group,
+                    image,
+                    piece,
+                    at,
+                    last,
+                    bytes,
+                };
+                self.actions.push(Action::Send(node, frame.encode()));
+            }
+            _ if piece == out.piece + 1 => {
+                out.is_reading = true;
+                let (image, after) = (out.image.clone(), out.after.clone());
+                let kind = ReadKind::Piece { image, after };
+                let ticket = self.ticket();
+                self.start_read(ticket, ReadFor::Piece(node), ReadWork { group, kind });
+            }
+            // A piece from before: its answer crossed the question.
+            _ => out.wants = None,
+        }
+    }
+
+    /// A piece was read.
+    pub(super) fn piece_read(
+        &mut self,
+        node: NodeId,
+        group: GroupId,
+        piece: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    ) {
+        let now = self.now;
+        let rate = self.settings.background_bytes.max(1);
+        let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
+            return;
+        };
+        out.is_reading = false;
+        let Some((bytes, after)) = piece else {
+            self.images.outgoing.remove(&(node, group));
+            return;
+        };
+        out.piece += 1;
+        out.not_before = now + bytes.len() as u64 * 1000 / rate;
+        out.last = Some((out.piece, after.is_none(), bytes));
+        out.after = after;
+        out.wants = Some(out.piece);
+        self.next_piece(node, group);
+    }
+
+    /// A piece has come.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn image_piece(
+        &mut self,
+        from: NodeId,
+        group: GroupId,
+        image: u64,
+        piece: u64,
+        at: (Slot, Ballot),
+        last: bool,
+        bytes: &[u8],
+    ) {
+        if self.failed.is_some() || !self.groups.contains_key(&group) {
+            return;
+        }
+        if piece == 0 {
+            return self.first_piece(from, group, image, at, bytes);
+        }
+        let Some(incoming) = self.images.incoming.get(&group) else {
+            return;
+        };
+        if incoming.number != image || incoming.from != from || incoming.next != piece {
+            return;
+        }
+        let meta = incoming.meta.clone();
+        let Some(entries) = self.write_piece(group, &meta, bytes) else {
+            return;
+        };
+        let (end, now) = (self.extents.end(), self.now);
+        let Some(incoming) = self.images.incoming.get_mut(&group) else {
+            return;
+        };
+        incoming.next += 1;
+        incoming.waiting.push_back((end, entries, last));
+        if !last && incoming.waiting.len() < MOST_WAITING {
+            incoming.asked = now;
+            let piece = incoming.next;
+            let frame = Frame::ImageNext {
+                group,
+                image,
+                piece,
+            };
+            self.actions.push(Action::Send(from, frame.encode()));
+        }
+        if end <= self.extents.synced() {
+            self.images_synced(end);
+        }
+    }
+
+    fn first_piece(
+        &mut self,
+        from: NodeId,
+        group: GroupId,
+        number: u64,
+        at: (Slot, Ballot),
+        bytes: &[u8],
+    ) {
+        let known = self.images.incoming.get(&group);
+        let is_known = known.is_some_and(|known| known.number == number);
+        let state = self.groups.get(&group);
+        // What is older than the state is of no use.
+        let is_old = state.is_some_and(|g| !g.is_incomplete && g.applied >= at.0);
+        let Some(meta) = ImageMeta::decode(&mut Bytes::new(bytes)) else {
+            return;
+        };
+        if is_known || is_old {
+            return;
+        }
+        match self.map.begin_install(group, &meta) {
+            Ok(()) => {}
+            // The state has passed it meanwhile.
+            Err(crate::error::Error::OldImage { .. }) => return,
+            Err(error) => return self.fail(error),
+        }
+        if let Some(state) = self.groups.get_mut(&group) {
+            state.is_incomplete = true;
+        }
+        let (next, asked, waiting) = (1, self.now, VecDeque::new());
+        let incoming = Incoming {
+            from,
+            number,
+            at,
+            meta,
+            next,
+            asked,
+            waiting,
+        };
+        self.images.incoming.insert(group, incoming);
+        let frame = Frame::ImageNext {
+            group,
+            image: number,
+            piece: 1,
+        };
+        self.actions.push(Action::Send(from, frame.encode()));
+    }
+
+    /// Writes the data of a piece, and returns its entries with the places that they have here.
+    /// `None` where it is damaged.
+    fn write_piece(
+        &mut self,
+        group: GroupId,
+        meta: &ImageMeta,
+        bytes: &[u8],
+    ) -> Option<Vec<ImageEntry>> {
+        let from = &mut Bytes::new(bytes);
+        let mut entries = Vec::new();
+        while !from.is_empty() {
+            let layer = LayerId(u32::try_from(from.varint()?).ok()?);
+            let block = from.varint()?;
+            if from.u8()? == 0 {
+                entries.push(ImageEntry {
+                    layer,
+                    block,
+                    extent: None,
+                });
+                continue;
+            }
+            let data = from.bytes()?;
+            if meta.block_size(layer)? as usize != data.len() {
+                return None;
+            }
+            let checksum = crate::command::checksum(data);
+            let number = block.to_le_bytes();
+            let parts: [&[u8]; 2] = [&number, data];
+            let placed = self.append(Kind::Moved, group, u64::from(layer.0), Ballot(0), &parts)?;
+            let place = Place {
+                segment: placed.payload.segment,
+                offset: placed.payload.offset + number.len() as u32,
+            };
+            entries.push(ImageEntry {
+                layer,
+                block,
+                extent: Some(Extent { place, checksum }),
+            });
+        }
+        Some(entries)
+    }
+
+    /// Everything before `end` is durable: pieces are installed.
+    pub(super) fn images_synced(&mut self, end: u64) {
+        let groups: Vec<GroupId> = self.images.incoming.keys().copied().collect();
+        for group in groups {
+            while let Some((_, entries, last)) = self
+                .images
+                .incoming
+                .get_mut(&group)
+                .and_then(|image| image.waiting.pop_front_if(|(at, ..)| *at <= end))
+            {
+                if let Err(error) = self.map.install_chunk(group, &entries) {
+                    return self.fail(error);
+                }
+                if last {
+                    self.finish_image(group);
+                    break;
+                }
+                // A pause for lack of room is over.
+                self.ask_for_next(group);
+            }
+        }
+    }
+
+    fn ask_for_next(&mut self, group: GroupId) {
+        let now = self.now;
+        let Some(incoming) = self.images.incoming.get_mut(&group) else {
+            return;
+        };
+        let has_last = incoming.waiting.back().is_some_and(|(.., last)| *last);
+        if incoming.waiting.len() + 1 == MOST_WAITING && !has_last {
+            incoming.asked = now;
+            let (image, piece) = (incoming.number, incoming.next);
+            let frame = Frame::ImageNext {
+                group,
+                image,
+                piece,
+            };
+            self.actions
+                .push(Action::Send(incoming.from, frame.encode()));
+        }
+    }
+
+    fn finish_image(&mut self, id: GroupId) {
+        let Some(incoming) = self.images.incoming.remove(&id) else {
+            return;
+        };
+        let (slot, ballot) = incoming.at;
+        let finished = self.map.finish_install(id, slot, ballot);
+        // The log begins behind the image from here on, so the state must be durable.
+        if let Err(error) = finished.and_then(|()| self.map.flush()) {
+            return self.fail(error);
+        }
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        group.log = Log::new(incoming.at);
+        (group.applied, group.durable) = (slot, slot);
+        group.chosen = group.chosen.max(slot);
+        group.is_incomplete = false;
+        group.ready_at = group.ready_at.max(slot);
+        let initial = self
+            .formation
+            .as_ref()
+            .map(|formation| formation.members.clone());
+        let members = incoming
+            .meta
+            .members
+            .clone()
+            .or(initial)
+            .unwrap_or_default();
+        self.step(id, &mut Default::default(), |core, now, out| {
+            core.image_installed(now, incoming.at, members, out);
+        });
+        if let Some(group) = self.groups.get(&id) {
+            let head = super::heads::head(group);
+            self.append(Kind::Base, id, slot.0, ballot, &[&head]);
+        }
+        self.errands.system_changed();
+        let frame = Frame::ImageNext {
+            group: id,
+            image: incoming.number,
+            piece: incoming.next,
+        };
+        self.actions
+            .push(Action::Send(incoming.from, frame.encode()));
+    }
+}

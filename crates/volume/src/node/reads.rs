@@ -1,0 +1,196 @@
+//! Reads of this node's disk: when they begin, and what follows from them.
+
+use super::core::Core;
+use super::group::PendingRead;
+use super::input::{Action, ConnectionId, ReadFailure, ReadKind, ReadResult};
+use super::running::{ReadFor, RunningRead};
+use crate::ids::{GroupId, NodeId, Slot};
+use crate::system::group_at;
+use crate::wire::{Frame, Refusal, Reply, Source};
+
+impl Core {
+    pub(super) fn read_allowed(
+        &mut self,
+        id: GroupId,
+        ticket: u64,
+        result: Result<Slot, Option<NodeId>>,
+    ) {
+        let Some((_, read)) = self.asked.remove(&ticket) else {
+            return;
+        };
+        match result {
+            Err(leader) => {
+                let leader = leader.filter(|leader| *leader != self.me.node);
+                self.answer(read.origin, Err(Refusal::NotLeader(leader)));
+            }
+            Ok(slot) => {
+                let Some(group) = self.groups.get_mut(&id) else {
+                    return;
+                };
+                match group.applied >= slot {
+                    true => self.begin_read(id, read),
+                    false => group.reads.push_back((slot, read)),
+                }
+            }
+        }
+    }
+
+    pub(super) fn begin_read(&mut self, id: GroupId, read: PendingRead) {
+        let PendingRead {
+            origin,
+            source,
+            offset,
+            length,
+            allocation,
+        } = read;
+        let kind = match allocation {
+            true => super::input::ReadKind::Allocation {
+                source,
+                offset,
+                length,
+            },
+            false => super::input::ReadKind::Bytes {
+                source,
+                offset,
+                length,
+            },
+        };
+        let ticket = self.ticket();
+        let work = super::input::ReadWork { group: id, kind };
+        self.start_read(ticket, ReadFor::Origin(origin), work);
+    }
+
+    pub(super) fn start_read(&mut self, ticket: u64, whom: ReadFor, work: super::input::ReadWork) {
+        self.actions.push(Action::Read(ticket, work.clone()));
+        self.running.insert(
+            ticket,
+            RunningRead {
+                whom,
+                work,
+                tries: 0,
+            },
+        );
+    }
+
+    pub(super) fn read_done(&mut self, ticket: u64, result: Result<ReadResult, ReadFailure>) {
+        let Some(read) = self.running.remove(&ticket) else {
+            return;
+        };
+        if let Err(ReadFailure::Rot {
+            layer,
+            block,
+            checksum,
+            place,
+        }) = &result
+            && !matches!(read.whom, ReadFor::Fetch(..))
+        {
+            let wanted = super::heal::Wanted {
+                group: read.work.group,
+                layer: *layer,
+                block: *block,
+                checksum: *checksum,
+                place: *place,
+            };
+            return self.heal(ticket, read, wanted);
+        }
+        let result = match result {
+            Ok(result) => Ok(result),
+            Err(ReadFailure::NoVolume) => Err(Refusal::NoVolume),
+            Err(ReadFailure::Rot { .. }) => Err(Refusal::Damaged),
+            Err(ReadFailure::Failed(error)) => Err(Refusal::Failed(error.to_string())),
+        };
+        self.read_ended(ticket, read, result);
+    }
+
+    pub(super) fn read_ended(
+        &mut self,
+        ticket: u64,
+        read: RunningRead,
+        result: Result<ReadResult, Refusal>,
+    ) {
+        let reply = |result| match result {
+            ReadResult::Bytes(bytes) => Reply::Data(bytes),
+            ReadResult::Runs(runs) => Reply::Runs(runs),
+            _ => Reply::Done,
+        };
+        match read.whom {
+            ReadFor::Origin(origin) => self.answer(origin, result.map(reply)),
+            ReadFor::Local(connection, ticket) => {
+                let result = result.map(reply);
+                self.actions.push(Action::Answer {
+                    connection,
+                    ticket,
+                    result,
+                });
+            }
+            ReadFor::Fetch(node, id) => {
+                let data = match result {
+                    Ok(ReadResult::Bytes(bytes)) => Some(bytes),
+                    _ => None,
+                };
+                self.actions
+                    .push(Action::Send(node, Frame::Fetched { id, data }.encode()));
+            }
+            ReadFor::Merge(id) => self.merged(id, ticket, result),
+            ReadFor::Upkeep => {
+                self.upkeep_done(&read.work.kind, result.is_err());
+                match (result, &read.work.kind) {
+                    (Ok(ReadResult::Live(live, next)), ReadKind::Live { segment, .. }) => {
+                        self.copy(*segment, live, next);
+                    }
+                    (
+                        Ok(ReadResult::Scrubbed {
+                            damaged,
+                            checked,
+                            last,
+                        }),
+                        _,
+                    ) => {
+                        self.scrubbed(damaged, checked, last);
+                    }
+                    (Ok(_), _) => {}
+                    (Err(refusal), _) => self.upkeep_failed(&refusal),
+                }
+            }
+            ReadFor::Piece(node) => {
+                let piece = match result {
+                    Ok(ReadResult::Piece(bytes, after)) => Some((bytes, after)),
+                    _ => None,
+                };
+                self.piece_read(node, read.work.group, piece);
+            }
+        }
+    }
+
+    /// Reads what this node has, piece by piece of one group each: only pieces of one group are
+    /// given here.
+    pub(super) fn read_local(
+        &mut self,
+        connection: ConnectionId,
+        ticket: u64,
+        source: Source,
+        (offset, length): (u64, u32),
+    ) {
+        let groups = self
+            .formation
+            .as_ref()
+            .map_or(1, |formation| formation.groups);
+        let Some(shape) = self.map.system().shape(source) else {
+            let result = Err(Refusal::NoVolume);
+            return self.actions.push(Action::Answer {
+                connection,
+                ticket,
+                result,
+            });
+        };
+        let group = group_at(shape.placement, offset, groups);
+        let kind = super::input::ReadKind::Bytes {
+            source,
+            offset,
+            length,
+        };
+        let work = super::input::ReadWork { group, kind };
+        let number = self.ticket();
+        self.start_read(number, ReadFor::Local(connection, ticket), work);
+    }
+}

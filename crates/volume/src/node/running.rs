@@ -1,0 +1,35 @@
+//! What is under way within a node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::input::{ConnectionId, ReadWork};
+use super::leader::Origin;
+use crate::ids::{GroupId, NodeId, Slot};
+
+/// Commands that came with a message, by slot.
+pub(super) type Bodies = BTreeMap<Slot, Arc<Vec<u8>>>;
+
+/// What a read is for.
+pub(super) enum ReadFor {
+    /// The answer to a request.
+    Origin(Origin),
+    /// A part of a block is merged with what was read.
+    Merge(GroupId),
+    /// A request that asked for what this node has.
+    Local(ConnectionId, u64),
+    /// Another replica's damaged block: its node, and the number of its question.
+    Fetch(NodeId, u64),
+    /// A piece of an image for another replica.
+    Piece(NodeId),
+    /// Vacuum, scrub, flushes and merges.
+    Upkeep,
+}
+
+/// A read that is running, or that waits for a block to be healed.
+pub(super) struct RunningRead {
+    pub(super) whom: ReadFor,
+    pub(super) work: ReadWork,
+    /// How often it was tried again after a block was healed.
+    pub(super) tries: u32,
+}

@@ -1,0 +1,189 @@
+//! What a node does on its own, at every tick: the system group's to-do list, sessions of nodes
+//! that are gone, how leaders are spread.
+
+use super::core::Core;
+use super::errands::{SPREAD, Step, TELL};
+use crate::command::Command;
+use crate::extents::Kind;
+use crate::ids::{Ballot, GroupId, NodeId};
+use crate::members::Role;
+use crate::system::SystemCommand;
+use crate::wire::{Op, Refusal, Reply};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Core {
+    /// Makes the number of this node's life durable, and ends the sessions of earlier lives.
+    pub(super) fn begin_life(&mut self) {
+        let node = super::heads::node_head(&self.me, self.formation.as_ref());
+        self.append(Kind::Base, super::heads::NODE, 0, Ballot(0), &[&node]);
+        self.errands.is_changed = true;
+        if self.formation.is_some() {
+            self.close_former_lives();
+        }
+        self.members_changed();
+    }
+
+    pub(super) fn close_former_lives(&mut self) {
+        let (node, before, now) = (self.me.node, self.me.life, self.now);
+        let mut command = Vec::new();
+        Command::CloseLives { node, before }.encode(&mut command);
+        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
+        for group in groups.into_iter().filter(|group| *group != GroupId::SYSTEM) {
+            self.router
+                .errand(0, group, Op::Command(command.clone()), now);
+        }
+    }
+
+    pub(super) fn run_errands(&mut self) {
+        let now = self.now;
+        self.announce();
+        if now >= self.last_ticks.announced + TELL {
+            self.last_ticks.announced = now;
+            let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
+            nodes.into_iter().for_each(|node| self.meet(node));
+        }
+        if self.failed.is_some() || self.formation.is_none() {
+            return;
+        }
+        self.run_list();
+        if now >= self.last_ticks.ended + TELL {
+            self.last_ticks.ended = now;
+            self.end_lost_sessions();
+        }
+        if now >= self.last_ticks.spread + SPREAD {
+            self.last_ticks.spread = now;
+            self.spread();
+        }
+        self.tick_healing();
+    }
+
+    /// The leader of the system group carries its list out: commands to other groups, and when an
+    /// item's are done, its completion.
+    fn run_list(&mut self) {
+        let leads = self
+            .groups
+            .get(&GroupId::SYSTEM)
+            .is_some_and(|group| group.leads);
+        if !leads {
+            self.errands.done.clear();
+            return;
+        }
+        let system = self.map.system();
+        let mut wanted = BTreeSet::new();
+        let formation = self.formation.as_ref().filter(|_| system.groups() == 0);
+        if let Some(formation) = formation {
+            let (groups, members) = (formation.groups, (*formation.members).clone());
+            wanted.insert(Step::of_system(&SystemCommand::Format { groups, members }));
+        }
+        let todo = system.todo();
+        for item in todo {
+            let mut steps = Vec::new();
+            for (group, command) in item.commands {
+                let mut bytes = Vec::new();
+                command.encode(&mut bytes);
+                steps.push(Step {
+                    group,
+                    command: bytes,
+                });
+            }
+            let all_done = steps.iter().all(|step| self.errands.done.contains(step));
+            if all_done {
+                wanted.insert(Step::of_system(&item.then));
+            }
+            wanted.extend(steps);
+        }
+        self.errands.done.retain(|step| wanted.contains(step));
+        let running: BTreeSet<Step> = self.errands.running.values().cloned().collect();
+        for step in wanted {
+            if running.contains(&step) || self.errands.done.contains(&step) {
+                continue;
+            }
+            self.errands.next += 1;
+            let key = self.errands.next;
+            let op = Op::Command(step.command.clone());
+            self.router.errand(key, step.group, op, self.now);
+            self.errands.running.insert(key, step);
+        }
+    }
+
+    /// An errand was answered.
+    pub(super) fn errand_done(&mut self, key: u64, result: Result<Reply, Refusal>) {
+        if let Some(step) = self.errands.running.remove(&key)
+            && result.is_ok()
+        {
+            self.errands.done.insert(step);
+        }
+    }
+
+    /// Ends the sessions of nodes that are gone for long, in the groups that this node leads.
+    fn end_lost_sessions(&mut self) {
+        for (node, hello) in &self.peers {
+            self.errands.lives.insert(*node, hello.life);
+        }
+        let patience = self.settings.session_loss;
+        let gone: Vec<(NodeId, u64)> = self
+            .lost
+            .iter()
+            .filter(|(_, since)| **since + patience < self.now)
+            .filter_map(|(node, _)| Some((*node, *self.errands.lives.get(node)?)))
+            .collect();
+        let led: Vec<GroupId> = self.led().filter(|id| *id != GroupId::SYSTEM).collect();
+        for (node, life) in gone {
+            for id in &led {
+                let before = life + 1;
+                if self.errands.ended.get(&(*id, node)) == Some(&before) {
+                    continue;
+                }
+                let command = Command::CloseLives { node, before };
+                if self.propose_command(*id, None, &command).is_ok() {
+                    self.errands.ended.insert((*id, node), before);
+                }
+            }
+        }
+    }
+
+    fn led(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.groups
+            .values()
+            .filter(|group| group.leads)
+            .map(|group| group.id)
+    }
+
+    /// Hands one group over where this node leads at least two more than a linked voter.
+    fn spread(&mut self) {
+        let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for group in self.groups.values() {
+            match group.consensus.leader() {
+                Some(leader) => *counts.entry(leader).or_default() += 1,
+                // Without all leaders the counts say little.
+                None => return,
+            }
+        }
+        let mine = counts.get(&self.me.node).copied().unwrap_or(0);
+        let candidates = self.peers.keys().filter(|node| self.is_member(**node));
+        let least = candidates
+            .map(|node| (counts.get(node).copied().unwrap_or(0), *node))
+            .min();
+        let Some((count, to)) = least.filter(|(count, _)| count + 2 <= mine) else {
+            return;
+        };
+        debug_assert!(count < mine);
+        let group = self.groups.values().find(|group| {
+            let is_voter = group
+                .consensus
+                .members()
+                .get(to)
+                .is_some_and(|m| m.role == Role::Voter);
+            let is_close = group
+                .consensus
+                .matched(to)
+                .is_some_and(|slot| slot.0 + 64 >= group.consensus.last().0.0);
+            group.leads && is_voter && is_close && group.leader.depth() < 64
+        });
+        if let Some(id) = group.map(|group| group.id) {
+            self.step(id, &mut Default::default(), |core, now, out| {
+                core.transfer(now, to, out)
+            });
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Cutting the log, removing segments, vacuum and scrub, step by step.
+
+use super::core::Core;
+use super::heal::Wanted;
+use super::input::{LiveBlock, ReadKind, ReadWork};
+use super::running::ReadFor;
+use super::space::{Copying, LOOK, PIECE_BYTES, Scrub};
+use crate::ids::{GroupId, LayerId};
+use crate::place::Place;
+
+impl Core {
+    /// Looks after space.
+    pub(super) fn tick_space(&mut self) {
+        if self.failed.is_some() || self.formation.is_none() {
+            return;
+        }
+        let appended = self.extents.end().saturating_sub(self.vacuum.flushed_at);
+        if appended > self.settings.flush_bytes {
+            self.flush_map();
+        }
+        if self.now >= self.vacuum.looked + LOOK {
+            self.vacuum.looked = self.now;
+            self.cut_logs();
+            self.remove_free();
+            self.choose();
+            self.merge_layers();
+        }
+        self.copy_on();
+        self.scrub_on();
+    }
+
+    /// Writes the map's memtables to tables, on a thread that reads.
+    fn flush_map(&mut self) {
+        if self.vacuum.is_flushing {
+            return;
+        }
+        self.vacuum.is_flushing = true;
+        self.vacuum.flushed_at = self.extents.end();
+        self.maintain(ReadKind::Flush);
+    }
+
+    fn merge_layers(&mut self) {
+        if !self.vacuum.is_merging && self.map.has_layers_to_merge() {
+            self.vacuum.is_merging = true;
+            self.maintain(ReadKind::Merge);
+        }
+    }
+
+    fn maintain(&mut self, kind: ReadKind) {
+        let ticket = self.ticket();
+        let group = GroupId::SYSTEM;
+        self.start_read(ticket, ReadFor::Upkeep, ReadWork { group, kind });
+    }
+
+    /// The last segment that is not kept for replicas that are behind.
+    fn last_old_segment(&self) -> Option<u32> {
+        let newest = self
+            .extents
+            .segments()
+            .last()
+            .map(|segment| segment.number)?;
+        newest.checked_sub(self.settings.log_segments.max(1))
+    }
+
+    /// Forgets the part of each log that is state, durably, and old enough.
+    fn cut_logs(&mut self) {
+        let Some(old) = self.last_old_segment() else {
+            return;
+        };
+        for (id, durable) in self.map.durable() {
+            let Some(group) = self.groups.get_mut(&id) else {
+                continue;
+            };
+            let upto = group.log.last_within(old).min(durable).min(group.applied);
+            if upto > group.log.base().0 {
+                group.log.cut(upto);
+                group.consensus.cut(upto);
+            }
+        }
+    }
+
+    /// Removes segments that nothing refers to.
+    fn remove_free(&mut self) {
+        let Some(old) = self.last_old_segment() else {
+            return;
+        };
+        let usage = self.map.usage();
+        let mut waits = false;
+        for segment in self.extents.segments() {
+            let number = segment.number;
+            if number > old || !segment.is_removable || usage.contains_key(&number) {
+                continue;
+            }
+            let is_log = segment.slots.iter().any(|(id, slot)| {
+                let group = self.groups.get(id);
+                group.is_some_and(|group| group.log.base().0.0 < *slot)
+            });
+            if is_log || !self.map.is_free(number) {
+                waits = true;
+                continue;
+            }
+            if self.images.pins(number) || segment.pins > 0 {
+                continue;
+            }
+            match self.extents.remove(number) {
+                Ok(()) => self.vacuum.freed += 1,
+                Err(error) => return self.fail(error),
+            }
+        }
+        // What is garbage becomes free when the map is flushed.
+        if waits && self.vacuum.copying.is_none() {
+            self.flush_map();
+        }
+    }
+
+    /// Chooses a segment to copy out of: the one with the least live bytes, where too much is
+    /// garbage.
+    fn choose(&mut self) {
+        if self.vacuum.copying.is_some() {
+            return;
+        }
+        let Some(old) = self.last_old_segment() else {
+            return;
+        };
+        let usage = self.map.usage();
+        let segments = self.extents.segments();
+        let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        let live: u64 = usage.values().sum();
+        if live * 100 >= total * u64::from(self.settings.live_percent) {
+            return;
+        }
+        let of = |number: u32| usage.get(&number).copied().unwrap_or(0);
+        let candidates = segments.iter().filter(|segment| {
+            let number = segment.number;
+            // Those without live bytes are removed without copying.
+            number <= old && segment.is_removable && of(number) > 0
+        });
+        let share = |segment: &&crate::extents::SegmentInfo| {
+            of(segment.number) * 1000 / segment.bytes.max(1)
+        };
+        let least = candidates.min_by_key(share);
+        // A segment that is nearly full of live blocks gains nothing.
+        if let Some(segment) = least.filter(|segment| share(segment) < 950) {
+            let (segment, is_reading) = (segment.number, false);
+            let next = crate::extents::FIRST_RECORD;
+            self.vacuum.copying = Some(Copying {
+                segment,
+                next,
+                is_reading,
+            });
+        }
+    }
+
+    fn copy_on(&mut self) {
+        if self.now < self.vacuum.not_before {
+            return;
+        }
+        let Some(copying) = self
+            .vacuum
+            .copying
+            .as_mut()
+            .filter(|copying| !copying.is_reading)
+        else {
+            return;
+        };
+        copying.is_reading = true;
+        let (segment, from) = (copying.segment, copying.next);
+        self.maintain(ReadKind::Live { segment, from });
+    }
+
+    /// Live blocks of a segment were read: they are written anew.
+    pub(super) fn copy(&mut self, segment: u32, live: Vec<LiveBlock>, next: Option<u32>) {
+        let mut bytes = 0;
+        for block in live {
+            let sum = crate::command::checksum(&block.data);
+            bytes += block.data.len() as u64;
+            let wanted = Wanted {
+                group: block.group,
+                layer: block.layer,
+                block: block.block,
+                checksum: block.checksum.unwrap_or(sum),
+                place: block.place,
+            };
+            match self.map.at_layer(block.group, block.layer, block.block) {
+                // What the map says is right: a copy has no checksum of its own beside it.
+                Ok(Some(extent)) if extent.place == block.place && extent.checksum == sum => {
+                    self.rewrite(wanted, &block.data, None);
+                }
+                Ok(Some(extent)) if extent.place == block.place => {
+                    let wanted = Wanted {
+                        checksum: extent.checksum,
+                        ..wanted
+                    };
+                    self.fetch_anew(wanted, None);
+                }
+                Ok(_) => {}
+                Err(error) => return self.fail(error),
+            }
+        }
+        self.vacuum.moved += bytes;
+        // Half of the rate is for reading; segments that are nearly empty are passed quickly.
+        let rate = self.settings.background_bytes.max(1);
+        self.vacuum.not_before = self.now + bytes * 1000 / rate;
+        match next {
+            None => self.vacuum.copying = None,
+            Some(next) => {
+                self.vacuum.copying = Some(Copying {
+                    segment,
+                    next,
+                    is_reading: false,
+                })
+            }
+        }
+    }
+
+    /// A task of upkeep has ended.
+    pub(super) fn upkeep_done(&mut self, kind: &ReadKind, failed: bool) {
+        match kind {
+            ReadKind::Flush => self.vacuum.is_flushing = false,
+            ReadKind::Merge => self.vacuum.is_merging = false,
+            ReadKind::Live { .. } if failed => self.vacuum.copying = None,
+            ReadKind::Scrub { .. } if failed => self.vacuum.scrub = None,
+            _ => {}
+        }
+    }
+
+    /// Begins to check every block.
+    pub fn start_scrub(&mut self) {
+        if self.vacuum.scrub.is_none() {
+            let (after, is_reading, not_before) = (None, false, self.now);
+            self.vacuum.scrub = Some(Scrub {
+                after,
+                is_reading,
+                not_before,
+            });
+            self.vacuum.scrubbed = 0;
+        }
+    }
+
+    fn scrub_on(&mut self) {
+        let now = self.now;
+        let Some(scrub) = &mut self.vacuum.scrub else {
+            return;
+        };
+        if scrub.is_reading || scrub.not_before > now {
+            return;
+        }
+        scrub.is_reading = true;
+        let after = scrub.after;
+        self.maintain(ReadKind::Scrub { after });
+    }
+
+    /// Blocks were checked.
+    pub(super) fn scrubbed(
+        &mut self,
+        damaged: Vec<(GroupId, LayerId, u64, u64, Place)>,
+        checked: u64,
+        last: Option<(GroupId, LayerId, u64)>,
+    ) {
+        self.vacuum.scrubbed += checked;
+        for (group, layer, block, checksum, place) in damaged {
+            self.fetch_anew(
+                Wanted {
+                    group,
+                    layer,
+                    block,
+                    checksum,
+                    place,
+                },
+                None,
+            );
+        }
+        let rate = self.settings.background_bytes.max(1);
+        let not_before = self.now + u64::from(PIECE_BYTES) * 1000 / rate;
+        self.vacuum.scrub = last.map(|last| Scrub {
+            after: Some(last),
+            is_reading: false,
+            not_before,
+        });
+    }
+}
