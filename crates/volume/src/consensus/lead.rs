@@ -8,7 +8,7 @@ use super::message::{Message, Meta};
 use super::progress::{Leading, Progress};
 use super::rounds::Rounds;
 use super::types::{NOTHING_BYTES, Output, ProposeError, Time};
-use crate::ids::{NodeId, Slot};
+use crate::ids::{Ballot, NodeId, Slot};
 use crate::members::Members;
 
 impl Core {
@@ -188,18 +188,25 @@ impl Core {
     /// A message without entries, behind all that was sent: who lacks something refuses it.
     fn send_sign(&mut self, to: NodeId, out: &mut Vec<Output>) {
         let (ballot, chosen) = (self.ballot, self.chosen);
-        let State::Leader(leading) = &self.state else {
-            return;
-        };
-        let Some(progress) = leading.members.get(&to) else {
+        let State::Leader(leading) = &mut self.state else {
             return;
         };
         let round = leading.reads.round();
+        let Some(progress) = leading.members.get_mut(&to) else {
+            return;
+        };
         let before = progress.next.previous();
         let previous = match self.log.ballot_at(before) {
             Some(of) if !progress.needs_image => (before, of),
-            // It is behind the log.
-            _ => (Slot(0), crate::ids::Ballot(0)),
+            _ => {
+                // The log was cut behind what it was sent, which may be lost.
+                if !progress.needs_image {
+                    progress.needs_image = true;
+                    progress.forget_under_way();
+                    out.push(Output::NeedsImage(to));
+                }
+                (Slot(0), Ballot(0))
+            }
         };
         let message = Message::Accept {
             ballot,
@@ -381,7 +388,7 @@ impl Core {
         &mut self,
         now: Time,
         through: Slot,
-        ballot: crate::ids::Ballot,
+        ballot: Ballot,
         out: &mut Vec<Output>,
     ) {
         if self.log.ballot_at(through) == Some(ballot) && through > self.durable {

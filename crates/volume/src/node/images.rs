@@ -20,6 +20,9 @@ pub(super) const ASK_AGAIN: u64 = 1_000;
 /// An image that the replica does not ask for, for so many milliseconds, is given up.
 pub(super) const FORGET: u64 = 60_000;
 
+/// What a replica asks for that needs no image any more.
+pub(super) const UNWANTED: u64 = u64::MAX;
+
 /// An image that is sent.
 pub(super) struct Outgoing {
     pub(super) number: u64,

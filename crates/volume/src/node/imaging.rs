@@ -1,7 +1,7 @@
 //! Sending and installing images, step by step.
 
 use super::core::Core;
-use super::images::{ASK_AGAIN, FORGET, Incoming, MOST_WAITING, Outgoing};
+use super::images::{ASK_AGAIN, FORGET, Incoming, MOST_WAITING, Outgoing, UNWANTED};
 use super::input::{Action, ReadKind, ReadWork};
 use super::log::Log;
 use super::running::ReadFor;
@@ -87,6 +87,14 @@ impl Core {
         self.actions.push(Action::Send(node, frame.encode()));
     }
 
+    /// The image ended before its end: the protocol asks for another one when it needs it.
+    fn image_failed(&mut self, node: NodeId, group: GroupId) {
+        self.images.outgoing.remove(&(node, group));
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.consensus.image_failed(node);
+        }
+    }
+
     /// A replica wants a piece.
     pub(super) fn image_next(&mut self, node: NodeId, group: GroupId, image: u64, piece: u64) {
         let now = self.now;
@@ -97,7 +105,10 @@ impl Core {
             return;
         }
         out.asked = now;
-        if piece == out.piece + 1 && out.last.as_ref().is_some_and(|(_, is_last, _)| *is_last) {
+        let is_done = piece == UNWANTED;
+        if is_done
+            || piece == out.piece + 1 && out.last.as_ref().is_some_and(|(_, is_last, _)| *is_last)
+        {
             // All of it is installed.
             let through = out.image.meta().slot;
             self.images.outgoing.remove(&(node, group));
@@ -161,8 +172,7 @@ impl Core {
         };
         out.is_reading = false;
         let Some((bytes, after)) = piece else {
-            self.images.outgoing.remove(&(node, group));
-            return;
+            return self.image_failed(node, group);
         };
         out.piece += 1;
         out.not_before = now + bytes.len() as u64 * 1000 / rate;
@@ -237,8 +247,16 @@ impl Core {
         let Some(meta) = ImageMeta::decode(&mut Bytes::new(bytes)) else {
             return;
         };
-        if is_known || is_old {
+        if is_known {
             return;
+        }
+        if is_old {
+            let frame = Frame::ImageNext {
+                group,
+                image: number,
+                piece: UNWANTED,
+            };
+            return self.actions.push(Action::Send(from, frame.encode()));
         }
         match self.map.begin_install(group, &meta) {
             Ok(()) => {}

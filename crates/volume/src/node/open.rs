@@ -73,11 +73,14 @@ pub fn open(
     settings: Settings,
     now: Time,
 ) -> Result<Core> {
-    let disk = match Extents::is_formatted(fs.clone(), dir)? {
+    let segments = dir.join("segments");
+    fs.create_dir(dir)
+        .map_err(|error| crate::error::Error::io(dir, "create", error))?;
+    let disk = match Extents::is_formatted(fs.clone(), &segments)? {
         Some(disk) => disk,
         None => {
             let disk = DiskId(fs.unique());
-            Extents::format(fs.clone(), dir, disk)?;
+            Extents::format(fs.clone(), &segments, disk)?;
             disk
         }
     };
@@ -88,7 +91,7 @@ pub fn open(
         settings.background,
     )?);
     let applied: BTreeMap<GroupId, (Slot, Ballot)> = map.positions();
-    let from = first_segment(&fs, dir, &applied, settings.log_segments)?;
+    let from = first_segment(&fs, &segments, &applied, settings.log_segments)?;
     let mut reading = Reading {
         applied,
         groups: BTreeMap::new(),
@@ -96,10 +99,12 @@ pub fn open(
         life: 0,
         all_damaged: false,
     };
-    let segments = crate::extents::Settings {
+    let sizes = crate::extents::Settings {
         segment_bytes: settings.segment_bytes,
     };
-    let extents = Extents::open(fs, dir, segments, from, &mut |found| reading.found(found))?;
+    let extents = Extents::open(fs, &segments, sizes, from, &mut |found| {
+        reading.found(found)
+    })?;
     let mut me = Hello {
         node,
         disk,

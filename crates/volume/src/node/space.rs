@@ -13,6 +13,8 @@ use crate::place::Place;
 pub(super) const PIECE_BYTES: u32 = 1 << 20;
 /// Milliseconds between two looks at what can be removed.
 pub(super) const LOOK: u64 = 100;
+/// Milliseconds without anything to write, after which the end is said to be durable.
+pub(super) const IDLE: u64 = 200;
 
 /// What vacuum and scrub are at.
 #[derive(Default)]
@@ -29,6 +31,11 @@ pub(super) struct Vacuum {
     pub(super) is_merging: bool,
     pub(super) flushed_at: u64,
     pub(super) looked: u64,
+    /// The end of the log when it was seen last, and since when it has not moved.
+    pub(super) seen_end: u64,
+    pub(super) seen_at: u64,
+    /// The end that a record says to be durable, with that record.
+    pub(super) stated_end: u64,
     pub(super) not_before: u64,
 }
 

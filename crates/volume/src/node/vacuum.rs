@@ -4,8 +4,9 @@ use super::core::Core;
 use super::heal::Wanted;
 use super::input::{LiveBlock, ReadKind, ReadWork};
 use super::running::ReadFor;
-use super::space::{Copying, LOOK, PIECE_BYTES, Scrub};
-use crate::ids::{GroupId, LayerId};
+use super::space::{Copying, IDLE, LOOK, PIECE_BYTES, Scrub};
+use crate::extents::Kind;
+use crate::ids::{Ballot, GroupId, LayerId};
 use crate::place::Place;
 
 impl Core {
@@ -27,6 +28,22 @@ impl Core {
         }
         self.copy_on();
         self.scrub_on();
+        self.state_sync();
+    }
+
+    /// After a pause, a record says that everything before it is durable: rot in the last batch is not taken for a torn
+    /// end then.
+    fn state_sync(&mut self) {
+        let end = self.extents.end();
+        if end != self.vacuum.seen_end {
+            self.vacuum.seen_end = end;
+            self.vacuum.seen_at = self.now;
+        }
+        let is_idle = self.extents.synced() == end && self.now >= self.vacuum.seen_at + IDLE;
+        if is_idle && self.vacuum.stated_end != end {
+            self.append(Kind::Sync, GroupId::SYSTEM, 0, Ballot(0), &[]);
+            self.vacuum.stated_end = self.extents.end();
+        }
     }
 
     /// Writes the map's memtables to tables, on a thread that reads.
@@ -103,7 +120,12 @@ impl Core {
                 continue;
             }
             match self.extents.remove(number) {
-                Ok(()) => self.vacuum.freed += 1,
+                Ok(()) => {
+                    self.vacuum.freed += 1;
+                    self.map.forget_segment(number);
+                }
+                // Not yet: nothing later is known to be durable.
+                Err(crate::error::Error::InUse { .. }) => {}
                 Err(error) => return self.fail(error),
             }
         }
