@@ -10,10 +10,20 @@ use super::types::{Output, Time};
 use crate::ids::{Ballot, NodeId, Slot};
 
 impl Core {
-    /// True where this replica may be a candidate.
+    /// True where this replica may be a candidate. One whose removal is not chosen may be: its log may be the only one that
+    /// is far enough.
     pub(super) fn may_lead(&self) -> bool {
-        let is_voter = self.log.members().is_voter(self.node);
-        is_voter && self.damaged_through.is_none() && !self.is_out
+        let is_open = self.log.members_since() > self.chosen;
+        let before = self.log.members_before().filter(|_| is_open);
+        let was_voter = before.is_some_and(|members| members.is_voter(self.node));
+        let may = was_voter || self.log.members().is_voter(self.node);
+        may && self.damaged_through.is_none() && !self.is_out
+    }
+
+    /// True where this replica is the only voter.
+    fn is_alone(&self) -> bool {
+        let members = self.log.members();
+        members.majority() == 1 && members.is_voter(self.node)
     }
 
     /// The leader was not heard for long.
@@ -28,7 +38,7 @@ impl Core {
         self.state = State::Trial(BTreeSet::from([self.node]));
         // A trial that gets no answer is repeated soon.
         self.deadline = now + self.settings.election / 2 + self.random(self.settings.spread);
-        if self.log.members().majority() == 1 {
+        if self.is_alone() {
             return self.campaign(now, false, out);
         }
         let ballot = Ballot(self.ballot.0 + 1);
@@ -48,7 +58,7 @@ impl Core {
         });
         out.push(Output::Leadership);
         self.state = State::Candidate(BTreeSet::from([self.node]));
-        if self.log.members().majority() == 1 {
+        if self.is_alone() {
             return self.lead(now, out);
         }
         self.ask(self.ballot, false, forced, true, out);

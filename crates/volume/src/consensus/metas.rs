@@ -102,6 +102,12 @@ impl Metas {
         }
     }
 
+    /// The members that were in force before.
+    pub(super) fn members_before(&self) -> Option<&Arc<Members>> {
+        let before = self.members.len().checked_sub(2)?;
+        self.members.get(before).map(|(_, members)| members)
+    }
+
     /// The slot of the entry that put them in force, or the base.
     pub(super) fn members_since(&self) -> Slot {
         self.members.last().map_or(self.base.0, |(from, _)| *from)
