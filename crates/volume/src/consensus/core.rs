@@ -301,4 +301,17 @@ impl Core {
         all.sort_unstable_by(|a, b| b.cmp(a));
         all.get(members.majority() - 1).copied()
     }
+
+    #[cfg(test)]
+    pub(super) fn node_id(&self) -> NodeId {
+        self.node
+    }
+
+    /// Stands for election now, without a trial: for tests without time.
+    #[cfg(test)]
+    pub(super) fn stand_now(&mut self, out: &mut Vec<Output>) {
+        if self.may_lead() {
+            self.campaign(0, true, out);
+        }
+    }
 }
