@@ -22,12 +22,16 @@ const PIECE_BYTES: usize = 512 << 10;
 const MOST_WAITING: usize = 16;
 /// A piece that does not come for so many milliseconds is asked for again.
 const ASK_AGAIN: u64 = 1_000;
+/// In place of a piece's number: the replica has a state as new as the image.
+const NONE_NEEDED: u64 = u64::MAX;
 /// An image that the replica does not ask for, for so many milliseconds, is given up.
 const FORGET: u64 = 60_000;
 
 /// An image that is sent.
 struct Outgoing {
     number: u64,
+    /// The life of the node that it is for: a later one knows nothing of it.
+    life: Option<u64>,
     image: Arc<Image>,
     /// The piece that is being read or was sent last, and where the one behind it begins.
     piece: u64,
@@ -36,6 +40,8 @@ struct Outgoing {
     last: Option<(u64, bool, Vec<u8>)>,
     is_reading: bool,
     asked: u64,
+    /// When a piece was sent last.
+    sent: u64,
     not_before: u64,
     wants: Option<u64>,
 }
@@ -124,9 +130,13 @@ impl Core {
             self.begin_image(group, node);
         }
         let now = self.now;
-        self.images
-            .outgoing
-            .retain(|_, out| out.asked + FORGET > now);
+        self.give_up_images();
+        // Of the first piece the replica knows nothing: it cannot ask for it again.
+        let first = self.images.outgoing.iter_mut().filter(|(_, out)| {
+            let is_first = out.last.as_ref().is_some_and(|(piece, ..)| *piece == 0);
+            is_first && !out.is_reading && out.wants.is_none() && out.sent + ASK_AGAIN < now
+        });
+        first.for_each(|(_, out)| out.wants = Some(0));
         let due = self.images.outgoing.iter();
         let due = due.filter(|(_, out)| out.wants.is_some() && out.not_before <= now);
         let due: Vec<(NodeId, GroupId)> = due.map(|(key, _)| *key).collect();
@@ -153,6 +163,31 @@ impl Core {
         }
     }
 
+    /// Images that were not asked for lately, or not by this life of the node, will not be.
+    fn give_up_images(&mut self) {
+        let (now, peers) = (self.now, &self.peers);
+        let mut gone = Vec::new();
+        self.images.outgoing.retain(|(node, group), out| {
+            let life = peers.get(node).map(|hello| hello.life);
+            let is_same = life.is_none() || out.life.is_none() || life == out.life;
+            let stays = is_same && out.asked + FORGET > now;
+            if !stays {
+                gone.push((*node, *group));
+            }
+            stays
+        });
+        for (node, group) in gone {
+            self.image_failed(node, group);
+        }
+    }
+
+    /// The protocol asks for another image, where the node still needs one.
+    fn image_failed(&mut self, node: NodeId, group: GroupId) {
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.consensus.image_failed(node);
+        }
+    }
+
     fn begin_image(&mut self, group: GroupId, node: NodeId) {
         if self.images.outgoing.contains_key(&(node, group)) || self.failed.is_some() {
             return;
@@ -168,12 +203,14 @@ impl Core {
         image.meta().encode(&mut meta);
         let outgoing = Outgoing {
             number,
+            life: self.peers.get(&node).map(|hello| hello.life),
             image,
             piece: 0,
             after: None,
             last: Some((0, false, meta.clone())),
             is_reading: false,
             asked: self.now,
+            sent: self.now,
             not_before: self.now,
             wants: None,
         };
@@ -200,8 +237,9 @@ impl Core {
             return;
         }
         out.asked = now;
-        if piece == out.piece + 1 && out.last.as_ref().is_some_and(|(_, is_last, _)| *is_last) {
-            // All of it is installed.
+        let is_last = out.last.as_ref().is_some_and(|(_, is_last, _)| *is_last);
+        if piece == NONE_NEEDED || (piece == out.piece + 1 && is_last) {
+            // All of it is installed, or the state is as new.
             let through = out.image.meta().slot;
             self.images.outgoing.remove(&(node, group));
             if let Some(group) = self.groups.get_mut(&group) {
@@ -227,6 +265,7 @@ impl Core {
         match &out.last {
             Some((number, last, bytes)) if *number == piece => {
                 out.wants = None;
+                out.sent = self.now;
                 let (image, last, bytes) = (out.number, *last, bytes.clone());
                 let frame = Frame::Image {
                     group,
@@ -265,7 +304,7 @@ impl Core {
         out.is_reading = false;
         let Some((bytes, after)) = piece else {
             self.images.outgoing.remove(&(node, group));
-            return;
+            return self.image_failed(node, group);
         };
         out.piece += 1;
         out.not_before = now + bytes.len() as u64 * 1000 / rate;
@@ -340,7 +379,16 @@ impl Core {
         let Some(meta) = ImageMeta::decode(&mut Bytes::new(bytes)) else {
             return;
         };
-        if is_known || is_old {
+        if is_old {
+            let (image, piece) = (number, NONE_NEEDED);
+            let frame = Frame::ImageNext {
+                group,
+                image,
+                piece,
+            };
+            return self.actions.push(Action::Send(from, frame.encode()));
+        }
+        if is_known {
             return;
         }
         match self.map.begin_install(group, &meta) {

@@ -94,7 +94,6 @@ pub(crate) enum What {
     Forget(u8),
     /// The victim gets an empty disk.
     Replace,
-    Nothing,
 }
 
 impl world::Action for Step {

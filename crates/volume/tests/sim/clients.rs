@@ -18,7 +18,6 @@ pub(crate) const SECTOR: u64 = 512;
 pub(crate) struct Volume {
     pub(crate) name: String,
     pub(crate) id: VolumeId,
-    pub(crate) sectors: u64,
     /// What its sectors had at first, where it is a clone.
     pub(crate) first: Vec<(u64, u64)>,
 }
@@ -322,7 +321,6 @@ impl World {
                 self.volumes.push(Volume {
                     name: "v".to_string(),
                     id,
-                    sectors: size / SECTOR,
                     first: Vec::new(),
                 });
                 return;

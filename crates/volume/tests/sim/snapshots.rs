@@ -1,9 +1,9 @@
 //! Snapshots and clones: what takes several requests is asked for again until it is done.
 
-use esker_volume::system::{RANGE, SystemCommand, SystemOutcome};
+use esker_volume::system::{SystemCommand, SystemOutcome};
 
 use super::action::By;
-use super::clients::{Answered, Kind, SECTOR, Volume};
+use super::clients::{Answered, Kind, Volume};
 use super::world::World;
 
 /// A snapshot.
@@ -174,7 +174,6 @@ impl World {
             let volume = Volume {
                 name: clone.name.clone(),
                 id: info.id,
-                sectors: (u64::from(self.settings.groups) + 1) * RANGE / SECTOR,
                 first: written.copied().collect(),
             };
             self.volumes.push(volume);

@@ -475,6 +475,9 @@ impl World {
             let status = core.status();
             assert_eq!(status.failed, "", "node {} fails without a fault", node.id);
             let (map, _) = core.readers();
+            if status.groups.len() != usize::from(self.settings.groups) + 1 {
+                return Some(format!("node {} does not have all groups", node.id));
+            }
             for group in status.groups {
                 let id = GroupId(group.group);
                 if group.damaged || map.is_incomplete(id) {
@@ -504,11 +507,22 @@ impl World {
         behind.map(|(group, slots)| format!("group {group} is at {slots:?}"))
     }
 
+    /// Notes how the nodes are.
+    fn say_state(&mut self) {
+        for id in self.ids() {
+            let status = self.node(id).core.as_ref().map(|core| core.status());
+            self.say(|| format!("node {id}: {status:?}"));
+        }
+    }
+
     /// Waits until the cluster is at rest.
     pub(crate) fn converge(&mut self) {
         let until = self.now + 120_000;
         while let Some(unrest) = self.unrest() {
-            assert!(self.now < until, "no rest: {unrest}");
+            if self.now >= until {
+                self.say_state();
+                panic!("no rest: {unrest}");
+            }
             self.run_for(100);
         }
         self.compare();
@@ -583,7 +597,6 @@ impl World {
             What::Clone(snapshot) => self.make_clone(snapshot),
             What::Forget(snapshot) => self.forget_snapshot(snapshot),
             What::Replace => self.replace(),
-            What::Nothing => {}
         }
     }
 }
