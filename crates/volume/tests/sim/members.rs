@@ -35,6 +35,12 @@ impl World {
     }
 
     pub(crate) fn poll_members(&mut self) {
+        let id = self.victim();
+        let others = self.ids().into_iter().filter(|other| *other != id);
+        // A change is of the disk that the leader has heard of last.
+        if !others.into_iter().all(|other| self.net.link(id, other).is_up) {
+            return;
+        }
         let Some(replacing) = &mut self.replacing else {
             return;
         };

@@ -103,6 +103,7 @@ impl Node {
             log_segments: settings.log_segments,
             flush_bytes: settings.flush_bytes,
             live_percent: settings.live_percent,
+            first_life: self.clock(now),
             ..NodeSettings::default()
         };
         all.consensus.lease = settings.lease;
