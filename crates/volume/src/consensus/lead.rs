@@ -423,11 +423,13 @@ impl Core {
 
     /// The link to a member broke: what was under way is lost.
     pub fn unreachable(&mut self, node: NodeId) {
+        // What it has is asked from the log's beginning on: an image may not be needed.
+        let first = self.log.base().0.next();
         if let Some(leading) = self.leading()
             && let Some(progress) = leading.members.get_mut(&node)
         {
             progress.is_probing = true;
-            progress.next = progress.next.min(progress.matched.next()).max(Slot(1));
+            progress.next = progress.next.min(progress.matched.next().max(first));
             progress.forget_under_way();
         }
     }

@@ -26,6 +26,8 @@ pub(super) const UNWANTED: u64 = u64::MAX;
 /// An image that is sent.
 pub(super) struct Outgoing {
     pub(super) number: u64,
+    /// The life of the node that it is for: a later one knows nothing of it.
+    pub(super) life: Option<u64>,
     pub(super) image: Arc<Image>,
     /// The piece that is being read or was sent last, and where the one behind it begins.
     pub(super) piece: u64,
@@ -34,6 +36,8 @@ pub(super) struct Outgoing {
     pub(super) last: Option<(u64, bool, Vec<u8>)>,
     pub(super) is_reading: bool,
     pub(super) asked: u64,
+    /// When a piece was sent last.
+    pub(super) sent: u64,
     pub(super) not_before: u64,
     pub(super) wants: Option<u64>,
 }

@@ -21,9 +21,13 @@ impl Core {
             self.begin_image(group, node);
         }
         let now = self.now;
-        self.images
-            .outgoing
-            .retain(|_, out| out.asked + FORGET > now);
+        self.give_up_images();
+        // Of the first piece the replica knows nothing: it cannot ask for it again.
+        let first = self.images.outgoing.values_mut().filter(|out| {
+            let is_first = out.last.as_ref().is_some_and(|(piece, ..)| *piece == 0);
+            is_first && !out.is_reading && out.wants.is_none() && out.sent + ASK_AGAIN < now
+        });
+        first.for_each(|out| out.wants = Some(0));
         let due = self.images.outgoing.iter();
         let due = due.filter(|(_, out)| out.wants.is_some() && out.not_before <= now);
         let due: Vec<(NodeId, GroupId)> = due.map(|(key, _)| *key).collect();
@@ -50,6 +54,24 @@ impl Core {
         }
     }
 
+    /// Images that were not asked for lately, or not by this life of the node, will not be.
+    fn give_up_images(&mut self) {
+        let (now, peers) = (self.now, &self.peers);
+        let mut gone = Vec::new();
+        self.images.outgoing.retain(|(node, group), out| {
+            let life = peers.get(node).map(|hello| hello.life);
+            let is_same = life.is_none() || out.life.is_none() || life == out.life;
+            let stays = is_same && out.asked + FORGET > now;
+            if !stays {
+                gone.push((*node, *group));
+            }
+            stays
+        });
+        for (node, group) in gone {
+            self.image_failed(node, group);
+        }
+    }
+
     fn begin_image(&mut self, group: GroupId, node: NodeId) {
         if self.images.outgoing.contains_key(&(node, group)) || self.failed.is_some() {
             return;
@@ -65,12 +87,14 @@ impl Core {
         image.meta().encode(&mut meta);
         let outgoing = Outgoing {
             number,
+            life: self.peers.get(&node).map(|hello| hello.life),
             image,
             piece: 0,
             after: None,
             last: Some((0, false, meta.clone())),
             is_reading: false,
             asked: self.now,
+            sent: self.now,
             not_before: self.now,
             wants: None,
         };
@@ -135,6 +159,7 @@ impl Core {
         match &out.last {
             Some((number, last, bytes)) if *number == piece => {
                 out.wants = None;
+                out.sent = self.now;
                 let (image, last, bytes) = (out.number, *last, bytes.clone());
                 let frame = Frame::Image {
                     group,
@@ -168,7 +193,7 @@ impl Core {
         let now = self.now;
         let rate = self.settings.background_bytes.max(1);
         let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
-            return;
+            return self.image_failed(node, group);
         };
         out.is_reading = false;
         let Some((bytes, after)) = piece else {

@@ -2,7 +2,7 @@
 //! of a block waits until the earlier writes of its blocks are applied, is merged with what is
 //! there, and holds the later ones back.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ pub(super) struct Leader {
     active: HashSet<(SessionId, u64)>,
     queued: VecDeque<Pending>,
     merging: BTreeMap<u64, Pending>,
-    flight: HashMap<Slot, Flight>,
+    flight: BTreeMap<Slot, Flight>,
     held: Vec<Held>,
     bytes: usize,
 }

@@ -200,7 +200,8 @@ impl Core {
                     return Ok(());
                 }
                 let through = group.consensus.matched(node).unwrap_or_default();
-                if through.0 + CAUGHT_UP < group.consensus.last().0.0 {
+                // One that has never answered is behind, too, however short the log is.
+                if through.0 == 0 || through.0 + CAUGHT_UP < group.consensus.last().0.0 {
                     return Err(Refusal::Busy);
                 }
                 members.put(Member {

@@ -108,7 +108,7 @@ pub fn open(
     let mut me = Hello {
         node,
         disk,
-        life: reading.life + 1,
+        life: (reading.life + 1).max(settings.first_life),
         cluster: 0,
         address: settings.peers.get(&node).cloned().unwrap_or_default(),
     };

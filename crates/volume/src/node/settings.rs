@@ -36,6 +36,9 @@ pub struct Settings {
     pub live_percent: u8,
     /// Bytes that vacuum, scrub and images may each move in a second.
     pub background_bytes: u64,
+    /// The least number of this node's life: milliseconds of the calendar, for example. A node that gets an empty disk has a
+    /// later life than before by this alone, so that its sessions are not taken for those of the former disk.
+    pub first_life: u64,
     /// A node that was gone for so many milliseconds loses its sessions.
     pub session_loss: u64,
 }
@@ -63,6 +66,7 @@ impl Default for Settings {
             flush_bytes: 256 << 20,
             live_percent: 50,
             background_bytes: 64 << 20,
+            first_life: 1,
             session_loss: 10_000,
         }
     }

@@ -17,3 +17,9 @@ pub(super) fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_millis() as u64
 }
+
+/// Milliseconds of the calendar, by a clock that may be wrong or be set back.
+pub(super) fn calendar() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    since.as_millis() as u64
+}

@@ -78,7 +78,9 @@ impl Node {
             None => None,
         };
         let (dir, node) = (&options.dir, options.node);
-        let core = crate::node::open::open(options.fs, dir, node, options.settings, clock::now())?;
+        let mut settings = options.settings;
+        settings.first_life = settings.first_life.max(clock::calendar());
+        let core = crate::node::open::open(options.fs, dir, node, settings, clock::now())?;
         let (map, _) = core.readers();
         let channels = channels();
         let way = channels.way.clone();

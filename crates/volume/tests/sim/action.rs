@@ -1,0 +1,116 @@
+//! What can happen to a cluster. A run is a list of steps; any part of the list is a run, too, so that failing ones can be
+//! made small.
+
+use esker_sim::memory::PowerCut;
+use esker_sim::world;
+
+/// What a run begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Seed of delays and losses.
+    pub(crate) seed: u64,
+    pub(crate) nodes: u32,
+    pub(crate) groups: u16,
+    pub(crate) block_size: u32,
+    pub(crate) segment_bytes: u32,
+    pub(crate) flush_bytes: u64,
+    pub(crate) log_segments: u32,
+    pub(crate) live_percent: u8,
+    /// Of a thousand frames, how many are lost, come twice, come out of order.
+    pub(crate) lost: u32,
+    pub(crate) twice: u32,
+    pub(crate) late: u32,
+    /// Milliseconds that frames and syncs take at most.
+    pub(crate) delay: u64,
+    pub(crate) sync: u64,
+    /// Reads by lease are allowed.
+    pub(crate) lease: bool,
+    /// Clocks run wildly: reads by lease may be stale.
+    pub(crate) wild: bool,
+}
+
+/// A step: what happens, so many milliseconds after the step before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) after: u64,
+    pub(crate) what: What,
+}
+
+/// Sectors of a volume that clients share: an area, where in it, and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) volume: u8,
+    pub(crate) area: u8,
+    pub(crate) from: u8,
+    pub(crate) count: u8,
+}
+
+/// Through which connection, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct By {
+    pub(crate) node: u8,
+    pub(crate) connection: u8,
+    pub(crate) wait: u16,
+    pub(crate) direct: bool,
+}
+
+/// Nodes are numbers modulo those that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    Write(By, At),
+    Discard(By, At),
+    Read(By, At),
+    ReadLocal(By, At),
+    /// A client's connection ends, and it has another one from now on.
+    Hang(u8, u8),
+    /// Power is cut, and comes back after some milliseconds. Before, the disk does so many more calls.
+    Crash(u8, PowerCut, u8, u16),
+    /// No frames go from one node to another for some milliseconds.
+    Block(u8, u8, u16),
+    /// A node is cut off in both directions.
+    Isolate(u8, u16),
+    /// The connection from a node to another breaks.
+    Break(u8, u8),
+    /// A node stands still, its clock does not.
+    Pause(u8, u16),
+    /// The next syncs take so long.
+    Slow(u8, u16),
+    /// The next sync fails.
+    FailSync(u8),
+    /// The disk has room for so many more bytes, until the node starts again.
+    Full(u8, u16),
+    /// Bytes of segments of the victim's disk change.
+    Rot(u8),
+    /// The clock's speed, in thousandths.
+    Clock(u8, u16),
+    /// A group's leader hands over.
+    Transfer(u8, u8),
+    Scrub(u8),
+    /// A snapshot of a volume.
+    Snapshot(u8),
+    /// A clone of a snapshot that was read.
+    Clone(u8),
+    /// A snapshot goes.
+    Forget(u8),
+    /// The victim gets an empty disk.
+    Replace,
+}
+
+impl world::Action for Step {
+    fn weight(&self) -> usize {
+        1 + self.after as usize
+    }
+
+    fn shrink(&mut self, fails: &mut dyn FnMut(&Step) -> bool) {
+        for after in [0, self.after / 2] {
+            let step = Step {
+                after,
+                ..self.clone()
+            };
+            if after < self.after && fails(&step) {
+                *self = step;
+                return;
+            }
+        }
+    }
+}

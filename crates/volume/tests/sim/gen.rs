@@ -1,0 +1,165 @@
+//! The run of a seed.
+
+use esker_sim::memory::PowerCut;
+use fastrand::Rng;
+
+use super::action::{At, By, Settings, Step, What};
+
+const CUTS: [PowerCut; 4] = [
+    PowerCut::Lost,
+    PowerCut::Kept,
+    PowerCut::Torn,
+    PowerCut::Reordered,
+];
+
+/// How often each kind of step happens in a run: nothing, or some weight.
+struct Mix {
+    crash: u32,
+    net: u32,
+    pause: u32,
+    disk: u32,
+    rot: u32,
+    clock: u32,
+    lead: u32,
+    snapshots: u32,
+    replace: u32,
+    hang: u32,
+    /// Steps follow each other this fast, in milliseconds.
+    pace: u64,
+    volumes: u8,
+}
+
+/// A list of steps, and what it begins with.
+pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
+    let mut random = Rng::with_seed(seed);
+    let random = &mut random;
+    let some = |random: &mut Rng, most: u32| match random.bool() {
+        true => random.u32(1..=most),
+        false => 0,
+    };
+    let rough = random.u8(..3);
+    let settings = Settings {
+        seed,
+        nodes: if random.u8(..8) == 0 { 5 } else { 3 },
+        groups: random.u16(1..=4),
+        block_size: *random.choice(&[512, 1024, 2048, 4096]).unwrap_or(&1024),
+        segment_bytes: 32 << 10 << random.u32(..3),
+        flush_bytes: 16 << 10 << random.u32(..4),
+        log_segments: random.u32(1..=4),
+        live_percent: *random.choice(&[30, 50, 70, 90]).unwrap_or(&50),
+        lost: if rough > 0 { random.u32(..30) } else { 0 },
+        twice: if rough > 0 { random.u32(..30) } else { 0 },
+        late: if rough > 1 { random.u32(..50) } else { 0 },
+        delay: *random.choice(&[1, 3, 20]).unwrap_or(&3),
+        sync: *random.choice(&[1, 5, 30]).unwrap_or(&5),
+        lease: random.u8(..4) > 0,
+        wild: random.u8(..8) == 0,
+    };
+    let mix = Mix {
+        crash: some(random, 6),
+        net: some(random, 6),
+        pause: some(random, 3),
+        disk: some(random, 3),
+        rot: some(random, 3),
+        clock: some(random, 3),
+        lead: some(random, 4),
+        snapshots: some(random, 4),
+        replace: some(random, 1),
+        hang: some(random, 4),
+        pace: *random.choice(&[10, 40, 150]).unwrap_or(&40),
+        volumes: random.u8(1..=3),
+    };
+    let steps = random.usize(50..300);
+    let steps = (0..steps).map(|_| Step {
+        after: random.u64(..=mix.pace * 2),
+        what: what(random, &settings, &mix),
+    });
+    (settings, steps.collect())
+}
+
+fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
+    let weights = [
+        60,
+        mix.crash,
+        mix.net,
+        mix.pause,
+        mix.disk,
+        mix.rot,
+        mix.clock,
+        mix.lead,
+        mix.snapshots,
+        mix.replace,
+        mix.hang,
+    ];
+    let mut at = random.u32(..weights.iter().sum::<u32>());
+    let kind = weights.iter().position(|weight| {
+        let is_here = at < *weight;
+        at = at.saturating_sub(*weight);
+        is_here
+    });
+    let node = random.u8(..8);
+    match kind.unwrap_or(0) {
+        0 => request(random, settings, mix),
+        1 => {
+            let cut = *random.choice(&CUTS).unwrap_or(&PowerCut::Lost);
+            What::Crash(node, cut, random.u8(..12), random.u16(..3000))
+        }
+        2 => match random.u8(..3) {
+            0 => What::Block(node, random.u8(..8), random.u16(..4000)),
+            1 => What::Isolate(node, random.u16(..4000)),
+            _ => What::Break(node, random.u8(..8)),
+        },
+        3 => What::Pause(node, random.u16(..2500)),
+        4 => match random.u8(..3) {
+            0 => What::Slow(node, random.u16(..1000)),
+            1 => What::FailSync(node),
+            _ => What::Full(node, random.u16(..20_000)),
+        },
+        5 => match random.u8(..4) {
+            0 => What::Scrub(node),
+            _ => What::Rot(random.u8(..)),
+        },
+        6 => What::Clock(
+            node,
+            match settings.wild {
+                true => random.u16(300..3000),
+                false => *random.choice(&[950, 1000, 1050]).unwrap_or(&1000),
+            },
+        ),
+        7 => What::Transfer(random.u8(..5), node),
+        8 => match random.u8(..6) {
+            0 => What::Clone(random.u8(..)),
+            1 => What::Forget(random.u8(..)),
+            _ => What::Snapshot(random.u8(..)),
+        },
+        9 => What::Replace,
+        _ => What::Hang(node, random.u8(..3)),
+    }
+}
+
+fn request(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
+    let by = By {
+        node: random.u8(..8),
+        connection: random.u8(..3),
+        wait: random.u16(100..6000),
+        direct: random.u8(..12) == 0,
+    };
+    let per_block = (settings.block_size / 512) as u8;
+    let mut at = At {
+        volume: random.u8(..mix.volumes),
+        area: random.u8(..4),
+        from: random.u8(..per_block * 5),
+        count: random.u8(1..=per_block * 3),
+    };
+    if random.bool() {
+        // Whole blocks.
+        at.from = at.from / per_block * per_block;
+        at.count = at.count.div_ceil(per_block) * per_block;
+    }
+    match random.u8(..12) {
+        0 => What::Discard(by, at),
+        1 => What::ReadLocal(by, at),
+        2..6 => What::Read(by, at),
+        _ => What::Write(by, at),
+    }
+}

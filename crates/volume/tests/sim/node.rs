@@ -1,0 +1,145 @@
+//! A node of a simulated cluster: its disk, its clock, and its core while it is up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_fs::Fs;
+use esker_sim::faulty::Faulty;
+use esker_sim::memory::{Memory, PowerCut};
+use esker_volume::extents::Batch;
+use esker_volume::ids::NodeId;
+use esker_volume::node::input::{ConnectionId, ReadWork};
+use esker_volume::node::{Core, Settings as NodeSettings, open, reading};
+
+use super::action::Settings;
+
+/// The folder of every node.
+pub(crate) const DIR: &str = "/node";
+
+/// A node.
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) memory: Memory,
+    pub(crate) faulty: Faulty,
+    pub(crate) core: Option<Core>,
+    /// Rises with each start: what was under way before is void.
+    pub(crate) epoch: u64,
+    pub(crate) batch: Option<Batch>,
+    pub(crate) reads: BTreeMap<u64, ReadWork>,
+    pub(crate) paused_until: u64,
+    /// It starts again at this time.
+    pub(crate) up_at: Option<u64>,
+    /// The next sync takes so long.
+    pub(crate) slow: u64,
+    /// Users' connections: by number, the one in use.
+    pub(crate) connections: BTreeMap<u8, ConnectionId>,
+    pub(crate) open: BTreeSet<ConnectionId>,
+    /// The clock: it showed the second at the first, and runs at this speed.
+    clock: (u64, u64, u64),
+    disks: u64,
+}
+
+impl Node {
+    pub(crate) fn new(id: u32) -> Node {
+        let mut node = Node {
+            id: NodeId(id),
+            memory: Memory::new(),
+            faulty: Faulty::new(Arc::new(Memory::new())),
+            core: None,
+            epoch: 0,
+            batch: None,
+            reads: BTreeMap::new(),
+            paused_until: 0,
+            up_at: None,
+            slow: 0,
+            connections: BTreeMap::new(),
+            open: BTreeSet::new(),
+            clock: (0, 1000 * u64::from(id), 1000),
+            disks: 0,
+        };
+        node.wipe();
+        node
+    }
+
+    /// An empty disk with another identity than any other.
+    pub(crate) fn wipe(&mut self) {
+        self.memory = Memory::new();
+        self.disks += 1;
+        for _ in 0..self.disks * 100 + u64::from(self.id.0) * 10 {
+            self.memory.unique();
+        }
+        self.faulty = Faulty::new(Arc::new(self.memory.clone()));
+    }
+
+    /// What its clock shows.
+    pub(crate) fn clock(&self, now: u64) -> u64 {
+        let (since, showed, speed) = self.clock;
+        showed + (now - since) * speed / 1000
+    }
+
+    /// When its clock will have gone on by a number of milliseconds.
+    pub(crate) fn later(&self, now: u64, millis: u64) -> u64 {
+        now + (millis * 1000).div_ceil(self.clock.2)
+    }
+
+    pub(crate) fn set_speed(&mut self, now: u64, speed: u64) {
+        self.clock = (now, self.clock(now), speed);
+    }
+
+    /// Opens its folder.
+    pub(crate) fn start(&mut self, settings: &Settings, now: u64) -> Result<(), String> {
+        self.faulty.clear();
+        let peers = (1..=settings.nodes).map(|id| (NodeId(id), format!("node{id}")));
+        let mut all = NodeSettings {
+            peers: peers.collect(),
+            cluster_identity: 77,
+            groups: settings.groups,
+            seed: settings.seed ^ u64::from(self.id.0) << 20 ^ self.epoch << 40,
+            segment_bytes: settings.segment_bytes,
+            map_bytes: 1 << 20,
+            background: false,
+            log_bytes: 64 << 10,
+            log_segments: settings.log_segments,
+            flush_bytes: settings.flush_bytes,
+            live_percent: settings.live_percent,
+            first_life: self.clock(now),
+            ..NodeSettings::default()
+        };
+        all.consensus.lease = settings.lease;
+        let fs: Arc<dyn Fs> = Arc::new(self.faulty.clone());
+        let time = self.clock(now);
+        let core = open(fs, Path::new(DIR), self.id, all, time);
+        self.core = Some(core.map_err(|error| error.to_string())?);
+        self.epoch += 1;
+        self.up_at = None;
+        Ok(())
+    }
+
+    /// The power is cut, after the disk has done some more calls of what it was asked for.
+    pub(crate) fn cut_power(&mut self, seed: u64, mode: PowerCut, calls: u64) {
+        if let Some(core) = &self.core {
+            let (map, reader) = core.readers();
+            self.faulty.fail_from(calls + 1);
+            self.faulty.short_writes(seed & 1 == 0);
+            if let Some(batch) = self.batch.take() {
+                drop(batch.run());
+            }
+            for work in std::mem::take(&mut self.reads).into_values() {
+                drop(reading::run(&map, &reader, &work));
+            }
+        }
+        let memory = self.memory.power_cut(seed, mode);
+        // What it does while it is taken down comes to nothing.
+        self.core = None;
+        self.memory = memory;
+        self.faulty = Faulty::new(Arc::new(self.memory.clone()));
+        self.batch = None;
+        self.reads.clear();
+        self.epoch += 1;
+        self.paused_until = 0;
+        self.slow = 0;
+        self.connections.clear();
+        self.open.clear();
+    }
+}

@@ -1,0 +1,606 @@
+//! The cluster, and its time: events happen one after the other, and each step of a list adds some.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use esker_sim::world as sim;
+use esker_volume::command::checksum;
+use esker_volume::consensus;
+use esker_volume::ids::{GroupId, NodeId, Slot};
+use esker_volume::node::input::{Action, Input};
+use esker_volume::node::reading;
+use esker_volume::wire::Hello;
+
+use super::action::{Settings, Step, What};
+use super::clients::{Call, Volume};
+use super::members::Replacing;
+use super::net::Net;
+use super::node::Node;
+use super::snapshots::Taken;
+
+/// What is to happen.
+pub(crate) enum Event {
+    Tick(NodeId, u64),
+    Frame(NodeId, NodeId, u64, Vec<u8>),
+    Batch(NodeId, u64),
+    Read(NodeId, u64, u64),
+    Dial,
+    /// The second node hears that the connection of the first one has ended.
+    Ended(NodeId, NodeId, u64),
+    Up(NodeId),
+    /// Looks after what takes several requests: snapshots, changes of members.
+    Poll,
+    Compare,
+}
+
+/// How often replicas are compared, in milliseconds.
+const COMPARE: u64 = 500;
+
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) net: Net,
+    queue: BTreeMap<(u64, u64), Event>,
+    /// Virtual milliseconds.
+    pub(crate) now: u64,
+    /// Events so far: the clock of histories.
+    pub(crate) count: u64,
+    pub(crate) random: fastrand::Rng,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) volumes: Vec<Volume>,
+    pub(crate) snapshots: Vec<Taken>,
+    pub(crate) replacing: Option<Replacing>,
+    pub(crate) next_connection: u64,
+    /// Nothing fails any more.
+    pub(crate) is_healed: bool,
+    pub(crate) healed_at: u64,
+    /// Hashes of states by group and position.
+    hashes: BTreeMap<(GroupId, Slot), (u64, NodeId)>,
+    trace: u64,
+    story: Option<Vec<String>>,
+}
+
+impl sim::World for World {
+    type Settings = Settings;
+    type Action = Step;
+
+    fn generate(seed: u64) -> (Settings, Vec<Step>) {
+        super::generate::run(seed)
+    }
+
+    fn new(settings: Settings) -> World {
+        let mut world = World {
+            settings,
+            nodes: (1..=settings.nodes).map(Node::new).collect(),
+            net: Net::default(),
+            queue: BTreeMap::new(),
+            now: 1000,
+            count: 0,
+            random: fastrand::Rng::with_seed(settings.seed),
+            calls: Vec::new(),
+            volumes: Vec::new(),
+            snapshots: Vec::new(),
+            replacing: None,
+            next_connection: 1,
+            is_healed: true,
+            healed_at: 0,
+            hashes: BTreeMap::new(),
+            trace: 0,
+            story: None,
+        };
+        for id in world.ids() {
+            world.start(id);
+        }
+        world.after(1, Event::Dial);
+        world.after(100, Event::Poll);
+        world.after(COMPARE, Event::Compare);
+        world.create_volume();
+        world.is_healed = false;
+        world
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.run_for(step.after);
+        self.happen(&step.what);
+    }
+
+    fn end(&mut self) {
+        self.heal();
+        self.converge();
+        self.healed_at = self.count;
+        self.write_anew();
+        self.read_all();
+        self.check_history();
+        self.check_snapshots();
+    }
+
+    fn as_test(seed: u64, settings: Settings, steps: &[Step]) -> String {
+        use std::fmt::Write as _;
+        let mut text = format!("#[test]\nfn seed_{seed}() {{\n    run(&{settings:?}, &[\n");
+        for Step { after, what } in steps {
+            let what = format!("{what:?}").replace("By {", "By {").to_string();
+            let _ = writeln!(text, "        step({after}, {what}),");
+        }
+        text + "    ]);\n}\n"
+    }
+
+    fn tell(&mut self) {
+        self.story = Some(Vec::new());
+    }
+
+    fn told(&mut self) -> Vec<String> {
+        self.story.take().unwrap_or_default()
+    }
+}
+
+impl World {
+    pub(crate) fn ids(&self) -> Vec<NodeId> {
+        self.nodes.iter().map(|node| node.id).collect()
+    }
+
+    pub(crate) fn node(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize - 1]
+    }
+
+    /// The node that a number of a step means.
+    pub(crate) fn pick(&self, number: u8) -> NodeId {
+        NodeId(u32::from(number) % self.settings.nodes + 1)
+    }
+
+    /// The node whose disk rots and gets lost.
+    pub(crate) fn victim(&self) -> NodeId {
+        NodeId((self.settings.seed >> 3) as u32 % self.settings.nodes + 1)
+    }
+
+    pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(story) = &mut self.story {
+            story.push(format!("{now:7} {}", line()));
+        }
+    }
+
+    /// A hash of everything that happened.
+    pub(crate) fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.trace = self.trace.rotate_left(7) ^ checksum(bytes) ^ self.now;
+    }
+
+    pub(crate) fn after(&mut self, millis: u64, event: Event) {
+        self.at(self.now + millis, event);
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.count += 1;
+        self.queue.insert((time, self.count), event);
+    }
+
+    pub(crate) fn run_for(&mut self, millis: u64) {
+        let until = self.now + millis;
+        while let Some(entry) = self.queue.first_entry() {
+            let (time, _) = *entry.key();
+            if time > until {
+                break;
+            }
+            let event = entry.remove();
+            self.now = time;
+            self.count += 1;
+            self.event(event);
+        }
+        self.now = until;
+    }
+
+    fn event(&mut self, event: Event) {
+        let whose = match &event {
+            Event::Tick(id, _)
+            | Event::Frame(_, id, ..)
+            | Event::Batch(id, _)
+            | Event::Read(id, ..)
+            | Event::Ended(_, id, _) => Some(*id),
+            Event::Dial | Event::Up(_) | Event::Poll | Event::Compare => None,
+        };
+        if let Some(id) = whose {
+            let until = self.node(id).paused_until;
+            if until > self.now {
+                return self.at(until, event);
+            }
+        }
+        match event {
+            Event::Tick(id, epoch) => {
+                if self.node(id).epoch == epoch {
+                    let now = self.now;
+                    let next = self.node(id).later(now, 10);
+                    self.at(next, Event::Tick(id, epoch));
+                    self.input(id, Input::Tick);
+                }
+            }
+            Event::Frame(from, to, epoch, bytes) => {
+                let link = self.net.link(from, to);
+                if link.epoch == epoch && link.is_up {
+                    self.note(&bytes);
+                    self.input(to, Input::Frame(from, bytes));
+                }
+            }
+            Event::Batch(id, epoch) => {
+                let node = self.node(id);
+                if node.epoch == epoch
+                    && let Some(batch) = node.batch.take()
+                {
+                    let result = batch.run();
+                    self.input(id, Input::BatchDone(result));
+                }
+            }
+            Event::Read(id, epoch, ticket) => self.run_read(id, epoch, ticket),
+            Event::Dial => self.dial(),
+            Event::Ended(from, to, epoch) => {
+                let link = self.net.link(from, to);
+                if link.is_known && !link.is_up && link.epoch == epoch {
+                    link.is_known = false;
+                    self.input(to, Input::Disconnected(from));
+                }
+            }
+            Event::Up(id) => {
+                if self.node(id).core.is_none() {
+                    self.start(id);
+                }
+            }
+            Event::Poll => {
+                self.poll_snapshots();
+                self.poll_members();
+                self.after(100, Event::Poll);
+            }
+            Event::Compare => {
+                self.compare();
+                self.after(COMPARE, Event::Compare);
+            }
+        }
+    }
+
+    fn run_read(&mut self, id: NodeId, epoch: u64, ticket: u64) {
+        let node = self.node(id);
+        if node.epoch != epoch {
+            return;
+        }
+        let Some(core) = &node.core else { return };
+        let Some(work) = node.reads.remove(&ticket) else {
+            return;
+        };
+        let (map, reader) = core.readers();
+        let result = reading::run(&map, &reader, &work);
+        self.input(id, Input::ReadDone(ticket, result));
+    }
+
+    /// Starts a node.
+    pub(crate) fn start(&mut self, id: NodeId) {
+        let (settings, now) = (self.settings, self.now);
+        let node = self.node(id);
+        if let Err(error) = node.start(&settings, now) {
+            panic!("node {id} does not start: {error}");
+        }
+        let epoch = node.epoch;
+        let actions = node.core.as_mut().unwrap().start_actions();
+        self.say(|| format!("node {id} starts"));
+        self.carry_out(id, actions);
+        self.after(1, Event::Tick(id, epoch));
+    }
+
+    /// The power of a node is cut.
+    pub(crate) fn crash(
+        &mut self,
+        id: NodeId,
+        mode: esker_sim::memory::PowerCut,
+        calls: u64,
+        down: u64,
+    ) {
+        let seed = self.random.u64(..);
+        self.net.crash(id);
+        self.node(id).cut_power(seed, mode, calls);
+        self.forget_calls(id);
+        let up_at = self.now + down;
+        self.node(id).up_at = Some(up_at);
+        self.at(up_at, Event::Up(id));
+        // The others hear of it now, later, or when it is linked again.
+        for other in self.ids() {
+            let epoch = self.net.link(id, other).epoch;
+            if other != id {
+                let after = self.random.u64(..400);
+                self.after(after, Event::Ended(id, other, epoch));
+            }
+        }
+    }
+
+    pub(crate) fn input(&mut self, id: NodeId, input: Input) {
+        let now = self.now;
+        let node = self.node(id);
+        let time: consensus::Time = node.clock(now);
+        let Some(core) = &mut node.core else { return };
+        let actions = core.handle(time, input);
+        self.carry_out(id, actions);
+    }
+
+    fn carry_out(&mut self, id: NodeId, actions: Vec<Action>) {
+        let epoch = self.node(id).epoch;
+        for action in actions {
+            match action {
+                Action::Send(to, packet) => self.send(id, to, packet.flat()),
+                Action::Batch(batch) => {
+                    self.node(id).batch = Some(batch);
+                    let slow = std::mem::take(&mut self.node(id).slow);
+                    let takes = slow + self.random.u64(..=self.settings.sync);
+                    self.after(takes, Event::Batch(id, epoch));
+                }
+                Action::Read(ticket, work) => {
+                    self.node(id).reads.insert(ticket, work);
+                    let takes = self.random.u64(..=self.settings.sync);
+                    self.after(takes, Event::Read(id, epoch, ticket));
+                }
+                Action::Answer { ticket, result, .. } => self.answered(ticket, result),
+                Action::Peers(_) => {}
+                Action::End(connection) => self.ended(id, connection),
+            }
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
+        if to.0 == 0 || to.0 > self.settings.nodes || to == from {
+            return;
+        }
+        let (now, settings) = (self.now, self.settings);
+        let roll = |random: &mut fastrand::Rng, chance| random.u32(..1000) < chance;
+        let is_lost = !self.is_healed && roll(&mut self.random, settings.lost);
+        let is_late = !self.is_healed && roll(&mut self.random, settings.late);
+        let is_twice = !self.is_healed && roll(&mut self.random, settings.twice);
+        let delay = self.random.u64(..=settings.delay);
+        let link = self.net.link(from, to);
+        if !link.is_up || link.blocked_until > now || is_lost {
+            return;
+        }
+        let epoch = link.epoch;
+        let mut at = (now + delay).max(link.last);
+        match is_late {
+            true => at += self.random.u64(..3000),
+            false => link.last = at,
+        }
+        if is_twice {
+            let again = at + self.random.u64(..3000);
+            self.at(again, Event::Frame(from, to, epoch, bytes.clone()));
+        }
+        self.at(at, Event::Frame(from, to, epoch, bytes));
+    }
+
+    /// Links that are down come up.
+    fn dial(&mut self) {
+        let now = self.now;
+        for from in self.ids() {
+            let Some(hello) = self.node(from).core.as_ref().map(|core| core.hello()) else {
+                continue;
+            };
+            for to in self.ids() {
+                if from == to || self.node(to).core.is_none() {
+                    continue;
+                }
+                let is_paused =
+                    self.node(from).paused_until > now || self.node(to).paused_until > now;
+                let link = self.net.link(from, to);
+                if link.is_up || link.blocked_until > now || is_paused {
+                    continue;
+                }
+                (link.is_up, link.is_known) = (true, true);
+                link.epoch += 1;
+                link.last = now;
+                self.connected(to, hello.clone());
+            }
+        }
+        let next = self.random.u64(20..120);
+        self.after(next, Event::Dial);
+    }
+
+    fn connected(&mut self, to: NodeId, hello: Hello) {
+        self.say(|| format!("link from node {} to {to}", hello.node));
+        self.input(to, Input::Connected(hello));
+    }
+
+    /// Breaks a link.
+    pub(crate) fn break_link(&mut self, from: NodeId, to: NodeId) {
+        let link = self.net.link(from, to);
+        if link.is_up {
+            link.is_up = false;
+            link.epoch += 1;
+            let epoch = link.epoch;
+            let after = self.random.u64(..200);
+            self.after(after, Event::Ended(from, to, epoch));
+        }
+    }
+
+    /// Replicas at the same position have the same state.
+    pub(crate) fn compare(&mut self) {
+        let mut found = Vec::new();
+        for node in &self.nodes {
+            let Some(core) = &node.core else { continue };
+            let (map, _) = core.readers();
+            for group in (0..=self.settings.groups).map(GroupId) {
+                if !map.is_incomplete(group) {
+                    let hash = map.state_hash(group).unwrap();
+                    found.push((group, map.applied(group), hash, node.id));
+                }
+            }
+        }
+        for (group, slot, hash, node) in found {
+            let (other, by) = *self.hashes.entry((group, slot)).or_insert((hash, node));
+            assert_eq!(
+                hash, other,
+                "nodes {node} and {by} differ in group {group} at slot {slot}"
+            );
+        }
+    }
+
+    fn heal(&mut self) {
+        self.is_healed = true;
+        self.say(|| "all is healed".to_string());
+        let now = self.now;
+        for from in self.ids() {
+            for to in self.ids() {
+                self.net.link(from, to).blocked_until = 0;
+            }
+            let node = self.node(from);
+            node.set_speed(now, 1000);
+            node.paused_until = 0;
+            node.faulty.clear();
+            let failed = node
+                .core
+                .as_ref()
+                .is_some_and(|core| !core.status().failed.is_empty());
+            if failed {
+                self.crash(from, esker_sim::memory::PowerCut::Lost, 0, 1);
+            } else if self.node(from).core.is_none() {
+                self.start(from);
+            }
+        }
+    }
+
+    /// What keeps the cluster from being at rest.
+    fn unrest(&mut self) -> Option<String> {
+        if self.replacing.is_some() {
+            return Some("a member is being replaced".to_string());
+        }
+        if let Some(name) = self.unfinished() {
+            return Some(name);
+        }
+        if let Some(call) = self.calls.iter().find(|call| call.is_pending()) {
+            return Some(format!("{call:?} is not answered"));
+        }
+        let mut positions: BTreeMap<GroupId, BTreeSet<Slot>> = BTreeMap::new();
+        let mut leaders: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
+        for node in &self.nodes {
+            let Some(core) = &node.core else {
+                return Some(format!("node {} is down", node.id));
+            };
+            let status = core.status();
+            assert_eq!(status.failed, "", "node {} fails without a fault", node.id);
+            let (map, _) = core.readers();
+            if status.groups.len() != usize::from(self.settings.groups) + 1 {
+                return Some(format!("node {} does not have all groups", node.id));
+            }
+            for group in status.groups {
+                let id = GroupId(group.group);
+                if group.damaged || map.is_incomplete(id) {
+                    return Some(format!("node {} is damaged in group {id}", node.id));
+                }
+                if group.last != map.applied(id) {
+                    return Some(format!(
+                        "node {} has applied {} of {} in group {id}",
+                        node.id,
+                        map.applied(id),
+                        group.last
+                    ));
+                }
+                positions.entry(id).or_default().insert(map.applied(id));
+                leaders.entry(group.group).or_default().insert(group.leader);
+            }
+        }
+        for (group, leaders) in leaders {
+            if leaders.len() != 1 || leaders.contains(&0) {
+                return Some(format!("group {group} has the leaders {leaders:?}"));
+            }
+        }
+        if positions.len() != usize::from(self.settings.groups) + 1 {
+            return Some("not all groups are there".to_string());
+        }
+        let behind = positions.iter().find(|(_, slots)| slots.len() != 1);
+        behind.map(|(group, slots)| format!("group {group} is at {slots:?}"))
+    }
+
+    /// Notes how the nodes are.
+    fn say_state(&mut self) {
+        for id in self.ids() {
+            let status = self.node(id).core.as_ref().map(|core| core.status());
+            self.say(|| format!("node {id}: {status:?}"));
+        }
+    }
+
+    /// Waits until the cluster is at rest.
+    pub(crate) fn converge(&mut self) {
+        let until = self.now + 120_000;
+        while let Some(unrest) = self.unrest() {
+            if self.now >= until {
+                self.say_state();
+                panic!("no rest: {unrest}");
+            }
+            self.run_for(100);
+        }
+        self.compare();
+    }
+
+    fn happen(&mut self, what: &What) {
+        let now = self.now;
+        self.say(|| format!("{what:?}"));
+        self.note(&[1]);
+        match *what {
+            What::Write(..) | What::Discard(..) | What::Read(..) | What::ReadLocal(..) => {
+                self.ask_for(what);
+            }
+            What::Hang(node, connection) => self.hang(self.pick(node), connection),
+            What::Crash(node, mode, calls, down) => {
+                let id = self.pick(node);
+                if self.node(id).core.is_some() {
+                    sim::count("crash");
+                    self.crash(id, mode, u64::from(calls), u64::from(down));
+                }
+            }
+            What::Block(from, to, millis) => {
+                let (from, to) = (self.pick(from), self.pick(to));
+                self.net.link(from, to).blocked_until = now + u64::from(millis);
+                if self.random.bool() {
+                    self.break_link(from, to);
+                }
+            }
+            What::Isolate(node, millis) => {
+                let id = self.pick(node);
+                let breaks = self.random.bool();
+                for other in self.ids() {
+                    for (from, to) in [(id, other), (other, id)] {
+                        self.net.link(from, to).blocked_until = now + u64::from(millis);
+                        if breaks {
+                            self.break_link(from, to);
+                        }
+                    }
+                }
+            }
+            What::Break(from, to) => self.break_link(self.pick(from), self.pick(to)),
+            What::Pause(node, millis) => {
+                let id = self.pick(node);
+                self.node(id).paused_until = now + u64::from(millis);
+            }
+            What::Slow(node, millis) => {
+                let id = self.pick(node);
+                self.node(id).slow = u64::from(millis);
+            }
+            What::FailSync(node) => {
+                let id = self.pick(node);
+                self.node(id).faulty.fail_sync_once();
+            }
+            What::Full(node, room) => {
+                let id = self.pick(node);
+                let faulty = &self.node(id).faulty;
+                faulty.set_capacity(faulty.used() + u64::from(room));
+            }
+            What::Rot(kind) => self.rot(kind),
+            What::Clock(node, speed) => {
+                let id = self.pick(node);
+                self.node(id).set_speed(now, u64::from(speed));
+            }
+            What::Transfer(group, node) => self.transfer(group, node),
+            What::Scrub(node) => {
+                let id = self.pick(node);
+                if let Some(core) = &mut self.node(id).core {
+                    core.start_scrub();
+                }
+            }
+            What::Snapshot(volume) => self.take_snapshot(volume),
+            What::Clone(snapshot) => self.make_clone(snapshot),
+            What::Forget(snapshot) => self.forget_snapshot(snapshot),
+            What::Replace => self.replace(),
+        }
+    }
+}
