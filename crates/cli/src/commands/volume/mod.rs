@@ -1,8 +1,10 @@
 //! `esker volume`: replicated block volumes.
 
 mod ask;
+mod demo;
 mod members;
 mod node;
+mod processes;
 mod show;
 
 use std::time::Duration;
@@ -13,6 +15,8 @@ use esker_volume::system::{SystemCommand, SystemOutcome};
 
 use crate::args::{AskArgs, TlsArgs, VolumeArgs, VolumeCommand};
 use crate::failure::{Failure, Outcome};
+
+pub(super) use demo::demo;
 
 /// `esker volume`.
 pub(crate) fn volume(args: &VolumeArgs) -> Result<Outcome, Failure> {
