@@ -260,9 +260,7 @@ fn in_any_order_replicas_agree() {
     });
 }
 
-/// Minutes: `cargo test --release -p esker-volume --lib explore -- --ignored`.
 #[test]
-#[ignore = "takes minutes"]
 fn in_any_order_replicas_agree_while_members_change() {
     // The first entries of two leaders are the values.
     explore(Bounds {
