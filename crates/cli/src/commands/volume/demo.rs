@@ -400,7 +400,7 @@ impl Show<'_> {
     fn compare_local(&mut self, nodes: &Processes, image: &Path, node: u32) -> Result<(), Failure> {
         let address = nodes.address(node)?;
         let client = NodeClient::connect(&address, Security::Plain, PATIENCE);
-        let mut client = client.map_err(super::failed)?;
+        let mut client = client.map_err(super::connect::failed)?;
         let file = File::open(image).map_err(io(image))?;
         let begin = Instant::now();
         let mut wrong = Vec::new();
@@ -409,7 +409,7 @@ impl Show<'_> {
             let expected = read_piece(&file, self.size, piece).map_err(io(image))?;
             let (offset, length) = (piece * PIECE, expected.len() as u32);
             let data = client.read_local(VOLUME, offset, length);
-            if data.map_err(super::failed)? != expected {
+            if data.map_err(super::connect::failed)? != expected {
                 wrong.push(offset);
             }
         }
