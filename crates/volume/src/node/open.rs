@@ -355,6 +355,7 @@ impl Building<'_> {
         let base = found.log.base();
         let start = Start {
             node: self.me.node,
+            disk: self.me.disk,
             ballot: found.ballot,
             vote: found.vote,
             base,
@@ -376,6 +377,7 @@ impl Building<'_> {
     fn lost(&self, formation: &Formation, (applied, ballot): (Slot, Ballot)) -> Group {
         let start = Start {
             node: self.me.node,
+            disk: self.me.disk,
             ballot,
             vote: None,
             base: (applied, ballot),

@@ -69,6 +69,7 @@ fn settings() -> Settings {
 fn start(node: NodeId, ballot: Ballot, vote: Option<NodeId>, log: Vec<Meta>) -> Core {
     let start = Start {
         node,
+        disk: DiskId(u64::from(node.0)),
         ballot,
         vote,
         base: (Slot(0), Ballot(0)),
