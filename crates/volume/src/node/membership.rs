@@ -28,7 +28,7 @@ impl Core {
     }
 
     /// Forms the cluster where it is this node's turn.
-    fn try_to_form(&mut self) {
+    pub(super) fn try_to_form(&mut self) {
         let wanted = &self.settings.peers;
         let is_first = wanted.keys().min() == Some(&self.me.node);
         if self.formation.is_some() || !is_first {

@@ -39,6 +39,8 @@ impl Core {
         self.announce();
         if now >= self.last_ticks.announced + TELL {
             self.last_ticks.announced = now;
+            // A cluster of one node has no link that would begin it.
+            self.try_to_form();
             let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
             nodes.into_iter().for_each(|node| self.meet(node));
         }
