@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::core::{Core, State};
 use super::message::{Message, Meta};
-use super::progress::{Leading, Progress};
+use super::progress::{Leading, Progress, Transfer};
 use super::rounds::Rounds;
 use super::types::{NOTHING_BYTES, Output, ProposeError, Time};
 use crate::ids::{Ballot, NodeId, Slot};
@@ -141,7 +141,10 @@ impl Core {
                 .iter()
                 .map(|(node, progress)| (*node, progress.heard)),
         );
-        if leading.transfer.is_some_and(|(_, until)| until <= now) {
+        if leading
+            .transfer
+            .is_some_and(|transfer| transfer.until <= now)
+        {
             leading.transfer = None;
         }
         let is_due = leading.next_heartbeat <= now;
@@ -318,7 +321,7 @@ impl Core {
                 }
             }
         }
-        let is_transfer = leading.transfer.is_some_and(|(to, _)| to == from);
+        let is_transfer = leading.transfer.is_some_and(|transfer| transfer.to == from);
         self.choose(out);
         self.send_entries(from, out);
         if is_transfer {
@@ -344,6 +347,10 @@ impl Core {
             return;
         };
         progress.heard = now;
+        if round < progress.round && hint < progress.matched {
+            // It was sent before the follower had what it has accepted since.
+            return;
+        }
         progress.round = progress.round.max(round);
         // It may have lost what it had.
         progress.matched = progress.matched.min(hint);
@@ -449,7 +456,11 @@ impl Core {
         let Some(leading) = self.leading().filter(|_| is_voter) else {
             return;
         };
-        leading.transfer.get_or_insert((to, until));
+        leading.transfer.get_or_insert(Transfer {
+            to,
+            until,
+            is_asked: false,
+        });
         self.hand_over(out);
     }
 
@@ -458,12 +469,18 @@ impl Core {
         let Some(leading) = self.leading() else {
             return;
         };
-        let Some((to, _)) = leading.transfer else {
+        let Some(transfer) = leading.transfer.filter(|transfer| !transfer.is_asked) else {
             return;
         };
-        if leading.matched(to) == Some(last) && !leading.is_giving_up {
-            // No lease holds from here on: the message may arrive at any time.
+        let to = transfer.to;
+        if leading.matched(to) == Some(last) {
+            // No lease holds from here on, also after the transfer was given up: the message may
+            // arrive at any time.
             leading.is_giving_up = true;
+            leading.transfer = Some(Transfer {
+                is_asked: true,
+                ..transfer
+            });
             out.push(Output::Send {
                 to,
                 message: Message::Lead { ballot },

@@ -48,6 +48,16 @@ impl Progress {
     }
 }
 
+/// Leadership is being handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Transfer {
+    pub(super) to: NodeId,
+    /// When it is given up.
+    pub(super) until: Time,
+    /// The request was sent.
+    pub(super) is_asked: bool,
+}
+
 /// A leadership.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Leading {
@@ -56,9 +66,8 @@ pub(super) struct Leading {
     pub(super) first: Slot,
     pub(super) reads: Rounds,
     pub(super) next_heartbeat: Time,
-    /// To whom leadership is handed, and until when that may take.
-    pub(super) transfer: Option<(NodeId, Time)>,
-    /// Another member was asked to lead: it may be elected at any time from now on.
+    pub(super) transfer: Option<Transfer>,
+    /// Another member was asked to lead once: it may be elected at any time from now on.
     pub(super) is_giving_up: bool,
 }
 

@@ -3,4 +3,5 @@
 
 mod cluster;
 mod codec;
+mod edges;
 mod explore;
