@@ -304,23 +304,7 @@ impl Core {
             );
             return;
         }
-        if through >= progress.matched {
-            progress.matched = through;
-            // A sign of life that says nothing of what is probed does not end the probing.
-            if progress.is_probing && through.next() >= progress.next {
-                progress.is_probing = false;
-            }
-            progress.next = progress.next.max(through.next());
-            while progress
-                .under_way
-                .front()
-                .is_some_and(|(slot, _)| *slot <= through)
-            {
-                if let Some((_, bytes)) = progress.under_way.pop_front() {
-                    progress.under_way_bytes -= bytes;
-                }
-            }
-        }
+        progress.has(through);
         let is_transfer = leading.transfer.is_some_and(|transfer| transfer.to == from);
         self.choose(out);
         self.send_entries(from, out);
@@ -414,7 +398,8 @@ impl Core {
         if let Some(progress) = leading.members.get_mut(&node) {
             progress.needs_image = false;
             progress.is_probing = true;
-            progress.next = through.min(last).next();
+            // It may have gone on while the image was sent.
+            progress.next = through.max(progress.matched).min(last).next();
             progress.forget_under_way();
         }
     }

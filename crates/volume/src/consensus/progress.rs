@@ -42,6 +42,21 @@ impl Progress {
         }
     }
 
+    /// It has the log up to `through`, or said so before it said more.
+    pub(super) fn has(&mut self, through: Slot) {
+        self.matched = self.matched.max(through);
+        let matched = self.matched;
+        // A sign of life that says nothing of what is probed does not end the probing.
+        if matched.next() >= self.next {
+            self.is_probing = false;
+        }
+        self.next = self.next.max(matched.next());
+        let is_there = |(slot, _): &mut (Slot, usize)| *slot <= matched;
+        while let Some((_, bytes)) = self.under_way.pop_front_if(is_there) {
+            self.under_way_bytes -= bytes;
+        }
+    }
+
     pub(super) fn forget_under_way(&mut self) {
         self.under_way.clear();
         self.under_way_bytes = 0;

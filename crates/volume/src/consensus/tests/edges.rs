@@ -162,6 +162,22 @@ fn a_late_refusal_does_not_take_back_what_is_known() {
 }
 
 #[test]
+fn a_follower_that_went_on_during_its_image_is_not_sent_the_same_again() {
+    let (mut core, mut out, now) = (leader(), Vec::new(), 10 * ELECTION);
+    core.image_sent(NodeId(3), Slot(6));
+    let slot = core.propose(now, 1, None, &mut out).unwrap();
+    let is_sent = |output: &Output| match output {
+        Output::Send {
+            to: NodeId(3),
+            message: Message::Accept { entries, .. },
+            ..
+        } => entries.iter().map(|meta| meta.slot).eq([slot]),
+        _ => false,
+    };
+    assert!(out.iter().any(is_sent), "{out:?}");
+}
+
+#[test]
 fn numbers_at_their_ends_do_no_harm() {
     let (most, least) = (u64::MAX, 0);
     let entries = vec![Meta {
