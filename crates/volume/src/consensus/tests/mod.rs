@@ -5,3 +5,4 @@ mod cluster;
 mod codec;
 mod edges;
 mod explore;
+mod rules;
