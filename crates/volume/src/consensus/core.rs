@@ -91,7 +91,7 @@ impl Core {
 
     /// A message has come.
     pub fn receive(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Output>) {
-        if self.is_out || from == self.node {
+        if self.is_out || from == self.node || !message.is_plausible() {
             return;
         }
         match message {
@@ -207,7 +207,8 @@ impl Core {
         self.log.cut(base.min(self.chosen));
     }
 
-    /// The state is now as of `base`, by an image; the log is empty behind it.
+    /// The state is now as of `base`, by an image. The log goes on behind it where it has the entry
+    /// of that slot and ballot, and is empty otherwise.
     pub fn image_installed(
         &mut self,
         now: Time,
@@ -215,14 +216,23 @@ impl Core {
         members: Arc<Members>,
         out: &mut Vec<Output>,
     ) {
-        if matches!(self.state, State::Leader(_)) || base.0 < self.log.base().0 {
+        if base.0 < self.log.base().0 {
             return;
         }
-        self.log = Metas::new(base, members);
+        if self.log.ballot_at(base.0) == Some(base.1) {
+            // What was accepted behind it counts at the leader: it stays.
+            self.log.cut(base.0);
+            self.durable = self.durable.max(base.0);
+        } else if matches!(self.state, State::Leader(_)) {
+            debug_assert!(false, "a leader has the entries that are chosen");
+            return;
+        } else {
+            self.log = Metas::new(base, members);
+            self.durable = base.0;
+        }
         self.chosen = self.chosen.max(base.0);
-        self.durable = base.0;
         self.put_off(now);
-        out.push(Output::Chosen(base.0));
+        out.push(Output::Chosen(self.chosen));
     }
 
     /// What this replica is.

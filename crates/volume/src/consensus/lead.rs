@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::core::{Core, State};
 use super::message::{Message, Meta};
-use super::progress::{Leading, Progress};
+use super::progress::{Leading, Progress, Transfer};
 use super::rounds::Rounds;
 use super::types::{NOTHING_BYTES, Output, ProposeError, Time};
 use crate::ids::{Ballot, NodeId, Slot};
@@ -141,7 +141,10 @@ impl Core {
                 .iter()
                 .map(|(node, progress)| (*node, progress.heard)),
         );
-        if leading.transfer.is_some_and(|(_, until)| until <= now) {
+        if leading
+            .transfer
+            .is_some_and(|transfer| transfer.until <= now)
+        {
             leading.transfer = None;
         }
         let is_due = leading.next_heartbeat <= now;
@@ -301,24 +304,8 @@ impl Core {
             );
             return;
         }
-        if through >= progress.matched {
-            progress.matched = through;
-            // A sign of life that says nothing of what is probed does not end the probing.
-            if progress.is_probing && through.next() >= progress.next {
-                progress.is_probing = false;
-            }
-            progress.next = progress.next.max(through.next());
-            while progress
-                .under_way
-                .front()
-                .is_some_and(|(slot, _)| *slot <= through)
-            {
-                if let Some((_, bytes)) = progress.under_way.pop_front() {
-                    progress.under_way_bytes -= bytes;
-                }
-            }
-        }
-        let is_transfer = leading.transfer.is_some_and(|(to, _)| to == from);
+        progress.has(through);
+        let is_transfer = leading.transfer.is_some_and(|transfer| transfer.to == from);
         self.choose(out);
         self.send_entries(from, out);
         if is_transfer {
@@ -344,6 +331,10 @@ impl Core {
             return;
         };
         progress.heard = now;
+        if round < progress.round && hint < progress.matched {
+            // It was sent before the follower had what it has accepted since.
+            return;
+        }
         progress.round = progress.round.max(round);
         // It may have lost what it had.
         progress.matched = progress.matched.min(hint);
@@ -407,7 +398,8 @@ impl Core {
         if let Some(progress) = leading.members.get_mut(&node) {
             progress.needs_image = false;
             progress.is_probing = true;
-            progress.next = through.min(last).next();
+            // It may have gone on while the image was sent.
+            progress.next = through.max(progress.matched).min(last).next();
             progress.forget_under_way();
         }
     }
@@ -449,7 +441,11 @@ impl Core {
         let Some(leading) = self.leading().filter(|_| is_voter) else {
             return;
         };
-        leading.transfer.get_or_insert((to, until));
+        leading.transfer.get_or_insert(Transfer {
+            to,
+            until,
+            is_asked: false,
+        });
         self.hand_over(out);
     }
 
@@ -458,12 +454,18 @@ impl Core {
         let Some(leading) = self.leading() else {
             return;
         };
-        let Some((to, _)) = leading.transfer else {
+        let Some(transfer) = leading.transfer.filter(|transfer| !transfer.is_asked) else {
             return;
         };
-        if leading.matched(to) == Some(last) && !leading.is_giving_up {
-            // No lease holds from here on: the message may arrive at any time.
+        let to = transfer.to;
+        if leading.matched(to) == Some(last) {
+            // No lease holds from here on, also after the transfer was given up: the message may
+            // arrive at any time.
             leading.is_giving_up = true;
+            leading.transfer = Some(Transfer {
+                is_asked: true,
+                ..transfer
+            });
             out.push(Output::Send {
                 to,
                 message: Message::Lead { ballot },

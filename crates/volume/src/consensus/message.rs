@@ -8,6 +8,10 @@ use esker_coding::{Reader, put_varint};
 use crate::ids::{Ballot, Slot};
 use crate::members::Members;
 
+/// No group ever reaches these; arithmetic below them does not overflow.
+const MOST_BALLOT: Ballot = Ballot(1 << 62);
+const MOST_SLOT: Slot = Slot(1 << 62);
+
 /// An entry of the log, without its command.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Meta {
@@ -85,6 +89,26 @@ pub enum Message {
 }
 
 impl Message {
+    /// True where no ballot or slot is so large that only damage, or a hostile sender, explains it.
+    pub(super) fn is_plausible(&self) -> bool {
+        let (ballot, slots) = match self {
+            Message::Prepare { ballot, last, .. } => (*ballot, [last.1, Slot(0)]),
+            Message::Promise { ballot, .. } | Message::Lead { ballot } => (*ballot, [Slot(0); 2]),
+            // The entries follow the previous one.
+            Message::Accept {
+                ballot,
+                previous,
+                chosen,
+                ..
+            } => (*ballot, [previous.0, *chosen]),
+            Message::Accepted {
+                ballot, through, ..
+            } => (*ballot, [*through, Slot(0)]),
+            Message::Refused { ballot, hint, .. } => (*ballot, [*hint, Slot(0)]),
+        };
+        ballot < MOST_BALLOT && slots.iter().all(|slot| *slot < MOST_SLOT)
+    }
+
     /// The ballot that it is about.
     pub fn ballot(&self) -> Ballot {
         match self {

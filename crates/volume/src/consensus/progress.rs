@@ -42,10 +42,35 @@ impl Progress {
         }
     }
 
+    /// It has the log up to `through`, or said so before it said more.
+    pub(super) fn has(&mut self, through: Slot) {
+        self.matched = self.matched.max(through);
+        let matched = self.matched;
+        // A sign of life that says nothing of what is probed does not end the probing.
+        if matched.next() >= self.next {
+            self.is_probing = false;
+        }
+        self.next = self.next.max(matched.next());
+        let is_there = |(slot, _): &mut (Slot, usize)| *slot <= matched;
+        while let Some((_, bytes)) = self.under_way.pop_front_if(is_there) {
+            self.under_way_bytes -= bytes;
+        }
+    }
+
     pub(super) fn forget_under_way(&mut self) {
         self.under_way.clear();
         self.under_way_bytes = 0;
     }
+}
+
+/// Leadership is being handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Transfer {
+    pub(super) to: NodeId,
+    /// When it is given up.
+    pub(super) until: Time,
+    /// The request was sent.
+    pub(super) is_asked: bool,
 }
 
 /// A leadership.
@@ -56,9 +81,8 @@ pub(super) struct Leading {
     pub(super) first: Slot,
     pub(super) reads: Rounds,
     pub(super) next_heartbeat: Time,
-    /// To whom leadership is handed, and until when that may take.
-    pub(super) transfer: Option<(NodeId, Time)>,
-    /// Another member was asked to lead: it may be elected at any time from now on.
+    pub(super) transfer: Option<Transfer>,
+    /// Another member was asked to lead once: it may be elected at any time from now on.
     pub(super) is_giving_up: bool,
 }
 

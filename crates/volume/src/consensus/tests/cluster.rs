@@ -53,6 +53,15 @@ struct Node {
     damaged_through: Option<Slot>,
 }
 
+/// An image under way: as of when it was begun.
+struct SentImage {
+    at: u64,
+    from: NodeId,
+    to: NodeId,
+    /// Its last slot, with ballot and members.
+    state: (Slot, Ballot, Arc<Members>),
+}
+
 struct World {
     rng: fastrand::Rng,
     now: u64,
@@ -66,7 +75,7 @@ struct World {
     reads: BTreeMap<u64, Slot>,
     next_read: u64,
     settled: u64,
-    images: Vec<(u64, NodeId, NodeId)>,
+    images: Vec<SentImage>,
     settings: Settings,
     /// A change to two voters was proposed.
     was_small: bool,
@@ -85,7 +94,8 @@ fn members(nodes: impl IntoIterator<Item = (u32, Role)>) -> Arc<Members> {
 impl World {
     fn new(seed: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let first = members((1..=3).map(|node| (node, Role::Voter)));
+        let voters = if seed % 4 == 3 { 5 } else { 3 };
+        let first = members((1..=voters).map(|node| (node, Role::Voter)));
         let settings = Settings {
             window_bytes: 40,
             message_bytes: 12,
@@ -109,7 +119,7 @@ impl World {
             was_small: false,
             rng,
         };
-        for node in 1..=4 {
+        for node in 1..=voters + 1 {
             let disk = Disk {
                 base_members: first.clone(),
                 ..Disk::default()
@@ -131,6 +141,10 @@ impl World {
             world.start(NodeId(node));
         }
         world
+    }
+
+    fn any(&mut self) -> NodeId {
+        NodeId(self.rng.u32(1..=self.nodes.len() as u32))
     }
 
     fn local(&self, node: NodeId) -> u64 {
@@ -236,8 +250,7 @@ impl World {
             }
             Output::Leadership => {}
             Output::NeedsImage(to) => {
-                let at = self.now + self.rng.u64(0..100);
-                self.images.push((at, id, to));
+                self.begin_image(id, to);
             }
         }
     }
@@ -259,7 +272,32 @@ impl World {
             }
             at = at.next();
         }
-        node.known_chosen = slot;
+        node.known_chosen = node.known_chosen.max(slot);
+        self.is_durable(id, slot);
+    }
+
+    /// What a leader takes for chosen is on the disks of a majority, or was before it rotted there.
+    fn is_durable(&self, id: NodeId, slot: Slot) {
+        let core = self.nodes[&id].core.as_ref().unwrap();
+        let Some(ballot) = core.meta(slot).map(|meta| meta.ballot) else {
+            return;
+        };
+        if !core.is_leader() {
+            return;
+        }
+        let has = |node: &NodeId| {
+            let node = &self.nodes[node];
+            let mut log = node.disk.log.iter();
+            log.any(|meta| (meta.slot, meta.ballot) == (slot, ballot))
+                || node.disk.base.0 >= slot
+                || node.damaged_through.is_some_and(|lost| lost >= slot)
+        };
+        let have = core.members().voters().filter(has).count();
+        let needed = core.members().majority();
+        assert!(
+            have >= needed,
+            "slot {slot} is on {have} disks, not {needed}"
+        );
     }
 
     fn look(&mut self, id: NodeId) {
@@ -320,40 +358,56 @@ impl World {
         }
     }
 
-    fn image(&mut self, from: NodeId, to: NodeId) {
-        let source = &self.nodes[&from];
-        let slot = source.known_chosen;
-        let ballot = source
-            .core
-            .as_ref()
-            .and_then(|core| match core.base().0 == slot {
-                true => Some(core.base().1),
-                false => core.meta(slot).map(|meta| meta.ballot),
-            });
+    fn begin_image(&mut self, from: NodeId, to: NodeId) {
+        let slot = self.nodes[&from].known_chosen;
+        let core = self.nodes[&from].core.as_ref();
+        let ballot = core.and_then(|core| match core.base().0 == slot {
+            true => Some(core.base().1),
+            false => core.meta(slot).map(|meta| meta.ballot),
+        });
         let Some(ballot) = ballot else {
             return self.act(from, |core, _, _| core.image_failed(to));
         };
-        let members = self
-            .members_at
-            .range(..=slot)
-            .next_back()
-            .unwrap()
-            .1
-            .clone();
+        let members = self.members_as_of(slot);
+        let slow = if self.rng.u8(0..4) == 0 { 2000 } else { 100 };
+        let at = self.now + self.rng.u64(0..slow);
+        let state = (slot, ballot, members);
+        self.images.push(SentImage {
+            at,
+            from,
+            to,
+            state,
+        });
+    }
+
+    fn members_as_of(&self, slot: Slot) -> Arc<Members> {
+        let (_, members) = self.members_at.range(..=slot).next_back().unwrap();
+        members.clone()
+    }
+
+    fn image(&mut self, image: SentImage) {
+        let (from, to, (slot, ballot, members)) = (image.from, image.to, image.state);
         let target = self.nodes.get_mut(&to).unwrap();
-        let is_new = target
-            .core
-            .as_ref()
-            .is_some_and(|core| core.chosen() < slot);
+        let core = target.core.as_ref();
+        // The state may be behind what is known to be chosen, the log may be ahead of both.
+        let is_new = core.is_some_and(|core| core.base().0 < slot);
         if is_new && target.pending.is_empty() {
-            target.disk.base = (slot, ballot);
-            target.disk.base_members = members.clone();
-            target.disk.log.clear();
-            target.disk.chosen = slot;
-            target.known_chosen = slot;
+            let disk = &mut target.disk;
+            let has = |meta: &Meta| (meta.slot, meta.ballot) == (slot, ballot);
+            match disk.log.iter().position(has) {
+                Some(at) => drop(disk.log.drain(..=at)),
+                None => disk.log.clear(),
+            }
+            disk.base = (slot, ballot);
+            disk.base_members = members.clone();
+            disk.chosen = disk.chosen.max(slot);
             self.act(to, |core, now, out| {
                 core.image_installed(now, (slot, ballot), members, out)
             });
+            let node = &self.nodes[&to];
+            let last = node.disk.log.last();
+            let last = last.map_or(node.disk.base, |meta| (meta.slot, meta.ballot));
+            assert_eq!(node.core.as_ref().unwrap().last(), last);
         }
         self.act(from, |core, _, _| core.image_sent(to, slot));
     }
@@ -377,11 +431,10 @@ impl World {
                 self.act(to, |core, now, out| core.receive(now, from, message, out));
             }
         }
-        let (due, later) = self.images.drain(..).partition(|(at, ..)| *at <= self.now);
+        let all = self.images.drain(..);
+        let (due, later): (Vec<SentImage>, _) = all.partition(|image| image.at <= self.now);
         self.images = later;
-        let due: Vec<(u64, NodeId, NodeId)> = due;
-        due.into_iter()
-            .for_each(|(_, from, to)| self.image(from, to));
+        due.into_iter().for_each(|image| self.image(image));
     }
 
     fn leaders(&self) -> Vec<NodeId> {
@@ -406,7 +459,7 @@ impl World {
         for id in self.leaders() {
             let core = self.nodes[&id].core.as_ref().unwrap();
             let mut new = Members::clone(core.members());
-            let node = NodeId(self.rng.u32(1..=4));
+            let node = self.any();
             let known = new.get(node).cloned();
             match known {
                 None => new.put(
@@ -441,7 +494,7 @@ impl World {
     }
 
     fn read(&mut self) {
-        let id = NodeId(self.rng.u32(1..=4));
+        let id = self.any();
         if self.nodes[&id].core.is_none() {
             return;
         }
@@ -454,7 +507,7 @@ impl World {
     }
 
     fn event(&mut self) {
-        let (a, b) = (NodeId(self.rng.u32(1..=4)), NodeId(self.rng.u32(1..=4)));
+        let (a, b) = (self.any(), self.any());
         match self.rng.u32(0..100) {
             0..30 => self.propose(),
             30..45 => self.read(),
@@ -484,13 +537,8 @@ impl World {
                 let node = self.nodes.get_mut(&a).unwrap();
                 let upto = Slot(self.rng.u64(0..=node.disk.chosen.0));
                 if node.core.is_some() && node.pending.is_empty() && upto > node.disk.base.0 {
-                    let members = self
-                        .members_at
-                        .range(..=upto)
-                        .next_back()
-                        .unwrap()
-                        .1
-                        .clone();
+                    let (_, members) = self.members_at.range(..=upto).next_back().unwrap();
+                    let members = members.clone();
                     let keep = (upto.0 - node.disk.base.0.0) as usize;
                     let ballot = node.disk.log[keep - 1].ballot;
                     node.disk.log.drain(..keep);
@@ -554,11 +602,12 @@ impl World {
 
 #[test]
 fn whatever_happens_replicas_agree_and_go_on_when_they_can() {
+    let mut most = (0, 0);
     for seed in esker_sim::seeds(150) {
         let run = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
             for round in 0..4 {
-                for _ in 0..400 {
+                for _ in 0..1500 {
                     world.step();
                     if world.rng.u8(0..3) == 0 {
                         world.event();
@@ -568,10 +617,18 @@ fn whatever_happens_replicas_agree_and_go_on_when_they_can() {
                     world.settle();
                 }
             }
+            (world.chosen.len(), world.leaders.len())
         });
-        if let Err(panic) = run {
-            eprintln!("seed {seed} failed");
-            std::panic::resume_unwind(panic);
+        match run {
+            Ok((chosen, leaders)) => most = (most.0.max(chosen), most.1.max(leaders)),
+            Err(panic) => {
+                eprintln!("seed {seed} failed");
+                std::panic::resume_unwind(panic);
+            }
         }
     }
+    assert!(
+        most.0 > 200 && most.1 > 5,
+        "the runs do little: {most:?} at most"
+    );
 }

@@ -3,4 +3,6 @@
 
 mod cluster;
 mod codec;
+mod edges;
 mod explore;
+mod rules;
