@@ -32,8 +32,8 @@ pub(super) enum ReadFor {
     Local(ConnectionId, u64),
     /// Another replica's damaged block: its node, and the number of its question.
     Fetch(NodeId, u64),
-    /// A piece of an image for another replica.
-    Piece(NodeId),
+    /// A piece of an image for another replica, and the image's number.
+    Piece(NodeId, u64),
     /// Vacuum, scrub, flushes and merges.
     Upkeep,
 }
@@ -854,12 +854,12 @@ impl Core {
                     (Err(refusal), _) => self.upkeep_failed(&refusal),
                 }
             }
-            ReadFor::Piece(node) => {
+            ReadFor::Piece(node, number) => {
                 let piece = match result {
                     Ok(ReadResult::Piece(bytes, after)) => Some((bytes, after)),
                     _ => None,
                 };
-                self.piece_read(node, read.work.group, piece);
+                self.piece_read(node, read.work.group, number, piece);
             }
         }
     }

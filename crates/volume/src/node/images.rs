@@ -281,8 +281,9 @@ impl Core {
                 out.is_reading = true;
                 let (image, after) = (out.image.clone(), out.after.clone());
                 let kind = ReadKind::Piece { image, after };
+                let number = out.number;
                 let ticket = self.ticket();
-                self.start_read(ticket, ReadFor::Piece(node), ReadWork { group, kind });
+                self.start_read(ticket, ReadFor::Piece(node, number), ReadWork { group, kind });
             }
             // A piece from before: its answer crossed the question.
             _ => out.wants = None,
@@ -294,6 +295,7 @@ impl Core {
         &mut self,
         node: NodeId,
         group: GroupId,
+        number: u64,
         piece: Option<(Vec<u8>, Option<Vec<u8>>)>,
     ) {
         let now = self.now;
@@ -301,6 +303,10 @@ impl Core {
         let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
             return;
         };
+        // It may be of an image that was given up while it was read.
+        if out.number != number {
+            return;
+        }
         out.is_reading = false;
         let Some((bytes, after)) = piece else {
             self.images.outgoing.remove(&(node, group));
