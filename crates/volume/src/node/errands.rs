@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::core::Core;
 use crate::command::Command;
 use crate::extents::Kind;
-use crate::ids::{Ballot, GroupId, NodeId};
+use crate::ids::{Ballot, GroupId, NodeId, SessionId};
 use crate::members::Role;
 use crate::system::SystemCommand;
 use crate::wire::{Op, Refusal, Reply};
@@ -21,6 +21,8 @@ pub(super) struct Ticks {
 
 /// Milliseconds between two rounds of telling unformed nodes.
 const TELL: u64 = 200;
+/// Milliseconds after which the end of a session is proposed again, where it is still open.
+const END_AGAIN: u64 = 5_000;
 /// Milliseconds between two looks at how leaders are spread.
 const SPREAD: u64 = 2_000;
 
@@ -51,8 +53,8 @@ pub(super) struct Errands {
     /// Steps of the list that are done, until the list changes.
     done: BTreeSet<Step>,
     is_changed: bool,
-    /// By group and node, the life before which sessions were ended.
-    ended: BTreeMap<(GroupId, NodeId), u64>,
+    /// When the end of a session was proposed, in which group.
+    ended: BTreeMap<(GroupId, SessionId), u64>,
     /// The last life of each node that was linked.
     pub(super) lives: BTreeMap<NodeId, u64>,
 }
@@ -173,23 +175,26 @@ impl Core {
         for (node, hello) in &self.peers {
             self.errands.lives.insert(*node, hello.life);
         }
-        let patience = self.settings.session_loss;
+        let (patience, now) = (self.settings.session_loss, self.now);
         let gone: Vec<(NodeId, u64)> = self
             .lost
             .iter()
             .filter(|(_, since)| **since + patience < self.now)
             .filter_map(|(node, _)| Some((*node, *self.errands.lives.get(node)?)))
             .collect();
+        self.errands.ended.retain(|_, at| *at + END_AGAIN > now);
         let led: Vec<GroupId> = self.led().filter(|id| *id != GroupId::SYSTEM).collect();
         for (node, life) in gone {
             for id in &led {
-                let before = life + 1;
-                if self.errands.ended.get(&(*id, node)) == Some(&before) {
-                    continue;
-                }
-                let command = Command::CloseLives { node, before };
-                if self.propose_command(*id, None, &command).is_ok() {
-                    self.errands.ended.insert((*id, node), before);
+                // One by one: the node may only be cut off, and goes on with new sessions when it is linked again.
+                for session in self.map.sessions_of(*id, node, life) {
+                    if self.errands.ended.contains_key(&(*id, session)) {
+                        continue;
+                    }
+                    let command = Command::CloseSession(session);
+                    if self.propose_command(*id, None, &command).is_ok() {
+                        self.errands.ended.insert((*id, session), now);
+                    }
                 }
             }
         }
