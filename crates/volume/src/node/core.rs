@@ -428,7 +428,7 @@ impl Core {
             return;
         };
         match frame {
-            Frame::Form(formation) => self.form(formation),
+            Frame::Form(formation) => self.form(from, formation),
             Frame::Hello(hello) => self.heard_hello(from, hello),
             _ if !self.is_member(from) => {}
             Frame::Consensus {
