@@ -479,14 +479,20 @@ impl Core {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
-        // A member is a node with the disk that it had when it became one.
+        // A member is a node with the disk that it had when it became one: the answers of any other do not count. What a
+        // leader or candidate says is taken also where this replica does not know yet that the node has another disk, or it
+        // would never learn so; what they are worth is for their ballots and logs to say.
         let disk = self.peers.get(&from).map(|hello| hello.disk);
-        if group
+        let is_answer = matches!(
+            message,
+            Message::Promise { .. } | Message::Accepted { .. } | Message::Refused { .. }
+        );
+        let is_other = group
             .consensus
             .members()
             .get(from)
-            .is_some_and(|member| Some(member.disk) != disk)
-        {
+            .is_some_and(|member| Some(member.disk) != disk);
+        if is_answer && is_other {
             return;
         }
         let mut by_slot = Bodies::new();
