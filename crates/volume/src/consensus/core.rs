@@ -328,7 +328,8 @@ impl Core {
         self.log.cut(base.min(self.chosen));
     }
 
-    /// The state is now as of `base`, by an image; the log is empty behind it.
+    /// The state is now as of `base`, by an image. Entries behind it stay where the log has the image's last one: they may have
+    /// been accepted. In any other log they do not follow from what was chosen.
     pub fn image_installed(
         &mut self,
         now: Time,
@@ -339,9 +340,14 @@ impl Core {
         if matches!(self.state, State::Leader(_)) || base.0 < self.log.base().0 {
             return;
         }
-        self.log = Metas::new(base, members);
+        if self.log.ballot_at(base.0) == Some(base.1) {
+            self.log.cut(base.0);
+            self.durable = self.durable.max(base.0);
+        } else {
+            self.log = Metas::new(base, members);
+            self.durable = base.0;
+        }
         self.chosen = self.chosen.max(base.0);
-        self.durable = base.0;
         self.put_off(now);
         out.push(Output::Chosen(base.0));
     }

@@ -521,8 +521,15 @@ impl Core {
         let Some(group) = self.groups.get_mut(&id) else {
             return;
         };
-        group.log = Log::new(incoming.at);
-        (group.applied, group.durable) = (slot, slot);
+        // As the protocol does: accepted entries behind the image stay.
+        if group.log.ballot_at(slot) == Some(ballot) {
+            group.log.cut(slot);
+            group.durable = group.durable.max(slot);
+        } else {
+            group.log = Log::new(incoming.at);
+            group.durable = slot;
+        }
+        group.applied = slot;
         group.chosen = group.chosen.max(slot);
         group.is_incomplete = false;
         group.ready_at = group.ready_at.max(slot);

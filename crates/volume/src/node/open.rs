@@ -243,7 +243,9 @@ impl Reading {
         let (id, slot) = (header.group, Slot(header.slot));
         let known = self.groups.contains_key(&id);
         let group = self.group(id);
-        if !known || group.log.last() < slot {
+        let is_other = slot > group.log.base().0
+            && group.log.ballot_at(slot) != Some(header.ballot);
+        if !known || is_other {
             // An image was installed, or this is where reading begins.
             let (old_ballot, old_vote) = (group.ballot, group.vote);
             *group = Recovered::new((slot, header.ballot), members);
