@@ -11,7 +11,7 @@ impl Core {
     /// True where this replica may be a candidate.
     pub(super) fn may_lead(&self) -> bool {
         let is_voter = self.log.members().is_voter(self.node);
-        is_voter && self.damaged_through.is_none() && !self.is_out
+        is_voter && self.damaged_through.is_none() && !self.is_out && !self.is_incomplete
     }
 
     /// The leader was not heard for long.

@@ -24,6 +24,10 @@ const MOST_WAITING: usize = 16;
 const ASK_AGAIN: u64 = 1_000;
 /// In place of a piece's number: the replica has a state as new as the image.
 const NONE_NEEDED: u64 = u64::MAX;
+/// In place of an image's number: any image is wanted.
+const ANY: u64 = 0;
+/// After so many milliseconds without a piece, an image from whoever leads now is as good.
+const STALLED: u64 = 5_000;
 /// An image that the replica does not ask for, for so many milliseconds, is given up.
 const FORGET: u64 = 60_000;
 
@@ -54,6 +58,8 @@ struct Incoming {
     meta: ImageMeta,
     next: u64,
     asked: u64,
+    /// When the last piece came.
+    came: u64,
     /// Pieces whose data are not durable yet: their end, their entries, whether none follows.
     waiting: VecDeque<(u64, Vec<ImageEntry>, bool)>,
 }
@@ -62,6 +68,8 @@ struct Incoming {
 #[derive(Default)]
 pub(super) struct Images {
     next: u64,
+    /// When images were asked for last, for groups whose state is incomplete.
+    missed: u64,
     wanted: Vec<(GroupId, NodeId)>,
     outgoing: BTreeMap<(NodeId, GroupId), Outgoing>,
     incoming: BTreeMap<GroupId, Incoming>,
@@ -161,6 +169,33 @@ impl Core {
         for (node, frame) in again {
             self.actions.push(Action::Send(node, frame.encode()));
         }
+        self.ask_for_images();
+    }
+
+    /// A state that is incomplete, and that no image is coming for, stays so until a leader is asked: its log may be all there,
+    /// so that no leader sees what it lacks.
+    fn ask_for_images(&mut self) {
+        let now = self.now;
+        if now < self.images.missed + ASK_AGAIN {
+            return;
+        }
+        self.images.missed = now;
+        for (id, group) in &self.groups {
+            let incoming = self.images.incoming.get(id);
+            let is_coming = incoming.is_some_and(|image| image.came + STALLED > now);
+            let leader = group.consensus.leader();
+            let leader = leader.filter(|leader| *leader != self.me.node);
+            let Some(leader) = leader.filter(|_| group.is_incomplete && !is_coming) else {
+                continue;
+            };
+            let (group, image, piece) = (*id, ANY, 0);
+            let frame = Frame::ImageNext {
+                group,
+                image,
+                piece,
+            };
+            self.actions.push(Action::Send(leader, frame.encode()));
+        }
     }
 
     /// Images that were not asked for lately, or not by this life of the node, will not be.
@@ -230,6 +265,13 @@ impl Core {
     /// A replica wants a piece.
     pub(super) fn image_next(&mut self, node: NodeId, group: GroupId, image: u64, piece: u64) {
         let now = self.now;
+        if image == ANY {
+            let leads = self.groups.get(&group).is_some_and(|group| group.leads);
+            if leads {
+                self.images.wanted(group, node);
+            }
+            return;
+        }
         let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
             return;
         };
@@ -353,6 +395,7 @@ impl Core {
             return;
         };
         incoming.next += 1;
+        incoming.came = now;
         incoming.waiting.push_back((end, entries, last));
         if !last && incoming.waiting.len() < MOST_WAITING {
             incoming.asked = now;
@@ -394,7 +437,10 @@ impl Core {
             };
             return self.actions.push(Action::Send(from, frame.encode()));
         }
-        if is_known {
+        // Nor is what ends before the log begins.
+        let is_short = state.is_some_and(|group| at.0 < group.log.base().0);
+        let leads = state.is_some_and(|group| group.consensus.is_leader());
+        if is_known || is_short || leads {
             return;
         }
         match self.map.begin_install(group, &meta) {
@@ -405,8 +451,9 @@ impl Core {
         }
         if let Some(state) = self.groups.get_mut(&group) {
             state.is_incomplete = true;
+            state.consensus.set_incomplete(true);
         }
-        let (next, asked, waiting) = (1, self.now, VecDeque::new());
+        let (next, asked, came, waiting) = (1, self.now, self.now, VecDeque::new());
         let incoming = Incoming {
             from,
             number,
@@ -414,6 +461,7 @@ impl Core {
             meta,
             next,
             asked,
+            came,
             waiting,
         };
         self.images.incoming.insert(group, incoming);
@@ -532,6 +580,7 @@ impl Core {
         group.applied = slot;
         group.chosen = group.chosen.max(slot);
         group.is_incomplete = false;
+        group.consensus.set_incomplete(false);
         group.ready_at = group.ready_at.max(slot);
         let initial = self
             .formation

@@ -533,6 +533,9 @@ impl World {
     fn say_state(&mut self) {
         for id in self.ids() {
             let status = self.node(id).core.as_ref().map(|core| core.status());
+            if self.frames {
+                eprintln!("node {id}: {status:?} {:?}", self.replacing);
+            }
             self.say(|| format!("node {id}: {status:?}"));
         }
     }
