@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::lead::Leading;
 use super::message::{Message, Meta};
 use super::metas::Metas;
-use crate::ids::{Ballot, NodeId, Slot};
+use crate::ids::{Ballot, DiskId, NodeId, Slot};
 use crate::members::Members;
 
 /// Milliseconds since some moment, of a clock that counts suspension and never steps back.
@@ -167,6 +167,8 @@ pub struct Core {
     pub(super) is_out: bool,
     /// The state is not there: it is being replaced by an image.
     pub(super) is_incomplete: bool,
+    /// The node's disk: it is a member only with the one that it had when it became one.
+    pub(super) disk: Option<DiskId>,
     seed: u64,
 }
 
@@ -195,6 +197,7 @@ impl Core {
             damaged_through: start.damaged_through,
             is_out: false,
             is_incomplete: false,
+            disk: None,
             seed: start.seed,
         };
         core.put_off(start.now);
@@ -324,6 +327,12 @@ impl Core {
     pub fn step_back(&mut self, out: &mut Vec<Output>) {
         self.is_out = true;
         self.step_down(self.heard, out);
+    }
+
+    /// Names the node's disk. A node whose place among the members was another disk's does not lead: what that one accepted
+    /// is not here. Without, any disk is the member's.
+    pub fn set_disk(&mut self, disk: DiskId) {
+        self.disk = Some(disk);
     }
 
     /// Whether the state is incomplete until an image is installed: such a replica does not lead, since only a leader sends

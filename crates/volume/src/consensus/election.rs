@@ -10,7 +10,13 @@ use crate::ids::{Ballot, NodeId, Slot};
 impl Core {
     /// True where this replica may be a candidate.
     pub(super) fn may_lead(&self) -> bool {
-        let is_voter = self.log.members().is_voter(self.node);
+        let members = self.log.members();
+        let is_other = self.disk.is_some_and(|disk| {
+            members
+                .get(self.node)
+                .is_some_and(|member| member.disk != disk)
+        });
+        let is_voter = members.is_voter(self.node) && !is_other;
         is_voter && self.damaged_through.is_none() && !self.is_out && !self.is_incomplete
     }
 

@@ -325,7 +325,11 @@ impl Core {
                 let kind = ReadKind::Piece { image, after };
                 let number = out.number;
                 let ticket = self.ticket();
-                self.start_read(ticket, ReadFor::Piece(node, number), ReadWork { group, kind });
+                self.start_read(
+                    ticket,
+                    ReadFor::Piece(node, number),
+                    ReadWork { group, kind },
+                );
             }
             // A piece from before: its answer crossed the question.
             _ => out.wants = None,

@@ -243,8 +243,8 @@ impl Reading {
         let (id, slot) = (header.group, Slot(header.slot));
         let known = self.groups.contains_key(&id);
         let group = self.group(id);
-        let is_other = slot > group.log.base().0
-            && group.log.ballot_at(slot) != Some(header.ballot);
+        let is_other =
+            slot > group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
         if !known || is_other {
             // An image was installed, or this is where reading begins.
             let (old_ballot, old_vote) = (group.ballot, group.vote);
@@ -391,6 +391,7 @@ impl Building<'_> {
         let durable = log.last();
         let mut consensus = consensus::Core::new(self.settings.consensus.clone(), start);
         consensus.set_incomplete(is_incomplete);
+        consensus.set_disk(self.me.disk);
         Group {
             id: self.id,
             consensus,

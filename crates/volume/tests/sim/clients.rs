@@ -85,10 +85,18 @@ fn fill(call: usize, sectors: &Range<u64>) -> Vec<u8> {
 }
 
 fn read_sector(sector: u64, bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    let mut words = bytes
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().unwrap()));
     let first = words.next().unwrap();
-    assert!(words.all(|word| word == first), "sector {sector} is torn or damaged");
-    assert!(first == 0 || first as u32 as u64 == sector, "sector {sector} has another's data");
+    assert!(
+        words.all(|word| word == first),
+        "sector {sector} is torn or damaged"
+    );
+    assert!(
+        first == 0 || first as u32 as u64 == sector,
+        "sector {sector} has another's data"
+    );
     first >> 32
 }
 
@@ -156,14 +164,24 @@ impl World {
             direct: by.direct,
         };
         let ticket = call as u64;
-        self.input(id, Input::Request { connection, ticket, work, manner });
+        self.input(
+            id,
+            Input::Request {
+                connection,
+                ticket,
+                work,
+                manner,
+            },
+        );
         Some(call)
     }
 
     /// What a step asks for.
     pub(crate) fn ask_for(&mut self, what: &What) -> Option<usize> {
-        let (What::Write(by, at) | What::Discard(by, at) | What::Read(by, at) | What::ReadLocal(by, at)) =
-            *what
+        let (What::Write(by, at)
+        | What::Discard(by, at)
+        | What::Read(by, at)
+        | What::ReadLocal(by, at)) = *what
         else {
             return None;
         };
@@ -222,24 +240,46 @@ impl World {
     ) -> Option<usize> {
         let offset = at.1.start * SECTOR;
         let length = ((at.1.end - at.1.start) * SECTOR) as u32;
-        self.call(by, kind, at, |_| Work::Read { source, offset, length })
+        self.call(by, kind, at, |_| Work::Read {
+            source,
+            offset,
+            length,
+        })
     }
 
     /// Sends a command to the system group.
     pub(crate) fn command(&mut self, node: u8, command: &SystemCommand) -> Option<usize> {
-        let by = By { node, connection: 9, wait: 3000, direct: false };
+        let by = By {
+            node,
+            connection: 9,
+            wait: 3000,
+            direct: false,
+        };
         let command = command.encode();
         self.call(by, Kind::System, (0, 0..0), |_| Work::System(command))
     }
 
     pub(crate) fn transfer(&mut self, group: u8, node: u8) {
         let group = GroupId(u16::from(group) % (self.settings.groups + 1));
-        let (to, by) = (self.pick(node), By { node, connection: 9, wait: 1000, direct: false });
+        let (to, by) = (
+            self.pick(node),
+            By {
+                node,
+                connection: 9,
+                wait: 1000,
+                direct: false,
+            },
+        );
         self.call(by, Kind::Other, (0, 0..0), |_| Work::Transfer(group, to));
     }
 
     pub(crate) fn change(&mut self, node: u8, group: GroupId, change: Change) -> Option<usize> {
-        let by = By { node, connection: 9, wait: 1000, direct: false };
+        let by = By {
+            node,
+            connection: 9,
+            wait: 1000,
+            direct: false,
+        };
         self.call(by, Kind::Other, (0, 0..0), |_| Work::Member(group, change))
     }
 
@@ -281,7 +321,10 @@ impl World {
 
     /// The calls of a node that crashed have no answers.
     pub(crate) fn forget_calls(&mut self, id: NodeId) {
-        let calls = self.calls.iter_mut().filter(|call| call.node == id && call.is_pending());
+        let calls = self
+            .calls
+            .iter_mut()
+            .filter(|call| call.node == id && call.is_pending());
         calls.for_each(|call| call.answered = Some(Answered::Lost));
     }
 
@@ -290,9 +333,16 @@ impl World {
         if !self.node(id).open.remove(&connection) {
             return;
         }
-        self.node(id).connections.retain(|_, other| *other != connection);
-        let calls = self.calls.iter_mut().filter(|call| call.connection == connection);
-        calls.filter(|call| call.is_pending()).for_each(|call| call.answered = Some(Answered::Lost));
+        self.node(id)
+            .connections
+            .retain(|_, other| *other != connection);
+        let calls = self
+            .calls
+            .iter_mut()
+            .filter(|call| call.connection == connection);
+        calls
+            .filter(|call| call.is_pending())
+            .for_each(|call| call.answered = Some(Answered::Lost));
         self.input(id, Input::Closed(connection));
     }
 
@@ -314,7 +364,9 @@ impl World {
         for _ in 0..400 {
             self.run_for(50);
             let info = call.and_then(|call: usize| match &self.calls[call].answered {
-                Some(Answered::System(SystemOutcome::Ok(Some(info)))) if info.is_ready => Some(info.id),
+                Some(Answered::System(SystemOutcome::Ok(Some(info)))) if info.is_ready => {
+                    Some(info.id)
+                }
                 _ => None,
             });
             if let Some(id) = info {
@@ -337,18 +389,35 @@ impl World {
         let ids = self.ids();
         let mut calls = Vec::new();
         for id in ids {
-            let by = By { node: (id.0 - 1) as u8, connection: 7, wait: 20_000, direct: false };
+            let by = By {
+                node: (id.0 - 1) as u8,
+                connection: 7,
+                wait: 20_000,
+                direct: false,
+            };
             for volume in 0..self.volumes.len() {
                 for area in self.areas() {
                     let at = area.start + u64::from(id.0)..area.start + u64::from(id.0) + 1;
-                    let what = What::Write(by, At { volume: 0, area: 0, from: 0, count: 0 });
+                    let what = What::Write(
+                        by,
+                        At {
+                            volume: 0,
+                            area: 0,
+                            from: 0,
+                            count: 0,
+                        },
+                    );
                     calls.extend(self.ask(by, &what, volume, at));
                 }
             }
         }
         self.converge();
         for call in calls {
-            assert!(self.calls[call].is_done(), "a last write: {:?}", self.calls[call]);
+            assert!(
+                self.calls[call].is_done(),
+                "a last write: {:?}",
+                self.calls[call]
+            );
         }
     }
 
@@ -356,14 +425,35 @@ impl World {
     pub(crate) fn read_all(&mut self) {
         let mut calls = Vec::new();
         for id in self.ids() {
-            let by = By { node: (id.0 - 1) as u8, connection: 8, wait: 20_000, direct: false };
+            let by = By {
+                node: (id.0 - 1) as u8,
+                connection: 8,
+                wait: 20_000,
+                direct: false,
+            };
             for volume in 0..self.volumes.len() {
                 for area in self.areas() {
-                    let what = What::Read(by, At { volume: 0, area: 0, from: 0, count: 0 });
+                    let what = What::Read(
+                        by,
+                        At {
+                            volume: 0,
+                            area: 0,
+                            from: 0,
+                            count: 0,
+                        },
+                    );
                     calls.extend(self.ask(by, &what, volume, area.clone()));
                     let border = (area.start * SECTOR / RANGE + 1) * RANGE / SECTOR;
                     let local = area.start..area.end.min(border);
-                    let what = What::ReadLocal(by, At { volume: 0, area: 0, from: 0, count: 0 });
+                    let what = What::ReadLocal(
+                        by,
+                        At {
+                            volume: 0,
+                            area: 0,
+                            from: 0,
+                            count: 0,
+                        },
+                    );
                     calls.extend(self.ask(by, &what, volume, local));
                 }
             }

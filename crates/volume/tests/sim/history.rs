@@ -58,7 +58,8 @@ impl World {
         }
         for taken in &self.snapshots {
             // A snapshot is a read of all sectors.
-            let (Some(from), Some(until), false) = (taken.asked, taken.done, taken.contents.is_empty())
+            let (Some(from), Some(until), false) =
+                (taken.asked, taken.done, taken.contents.is_empty())
             else {
                 continue;
             };
@@ -99,7 +100,10 @@ impl World {
                             && write.sectors.contains(&sector)
                             && write.invoked < call.responded
                     });
-                assert!(is_known, "sector {sector} has {value}, which was not written: {call:?}");
+                assert!(
+                    is_known,
+                    "sector {sector} has {value}, which was not written: {call:?}"
+                );
             }
         }
     }
@@ -111,12 +115,16 @@ impl World {
             let mut last_in = (0, 0);
             let mut first_out = (u64::MAX, 0);
             for (sector, found) in &contents {
-                let known = found.checked_sub(1).and_then(|call| self.calls.get(call as usize));
+                let known = found
+                    .checked_sub(1)
+                    .and_then(|call| self.calls.get(call as usize));
                 let known = known.filter(|call| call.volume == taken.volume);
                 if let Some(call) = known {
                     last_in = last_in.max((call.invoked, *sector));
                 }
-                let since = known.filter(|call| call.is_done()).map(|call| call.responded);
+                let since = known
+                    .filter(|call| call.is_done())
+                    .map(|call| call.responded);
                 let was_discarded = self.calls.iter().any(|call| {
                     call.kind == Kind::Discard
                         && call.volume == taken.volume

@@ -28,7 +28,9 @@ impl World {
         self.crash(id, PowerCut::Lost, 0, 50);
         self.node(id).wipe();
         let groups: Vec<GroupId> = (0..=self.settings.groups).map(GroupId).collect();
-        let add = groups.iter().map(|group| (*group, Change::Add(id, format!("node{id}"))));
+        let add = groups
+            .iter()
+            .map(|group| (*group, Change::Add(id, format!("node{id}"))));
         let promote = groups.iter().map(|group| (*group, Change::Promote(id)));
         let left = add.chain(promote).collect();
         self.replacing = Some(Replacing { left, call: None });
@@ -38,7 +40,10 @@ impl World {
         let id = self.victim();
         let others = self.ids().into_iter().filter(|other| *other != id);
         // A change is of the disk that the leader has heard of last.
-        if !others.into_iter().all(|other| self.net.link(id, other).is_up) {
+        if !others
+            .into_iter()
+            .all(|other| self.net.link(id, other).is_up)
+        {
             return;
         }
         let Some(replacing) = &mut self.replacing else {

@@ -11,7 +11,11 @@ use super::world::World;
 
 /// The records of a segment: where each begins, its length, its LSN, and up to which LSN all was synced before.
 fn records(bytes: &[u8]) -> Vec<(usize, usize, u64, u64)> {
-    let u64_at = |at: usize| bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().unwrap()));
+    let u64_at = |at: usize| {
+        bytes
+            .get(at..at + 8)
+            .map(|b| u64::from_le_bytes(b.try_into().unwrap()))
+    };
     let mut all: Vec<(usize, usize, u64, u64)> = Vec::new();
     let mut at = FIRST_RECORD as usize;
     while let (Some(lsn), Some(synced), Some(length)) =
@@ -33,11 +37,19 @@ impl World {
         let id = self.victim();
         let memory = self.node(id).memory.clone();
         let durable = memory.power_cut(0, PowerCut::Lost);
-        let is_segment = |path: &std::path::PathBuf| path.starts_with(Path::new(DIR).join("segments"));
+        let is_segment =
+            |path: &std::path::PathBuf| path.starts_with(Path::new(DIR).join("segments"));
         let paths: Vec<_> = durable.paths().into_iter().filter(is_segment).collect();
-        let all = paths.iter().map(|path| records(&durable.read(path).unwrap()));
+        let all = paths
+            .iter()
+            .map(|path| records(&durable.read(path).unwrap()));
         let all: Vec<_> = all.collect();
-        let synced = all.iter().flatten().map(|record| record.3).max().unwrap_or(0);
+        let synced = all
+            .iter()
+            .flatten()
+            .map(|record| record.3)
+            .max()
+            .unwrap_or(0);
         let known: Vec<(usize, (usize, usize, u64, u64))> = all
             .iter()
             .enumerate()
@@ -54,11 +66,16 @@ impl World {
                 continue;
             };
             // In the header, in the payload, or some bytes anywhere.
-            let from = at + match kind / 3 % 3 {
-                0 => self.random.usize(..HEADER_BYTES),
-                _ => self.random.usize(..length),
+            let from = at
+                + match kind / 3 % 3 {
+                    0 => self.random.usize(..HEADER_BYTES),
+                    _ => self.random.usize(..length),
+                };
+            let many = if kind & 64 == 0 {
+                1
+            } else {
+                self.random.usize(1..200)
             };
-            let many = if kind & 64 == 0 { 1 } else { self.random.usize(1..200) };
             for byte in bytes.iter_mut().take(at + length).skip(from).take(many) {
                 *byte ^= self.random.u8(1..);
             }

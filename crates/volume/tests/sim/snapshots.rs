@@ -52,7 +52,11 @@ impl World {
         };
         if !taken.contents.is_empty() && taken.clone.is_none() && !taken.is_gone {
             let name = format!("c{}", usize::from(number) % count);
-            taken.clone = Some(Cloning { name, call: None, is_done: false });
+            taken.clone = Some(Cloning {
+                name,
+                call: None,
+                is_done: false,
+            });
         }
     }
 
@@ -130,7 +134,12 @@ impl World {
             return;
         }
         let node = self.some_node();
-        let by = By { node, connection: 6, wait: 5000, direct: false };
+        let by = By {
+            node,
+            connection: 6,
+            wait: 5000,
+            direct: false,
+        };
         self.snapshots[at].reads = self.read_snapshot(at, by);
     }
 
@@ -147,9 +156,9 @@ impl World {
         };
         let volume = self.snapshots[at].volume;
         let areas = self.areas();
-        let reads = areas.into_iter().map(|area| {
-            self.ask_source(by, Kind::Taken(at), (volume, area), source)
-        });
+        let reads = areas
+            .into_iter()
+            .map(|area| self.ask_source(by, Kind::Taken(at), (volume, area), source));
         reads.flatten().collect()
     }
 
@@ -186,7 +195,14 @@ impl World {
             let (name, snapshot) = (clone.name.clone(), taken.name.clone());
             let volume = self.volumes[taken.volume].name.clone();
             let node = self.some_node();
-            let call = self.command(node, &SystemCommand::Clone { volume, snapshot, name });
+            let call = self.command(
+                node,
+                &SystemCommand::Clone {
+                    volume,
+                    snapshot,
+                    name,
+                },
+            );
             if let Some(clone) = &mut self.snapshots[at].clone {
                 clone.call = call;
             }
@@ -207,12 +223,16 @@ impl World {
     /// A snapshot does not change.
     pub(crate) fn check_contents(&self) {
         for call in &self.calls {
-            let (Kind::Taken(at), Some(Answered::Values(values))) = (&call.kind, &call.answered) else {
+            let (Kind::Taken(at), Some(Answered::Values(values))) = (&call.kind, &call.answered)
+            else {
                 continue;
             };
             let contents = &self.snapshots[*at].contents;
             for found in call.sectors.clone().zip(values.iter().copied()) {
-                assert!(contents.contains(&found), "snapshot {at} has changed: {found:?}");
+                assert!(
+                    contents.contains(&found),
+                    "snapshot {at} has changed: {found:?}"
+                );
             }
         }
     }

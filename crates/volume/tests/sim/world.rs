@@ -267,12 +267,26 @@ impl World {
                 Some(Frame::Consensus { group, message, .. }) => {
                     eprintln!("{:7} {from}>{to} group {group}: {message:?}", self.now);
                 }
-                Some(Frame::Image { group, image, piece, at, last, .. }) => {
-                    eprintln!("{:7} {from}>{to} group {group}: image {image} {piece} {at:?} {last}", self.now);
+                Some(Frame::Image {
+                    group,
+                    image,
+                    piece,
+                    at,
+                    last,
+                    ..
+                }) => {
+                    eprintln!(
+                        "{:7} {from}>{to} group {group}: image {image} {piece} {at:?} {last}",
+                        self.now
+                    );
                 }
                 Some(other) => {
                     let text = format!("{other:?}");
-                    eprintln!("{:7} {from}>{to} {}", self.now, text.get(..100).unwrap_or(&text));
+                    eprintln!(
+                        "{:7} {from}>{to} {}",
+                        self.now,
+                        text.get(..100).unwrap_or(&text)
+                    );
                 }
                 None => {}
             }
@@ -402,7 +416,8 @@ impl World {
                 if from == to || self.node(to).core.is_none() {
                     continue;
                 }
-                let is_paused = self.node(from).paused_until > now || self.node(to).paused_until > now;
+                let is_paused =
+                    self.node(from).paused_until > now || self.node(to).paused_until > now;
                 let link = self.net.link(from, to);
                 if link.is_up || link.blocked_until > now || is_paused {
                     continue;
@@ -468,7 +483,10 @@ impl World {
             node.set_speed(now, 1000);
             node.paused_until = 0;
             node.faulty.clear();
-            let failed = node.core.as_ref().is_some_and(|core| !core.status().failed.is_empty());
+            let failed = node
+                .core
+                .as_ref()
+                .is_some_and(|core| !core.status().failed.is_empty());
             if failed {
                 self.crash(from, esker_sim::memory::PowerCut::Lost, 0, 1);
             } else if self.node(from).core.is_none() {
