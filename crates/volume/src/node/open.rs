@@ -247,7 +247,9 @@ impl Reading {
         let (id, slot) = (header.group, Slot(header.slot));
         let known = self.groups.contains_key(&id);
         let group = self.group(id);
-        if !known || group.log.last() < slot {
+        let is_other =
+            slot > group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
+        if !known || is_other {
             // An image was installed, or this is where reading begins.
             let (old_ballot, old_vote) = (group.ballot, group.vote);
             *group = Recovered::new((slot, header.ballot), members);
@@ -393,9 +395,11 @@ impl Building<'_> {
 
     fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {
         let durable = log.last();
+        let mut consensus = consensus::Core::new(self.settings.consensus.clone(), start);
+        consensus.set_incomplete(is_incomplete);
         Group {
             id: self.id,
-            consensus: consensus::Core::new(self.settings.consensus.clone(), start),
+            consensus,
             log,
             applied,
             chosen: applied,

@@ -112,7 +112,8 @@ impl Router {
             node,
             life,
             groups: 0,
-            next_part: 1,
+            // An answer to a part of an earlier life may still come: no life has numbers of another one.
+            next_part: (life << 24).max(1),
             parts: BTreeMap::new(),
             connections: BTreeMap::new(),
             next_session: 1,
