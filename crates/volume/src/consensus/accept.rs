@@ -40,7 +40,8 @@ impl Core {
         let differs =
             |meta: &&Meta| meta.slot > base && self.log.ballot_at(meta.slot) != Some(meta.ballot);
         if let Some(first) = entries.iter().find(differs).map(|meta| meta.slot) {
-            if first <= self.chosen {
+            // What was lost is not replaced, but restored.
+            if first <= self.chosen && self.log.ballot_at(first).is_some() {
                 debug_assert!(false, "slot {first} is chosen and would be replaced");
                 return;
             }

@@ -211,6 +211,22 @@ impl Core {
         self.is_incomplete = is_incomplete;
     }
 
+    /// The entries from `slot` on, which are not state yet, cannot be read any more. Until they are there
+    /// again this replica does not count, and it does not lead.
+    pub fn lost(&mut self, now: Time, slot: Slot, out: &mut Vec<Output>) {
+        let last = self.log.last().0;
+        if slot <= self.log.base().0 || slot > last {
+            return;
+        }
+        self.log.truncate(slot);
+        self.durable = self.durable.min(slot.previous());
+        self.damaged_through = self.damaged_through.max(Some(last));
+        if matches!(self.state, State::Follower) {
+            return;
+        }
+        self.step_down(now, out);
+    }
+
     /// The caller has dropped the log up to `base`, which is chosen.
     pub fn cut(&mut self, base: Slot) {
         self.log.cut(base.min(self.chosen));

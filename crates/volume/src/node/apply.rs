@@ -48,13 +48,9 @@ impl Core {
         let Some(entry) = self.groups.get(&id).and_then(|group| group.log.get(slot)) else {
             return false;
         };
-        let (ballot, payload, record) = (entry.ballot, entry.payload, entry.record);
+        let (ballot, payload) = (entry.ballot, entry.payload);
         let Some(body) = self.body(id, slot, ballot) else {
-            self.fail(crate::error::Error::Corruption {
-                path: self.reader.path(record.segment),
-                offset: u64::from(record.offset),
-                what: "an entry of the log that was checked before".to_string(),
-            });
+            self.lose(id, slot);
             return false;
         };
         let (command, data) = match Command::decode(&body) {

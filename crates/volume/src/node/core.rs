@@ -253,8 +253,15 @@ impl Core {
             for meta in entries {
                 match self.body(id, meta.slot, meta.ballot) {
                     Some(body) => bodies.push(body),
-                    // The entry cannot be read: the message is as good as lost.
-                    None => return,
+                    None => {
+                        // It was replaced since, or its bytes are damaged.
+                        let group = self.groups.get(&id);
+                        let now = group.and_then(|group| group.log.ballot_at(meta.slot));
+                        if now == Some(meta.ballot) {
+                            self.lose(id, meta.slot);
+                        }
+                        return;
+                    }
                 }
             }
         }

@@ -140,6 +140,24 @@ impl Core {
         }
     }
 
+    /// An entry of the log cannot be read any more. One that is state already is of no use but for
+    /// replicas that are behind, who get an image then; any other is restored by the leader.
+    pub(super) fn lose(&mut self, id: GroupId, slot: Slot) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        if slot <= group.applied {
+            group.log.cut(slot);
+            group.consensus.cut(slot);
+            return;
+        }
+        group.log.end_at(slot.previous());
+        group.durable = group.durable.min(slot.previous());
+        self.step(id, &mut Bodies::new(), |core, now, out| {
+            core.lost(now, slot, out)
+        });
+    }
+
     /// A task of upkeep failed. What fails for good is seen by writes, too; the task is tried
     /// again.
     pub(super) fn upkeep_failed(&mut self, refusal: &Refusal) {
