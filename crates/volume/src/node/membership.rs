@@ -199,7 +199,9 @@ impl Core {
                     return Ok(());
                 }
                 let through = group.consensus.matched(node).unwrap_or_default();
-                if through.0 + CAUGHT_UP < group.consensus.last().0.0 {
+                // A learner that has answered nothing yet is not near, however short the log is.
+                let is_near = through.0 + CAUGHT_UP >= group.consensus.last().0.0;
+                if through.0 == 0 || !is_near {
                     return Err(Refusal::Busy);
                 }
                 members.put(Member {
