@@ -6,7 +6,7 @@ use esker_volume::client::{Client, ClientError};
 use esker_volume::ids::{GroupId, NodeId};
 use esker_volume::wire::{Change, Refusal};
 
-use super::{client, failed};
+use super::link::{client, failed};
 use crate::args::{AskArgs, MemberArgs, MemberCommand};
 use crate::failure::{Failure, Outcome};
 
@@ -21,7 +21,8 @@ pub(super) fn member(args: &MemberArgs) -> Result<Outcome, Failure> {
     }
 }
 
-/// Makes the changes in each group, one after the other. What an interrupted call did is not done again.
+/// Makes the changes in each group, one after the other. What an interrupted call did is not done
+/// again.
 fn in_all(args: &AskArgs, changes: &[Change]) -> Result<Outcome, Failure> {
     let mut client = client(args)?;
     let status = client.status().map_err(failed)?;
