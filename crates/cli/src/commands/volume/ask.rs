@@ -2,7 +2,7 @@
 
 use esker_volume::system::SystemCommand;
 
-use super::connect::system;
+use super::link::system;
 use crate::args::{
     CloneArgs, CreateVolumeArgs, DeleteVolumeArgs, GrowArgs, RenameVolumeArgs, SnapshotVolumeArgs,
 };

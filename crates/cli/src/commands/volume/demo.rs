@@ -162,7 +162,7 @@ impl Show<'_> {
             size: self.size,
             block_size: 4096,
         };
-        super::connect::system(&ask, &command).map(drop)
+        super::link::system(&ask, &command).map(drop)
     }
 
     /// Makes the image: an ext4 file system with files in it, or random bytes.
@@ -314,8 +314,8 @@ impl Show<'_> {
         self.say(format_args!("  now {}", led.join(", ")))
     }
 
-    /// Shows how much the nodes wrote to disk. Requests that were sent again are not counted twice as
-    /// bytes of the user.
+    /// Shows how much the nodes wrote to disk. A request that was sent again counts once as bytes of
+    /// the user.
     fn amplification(&mut self, nodes: &Processes) -> Result<(), Failure> {
         for node in nodes.running() {
             if let Some(status) = nodes.status(node) {
@@ -400,7 +400,7 @@ impl Show<'_> {
     fn compare_local(&mut self, nodes: &Processes, image: &Path, node: u32) -> Result<(), Failure> {
         let address = nodes.address(node)?;
         let client = NodeClient::connect(&address, Security::Plain, PATIENCE);
-        let mut client = client.map_err(super::connect::failed)?;
+        let mut client = client.map_err(super::link::failed)?;
         let file = File::open(image).map_err(io(image))?;
         let begin = Instant::now();
         let mut wrong = Vec::new();
@@ -409,7 +409,7 @@ impl Show<'_> {
             let expected = read_piece(&file, self.size, piece).map_err(io(image))?;
             let (offset, length) = (piece * PIECE, expected.len() as u32);
             let data = client.read_local(VOLUME, offset, length);
-            if data.map_err(super::connect::failed)? != expected {
+            if data.map_err(super::link::failed)? != expected {
                 wrong.push(offset);
             }
         }

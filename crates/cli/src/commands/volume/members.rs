@@ -6,7 +6,7 @@ use esker_volume::client::{Client, ClientError};
 use esker_volume::ids::{GroupId, NodeId};
 use esker_volume::wire::{Change, Refusal};
 
-use super::connect::{client, failed};
+use super::link::{client, failed};
 use crate::args::{AskArgs, MemberArgs, MemberCommand};
 use crate::failure::{Failure, Outcome};
 

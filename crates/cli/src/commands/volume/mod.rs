@@ -1,8 +1,8 @@
 //! `esker volume`: replicated block volumes.
 
 mod ask;
-mod connect;
 mod demo;
+mod link;
 mod members;
 mod node;
 mod processes;

@@ -120,7 +120,7 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         node: NodeId(id),
         listen,
         nbd: args.nbd.clone().or(config.nbd),
-        security: super::connect::security(&tls)?,
+        security: super::link::security(&tls)?,
         wait: wait * 1000,
         settings,
     };

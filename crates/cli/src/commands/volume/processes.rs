@@ -166,7 +166,18 @@ impl Drop for Processes {
 /// then fails with a message.
 fn free_places() -> Result<Vec<Place>, Failure> {
     let failed = |error| Failure::Store(format!("no free port on loopback: {error}"));
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    // The ports lie below those that the kernel gives to outgoing connections: a node that connects
+    // to a node that is not up yet could otherwise get that node's port.
+    let bind = || {
+        let mut bound = TcpListener::bind((Ipv4Addr::LOCALHOST, fastrand::u16(20_000..32_000)));
+        for _ in 0..100 {
+            if bound.is_ok() {
+                break;
+            }
+            bound = TcpListener::bind((Ipv4Addr::LOCALHOST, fastrand::u16(20_000..32_000)));
+        }
+        bound
+    };
     // All are held until all are found, so that no two are the same.
     let mut held = Vec::new();
     let mut places = Vec::new();

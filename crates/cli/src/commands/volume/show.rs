@@ -6,7 +6,7 @@ use esker_volume::system::State;
 use esker_volume::wire::Refusal;
 use serde_json::json;
 
-use super::connect::{client, failed};
+use super::link::{client, failed};
 use crate::args::{AskArgs, MapArgs, StatusArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, bytes, columns};

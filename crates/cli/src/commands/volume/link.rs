@@ -1,4 +1,4 @@
-//! The connection to a node, and commands of the system group.
+//! A connection to a node, and what its refusals mean for the exit code.
 
 use std::time::Duration;
 
