@@ -12,6 +12,8 @@ pub mod command;
 pub mod consensus;
 pub mod error;
 pub mod extents;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod ids;
 pub mod map;
 pub mod members;

@@ -37,9 +37,9 @@ pub(crate) use values::{Strategy, Ttl, size};
 #[cfg(test)]
 pub(crate) use values::{durability, duration};
 pub(crate) use volume::{
-    AskArgs, CloneArgs, CreateVolumeArgs, DeleteVolumeArgs, GrowArgs, MapArgs, MemberArgs,
-    MemberCommand, NodeArgs, RenameVolumeArgs, SnapshotVolumeArgs, StatusArgs, TlsArgs, VolumeArgs,
-    VolumeCommand,
+    AskArgs, CloneArgs, CreateVolumeArgs, DeleteVolumeArgs, DemoVolumeArgs, GrowArgs, MapArgs,
+    MemberArgs, MemberCommand, NodeArgs, RenameVolumeArgs, SnapshotVolumeArgs, StatusArgs, TlsArgs,
+    VolumeArgs, VolumeCommand,
 };
 pub(crate) use write::{
     CreateArgs, DefinitionArgs, DeleteArgs, DemoArgs, Format, LoadArgs, PutArgs,

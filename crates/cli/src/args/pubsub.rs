@@ -8,6 +8,7 @@ use esker::{Expr, Path};
 
 use super::space::AreaArgs;
 use super::values::duration;
+use super::volume::DemoVolumeArgs;
 
 pub(super) const PUBLISH_HELP: &str = "\
 A topic has levels, as in `traffic/a7`. A subscription to `traffic` also receives publications to `traffic/a7`. The empty topic ''
@@ -77,6 +78,12 @@ pub(crate) enum DemoCommand {
         after_help = "Examples:\n  esker demo pubsub\n  esker demo pubsub --moves moves.ndjson.zst --speed 600 --length 1h"
     )]
     Pubsub(DemoPubsubArgs),
+    /// Show a replicated disk: three nodes on loopback, a file system written to them over NBD, and
+    /// a leader that is killed meanwhile
+    #[command(
+        after_help = "Examples:\n  esker demo volume\n  esker demo volume --size 1G --dir DIR"
+    )]
+    Volume(DemoVolumeArgs),
 }
 
 #[derive(Args)]

@@ -61,7 +61,7 @@ pub(crate) struct AskArgs {
 }
 
 /// Certificates, as PEM files.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub(crate) struct TlsArgs {
     /// The certificate to show, with those between it and the authority
     #[arg(long, value_name = "FILE", requires_all = ["key", "ca"])]
@@ -231,4 +231,14 @@ pub(crate) struct MemberRemoveArgs {
     pub(crate) id: u32,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoVolumeArgs {
+    /// The volume's size
+    #[arg(long, value_parser = size, default_value = "256M")]
+    pub(crate) size: usize,
+    /// Keep the nodes here, in a directory that is new or empty [default: a temporary one]
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
 }

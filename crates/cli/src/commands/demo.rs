@@ -23,9 +23,16 @@ const SHOWN: usize = 150;
 
 /// `esker demo [--records N] [--dir DIR]`
 pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
-    if let Some(DemoCommand::Pubsub(args)) = &args.other {
-        let folder = Folder::new(args.dir.as_deref())?;
-        return super::city::city(args, &folder.path, memory);
+    match &args.other {
+        Some(DemoCommand::Pubsub(args)) => {
+            let folder = Folder::new(args.dir.as_deref())?;
+            return super::city::city(args, &folder.path, memory);
+        }
+        Some(DemoCommand::Volume(args)) => {
+            let folder = Folder::new(args.dir.as_deref())?;
+            return super::volume::demo(args, &folder.path, folder.temporary);
+        }
+        None => {}
     }
     if args.records == 0 {
         return Err(Failure::Usage("--records must be at least 1".to_string()));

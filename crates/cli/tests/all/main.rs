@@ -33,3 +33,4 @@ mod truth;
 mod truth_space;
 mod values;
 mod versions;
+mod volume;

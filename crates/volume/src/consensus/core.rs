@@ -7,7 +7,7 @@ use super::message::{Message, Meta};
 use super::metas::Metas;
 use super::progress::Leading;
 use super::types::{Output, Role, Settings, Start, Time};
-use crate::ids::{Ballot, NodeId, Slot};
+use crate::ids::{Ballot, DiskId, NodeId, Slot};
 use crate::members::Members;
 
 /// The state of the role.
@@ -26,6 +26,7 @@ pub(super) enum State {
 pub struct Core {
     pub(super) settings: Settings,
     pub(super) node: NodeId,
+    disk: DiskId,
     pub(super) ballot: Ballot,
     pub(super) vote: Option<NodeId>,
     pub(super) log: Metas,
@@ -42,6 +43,8 @@ pub struct Core {
     pub(super) damaged_through: Option<Slot>,
     /// The disk failed.
     pub(super) is_out: bool,
+    /// The state is not there: it is being replaced by an image.
+    pub(super) is_incomplete: bool,
     seed: u64,
 }
 
@@ -58,6 +61,7 @@ impl Core {
         let mut core = Core {
             settings,
             node: start.node,
+            disk: start.disk,
             ballot: start.ballot,
             vote: start.vote,
             chosen: start.chosen.max(start.base.0),
@@ -69,6 +73,7 @@ impl Core {
             deadline: 0,
             damaged_through: start.damaged_through,
             is_out: false,
+            is_incomplete: false,
             seed: start.seed,
         };
         core.put_off(start.now);
@@ -200,6 +205,12 @@ impl Core {
         self.step_down(self.heard, out);
     }
 
+    /// Whether the state is incomplete until an image is installed: such a replica does not lead, since
+    /// only a leader sends images.
+    pub fn set_incomplete(&mut self, is_incomplete: bool) {
+        self.is_incomplete = is_incomplete;
+    }
+
     /// The caller has dropped the log up to `base`, which is chosen.
     pub fn cut(&mut self, base: Slot) {
         self.log.cut(base.min(self.chosen));
@@ -302,11 +313,21 @@ impl Core {
         self.damaged_through.is_some()
     }
 
+    /// True where this replica, with its disk, is a voter.
+    pub(super) fn is_voter_of(&self, members: &Members) -> bool {
+        let mine = members
+            .get(self.node)
+            .filter(|member| member.disk == self.disk);
+        mine.is_some_and(|member| members.is_voter(member.node))
+    }
+
     /// True where a value that each member has is reached by a majority: the largest such.
     pub(super) fn majority_of(&self, values: &BTreeMap<NodeId, u64>) -> Option<u64> {
         let members = self.log.members();
+        let counts = self.is_voter_of(members);
         let mut all: Vec<u64> = members
             .voters()
+            .filter(|node| counts || *node != self.node)
             .filter_map(|node| values.get(&node).copied())
             .collect();
         all.sort_unstable_by(|a, b| b.cmp(a));

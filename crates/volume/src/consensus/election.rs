@@ -15,15 +15,15 @@ impl Core {
     pub(super) fn may_lead(&self) -> bool {
         let is_open = self.log.members_since() > self.chosen;
         let before = self.log.members_before().filter(|_| is_open);
-        let was_voter = before.is_some_and(|members| members.is_voter(self.node));
-        let may = was_voter || self.log.members().is_voter(self.node);
-        may && self.damaged_through.is_none() && !self.is_out
+        let was_voter = before.is_some_and(|members| self.is_voter_of(members));
+        let may = was_voter || self.is_voter_of(self.log.members());
+        may && self.damaged_through.is_none() && !self.is_out && !self.is_incomplete
     }
 
     /// True where this replica is the only voter.
     fn is_alone(&self) -> bool {
         let members = self.log.members();
-        members.majority() == 1 && members.is_voter(self.node)
+        members.majority() == 1 && self.is_voter_of(members)
     }
 
     /// The leader was not heard for long.

@@ -239,14 +239,18 @@ impl Core {
             };
             let is_full = progress.under_way_bytes >= window
                 || (progress.is_probing && !progress.under_way.is_empty());
-            if progress.needs_image || progress.next > last || is_full {
+            if progress.needs_image || progress.next > last {
                 return;
             }
             let before = progress.next.previous();
+            // Also where a message is under way: it may be lost, and signs of life say nothing of what was cut.
             let Some(of) = self.log.ballot_at(before) else {
                 progress.needs_image = true;
                 return out.push(Output::NeedsImage(to));
             };
+            if is_full {
+                return;
+            }
             let (mut entries, mut bytes) = (Vec::new(), 0);
             while let Some(meta) = self.log.get(progress.next) {
                 let more = meta.bytes as usize;

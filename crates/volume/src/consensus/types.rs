@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::message::{Message, Meta};
-use crate::ids::{Ballot, NodeId, Slot};
+use crate::ids::{Ballot, DiskId, NodeId, Slot};
 use crate::members::Members;
 
 /// Milliseconds since some moment, of a clock that counts suspension and never steps back.
@@ -50,6 +50,8 @@ impl Default for Settings {
 pub struct Start {
     /// The node.
     pub node: NodeId,
+    /// Its disk. With another one than the members say it neither leads nor counts.
+    pub disk: DiskId,
     /// Its ballot.
     pub ballot: Ballot,
     /// Whom it has promised in this ballot.

@@ -6,7 +6,7 @@ use super::core::Map;
 use super::entries::Extent;
 use super::walk;
 use crate::error::Result;
-use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot, VolumeId};
+use crate::ids::{Ballot, GroupId, LayerId, NodeId, SessionId, Slot, VolumeId};
 use crate::system::Source;
 
 impl Map {
@@ -61,6 +61,21 @@ impl Map {
         let groups = self.group_ids();
         let position = |group| (group, (self.applied(group), self.applied_ballot(group)));
         groups.into_iter().map(position).collect()
+    }
+
+    /// The open sessions of a node's lives up to `life` in a group.
+    pub fn sessions_of(&self, group: GroupId, node: NodeId, life: u64) -> Vec<SessionId> {
+        let writer = self.writer.lock();
+        let Some(state) = writer.groups.get(&group) else {
+            return Vec::new();
+        };
+        let of = |life| SessionId {
+            node,
+            life,
+            connection: 0,
+        };
+        let open = state.sessions.open.range(of(0)..of(life.saturating_add(1)));
+        open.map(|(id, _)| *id).collect()
     }
 
     /// Where a wanted member listens.

@@ -276,7 +276,7 @@ impl Core {
             return;
         };
         match frame {
-            Frame::Form(formation) => self.form(formation),
+            Frame::Form(formation) => self.form(from, formation),
             Frame::Hello(hello) => self.heard_hello(from, hello),
             _ if !self.is_member(from) => {}
             Frame::Consensus {
@@ -327,14 +327,18 @@ impl Core {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
-        // A member is a node with the disk that it had when it became one.
+        // A member is a node with the disk that it had when it became one: the answers of any other do
+        // not count. What a leader or candidate says is taken also where this replica does not know
+        // yet that the node has another disk, or it would never learn so; what it is worth is for its
+        // ballot and log to say.
         let disk = self.peers.get(&from).map(|hello| hello.disk);
-        if group
-            .consensus
-            .members()
-            .get(from)
-            .is_some_and(|member| Some(member.disk) != disk)
-        {
+        let is_answer = matches!(
+            message,
+            Message::Promise { .. } | Message::Accepted { .. } | Message::Refused { .. }
+        );
+        let member = group.consensus.members().get(from);
+        let is_other = member.is_some_and(|member| Some(member.disk) != disk);
+        if is_answer && is_other {
             return;
         }
         let mut by_slot = Bodies::new();

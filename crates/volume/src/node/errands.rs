@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::Command;
-use crate::ids::{GroupId, NodeId};
+use crate::ids::{GroupId, NodeId, SessionId};
 use crate::system::SystemCommand;
 
 /// When each periodic task ran last.
@@ -17,6 +17,8 @@ pub(super) struct Ticks {
 
 /// Milliseconds between two rounds of telling unformed nodes.
 pub(super) const TELL: u64 = 200;
+/// Milliseconds after which the end of a session is proposed again, where it is still open.
+pub(super) const END_AGAIN: u64 = 5_000;
 /// Milliseconds between two looks at how leaders are spread.
 pub(super) const SPREAD: u64 = 2_000;
 
@@ -47,8 +49,8 @@ pub(super) struct Errands {
     /// Steps of the list that are done, until the list changes.
     pub(super) done: BTreeSet<Step>,
     pub(super) is_changed: bool,
-    /// By group and node, the life before which sessions were ended.
-    pub(super) ended: BTreeMap<(GroupId, NodeId), u64>,
+    /// When the end of a session was proposed, in which group.
+    pub(super) ended: BTreeMap<(GroupId, SessionId), u64>,
     /// The last life of each node that was linked.
     pub(super) lives: BTreeMap<NodeId, u64>,
 }

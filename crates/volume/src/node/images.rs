@@ -20,8 +20,12 @@ pub(super) const ASK_AGAIN: u64 = 1_000;
 /// An image that the replica does not ask for, for so many milliseconds, is given up.
 pub(super) const FORGET: u64 = 60_000;
 
-/// What a replica asks for that needs no image any more.
+/// In place of a piece's number: the replica has a state as new as the image.
 pub(super) const UNWANTED: u64 = u64::MAX;
+/// In place of an image's number: any image is wanted.
+pub(super) const ANY: u64 = 0;
+/// After so many milliseconds without a piece, an image from the present leader is as good.
+pub(super) const STALLED: u64 = 5_000;
 
 /// An image that is sent.
 pub(super) struct Outgoing {
@@ -50,6 +54,8 @@ pub(super) struct Incoming {
     pub(super) meta: ImageMeta,
     pub(super) next: u64,
     pub(super) asked: u64,
+    /// When the last piece came.
+    pub(super) came: u64,
     /// Pieces whose data are not durable yet: their end, their entries, whether none follows.
     pub(super) waiting: VecDeque<(u64, Vec<ImageEntry>, bool)>,
 }
@@ -58,6 +64,8 @@ pub(super) struct Incoming {
 #[derive(Default)]
 pub(super) struct Images {
     pub(super) next: u64,
+    /// When images were asked for last, for groups whose state is incomplete.
+    pub(super) missed: u64,
     pub(super) wanted: Vec<(GroupId, NodeId)>,
     pub(super) outgoing: BTreeMap<(NodeId, GroupId), Outgoing>,
     pub(super) incoming: BTreeMap<GroupId, Incoming>,

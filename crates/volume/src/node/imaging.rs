@@ -1,7 +1,7 @@
 //! Sending and installing images, step by step.
 
 use super::core::Core;
-use super::images::{ASK_AGAIN, FORGET, Incoming, MOST_WAITING, Outgoing, UNWANTED};
+use super::images::{ANY, ASK_AGAIN, FORGET, Incoming, MOST_WAITING, Outgoing, STALLED, UNWANTED};
 use super::input::{Action, ReadKind, ReadWork};
 use super::log::Log;
 use super::running::ReadFor;
@@ -51,6 +51,33 @@ impl Core {
         }
         for (node, frame) in again {
             self.actions.push(Action::Send(node, frame.encode()));
+        }
+        self.ask_for_images();
+    }
+
+    /// A state that is incomplete, and that no image is coming for, stays so until a leader is asked: its
+    /// log may be all there, so that no leader sees what it lacks.
+    fn ask_for_images(&mut self) {
+        let now = self.now;
+        if now < self.images.missed + ASK_AGAIN {
+            return;
+        }
+        self.images.missed = now;
+        for (id, group) in &self.groups {
+            let incoming = self.images.incoming.get(id);
+            let is_coming = incoming.is_some_and(|image| image.came + STALLED > now);
+            let leader = group.consensus.leader();
+            let leader = leader.filter(|leader| *leader != self.me.node);
+            let Some(leader) = leader.filter(|_| group.is_incomplete && !is_coming) else {
+                continue;
+            };
+            let (group, image, piece) = (*id, ANY, 0);
+            let frame = Frame::ImageNext {
+                group,
+                image,
+                piece,
+            };
+            self.actions.push(Action::Send(leader, frame.encode()));
         }
     }
 
@@ -122,6 +149,13 @@ impl Core {
     /// A replica wants a piece.
     pub(super) fn image_next(&mut self, node: NodeId, group: GroupId, image: u64, piece: u64) {
         let now = self.now;
+        if image == ANY {
+            let leads = self.groups.get(&group).is_some_and(|group| group.leads);
+            if leads {
+                self.images.wanted(group, node);
+            }
+            return;
+        }
         let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
             return;
         };
@@ -175,8 +209,13 @@ impl Core {
                 out.is_reading = true;
                 let (image, after) = (out.image.clone(), out.after.clone());
                 let kind = ReadKind::Piece { image, after };
+                let number = out.number;
                 let ticket = self.ticket();
-                self.start_read(ticket, ReadFor::Piece(node), ReadWork { group, kind });
+                self.start_read(
+                    ticket,
+                    ReadFor::Piece(node, number),
+                    ReadWork { group, kind },
+                );
             }
             // A piece from before: its answer crossed the question.
             _ => out.wants = None,
@@ -188,6 +227,7 @@ impl Core {
         &mut self,
         node: NodeId,
         group: GroupId,
+        number: u64,
         piece: Option<(Vec<u8>, Option<Vec<u8>>)>,
     ) {
         let now = self.now;
@@ -195,6 +235,10 @@ impl Core {
         let Some(out) = self.images.outgoing.get_mut(&(node, group)) else {
             return self.image_failed(node, group);
         };
+        // It may be of an image that was given up while it was read.
+        if out.number != number {
+            return;
+        }
         out.is_reading = false;
         let Some((bytes, after)) = piece else {
             return self.image_failed(node, group);
@@ -240,6 +284,7 @@ impl Core {
             return;
         };
         incoming.next += 1;
+        incoming.came = now;
         incoming.waiting.push_back((end, entries, last));
         if !last && incoming.waiting.len() < MOST_WAITING {
             incoming.asked = now;
@@ -272,7 +317,10 @@ impl Core {
         let Some(meta) = ImageMeta::decode(&mut Bytes::new(bytes)) else {
             return;
         };
-        if is_known {
+        // Nor is what ends before the log begins.
+        let is_short = state.is_some_and(|group| at.0 < group.log.base().0);
+        let leads = state.is_some_and(|group| group.consensus.is_leader());
+        if is_known || is_short || leads {
             return;
         }
         if is_old {
@@ -291,8 +339,9 @@ impl Core {
         }
         if let Some(state) = self.groups.get_mut(&group) {
             state.is_incomplete = true;
+            state.consensus.set_incomplete(true);
         }
-        let (next, asked, waiting) = (1, self.now, VecDeque::new());
+        let (next, asked, came, waiting) = (1, self.now, self.now, VecDeque::new());
         let incoming = Incoming {
             from,
             number,
@@ -300,6 +349,7 @@ impl Core {
             meta,
             next,
             asked,
+            came,
             waiting,
         };
         self.images.incoming.insert(group, incoming);
@@ -419,6 +469,7 @@ impl Core {
         group.applied = slot;
         group.chosen = group.chosen.max(slot);
         group.is_incomplete = false;
+        group.consensus.set_incomplete(false);
         group.ready_at = group.ready_at.max(slot);
         let initial = self
             .formation

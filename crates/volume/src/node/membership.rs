@@ -28,7 +28,7 @@ impl Core {
     }
 
     /// Forms the cluster where it is this node's turn.
-    fn try_to_form(&mut self) {
+    pub(super) fn try_to_form(&mut self) {
         let wanted = &self.settings.peers;
         let is_first = wanted.keys().min() == Some(&self.me.node);
         if self.formation.is_some() || !is_first {
@@ -62,7 +62,12 @@ impl Core {
     }
 
     /// The cluster was formed elsewhere, with this disk.
-    pub(super) fn form(&mut self, formation: Formation) {
+    pub(super) fn form(&mut self, from: NodeId, formation: Formation) {
+        if self.formation.is_some() && self.is_announced {
+            // That node has not heard what this one belongs to: the hello was lost.
+            let hello = Frame::Hello(self.me.clone()).encode();
+            return self.actions.push(super::input::Action::Send(from, hello));
+        }
         let mine = formation
             .members
             .get(self.me.node)

@@ -247,10 +247,9 @@ impl Reading {
         let (id, slot) = (header.group, Slot(header.slot));
         let known = self.groups.contains_key(&id);
         let group = self.group(id);
-        let last = group.log.last();
-        let differs =
-            slot >= group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
-        if !known || last < slot || differs {
+        let is_other =
+            slot > group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
+        if !known || is_other {
             // An image was installed, also in place of entries that were never chosen, or this is
             // where reading begins.
             let old = std::mem::replace(group, Recovered::new((slot, header.ballot), members));
@@ -363,6 +362,7 @@ impl Building<'_> {
         let base = found.log.base();
         let start = Start {
             node: self.me.node,
+            disk: self.me.disk,
             ballot: found.ballot,
             vote: found.vote,
             base,
@@ -384,6 +384,7 @@ impl Building<'_> {
     fn lost(&self, formation: &Formation, (applied, ballot): (Slot, Ballot)) -> Group {
         let start = Start {
             node: self.me.node,
+            disk: self.me.disk,
             ballot,
             vote: None,
             base: (applied, ballot),
@@ -399,9 +400,11 @@ impl Building<'_> {
 
     fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {
         let durable = log.last();
+        let mut consensus = consensus::Core::new(self.settings.consensus.clone(), start);
+        consensus.set_incomplete(is_incomplete);
         Group {
             id: self.id,
-            consensus: consensus::Core::new(self.settings.consensus.clone(), start),
+            consensus,
             log,
             applied,
             chosen: applied,

@@ -152,12 +152,12 @@ impl Core {
                     (Err(refusal), _) => self.upkeep_failed(&refusal),
                 }
             }
-            ReadFor::Piece(node) => {
+            ReadFor::Piece(node, number) => {
                 let piece = match result {
                     Ok(ReadResult::Piece(bytes, after)) => Some((bytes, after)),
                     _ => None,
                 };
-                self.piece_read(node, read.work.group, piece);
+                self.piece_read(node, read.work.group, number, piece);
             }
         }
     }

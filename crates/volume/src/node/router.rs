@@ -102,6 +102,8 @@ pub(super) struct Router {
     parts: BTreeMap<u64, Part>,
     connections: BTreeMap<ConnectionId, Connection>,
     next_session: u64,
+    /// The time of the last look at what is due.
+    now: Time,
 }
 
 impl Router {
@@ -110,10 +112,12 @@ impl Router {
             node,
             life,
             groups: 0,
-            next_part: 1,
+            // An answer to a part of an earlier life may still come: no life has numbers of another one.
+            next_part: (life << 24).max(1),
             parts: BTreeMap::new(),
             connections: BTreeMap::new(),
             next_session: 1,
+            now: 0,
         }
     }
 
@@ -378,6 +382,7 @@ impl Router {
         leader: &dyn Fn(GroupId) -> Option<NodeId>,
         followed: &mut Vec<Followed>,
     ) -> Vec<(u64, GroupId, NodeId, Op)> {
+        self.now = now;
         let mut due = Vec::new();
         let mut late = Vec::new();
         for (id, part) in &mut self.parts {
@@ -464,20 +469,27 @@ impl Router {
                 ticket,
                 at,
             } => {
-                if result == Err(Refusal::NoSession) {
-                    followed.push(Followed::End(connection));
+                let Some(state) = self.connections.get_mut(&connection) else {
+                    return;
+                };
+                let mut may_happen = false;
+                if let Op::Write { by, .. } | Op::Discard { by, .. } = &part.op
+                    && by.session == state.session
+                {
+                    if result == Err(Refusal::NoSession) {
+                        followed.push(Followed::End(connection));
+                    }
+                    may_happen = matches!(result, Err(Refusal::NoQuorum));
+                    if !may_happen {
+                        state.outstanding.remove(&by.number);
+                    }
+                }
+                if may_happen {
+                    self.renew_session(connection, followed);
                 }
                 let Some(state) = self.connections.get_mut(&connection) else {
                     return;
                 };
-                if let Op::Write { by, .. } | Op::Discard { by, .. } = &part.op {
-                    // A write without an answer keeps its number, so that the window does not pass
-                    // it.
-                    let is_known = !matches!(result, Err(Refusal::NoQuorum));
-                    if is_known {
-                        state.outstanding.remove(&by.number);
-                    }
-                }
                 let Some(whole) = state.wholes.get_mut(&ticket) else {
                     return;
                 };
@@ -488,6 +500,34 @@ impl Router {
                     followed.push(Followed::Answer(connection, ticket, whole.result()));
                 }
             }
+        }
+    }
+
+    /// A write got no answer and may still happen: its number would hold the session's window back for
+    /// ever. The session ends, so the write does not happen after that, and the connection goes on
+    /// with another.
+    fn renew_session(&mut self, id: ConnectionId, followed: &mut Vec<Followed>) {
+        let session = self.new_session();
+        let now = self.now;
+        let Some(state) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let old = std::mem::replace(&mut state.session, session);
+        state.outstanding.clear();
+        let mut groups: Vec<GroupId> = std::mem::take(&mut state.open).into_iter().collect();
+        let mut waiting = Vec::new();
+        for (group, parts) in std::mem::take(&mut state.opening) {
+            groups.push(group);
+            waiting.extend(parts);
+        }
+        // The old session is not opened any more.
+        self.parts
+            .retain(|_, part| part.whom != For::Opening(id) || part.op != Op::Open(old));
+        for group in groups {
+            self.errand(0, group, Op::Close(old), now);
+        }
+        for part in waiting {
+            self.end(part, Err(Refusal::NoQuorum), followed);
         }
     }
 

@@ -20,8 +20,8 @@ pub(super) enum ReadFor {
     Local(ConnectionId, u64),
     /// Another replica's damaged block: its node, and the number of its question.
     Fetch(NodeId, u64),
-    /// A piece of an image for another replica.
-    Piece(NodeId),
+    /// A piece of an image for another replica, and the image's number.
+    Piece(NodeId, u64),
     /// Vacuum, scrub, flushes and merges.
     Upkeep,
 }

@@ -2,7 +2,7 @@
 //! that are gone, how leaders are spread.
 
 use super::core::Core;
-use super::errands::{SPREAD, Step, TELL};
+use super::errands::{END_AGAIN, SPREAD, Step, TELL};
 use crate::command::Command;
 use crate::extents::Kind;
 use crate::ids::{Ballot, GroupId, NodeId};
@@ -39,6 +39,8 @@ impl Core {
         self.announce();
         if now >= self.last_ticks.announced + TELL {
             self.last_ticks.announced = now;
+            // A cluster of one node has no link that would begin it.
+            self.try_to_form();
             let nodes: Vec<NodeId> = self.peers.keys().copied().collect();
             nodes.into_iter().for_each(|node| self.meet(node));
         }
@@ -120,23 +122,27 @@ impl Core {
         for (node, hello) in &self.peers {
             self.errands.lives.insert(*node, hello.life);
         }
-        let patience = self.settings.session_loss;
+        let (patience, now) = (self.settings.session_loss, self.now);
         let gone: Vec<(NodeId, u64)> = self
             .lost
             .iter()
-            .filter(|(_, since)| **since + patience < self.now)
+            .filter(|(_, since)| **since + patience < now)
             .filter_map(|(node, _)| Some((*node, *self.errands.lives.get(node)?)))
             .collect();
+        self.errands.ended.retain(|_, at| *at + END_AGAIN > now);
         let led: Vec<GroupId> = self.led().filter(|id| *id != GroupId::SYSTEM).collect();
         for (node, life) in gone {
             for id in &led {
-                let before = life + 1;
-                if self.errands.ended.get(&(*id, node)) == Some(&before) {
-                    continue;
-                }
-                let command = Command::CloseLives { node, before };
-                if self.propose_command(*id, None, &command).is_ok() {
-                    self.errands.ended.insert((*id, node), before);
+                // One by one: the node may only be cut off, and goes on with new sessions when it is
+                // linked again.
+                for session in self.map.sessions_of(*id, node, life) {
+                    if self.errands.ended.contains_key(&(*id, session)) {
+                        continue;
+                    }
+                    let command = Command::CloseSession(session);
+                    if self.propose_command(*id, None, &command).is_ok() {
+                        self.errands.ended.insert((*id, session), now);
+                    }
                 }
             }
         }

@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     /// Milliseconds that frames and syncs take at most.
     pub(crate) delay: u64,
     pub(crate) sync: u64,
+    /// After how many milliseconds the sessions of a node that is cut off end.
+    pub(crate) session_loss: u64,
     /// Reads by lease are allowed.
     pub(crate) lease: bool,
     /// Clocks run wildly: reads by lease may be stale.

@@ -52,6 +52,7 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         late: if rough > 1 { random.u32(..50) } else { 0 },
         delay: *random.choice(&[1, 3, 20]).unwrap_or(&3),
         sync: *random.choice(&[1, 5, 30]).unwrap_or(&5),
+        session_loss: *random.choice(&[500, 2000, 10_000]).unwrap_or(&2000),
         lease: random.u8(..4) > 0,
         wild: random.u8(..8) == 0,
     };

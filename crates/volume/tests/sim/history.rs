@@ -122,7 +122,9 @@ impl World {
                 if let Some(call) = known {
                     last_in = last_in.max((call.invoked, *sector));
                 }
-                let since = known.map(|call| call.responded).filter(|at| *at > 0);
+                let since = known
+                    .filter(|call| call.is_done())
+                    .map(|call| call.responded);
                 let was_discarded = self.calls.iter().any(|call| {
                     call.kind == Kind::Discard
                         && call.volume == taken.volume

@@ -104,6 +104,7 @@ impl Node {
             flush_bytes: settings.flush_bytes,
             live_percent: settings.live_percent,
             first_life: self.clock(now),
+            session_loss: settings.session_loss,
             ..NodeSettings::default()
         };
         all.consensus.lease = settings.lease;

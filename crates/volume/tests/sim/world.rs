@@ -8,7 +8,7 @@ use esker_volume::consensus;
 use esker_volume::ids::{GroupId, NodeId, Slot};
 use esker_volume::node::input::{Action, Input};
 use esker_volume::node::reading;
-use esker_volume::wire::Hello;
+use esker_volume::wire::{Frame, Hello};
 
 use super::action::{Settings, Step, What};
 use super::clients::{Call, Volume};
@@ -56,6 +56,7 @@ pub(crate) struct World {
     /// Hashes of states by group and position.
     hashes: BTreeMap<(GroupId, Slot), (u64, NodeId)>,
     trace: u64,
+    frames: bool,
     story: Option<Vec<String>>,
 }
 
@@ -85,6 +86,7 @@ impl sim::World for World {
             healed_at: 0,
             hashes: BTreeMap::new(),
             trace: 0,
+            frames: std::env::var("ESKER_SIM_FRAMES").is_ok(),
             story: None,
         };
         for id in world.ids() {
@@ -218,6 +220,7 @@ impl World {
             Event::Frame(from, to, epoch, bytes) => {
                 let link = self.net.link(from, to);
                 if link.epoch == epoch && link.is_up {
+                    self.show(from, to, &bytes);
                     self.note(&bytes);
                     self.input(to, Input::Frame(from, bytes));
                 }
@@ -253,6 +256,39 @@ impl World {
             Event::Compare => {
                 self.compare();
                 self.after(COMPARE, Event::Compare);
+            }
+        }
+    }
+
+    /// Prints a message that is delivered: `ESKER_SIM_FRAMES=1`.
+    fn show(&self, from: NodeId, to: NodeId, bytes: &[u8]) {
+        if self.frames {
+            match Frame::decode(bytes) {
+                Some(Frame::Consensus { group, message, .. }) => {
+                    eprintln!("{:7} {from}>{to} group {group}: {message:?}", self.now);
+                }
+                Some(Frame::Image {
+                    group,
+                    image,
+                    piece,
+                    at,
+                    last,
+                    ..
+                }) => {
+                    eprintln!(
+                        "{:7} {from}>{to} group {group}: image {image} {piece} {at:?} {last}",
+                        self.now
+                    );
+                }
+                Some(other) => {
+                    let text = format!("{other:?}");
+                    eprintln!(
+                        "{:7} {from}>{to} {}",
+                        self.now,
+                        text.get(..100).unwrap_or(&text)
+                    );
+                }
+                None => {}
             }
         }
     }
@@ -515,6 +551,9 @@ impl World {
     fn say_state(&mut self) {
         for id in self.ids() {
             let status = self.node(id).core.as_ref().map(|core| core.status());
+            if self.frames {
+                eprintln!("node {id}: {status:?} {:?}", self.replacing);
+            }
             self.say(|| format!("node {id}: {status:?}"));
         }
     }

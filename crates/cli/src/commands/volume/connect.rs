@@ -35,15 +35,22 @@ pub(super) fn failed(error: ClientError) -> Failure {
 pub(super) fn system(args: &AskArgs, command: &SystemCommand) -> Result<Outcome, Failure> {
     let mut client = client(args)?;
     let end = std::time::Instant::now() + Duration::from_secs(args.wait.max(1));
+    let deletes = matches!(
+        command,
+        SystemCommand::Delete(_) | SystemCommand::DeleteSnapshot { .. }
+    );
+    let mut is_begun = false;
     loop {
         match client.system(command).map_err(failed)? {
-            SystemOutcome::Ok(Some(volume)) if !volume.is_ready => {}
+            SystemOutcome::Ok(Some(volume)) if !volume.is_ready => is_begun = true,
             SystemOutcome::Ok(_) => return Ok(Outcome::Done),
             SystemOutcome::Error(error) => {
                 use esker_volume::system::SystemErrorKind as Kind;
                 match error.kind {
                     Kind::Busy if std::time::Instant::now() < end => {}
                     Kind::Busy => return Err(Failure::Store(error.text)),
+                    // The last of the groups has deleted it.
+                    Kind::NotFound if deletes && is_begun => return Ok(Outcome::Done),
                     Kind::NotFound => {
                         crate::output::note(format_args!("{}", error.text));
                         return Ok(Outcome::NotFound);

@@ -2,12 +2,16 @@
 
 mod ask;
 mod connect;
+mod demo;
 mod members;
 mod node;
+mod processes;
 mod show;
 
 use crate::args::{VolumeArgs, VolumeCommand};
 use crate::failure::{Failure, Outcome};
+
+pub(super) use demo::demo;
 
 /// `esker volume`.
 pub(crate) fn volume(args: &VolumeArgs) -> Result<Outcome, Failure> {

@@ -1,7 +1,9 @@
 //! Commands that show how volumes and nodes are.
 
 use esker_volume::admin::Status;
+use esker_volume::client::ClientError;
 use esker_volume::system::State;
+use esker_volume::wire::Refusal;
 use serde_json::json;
 
 use super::connect::{client, failed};
@@ -178,9 +180,14 @@ fn say(output: &mut Output, status: &Status) -> Result<(), Failure> {
 
 pub(super) fn map(args: &MapArgs) -> Result<Outcome, Failure> {
     let mut client = client(&args.ask)?;
-    let places = client
-        .map(&args.name, args.first, args.count)
-        .map_err(failed)?;
+    let places = match client.map(&args.name, args.first, args.count) {
+        Ok(places) => places,
+        Err(ClientError::Refused(refusal @ Refusal::NoVolume)) => {
+            crate::output::note(format_args!("{}: {refusal}", args.name));
+            return Ok(Outcome::NotFound);
+        }
+        Err(error) => return Err(failed(error)),
+    };
     let mut rows = vec![["BLOCK", "LAYER", "SEGMENT", "OFFSET"].map(str::to_string)];
     for (block, layer, segment, offset) in &places {
         rows.push(

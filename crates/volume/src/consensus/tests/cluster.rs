@@ -157,6 +157,7 @@ impl World {
         let node = self.nodes.get_mut(&id).unwrap();
         let start = Start {
             node: id,
+            disk: DiskId(u64::from(id.0)),
             ballot: node.disk.ballot,
             vote: node.disk.vote,
             base: node.disk.base,

@@ -32,6 +32,7 @@ pub(super) fn metas(slots: std::ops::RangeInclusive<u64>, ballot: u64) -> Vec<Me
 pub(super) fn start() -> Start {
     Start {
         node: NodeId(1),
+        disk: DiskId(1),
         ballot: Ballot(1),
         vote: None,
         base: (Slot(0), Ballot(0)),

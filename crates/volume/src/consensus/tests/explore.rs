@@ -69,6 +69,7 @@ fn settings() -> Settings {
 fn start(node: NodeId, ballot: Ballot, vote: Option<NodeId>, log: Vec<Meta>) -> Core {
     let start = Start {
         node,
+        disk: DiskId(u64::from(node.0)),
         ballot,
         vote,
         base: (Slot(0), Ballot(0)),
@@ -260,9 +261,7 @@ fn in_any_order_replicas_agree() {
     });
 }
 
-/// Minutes: `cargo test --release -p esker-volume --lib explore -- --ignored`.
 #[test]
-#[ignore = "takes minutes"]
 fn in_any_order_replicas_agree_while_members_change() {
     // The first entries of two leaders are the values.
     explore(Bounds {

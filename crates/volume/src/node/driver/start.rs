@@ -18,7 +18,7 @@ use super::work::{CoreThread, Event, Pool, Way, channels, disk};
 use crate::error::{Error, Result};
 use crate::ids::NodeId;
 use crate::nbd;
-use crate::net::{Acceptor, Limits, LinkEvent, LinkOptions, Links, Security};
+use crate::net::{Acceptor, Limits, LinkEvent, LinkOptions, Links, Security, check_listen};
 use crate::node::settings::Settings;
 use crate::wire::Frame;
 
@@ -74,7 +74,10 @@ impl Node {
         let acceptor = Acceptor::bind(&options.listen, options.security.clone(), limits)
             .map_err(io(&options.listen, "listen"))?;
         let nbd_listener = match &options.nbd {
-            Some(address) => Some(TcpListener::bind(address).map_err(io(address, "listen"))?),
+            Some(address) => {
+                let listener = listen(address, &options.security);
+                Some(listener.map_err(io(address, "listen"))?)
+            }
             None => None,
         };
         let (dir, node) = (&options.dir, options.node);
@@ -181,6 +184,13 @@ impl Node {
             drop(thread.join());
         }
     }
+}
+
+/// Listens for NBD; beyond loopback only with TLS.
+fn listen(address: &str, security: &Security) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    check_listen(listener.local_addr()?, security)?;
+    Ok(listener)
 }
 
 /// TLS of NBD, by the certificates of the node.
