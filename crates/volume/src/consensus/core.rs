@@ -248,10 +248,11 @@ impl Core {
             // What was accepted behind it counts at the leader: it stays.
             self.log.cut(base.0);
             self.durable = self.durable.max(base.0);
-        } else if matches!(self.state, State::Leader(_)) {
-            debug_assert!(false, "a leader has the entries that are chosen");
-            return;
         } else {
+            if matches!(self.state, State::Leader(_)) {
+                // It lacks what was chosen, so a later ballot has a leader.
+                self.step_down(now, out);
+            }
             self.log = Metas::new(base, members);
             self.durable = base.0;
         }

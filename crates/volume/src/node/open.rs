@@ -250,10 +250,15 @@ impl Reading {
         let is_other =
             slot > group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
         if !known || is_other {
-            // An image was installed, or this is where reading begins.
-            let (old_ballot, old_vote) = (group.ballot, group.vote);
-            *group = Recovered::new((slot, header.ballot), members);
-            (group.ballot, group.vote) = (old_ballot, old_vote);
+            // An image was installed, also in place of entries that were never chosen, or this is
+            // where reading begins.
+            let old = std::mem::replace(group, Recovered::new((slot, header.ballot), members));
+            (group.ballot, group.vote) = (old.ballot, old.vote);
+            if old.damaged_from.is_some() && old.last_placed > slot {
+                // Entries behind an image stay accepted, and were lost with those before.
+                group.damaged_from = Some(slot.next());
+                group.last_placed = old.last_placed;
+            }
         }
         group.last_placed = group.last_placed.max(slot);
         group.vote(ballot, vote);
@@ -429,4 +434,77 @@ pub(super) fn fresh(
         now,
     }
     .recovered(found, Default::default(), false, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: GroupId = GroupId(1);
+
+    fn read() -> Reading {
+        Reading {
+            applied: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            formation: None,
+            life: 0,
+            all_damaged: false,
+        }
+    }
+
+    fn header(kind: Kind, slot: u64, ballot: u64) -> RecordHeader {
+        RecordHeader {
+            kind,
+            group: GROUP,
+            slot,
+            ballot: Ballot(ballot),
+            lsn: 0,
+            synced: 0,
+            bytes: 0,
+            checksum: 0,
+        }
+    }
+
+    fn entry(reading: &mut Reading, slot: u64) {
+        let place = crate::place::Place {
+            segment: 1,
+            offset: 0,
+        };
+        let mut payload = Vec::new();
+        Command::Nothing.encode(&mut payload);
+        reading.entry(&header(Kind::Entry, slot, 1), place, &payload);
+    }
+
+    fn base(reading: &mut Reading, slot: u64, ballot: u64) {
+        let mut payload = vec![ballot as u8, 0];
+        Members::default().encode(&mut payload);
+        reading.base(&header(Kind::Base, slot, ballot), &payload);
+    }
+
+    #[test]
+    fn an_image_replaces_the_entries_that_it_contradicts() {
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        (1..=10).for_each(|slot| entry(&mut reading, slot));
+        base(&mut reading, 6, 1);
+        assert_eq!(reading.group(GROUP).log.last(), Slot(10));
+        base(&mut reading, 6, 2);
+        let group = reading.group(GROUP);
+        assert_eq!(group.log.base(), (Slot(6), Ballot(2)));
+        assert_eq!(group.log.last(), Slot(6));
+        assert!(group.metas.is_empty() && group.damaged_from.is_none());
+    }
+
+    #[test]
+    fn entries_behind_an_image_that_do_not_follow_on_are_damage() {
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        (1..=4).for_each(|slot| entry(&mut reading, slot));
+        // Slot 5 has rotted.
+        (6..=10).for_each(|slot| entry(&mut reading, slot));
+        base(&mut reading, 6, 1);
+        let group = reading.group(GROUP);
+        assert_eq!(group.damaged_from, Some(Slot(7)));
+        assert_eq!(group.last_placed, Slot(10));
+    }
 }

@@ -177,7 +177,7 @@ impl World {
         // A group survives the damage of a minority, so of one of three and of none of two.
         let mut nodes = self.nodes.values();
         let may_rot = nodes.all(|node| node.damaged_through.is_none()) && !self.was_small;
-        let rots = may_rot && self.rng.u8(0..4) == 0;
+        let rots = may_rot && self.rng.bool();
         let at = self.rng.u64(..);
         let node = self.nodes.get_mut(&id).unwrap();
         node.core = None;
@@ -216,7 +216,8 @@ impl World {
     }
 
     fn write(&mut self, id: NodeId, write: Write) {
-        let delay = self.rng.u64(0..15);
+        let slow = if self.rng.u8(0..10) == 0 { 300 } else { 15 };
+        let delay = self.rng.u64(0..slow);
         let now = self.now;
         let node = self.nodes.get_mut(&id).unwrap();
         if node.pending.is_empty() {
@@ -341,10 +342,11 @@ impl World {
             free.extend(node.after_sync.pop_front());
         }
         let last = node.disk.log.last().map(|meta| (meta.slot, meta.ballot));
-        // A replica may know what is chosen again after a restart.
-        node.disk.chosen = node
-            .known_chosen
-            .min(last.map_or(node.disk.base.0, |(slot, _)| slot));
+        // After a restart a replica may know what is chosen, as of some time before.
+        if self.rng.u8(0..4) == 0 {
+            let last = last.map_or(node.disk.base.0, |(slot, _)| slot);
+            node.disk.chosen = node.disk.chosen.max(node.known_chosen.min(last));
+        }
         free.into_iter()
             .for_each(|(_, to, message)| self.send(id, to, message));
         if let Some((slot, ballot)) = last {
@@ -494,7 +496,13 @@ impl World {
     }
 
     fn read(&mut self) {
+        let all = self.leaders();
+        all.into_iter().for_each(|id| self.read_at(id));
         let id = self.any();
+        self.read_at(id);
+    }
+
+    fn read_at(&mut self, id: NodeId) {
         if self.nodes[&id].core.is_none() {
             return;
         }
@@ -506,9 +514,36 @@ impl World {
         self.act(id, |core, now, out| core.read(now, ticket, out));
     }
 
+    /// A leader crashes, or hears nothing, or is not heard, and does not know it.
+    fn trouble_leader(&mut self, other: NodeId) {
+        let leaders = self.leaders();
+        let Some(leader) = self.rng.choice(leaders) else {
+            return;
+        };
+        let kind = self.rng.u8(0..4);
+        if kind == 0 {
+            return self.crash(leader);
+        }
+        let others: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for node in others.into_iter().filter(|node| *node != leader) {
+            if kind != 1 && (kind != 3 || node != other) {
+                self.cut.insert((leader, node));
+            }
+            if kind != 2 {
+                self.cut.insert((node, leader));
+            }
+        }
+    }
+
     fn event(&mut self) {
         let (a, b) = (self.any(), self.any());
-        match self.rng.u32(0..100) {
+        let lot = self.rng.u32(0..100);
+        // Between troubles there is time for elections and work.
+        let is_trouble = (45..49).contains(&lot) || (54..62).contains(&lot) || lot >= 82;
+        if is_trouble && self.rng.u8(0..6) > 0 {
+            return;
+        }
+        match lot {
             0..30 => self.propose(),
             30..45 => self.read(),
             45..49 => drop(self.cut.insert((a, b))),
@@ -524,6 +559,7 @@ impl World {
                 true => self.crash(a),
                 false => self.start(a),
             },
+            82..87 => self.trouble_leader(a),
             62..66 if self.nodes[&a].core.is_none() => self.start(a),
             66..70 => self.loss = [0, 0, 5, 20][self.rng.usize(0..4)],
             70..74 => self.change_members(),
@@ -607,7 +643,7 @@ fn whatever_happens_replicas_agree_and_go_on_when_they_can() {
         let run = std::panic::catch_unwind(|| {
             let mut world = World::new(seed);
             for round in 0..4 {
-                for _ in 0..1500 {
+                for _ in 0..3000 {
                     world.step();
                     if world.rng.u8(0..3) == 0 {
                         world.event();

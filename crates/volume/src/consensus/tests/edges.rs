@@ -143,6 +143,14 @@ fn an_image_of_another_log_replaces_this_one() {
 }
 
 #[test]
+fn an_image_of_a_later_leader_ends_leadership() {
+    let (mut core, mut out) = (elected(), Vec::new());
+    core.image_installed(NOW, (Slot(20), Ballot(3)), members(), &mut out);
+    assert_eq!((core.role(), core.last().0), (Role::Follower, Slot(20)));
+    assert_eq!(out, [Output::Leadership, Output::Chosen(Slot(20))]);
+}
+
+#[test]
 fn leadership_is_handed_over_again_where_the_first_request_was_lost() {
     let (mut core, mut now) = (leader(), NOW);
     for _ in 0..3 {

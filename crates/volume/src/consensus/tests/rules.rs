@@ -125,8 +125,13 @@ fn a_candidate_whose_log_is_behind_gets_no_promise() {
 
 #[test]
 fn a_replica_that_heard_a_leader_or_has_just_started_promises_nothing() {
-    let mut core = replica();
-    let out = receive(&mut core, ELECTION - 1, 3, prepare(2, (1, 10), false));
+    let began = 3 * ELECTION;
+    let mut core = core(Start {
+        now: began,
+        ..start()
+    });
+    let early = began + ELECTION - 1;
+    let out = receive(&mut core, early, 3, prepare(2, (1, 10), false));
     assert_eq!(out, []);
     let sign = Message::Accept {
         ballot: Ballot(1),
