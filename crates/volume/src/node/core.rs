@@ -29,6 +29,8 @@ pub struct Core {
     pub(super) reader: Reader,
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) formation: Option<Formation>,
+    /// The disk has records of groups that it knows no cluster of.
+    pub(super) was_used: bool,
     /// The log sequence number behind the record of the formation.
     pub(super) formed_at: u64,
     /// The linked nodes know of the formation.
@@ -68,6 +70,7 @@ pub(super) struct Opened {
     pub(super) extents: Extents,
     pub(super) groups: BTreeMap<GroupId, Group>,
     pub(super) formation: Option<Formation>,
+    pub(super) was_used: bool,
 }
 
 impl Core {
@@ -88,6 +91,7 @@ impl Core {
             is_announced: opened.formation.is_some(),
             formed_at: 0,
             formation: opened.formation,
+            was_used: opened.was_used,
             images: Images::default(),
             healing: super::heal::Healing::default(),
             errands: super::errands::Errands::default(),

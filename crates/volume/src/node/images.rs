@@ -8,8 +8,8 @@ use std::sync::Arc;
 use esker_coding::{put_bytes, put_varint};
 
 use crate::extents::Reader;
-use crate::ids::{Ballot, GroupId, NodeId, Slot};
-use crate::map::{Image, ImageEntry, ImageMeta};
+use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot};
+use crate::map::{Extent, Image, ImageEntry, ImageMeta, Map};
 
 /// Bytes of a piece.
 pub(super) const PIECE_BYTES: usize = 512 << 10;
@@ -90,6 +90,7 @@ impl Images {
 /// Reads a piece of an image, on a thread that reads: entries with their data, and where the next
 /// piece begins.
 pub(super) fn read_piece(
+    map: &Map,
     reader: &Reader,
     image: &Image,
     after: Option<&[u8]>,
@@ -113,6 +114,8 @@ pub(super) fn read_piece(
         let mut data = vec![0; size];
         match reader.read_block(extent.place, extent.checksum, &mut data) {
             Ok(()) => {}
+            Err(crate::error::Error::Corruption { .. })
+                if is_elsewhere(map, reader, image, &(*layer, *block, *extent), &mut data)? => {}
             Err(crate::error::Error::Corruption { .. }) => {
                 return Err(ReadFailure::Rot {
                     layer: *layer,
@@ -126,4 +129,21 @@ pub(super) fn read_piece(
         put_bytes(&mut bytes, &data);
     }
     Ok((bytes, chunk.after))
+}
+
+/// Reads a block of an image from where it was written anew since, because its bytes were damaged.
+fn is_elsewhere(
+    map: &Map,
+    reader: &Reader,
+    image: &Image,
+    (layer, block, extent): &(LayerId, u64, Extent),
+    data: &mut [u8],
+) -> Result<bool, super::input::ReadFailure> {
+    let now = map.at_layer(image.group(), *layer, *block);
+    let now = now.map_err(super::input::ReadFailure::Failed)?;
+    let is_same = |now: &Extent| now.checksum == extent.checksum && now.place != extent.place;
+    let Some(now) = now.filter(is_same) else {
+        return Ok(false);
+    };
+    Ok(reader.read_block(now.place, now.checksum, data).is_ok())
 }

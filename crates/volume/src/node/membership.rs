@@ -11,7 +11,7 @@ use super::core::Core;
 use super::leader::Origin;
 use crate::command::Command;
 use crate::extents::Kind;
-use crate::ids::{Ballot, GroupId, NodeId};
+use crate::ids::{Ballot, GroupId, NodeId, Slot};
 use crate::members::{Member, Members, Role};
 use crate::wire::{Change, Formation, Frame, Hello, Refusal};
 
@@ -81,11 +81,20 @@ impl Core {
     fn adopt(&mut self, formation: Formation) {
         let mut payload = Vec::new();
         formation.encode(&mut payload);
-        self.append(Kind::Members, GroupId::SYSTEM, 0, Ballot(0), &[&payload]);
+        // Twice: until a segment begins, nothing else says it.
+        for _ in 0..2 {
+            self.append(Kind::Members, GroupId::SYSTEM, 0, Ballot(0), &[&payload]);
+        }
         self.formed_at = self.extents.end();
         let ids = std::iter::once(GroupId::SYSTEM).chain((1..=formation.groups).map(GroupId));
+        let positions = self.map.positions();
         for id in ids {
-            let group = super::open::fresh(&self.me, &self.settings, id, &formation, self.now);
+            let position = positions.get(&id).copied().unwrap_or_default();
+            let (me, settings, now) = (&self.me, &self.settings, self.now);
+            // A disk that was used before has lost the record of the formation, and maybe more.
+            let was_used = self.was_used || position.0 > Slot(0);
+            let used = was_used.then_some((position, self.map.is_incomplete(id)));
+            let group = super::open::joined(me, settings, id, &formation, now, used);
             self.groups.insert(id, group);
         }
         self.router.set_groups(formation.groups);

@@ -129,12 +129,14 @@ pub fn open(
             };
             let group = match recovered {
                 Some(recovered) => built.recovered(recovered, position, all_damaged, incomplete),
-                None => built.lost(formation, position),
+                None => built.lost(formation, position, incomplete),
             };
             groups.insert(id, group);
         }
     }
+    let was_used = !reading.groups.is_empty() || reading.all_damaged;
     let mut core = Core::new(Opened {
+        was_used,
         me,
         settings,
         now,
@@ -381,7 +383,12 @@ impl Building<'_> {
     }
 
     /// A group of which no record was found: its records were damaged.
-    fn lost(&self, formation: &Formation, (applied, ballot): (Slot, Ballot)) -> Group {
+    fn lost(
+        &self,
+        formation: &Formation,
+        (applied, ballot): (Slot, Ballot),
+        is_incomplete: bool,
+    ) -> Group {
         let start = Start {
             node: self.me.node,
             disk: self.me.disk,
@@ -395,7 +402,7 @@ impl Building<'_> {
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
         };
-        self.group(start, Log::new((applied, ballot)), applied, false)
+        self.group(start, Log::new((applied, ballot)), applied, is_incomplete)
     }
 
     fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {
@@ -418,22 +425,27 @@ impl Building<'_> {
     }
 }
 
-/// A group of a cluster that was just formed.
-pub(super) fn fresh(
+/// A group of a cluster that was just formed, or that a disk hears of again which was used before: with the
+/// position of its state then, and whether that is incomplete.
+pub(super) fn joined(
     me: &Hello,
     settings: &Settings,
     id: GroupId,
     formation: &Formation,
     now: Time,
+    used: Option<((Slot, Ballot), bool)>,
 ) -> Group {
     let found = Recovered::new((Slot(0), Ballot(0)), formation.members.clone());
-    Building {
+    let built = Building {
         me,
         settings,
         id,
         now,
+    };
+    match used {
+        None => built.recovered(found, Default::default(), false, false),
+        Some((position, is_incomplete)) => built.lost(formation, position, is_incomplete),
     }
-    .recovered(found, Default::default(), false, false)
 }
 
 #[cfg(test)]

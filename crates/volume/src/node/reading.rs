@@ -34,7 +34,7 @@ pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, Re
             ref image,
             ref after,
         } => {
-            let (bytes, next) = super::images::read_piece(reader, image, after.as_deref())?;
+            let (bytes, next) = super::images::read_piece(map, reader, image, after.as_deref())?;
             Ok(ReadResult::Piece(bytes, next))
         }
         ReadKind::Live { segment, from } => {
