@@ -43,8 +43,6 @@ pub struct Core {
     pub(super) damaged_through: Option<Slot>,
     /// The disk failed.
     pub(super) is_out: bool,
-    /// The state is not there: it is being replaced by an image.
-    pub(super) is_incomplete: bool,
     seed: u64,
 }
 
@@ -73,7 +71,6 @@ impl Core {
             deadline: 0,
             damaged_through: start.damaged_through,
             is_out: false,
-            is_incomplete: false,
             seed: start.seed,
         };
         core.put_off(start.now);
@@ -203,12 +200,6 @@ impl Core {
     pub fn step_back(&mut self, out: &mut Vec<Output>) {
         self.is_out = true;
         self.step_down(self.heard, out);
-    }
-
-    /// Whether the state is incomplete until an image is installed: such a replica does not lead, since
-    /// only a leader sends images.
-    pub fn set_incomplete(&mut self, is_incomplete: bool) {
-        self.is_incomplete = is_incomplete;
     }
 
     /// The entries from `slot` on, which are not state yet, cannot be read any more. Until they are there

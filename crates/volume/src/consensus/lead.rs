@@ -312,6 +312,21 @@ impl Core {
         let is_transfer = leading.transfer.is_some_and(|transfer| transfer.to == from);
         self.choose(out);
         self.send_entries(from, out);
+        if damaged && through == last && self.chosen == last {
+            // It may have lost entries of a former leader behind the end of this log. Once it has accepted
+            // as many of this one, what it lost cannot have been chosen.
+            let (slot, ballot, bytes) = (last.next(), self.ballot, NOTHING_BYTES);
+            self.append(
+                Meta {
+                    slot,
+                    ballot,
+                    bytes,
+                    members: None,
+                },
+                out,
+            );
+            self.send_all(out);
+        }
         if is_transfer {
             self.hand_over(out);
         }

@@ -55,29 +55,35 @@ impl Core {
         self.ask_for_images();
     }
 
-    /// A state that is incomplete, and that no image is coming for, stays so until a leader is asked: its
-    /// log may be all there, so that no leader sees what it lacks.
+    /// A state that is incomplete, and that no image is coming for, stays so until another replica is
+    /// asked: the log may be all here, so that no leader sees what is missing; and this replica may lead,
+    /// since its log may be the only one that is far enough.
     fn ask_for_images(&mut self) {
         let now = self.now;
         if now < self.images.missed + ASK_AGAIN {
             return;
         }
         self.images.missed = now;
-        for (id, group) in &self.groups {
+        let mut asked = Vec::new();
+        for (id, group) in self.groups.iter().filter(|(_, group)| group.is_incomplete) {
             let incoming = self.images.incoming.get(id);
-            let is_coming = incoming.is_some_and(|image| image.came + STALLED > now);
-            let leader = group.consensus.leader();
-            let leader = leader.filter(|leader| *leader != self.me.node);
-            let Some(leader) = leader.filter(|_| group.is_incomplete && !is_coming) else {
+            if incoming.is_some_and(|image| image.came + STALLED > now) {
                 continue;
-            };
-            let (group, image, piece) = (*id, ANY, 0);
+            }
+            let leader = group.consensus.leader();
+            match leader.filter(|leader| *leader != self.me.node) {
+                Some(leader) => asked.push((leader, *id)),
+                None => asked.extend(self.peers.keys().map(|node| (*node, *id))),
+            }
+        }
+        for (node, group) in asked {
+            let (image, piece) = (ANY, 0);
             let frame = Frame::ImageNext {
                 group,
                 image,
                 piece,
             };
-            self.actions.push(Action::Send(leader, frame.encode()));
+            self.actions.push(Action::Send(node, frame.encode()));
         }
     }
 
@@ -105,6 +111,8 @@ impl Core {
         }
         let image = match self.map.image(group) {
             Ok(image) => Arc::new(image),
+            // This replica waits for an image itself.
+            Err(crate::error::Error::Incomplete { .. }) => return self.image_failed(node, group),
             Err(error) => return self.fail(error),
         };
         self.images.next += 1;
@@ -150,8 +158,11 @@ impl Core {
     pub(super) fn image_next(&mut self, node: NodeId, group: GroupId, image: u64, piece: u64) {
         let now = self.now;
         if image == ANY {
-            let leads = self.groups.get(&group).is_some_and(|group| group.leads);
-            if leads {
+            let has_state = self
+                .groups
+                .get(&group)
+                .is_some_and(|group| !group.is_incomplete);
+            if has_state {
                 self.images.wanted(group, node);
             }
             return;
@@ -319,7 +330,7 @@ impl Core {
         };
         // Nor is what ends before the log begins.
         let is_short = state.is_some_and(|group| at.0 < group.log.base().0);
-        let leads = state.is_some_and(|group| group.consensus.is_leader());
+        let leads = state.is_some_and(|group| !group.is_incomplete && group.consensus.is_leader());
         if is_known || is_short || leads {
             return;
         }
@@ -339,7 +350,6 @@ impl Core {
         }
         if let Some(state) = self.groups.get_mut(&group) {
             state.is_incomplete = true;
-            state.consensus.set_incomplete(true);
         }
         let (next, asked, came, waiting) = (1, self.now, self.now, VecDeque::new());
         let incoming = Incoming {
@@ -469,7 +479,6 @@ impl Core {
         group.applied = slot;
         group.chosen = group.chosen.max(slot);
         group.is_incomplete = false;
-        group.consensus.set_incomplete(false);
         group.ready_at = group.ready_at.max(slot);
         let initial = self
             .formation
@@ -484,7 +493,9 @@ impl Core {
         self.step(id, &mut Default::default(), |core, now, out| {
             core.image_installed(now, incoming.at, members, out);
         });
-        if let Some(group) = self.groups.get(&id) {
+        if let Some(group) = self.groups.get_mut(&id) {
+            // A leader may answer from now on, where its own entries are applied.
+            group.leads = group.consensus.is_leader() && group.applied >= group.ready_at;
             let head = super::heads::head(group);
             self.append(Kind::Base, id, slot.0, ballot, &[&head]);
         }

@@ -407,8 +407,7 @@ impl Building<'_> {
 
     fn group(&self, start: Start, log: Log, applied: Slot, is_incomplete: bool) -> Group {
         let durable = log.last();
-        let mut consensus = consensus::Core::new(self.settings.consensus.clone(), start);
-        consensus.set_incomplete(is_incomplete);
+        let consensus = consensus::Core::new(self.settings.consensus.clone(), start);
         Group {
             id: self.id,
             consensus,
