@@ -349,15 +349,17 @@ impl Building<'_> {
             found.metas.retain(|slot, _| *slot <= keep);
             found.log.end_at(keep);
         }
-        if all_damaged || is_incomplete {
+        // Without a state, the log is whole nevertheless: an image will join it.
+        let (applied, applied_ballot) = match is_incomplete {
+            true => found.log.base(),
+            false => (applied, applied_ballot),
+        };
+        if all_damaged {
             damaged_through = Some(found.last_placed.max(applied));
         }
-        let base = found.log.base();
-        if base.0 > applied || found.log.last() < applied {
+        if found.log.base().0 > applied || found.log.last() < applied {
             // The log begins behind the state, or ends before it: what joins them was damaged.
-            if base.0 > applied || found.log.last() < applied {
-                damaged_through = Some(found.last_placed.max(applied));
-            }
+            damaged_through = Some(found.last_placed.max(applied));
             found.log = Log::new((applied, applied_ballot));
             found.metas.clear();
         }
