@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: whatever the bytes are, the functions here return, and what was decoded
-//! survives its encoding.
+//! Entry points for fuzzing: whatever the bytes are, the functions here return, and what was
+//! decoded survives its encoding.
 
 use esker_coding::Reader;
 

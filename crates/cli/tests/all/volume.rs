@@ -40,8 +40,9 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Addresses on loopback with free ports, below those that the kernel gives to outgoing connections: a node that connects
-/// to a node that is not up yet could otherwise get that node's port.
+/// Addresses on loopback with free ports, below those that the kernel gives to outgoing
+/// connections: a node that connects to a node that is not up yet could otherwise get that node's
+/// port.
 fn free(count: usize) -> Vec<SocketAddr> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, fastrand::u16(20_000..32_000))).ok();
     let held: Vec<TcpListener> = std::iter::repeat_with(bind).flatten().take(count).collect();
@@ -395,8 +396,8 @@ fn nothing_listens_beyond_loopback_without_certificates() {
     }
 }
 
-/// The paper's example, figure 6.6, in blocks of 4 KiB: write #5 (4 KiB), #7 (12 KiB), #1 (6 KiB), delete #8, write #1
-/// (4 KiB), write #15 (4 KiB).
+/// The paper's example, figure 6.6, in blocks of 4 KiB: write #5 (4 KiB), #7 (12 KiB), #1 (6 KiB),
+/// delete #8, write #1 (4 KiB), write #15 (4 KiB).
 #[test]
 fn the_papers_example_is_mapped_as_in_its_figure() {
     const BLOCK: u64 = 4096;
@@ -704,7 +705,8 @@ fn certificates_of_the_guide_protect_nodes_and_clients() {
     let cluster = Cluster::with(&options("node1"));
     cluster.create("disk", "1M");
     let node = cluster.address(1);
-    // A client with a certificate of its own is served; one without, or of another authority, is not.
+    // A client with a certificate of its own is served; one without, or of another authority, is
+    // not.
     let with = |more: &[String]| {
         let words = ["volume", "list", "--node", &node].map(str::to_string);
         esker(&[&words[..], more].concat())

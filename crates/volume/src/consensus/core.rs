@@ -202,8 +202,8 @@ impl Core {
         self.step_down(self.heard, out);
     }
 
-    /// The entries from `slot` on, which are not state yet, cannot be read any more. Until they are there
-    /// again this replica does not count, and it does not lead.
+    /// The entries from `slot` on, which are not state yet, cannot be read any more. Until they are
+    /// there again this replica does not count, and it does not lead.
     pub fn lost(&mut self, now: Time, slot: Slot, out: &mut Vec<Output>) {
         let last = self.log.last().0;
         if slot <= self.log.base().0 || slot > last {

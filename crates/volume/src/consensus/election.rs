@@ -10,8 +10,8 @@ use super::types::{Output, Time};
 use crate::ids::{Ballot, NodeId, Slot};
 
 impl Core {
-    /// True where this replica may be a candidate. One whose removal is not chosen may be: its log may be the only one that
-    /// is far enough.
+    /// True where this replica may be a candidate. One whose removal is not chosen may be: its log
+    /// may be the only one that is far enough.
     pub(super) fn may_lead(&self) -> bool {
         let is_open = self.log.members_since() > self.chosen;
         let before = self.log.members_before().filter(|_| is_open);

@@ -243,7 +243,8 @@ impl Core {
                 return;
             }
             let before = progress.next.previous();
-            // Also where a message is under way: it may be lost, and signs of life say nothing of what was cut.
+            // Also where a message is under way: it may be lost, and signs of life say nothing of
+            // what was cut.
             let Some(of) = self.log.ballot_at(before) else {
                 progress.needs_image = true;
                 return out.push(Output::NeedsImage(to));
@@ -313,8 +314,8 @@ impl Core {
         self.choose(out);
         self.send_entries(from, out);
         if damaged && through == last && self.chosen == last {
-            // It may have lost entries of a former leader behind the end of this log. Once it has accepted
-            // as many of this one, what it lost cannot have been chosen.
+            // It may have lost entries of a former leader behind the end of this log. Once it has
+            // accepted as many of this one, what it lost cannot have been chosen.
             let (slot, ballot, bytes) = (last.next(), self.ballot, NOTHING_BYTES);
             self.append(
                 Meta {

@@ -1,5 +1,5 @@
-//! What the replicas of a group say to each other. Whoever carries an `Accept` adds the commands of
-//! its entries.
+//! What the replicas of a group say to each other. The driver adds the commands of an `Accept`'s
+//! entries.
 
 use std::sync::Arc;
 

@@ -128,7 +128,7 @@ impl Extents {
         Ok(Folder::find(fs, dir)?.map(|folder| folder.disk))
     }
 
-    /// Opens the folder and reads back what is there, in order, from the segment `from` on, or from
+    /// Opens the folder and reads back its records, in order, from the segment `from` on, or from
     /// the oldest one. What an interrupted write left is cut, and what was found is durable when
     /// this returns.
     ///

@@ -87,9 +87,9 @@ impl Replies {
         Ok(())
     }
 
-    /// The connection may send frames of full length, and may be silent for the usual time: the user
-    /// knows who is on the other side. It holds from the next frame on when it is called by an event
-    /// of the connection; otherwise perhaps from the one after. False where it has ended.
+    /// The connection may send frames of full length, and may be silent for the usual time: the
+    /// user knows who is on the other side. It holds from the next frame on when it is called by an
+    /// event of the connection; otherwise perhaps from the one after. False where it has ended.
     pub fn admit(&self, id: ConnectionId) -> bool {
         let open = self.get(id).filter(|open| {
             let out = open.out.lock();

@@ -43,7 +43,7 @@ impl Core {
         self.run_queue(id);
     }
 
-    /// Applies the command at `slot`. False where it cannot be read or applied: the disk has failed.
+    /// Applies the command at `slot`. False where it cannot be read or applied.
     fn apply_one(&mut self, id: GroupId, slot: Slot) -> bool {
         let Some(entry) = self.groups.get(&id).and_then(|group| group.log.get(slot)) else {
             return false;

@@ -338,10 +338,10 @@ impl Core {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
-        // A member is a node with the disk that it had when it became one: the answers of any other do
-        // not count. What a leader or candidate says is taken also where this replica does not know
-        // yet that the node has another disk, or it would never learn so; what it is worth is for its
-        // ballot and log to say.
+        // A member is a node with the disk that it had when it became one: the answers of any other
+        // do not count. What a leader or candidate says is taken also where this replica does not
+        // know yet that the node has another disk, or it would never learn so; what it is worth is
+        // for its ballot and log to say.
         let disk = self.peers.get(&from).map(|hello| hello.disk);
         let is_answer = matches!(
             message,

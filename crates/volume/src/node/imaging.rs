@@ -55,9 +55,9 @@ impl Core {
         self.ask_for_images();
     }
 
-    /// A state that is incomplete, and that no image is coming for, stays so until another replica is
-    /// asked: the log may be all here, so that no leader sees what is missing; and this replica may lead,
-    /// since its log may be the only one that is far enough.
+    /// A state that is incomplete, and that no image is coming for, stays so until another replica
+    /// is asked: the log may be all here, so that no leader sees what is missing; and this replica
+    /// may lead, since its log may be the only one that is far enough.
     fn ask_for_images(&mut self) {
         let now = self.now;
         if now < self.images.missed + ASK_AGAIN {

@@ -10,7 +10,7 @@ use crate::map::Image;
 use crate::place::Place;
 use crate::wire::{Change, Hello, Packet, Refusal, Reply, Source};
 
-/// A connection of somebody who uses volumes: of NBD, or of a client.
+/// A connection of a user of volumes: of NBD, or of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 

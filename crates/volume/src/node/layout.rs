@@ -14,7 +14,7 @@ pub(super) fn pieces(
     let (mut at, end) = (offset, offset + length);
     let mut pieces = Vec::new();
     while at < end {
-        // Pieces end at multiples of `most`, so that only the first and the last are parts of blocks.
+        // Pieces end at multiples of `most`, so only the first and the last are parts of blocks.
         let border = (at / RANGE + 1) * RANGE;
         let upto = end.min(border).min((at / most + 1).saturating_mul(most));
         pieces.push((group_at(placement, at, groups), at, upto - at));

@@ -426,8 +426,8 @@ impl Building<'_> {
     }
 }
 
-/// A group of a cluster that was just formed, or that a disk hears of again which was used before: with the
-/// position of its state then, and whether that is incomplete.
+/// A group of a cluster that was just formed, or that a disk hears of again which was used before:
+/// with the position of its state then, and whether that is incomplete.
 pub(super) fn joined(
     me: &Hello,
     settings: &Settings,

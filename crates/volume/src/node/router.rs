@@ -112,7 +112,8 @@ impl Router {
             node,
             life,
             groups: 0,
-            // An answer to a part of an earlier life may still come: no life has numbers of another one.
+            // An answer to a part of an earlier life may still come: no life has numbers of another
+            // one.
             next_part: (life << 24).max(1),
             parts: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -503,9 +504,9 @@ impl Router {
         }
     }
 
-    /// A write got no answer and may still happen: its number would hold the session's window back for
-    /// ever. The session ends, so the write does not happen after that, and the connection goes on
-    /// with another.
+    /// A write got no answer and may still happen: its number would hold the session's window back
+    /// for ever. The session ends, so the write does not happen after that, and the connection goes
+    /// on with another.
     fn renew_session(&mut self, id: ConnectionId, followed: &mut Vec<Followed>) {
         let session = self.new_session();
         let now = self.now;

@@ -36,8 +36,9 @@ pub struct Settings {
     pub live_percent: u8,
     /// Bytes that vacuum, scrub and images may each move in a second.
     pub background_bytes: u64,
-    /// The least number of this node's life: milliseconds of the calendar, for example. A node that gets an empty disk has a
-    /// later life than before by this alone, so that its sessions are not taken for those of the former disk.
+    /// The least number of this node's life: milliseconds of the calendar, for example. A node that
+    /// gets an empty disk has a later life than before by this alone, so that its sessions are not
+    /// taken for those of the former disk.
     pub first_life: u64,
     /// A node that was gone for so many milliseconds loses its sessions.
     pub session_loss: u64,

@@ -133,8 +133,8 @@ impl Core {
         let led: Vec<GroupId> = self.led().filter(|id| *id != GroupId::SYSTEM).collect();
         for (node, life) in gone {
             for id in &led {
-                // One by one: the node may only be cut off, and goes on with new sessions when it is
-                // linked again.
+                // One by one: the node may only be cut off, and goes on with new sessions when it
+                // is linked again.
                 for session in self.map.sessions_of(*id, node, life) {
                     if self.errands.ended.contains_key(&(*id, session)) {
                         continue;

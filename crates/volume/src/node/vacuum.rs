@@ -31,8 +31,8 @@ impl Core {
         self.state_sync();
     }
 
-    /// After a pause, a record says that everything before it is durable: rot in the last batch is not taken for a torn
-    /// end then.
+    /// After a pause, a record says that everything before it is durable: rot in the last batch is
+    /// not taken for a torn end then.
     fn state_sync(&mut self) {
         let end = self.extents.end();
         if end != self.vacuum.seen_end {

@@ -33,7 +33,7 @@ pub struct Shape {
 }
 
 impl System {
-    /// The names of what can be read: volumes that are ready, and their snapshots as `NAME@SNAPSHOT`.
+    /// The names of what can be read: volumes that are ready, and snapshots as `NAME@SNAPSHOT`.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for volume in self.volumes().filter(|volume| volume.state == State::Ready) {

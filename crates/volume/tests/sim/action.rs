@@ -1,5 +1,5 @@
-//! What can happen to a cluster. A run is a list of steps; any part of the list is a run, too, so that failing ones can be
-//! made small.
+//! What can happen to a cluster. A run is a list of steps; any part of the list is a run, too, so
+//! that failing ones can be made small.
 
 use esker_sim::memory::PowerCut;
 use esker_sim::world;
@@ -65,7 +65,8 @@ pub(crate) enum What {
     ReadLocal(By, At),
     /// A client's connection ends, and it has another one from now on.
     Hang(u8, u8),
-    /// Power is cut, and comes back after some milliseconds. Before, the disk does so many more calls.
+    /// Power is cut, and comes back after some milliseconds. Before, the disk does so many more
+    /// calls.
     Crash(u8, PowerCut, u8, u16),
     /// No frames go from one node to another for some milliseconds.
     Block(u8, u8, u16),

@@ -1,4 +1,5 @@
-//! What clients ask for, and what they are answered. A sector has the number of the write that wrote it.
+//! What clients ask for, and what they are answered. A sector has the number of the write that
+//! wrote it.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! The simulation: whole clusters in one thread and virtual time. Clients write, read, discard and take snapshots, while
-//! links lose and delay frames, nodes crash, pause and lose their disks, disks fail, fill and rot, and clocks drift. What
-//! clients saw must be linearizable, replicas must agree, and once everything is healed all must go on.
+//! The simulation: whole clusters in one thread and virtual time. Clients write, read, discard and
+//! take snapshots, while links lose and delay frames, nodes crash, pause and lose their disks,
+//! disks fail, fill and rot, and clocks drift. What clients saw must be linearizable, replicas must
+//! agree, and once everything is healed all must go on.
 //!
-//! `ESKER_SEED=17 cargo test -p esker-volume --test sim` repeats a run, `ESKER_SEEDS=1000` runs 1,000 seeds. A failing
-//! run is shrunk and printed as a test for `regressions.rs`.
+//! `ESKER_SEED=17 cargo test -p esker-volume --test sim` repeats a run, `ESKER_SEEDS=1000` runs
+//! 1,000 seeds. A failing run is shrunk and printed as a test for `regressions.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod action;

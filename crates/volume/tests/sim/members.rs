@@ -1,4 +1,5 @@
-//! A node whose disk was lost becomes a member again, as an operator would do it: group by group, as a learner first.
+//! A node whose disk was lost becomes a member again, as an operator would do it: group by group,
+//! as a learner first.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The links between nodes: one in each direction. A link loses frames, delays them, and delivers them in order, mostly.
+//! The links between nodes: one in each direction. A link loses frames, delays them, and delivers
+//! them in order, mostly.
 
 use std::collections::BTreeMap;
 

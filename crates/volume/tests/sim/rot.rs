@@ -9,7 +9,8 @@ use esker_volume::extents::{FIRST_RECORD, HEADER_BYTES};
 use super::node::DIR;
 use super::world::World;
 
-/// The records of a segment: where each begins, its length, its LSN, and up to which LSN all was synced before.
+/// The records of a segment: where each begins, its length, its LSN, and up to which LSN all was
+/// synced before.
 fn records(bytes: &[u8]) -> Vec<(usize, usize, u64, u64)> {
     let u64_at = |at: usize| {
         bytes

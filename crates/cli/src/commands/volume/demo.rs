@@ -314,8 +314,8 @@ impl Show<'_> {
         self.say(format_args!("  now {}", led.join(", ")))
     }
 
-    /// Shows how much the nodes wrote to disk. A request that was sent again counts once as bytes of
-    /// the user.
+    /// Shows how much the nodes wrote to disk. A request that was sent again counts once as bytes
+    /// of the user.
     fn amplification(&mut self, nodes: &Processes) -> Result<(), Failure> {
         for node in nodes.running() {
             if let Some(status) = nodes.status(node) {

@@ -1,5 +1,6 @@
-//! Random runs of a few replicas: messages are lost, doubled, delayed and reordered, links break, nodes crash and lose what
-//! was not synced, clocks run apart, members change, logs are cut, accepted entries rot.
+//! Random runs of a few replicas: messages are lost, doubled, delayed and reordered, links break,
+//! nodes crash and lose what was not synced, clocks run apart, members change, logs are cut,
+//! accepted entries rot.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

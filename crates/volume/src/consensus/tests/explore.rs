@@ -1,5 +1,5 @@
-//! Every order of events within bounds: three nodes, two commands, one change of members, elections at any moment, messages
-//! that are delivered in any order or never, a restart.
+//! Every order of events within bounds: three nodes, two commands, one change of members, elections
+//! at any moment, messages that are delivered in any order or never, a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

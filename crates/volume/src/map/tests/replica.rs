@@ -28,7 +28,7 @@ pub(super) struct Replica {
     next: Place,
     /// Where the data of writes are.
     places: HashMap<(GroupId, Slot), Place>,
-    /// The checksum of what is there, and who put it there.
+    /// The checksum of the block here, and who wrote it.
     disk: HashMap<Place, (u64, Source)>,
     /// The slots in each segment.
     slots: HashMap<u32, Vec<(GroupId, Slot)>>,
