@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::{Failure, Result};
-use suites::{deli, leveldbpp, luo_carey, peers, pubsub, spatial, upkeep};
+use suites::{deli, leveldbpp, luo_carey, peers, pubsub, spatial, upkeep, volume};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -87,6 +87,8 @@ enum Suite {
     Spatial(spatial::Options),
     /// The experiments of Qader & Hristidis: publish/subscribe in one tree, in two, with repeated queries
     Pubsub(upkeep::Options),
+    /// Replicated volumes: bytes written, speed, fail-over, rebuilding, memory, beside a log and a state and nbdkit
+    Volume(volume::Options),
 }
 
 fn main() -> ExitCode {
@@ -108,6 +110,7 @@ fn run_suite(suite: &Suite) -> Result<Vec<String>> {
         Suite::Deli(options) => (deli::run(options)?, options.out.as_path()),
         Suite::Spatial(options) => (spatial::run(options)?, options.out()),
         Suite::Pubsub(options) => (pubsub::run(options)?, options.out.as_path()),
+        Suite::Volume(options) => (volume::run(options)?, options.out.as_path()),
     };
     make_report(out)?;
     Ok(failures)
@@ -167,6 +170,7 @@ fn act(command: &Command) -> Result<()> {
                 deli::SUITE => deli::child(&job),
                 spatial::SUITE => spatial::child(&job),
                 pubsub::SUITE => pubsub::child(&job),
+                volume::SUITE => volume::child(&job),
                 other => Err(Failure::new(format!("there is no suite `{other}`"))),
             }
         }

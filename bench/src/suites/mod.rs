@@ -17,6 +17,7 @@ pub mod synced;
 pub mod table;
 pub mod threads;
 pub mod upkeep;
+pub mod volume;
 
 /// How a suite is run.
 #[derive(Debug, Clone, clap::Args)]
@@ -56,5 +57,6 @@ pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
     sheets.extend(deli::sheets::all());
     sheets.extend(spatial::sheets::all());
     sheets.extend(pubsub::sheets::all());
+    sheets.extend(volume::sheets::all());
     sheets
 }

@@ -105,6 +105,12 @@ pub(crate) struct NodeArgs {
     /// How long requests over NBD wait through a fail-over, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
+    /// Vacuum while less than this share of the segments' bytes is live, in percent
+    #[arg(long, value_name = "PERCENT", hide = true, value_parser = clap::value_parser!(u8).range(1..=95))]
+    pub(crate) live_percent: Option<u8>,
+    /// Bytes a second that vacuum, scrub and images may each move
+    #[arg(long, value_name = "BYTES", hide = true, value_parser = size)]
+    pub(crate) background: Option<usize>,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
 }

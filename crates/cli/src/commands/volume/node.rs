@@ -104,12 +104,16 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         ca: args.tls.ca.clone().or(config.ca),
     };
     let wait = config.wait.unwrap_or(args.wait);
+    let default = Settings::default();
+    let background = args.background.map(|bytes| bytes as u64);
     let settings = Settings {
         peers,
         cluster_identity: fastrand::u64(1..),
         groups: config.groups.unwrap_or(args.groups),
         seed: fastrand::u64(..),
-        ..Settings::default()
+        live_percent: args.live_percent.unwrap_or(default.live_percent),
+        background_bytes: background.unwrap_or(default.background_bytes),
+        ..default
     };
     std::fs::create_dir_all(&dir)
         .map_err(|error| Failure::Store(format!("{}: {error}", dir.display())))?;
