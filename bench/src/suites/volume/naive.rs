@@ -2,12 +2,13 @@
 //! that, acknowledges, and writes the data again into a file that is the volume. That file is synced
 //! at checkpoints, where the log begins anew. NBD at the leader, by the same server as a node's.
 
+use super::task::{Replica, Share};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use esker_volume::nbd::{self, Device, Done, Exports, Failure as Failed, Limits, Refused, Run};
-use serde::{Deserialize, Serialize};
 
 use super::cluster::{PATIENCE, VOLUME, free, pause_until};
 use crate::failure::{Failure, Result};
@@ -27,17 +27,6 @@ const CHECKPOINT: u64 = 64 << 20;
 const HEADER: usize = 32;
 /// The number of a question for the bytes that were written.
 const COUNT: u64 = u64::MAX;
-
-/// What a replica is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Replica {
-    dir: PathBuf,
-    size: u64,
-    /// Where it listens for the leader, or for whoever asks how much it wrote.
-    listen: String,
-    /// The leader alone: where it serves NBD, and where the others listen.
-    leads: Option<(String, Vec<String>)>,
-}
 
 /// A write on its way.
 struct Pending {
@@ -63,7 +52,9 @@ fn header(number: u64, offset: u64, data: &[u8]) -> [u8; HEADER] {
 
 fn field(header: &[u8], at: usize) -> u64 {
     let bytes = header.chunks_exact(8).nth(at);
-    bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    bytes
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
 }
 
 /// The log and the state of a replica.
@@ -368,8 +359,12 @@ impl Naive {
     /// Starts them below `dir`.
     pub fn start(job: &Job, dir: &Path, size: u64) -> Result<Naive> {
         let addresses = free(4)?;
-        let (nbd, listen) = addresses.split_first().ok_or_else(|| Failure::new("no ports"))?;
-        let (first, others) = listen.split_first().ok_or_else(|| Failure::new("no ports"))?;
+        let (nbd, listen) = addresses
+            .split_first()
+            .ok_or_else(|| Failure::new("no ports"))?;
+        let (first, others) = listen
+            .split_first()
+            .ok_or_else(|| Failure::new("no ports"))?;
         let mut naive = Naive {
             nbd: nbd.clone(),
             listen: listen.to_vec(),
@@ -385,7 +380,7 @@ impl Naive {
                 leads,
             };
             let job = Job {
-                parameters: serde_json::to_value(super::Share::Naive(replica))?,
+                parameters: serde_json::to_value(Share::Naive(replica))?,
                 ..job.clone()
             };
             let child = Command::new(std::env::current_exe()?)

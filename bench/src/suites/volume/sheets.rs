@@ -1,6 +1,7 @@
 //! What the page shows of each experiment.
 
-use super::{SUITE, bytes, failures, speed};
+use super::task::SUITE;
+use super::{bytes, failures, speed};
 use crate::report::sheet::{Chart, Measure, Sheet};
 
 const RATE: Measure = Measure::Figure("mib_per_second", "MiB a second");
@@ -55,7 +56,13 @@ pub fn all() -> Vec<Sheet> {
             speed::GROUPS,
             "Groups",
             "What do several groups bring, whose leaders are spread?",
-            vec![Chart::bars("", &[], &["operation"], &["groups", "kib"], RATE)],
+            vec![Chart::bars(
+                "",
+                &[],
+                &["operation"],
+                &["groups", "kib"],
+                RATE,
+            )],
         ),
         sheet(
             failures::FAIL_OVER,

@@ -10,7 +10,8 @@ use super::cluster::{Cluster, Setup, VOLUME};
 use super::load::{Kind, Load, Order, Taken};
 use super::naive::Naive;
 use super::plain::{Nbdkit, round_trip, synced};
-use super::{Task, load, proc, row, timed};
+use super::task::{Task, row, timed};
+use super::{load, proc};
 use crate::failure::{Failure, Result};
 use crate::meter::Latency;
 use crate::run::Job;
@@ -200,7 +201,9 @@ fn local_reads(
         let read = &read;
         let threads: Vec<_> = (0..depth).map(|n| scope.spawn(move || read(n))).collect();
         for thread in threads {
-            let read = thread.join().map_err(|_| Failure::new("a reader panicked"))?;
+            let read = thread
+                .join()
+                .map_err(|_| Failure::new("a reader panicked"))?;
             latency.absorb(&read?)?;
         }
         Ok::<(), Failure>(())
