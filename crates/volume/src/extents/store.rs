@@ -382,6 +382,11 @@ impl Extents {
         Reader::new(self.shared.clone())
     }
 
+    /// The number of the newest segment.
+    pub fn newest(&self) -> Option<u32> {
+        self.segments.last_key_value().map(|(number, _)| *number)
+    }
+
     /// The segments that exist, rising.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let durable = self.last_durable();

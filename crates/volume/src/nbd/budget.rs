@@ -60,7 +60,7 @@ impl Budget {
         }
     }
 
-    /// Lets those that wait ask whether it is over for them.
+    /// Lets those that wait ask whether their connections have ended.
     pub(super) fn wake(&self) {
         let _state = self.state.lock();
         self.changed.notify_all();

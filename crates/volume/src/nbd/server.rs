@@ -269,7 +269,7 @@ impl Shared {
             .map(|chosen| (reader as Box<dyn Read>, writer, chosen)))
     }
 
-    /// Ends connections whose time is over, until the server has stopped.
+    /// Ends connections that took too long, until the server has stopped.
     fn watch(self: &Arc<Self>) {
         let Limits {
             idle,

@@ -11,8 +11,8 @@ pub type Encrypted = (Box<dyn Read + Send>, Box<dyn Write + Send>, Option<String
 pub trait Upgrade: Send + Sync {
     /// Runs the handshake of TLS as the server, and splits the connection. The reader and the
     /// writer are used on two threads at the same time: a read that waits must not hold up writes.
-    /// The server shuts the socket down where the time for the handshake is over, so reads and
-    /// writes need no time limits of their own. The writer ends the encrypted session when it is
+    /// The server shuts the socket down where the handshake takes too long, so reads and writes
+    /// need no time limits of their own. The writer ends the encrypted session when it is
     /// dropped. Fails where the client may not connect.
     fn accept(&self, stream: TcpStream) -> io::Result<Encrypted>;
 

@@ -329,7 +329,7 @@ impl Link {
         (common.event)(self.peer, LinkEvent::Disconnected);
     }
 
-    /// The next frames to send; `None` when the connection is over.
+    /// The next frames to send; `None` when the connection has ended.
     fn next(&self) -> Option<Vec<Vec<Part>>> {
         /// The bytes that are sent in one call.
         const TOGETHER: usize = 256 << 10;

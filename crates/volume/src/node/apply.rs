@@ -120,9 +120,15 @@ fn result(outcome: Outcome) -> Result<Reply, Refusal> {
     match outcome {
         Outcome::Done | Outcome::Repeated => Ok(Reply::Done),
         Outcome::System(answer) => Ok(Reply::System(answer)),
-        Outcome::Refused(MapRefusal::NoSession) => Err(Refusal::NoSession),
-        Outcome::Refused(MapRefusal::NoVolume) => Err(Refusal::NoVolume),
-        #[allow(unreachable_patterns)]
-        Outcome::Refused(other) => Err(Refusal::Failed(format!("{other:?}"))),
+        Outcome::Refused(refusal) => Err(match refusal {
+            MapRefusal::NoSession => Refusal::NoSession,
+            MapRefusal::NoVolume | MapRefusal::NoLayer => Refusal::NoVolume,
+            // The number may be sent again: the window moves with what is answered.
+            MapRefusal::WindowFull => Refusal::Busy,
+            MapRefusal::Answered => Refusal::Failed("the request was answered before".to_string()),
+            MapRefusal::Malformed => {
+                Refusal::Failed("the command does not fit the group's state".to_string())
+            }
+        }),
     }
 }

@@ -46,7 +46,7 @@ impl Core {
                     length,
                     allocation,
                 };
-                self.asked.insert(ticket, (id, read));
+                self.asked.insert(ticket, read);
                 self.step(id, &mut Bodies::new(), |core, now, out| {
                     core.read(now, ticket, out)
                 });

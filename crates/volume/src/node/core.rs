@@ -51,13 +51,11 @@ pub struct Core {
     pub(super) failed: Option<Error>,
     pub(super) running: HashMap<u64, RunningRead>,
     /// Reads that the protocol has not allowed yet.
-    pub(super) asked: HashMap<u64, (GroupId, PendingRead)>,
+    pub(super) asked: HashMap<u64, PendingRead>,
     next_ticket: u64,
     pub(super) actions: Vec<Action>,
     /// Bytes of data that commands of users brought.
     pub(super) user_bytes: u64,
-    pub(super) upkeep_failures: u64,
-    pub(super) last_upkeep_failure: String,
     pub(super) last_ticks: super::errands::Ticks,
 }
 
@@ -106,8 +104,6 @@ impl Core {
             next_ticket: 1,
             actions: Vec::new(),
             user_bytes: 0,
-            upkeep_failures: 0,
-            last_upkeep_failure: String::new(),
             last_ticks: super::errands::Ticks::default(),
         }
     }

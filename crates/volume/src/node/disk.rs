@@ -10,7 +10,6 @@ use crate::consensus::Output;
 use crate::error::Error;
 use crate::extents::Kind;
 use crate::ids::{Ballot, GroupId, Slot};
-use crate::wire::Refusal;
 
 impl Core {
     /// Puts a record into the batch that is being collected. A new segment begins with what is
@@ -156,12 +155,5 @@ impl Core {
         self.step(id, &mut Bodies::new(), |core, now, out| {
             core.lost(now, slot, out)
         });
-    }
-
-    /// A task of upkeep failed. What fails for good is seen by writes, too; the task is tried
-    /// again.
-    pub(super) fn upkeep_failed(&mut self, refusal: &Refusal) {
-        self.upkeep_failures += 1;
-        self.last_upkeep_failure = refusal.to_string();
     }
 }

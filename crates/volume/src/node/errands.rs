@@ -48,6 +48,7 @@ pub(super) struct Errands {
     pub(super) running: BTreeMap<u64, Step>,
     /// Steps of the list that are done, until the list changes.
     pub(super) done: BTreeSet<Step>,
+    /// There may be something to begin: the list, what of it is done, or the leader has changed.
     pub(super) is_changed: bool,
     /// When the end of a session was proposed, in which group.
     pub(super) ended: BTreeMap<(GroupId, SessionId), u64>,

@@ -64,6 +64,8 @@ pub(super) struct Incoming {
 #[derive(Default)]
 pub(super) struct Images {
     pub(super) next: u64,
+    /// When the next piece may be read: all images share one rate.
+    pub(super) not_before: u64,
     /// When images were asked for last, for groups whose state is incomplete.
     pub(super) missed: u64,
     pub(super) wanted: Vec<(GroupId, NodeId)>,

@@ -22,6 +22,8 @@ mod picture;
 pub mod reading;
 mod reads;
 mod router;
+#[cfg(test)]
+mod router_tests;
 mod running;
 mod settings;
 mod space;

@@ -2,10 +2,10 @@
 
 use super::core::Core;
 use super::group::PendingRead;
-use super::input::{Action, ConnectionId, ReadFailure, ReadKind, ReadResult};
+use super::input::{Action, ConnectionId, ReadFailure, ReadKind, ReadResult, ReadWork};
 use super::running::{ReadFor, RunningRead};
 use crate::ids::{GroupId, NodeId, Slot};
-use crate::system::group_at;
+use crate::system::{RANGE, group_at};
 use crate::wire::{Frame, Refusal, Reply, Source};
 
 impl Core {
@@ -15,7 +15,7 @@ impl Core {
         ticket: u64,
         result: Result<Slot, Option<NodeId>>,
     ) {
-        let Some((_, read)) = self.asked.remove(&ticket) else {
+        let Some(read) = self.asked.remove(&ticket) else {
             return;
         };
         match result {
@@ -148,8 +148,8 @@ impl Core {
                     ) => {
                         self.scrubbed(damaged, checked, last);
                     }
-                    (Ok(_), _) => {}
-                    (Err(refusal), _) => self.upkeep_failed(&refusal),
+                    // A task that failed is tried again; what fails for good is seen by writes, too.
+                    (Ok(_) | Err(_), _) => {}
                 }
             }
             ReadFor::Piece(node, number) => {
@@ -162,35 +162,50 @@ impl Core {
         }
     }
 
-    /// Reads what this node has, piece by piece of one group each: only pieces of one group are
-    /// given here.
+    /// Reads what this node has, of one group.
     pub(super) fn read_local(
         &mut self,
         connection: ConnectionId,
         ticket: u64,
         source: Source,
-        (offset, length): (u64, u32),
+        range: (u64, u32),
     ) {
-        let groups = self
-            .formation
-            .as_ref()
-            .map_or(1, |formation| formation.groups);
-        let Some(shape) = self.map.system().shape(source) else {
-            let result = Err(Refusal::NoVolume);
-            return self.actions.push(Action::Answer {
-                connection,
-                ticket,
-                result,
-            });
-        };
-        let group = group_at(shape.placement, offset, groups);
-        let kind = super::input::ReadKind::Bytes {
+        match self.local_work(source, range) {
+            Ok(work) => {
+                let number = self.ticket();
+                self.start_read(number, ReadFor::Local(connection, ticket), work);
+            }
+            Err(refusal) => {
+                let result = Err(refusal);
+                self.actions.push(Action::Answer {
+                    connection,
+                    ticket,
+                    result,
+                });
+            }
+        }
+    }
+
+    fn local_work(
+        &self,
+        source: Source,
+        (offset, length): (u64, u32),
+    ) -> Result<ReadWork, Refusal> {
+        let shape = self.map.system().shape(source).ok_or(Refusal::NoVolume)?;
+        let end = offset
+            .checked_add(u64::from(length))
+            .filter(|end| *end <= shape.size && length > 0)
+            .ok_or(Refusal::OutOfRange)?;
+        if offset / RANGE != (end - 1) / RANGE {
+            let text = "a local read lies within one range of 4 MiB";
+            return Err(Refusal::Failed(text.to_string()));
+        }
+        let group = group_at(shape.placement, offset, self.group_count());
+        let kind = ReadKind::Bytes {
             source,
             offset,
             length,
         };
-        let work = super::input::ReadWork { group, kind };
-        let number = self.ticket();
-        self.start_read(number, ReadFor::Local(connection, ticket), work);
+        Ok(ReadWork { group, kind })
     }
 }

@@ -20,8 +20,9 @@ pub(super) const PART_BYTES: u64 = 512 << 10;
 const ASK_AGAIN: Time = 1_000;
 /// How long a part waits after a refusal that may pass.
 const PAUSE: Time = 10;
-/// More parts of one connection than this wait.
-pub(super) const MOST_OUTSTANDING: usize = 512;
+/// A write waits while its number is so far above the lowest one that is not answered: the groups'
+/// windows of numbers are larger.
+const WINDOW: u64 = 512;
 
 /// Who gets the answer of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,7 @@ struct Part {
     sent: Option<(NodeId, Time)>,
     /// Not before this time.
     not_before: Time,
-    /// A write that was sent may have happened.
+    /// False while the session is being opened in the group.
     is_open: bool,
 }
 
@@ -210,9 +211,6 @@ impl Router {
         let Some(state) = self.connections.get(&connection) else {
             return Err(Refusal::NoSession);
         };
-        if state.outstanding.len() >= MOST_OUTSTANDING {
-            return Err(Refusal::Busy);
-        }
         let session = state.session;
         let (kind, length) = match &work {
             Work::Read { length, .. } | Work::ReadLocal { length, .. } => {
@@ -406,7 +404,6 @@ impl Router {
             {
                 continue;
             }
-            part.sent = Some((to, now));
             let mut op = part.op.clone();
             if let (
                 Op::Write { by, .. } | Op::Discard { by, .. },
@@ -414,9 +411,15 @@ impl Router {
             ) = (&mut op, part.whom)
             {
                 let state = self.connections.get(&connection);
+                // Numbers of a session before it say nothing of this one.
+                let state = state.filter(|state| state.session == by.session);
                 let least = state.and_then(|state| state.outstanding.first().copied());
                 by.answered = least.unwrap_or(by.number);
+                if by.number >= by.answered + WINDOW {
+                    continue;
+                }
             }
+            part.sent = Some((to, now));
             due.push((*id, part.group, to, op));
         }
         for (id, refusal) in late {

@@ -1,6 +1,8 @@
 //! What a node does on its own, at every tick: the system group's to-do list, sessions of nodes
 //! that are gone, how leaders are spread.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::core::Core;
 use super::errands::{END_AGAIN, SPREAD, Step, TELL};
 use crate::command::Command;
@@ -9,7 +11,6 @@ use crate::ids::{Ballot, GroupId, NodeId};
 use crate::members::Role;
 use crate::system::SystemCommand;
 use crate::wire::{Op, Refusal, Reply};
-use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
     /// Makes the number of this node's life durable, and ends the sessions of earlier lives.
@@ -68,6 +69,10 @@ impl Core {
             .is_some_and(|group| group.leads);
         if !leads {
             self.errands.done.clear();
+            self.errands.is_changed = true;
+            return;
+        }
+        if !std::mem::take(&mut self.errands.is_changed) {
             return;
         }
         let system = self.map.system();
@@ -110,9 +115,12 @@ impl Core {
 
     /// An errand was answered.
     pub(super) fn errand_done(&mut self, key: u64, result: Result<Reply, Refusal>) {
-        if let Some(step) = self.errands.running.remove(&key)
-            && result.is_ok()
-        {
+        let Some(step) = self.errands.running.remove(&key) else {
+            return;
+        };
+        // A step that was refused is begun again.
+        self.errands.is_changed = true;
+        if result.is_ok() {
             self.errands.done.insert(step);
         }
     }

@@ -34,8 +34,6 @@ pub enum Refusal {
     NoVolume,
     /// The range ends past the volume's size.
     OutOfRange,
-    /// The disk is full.
-    Full,
     /// The bytes on disk are damaged, and no other replica has them.
     Damaged,
     /// What else is wrong, in words.
@@ -52,7 +50,6 @@ impl std::fmt::Display for Refusal {
             Refusal::NoSession => write!(f, "the session has ended"),
             Refusal::NoVolume => write!(f, "no such volume or snapshot"),
             Refusal::OutOfRange => write!(f, "the range ends past the end of the volume"),
-            Refusal::Full => write!(f, "the disk is full"),
             Refusal::Damaged => write!(f, "the data on disk are damaged and no replica has them"),
             Refusal::Failed(what) => write!(f, "{what}"),
         }
@@ -96,7 +93,6 @@ fn encode_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
         Refusal::NoSession => out.push(19),
         Refusal::NoVolume => out.push(20),
         Refusal::OutOfRange => out.push(21),
-        Refusal::Full => out.push(22),
         Refusal::Damaged => out.push(23),
         Refusal::Failed(what) => {
             out.push(24);
@@ -127,7 +123,6 @@ pub(crate) fn decode_result(from: &mut Reader<'_>) -> Option<Result<Reply, Refus
         19 => Err(Refusal::NoSession),
         20 => Err(Refusal::NoVolume),
         21 => Err(Refusal::OutOfRange),
-        22 => Err(Refusal::Full),
         23 => Err(Refusal::Damaged),
         24 => Err(Refusal::Failed(text(from)?)),
         _ => return None,

@@ -15,8 +15,7 @@ pub(super) struct Volumes {
     pub(super) way: Way,
     pub(super) next: Arc<AtomicU64>,
     pub(super) wait: u64,
-    /// Names in clients' certificates may be restricted to volumes: `NAME` of a certificate that is
-    /// `volume:NAME`.
+    /// How the core ends a connection whose session was forgotten.
     pub(super) enders: super::work::Enders,
 }
 
@@ -26,6 +25,7 @@ impl Exports for Volumes {
     }
 
     fn open(&self, name: &str, client: Option<&str>) -> Result<Arc<dyn Device>, Refused> {
+        // A certificate that is named `volume:NAME` is for this volume and its snapshots alone.
         let allowed = client.and_then(|client| client.strip_prefix("volume:"));
         if allowed.is_some_and(|allowed| allowed != name.split('@').next().unwrap_or(name)) {
             let text = "the certificate is for another volume".to_string();
@@ -110,7 +110,6 @@ impl Export {
 fn failure(refusal: &Refusal) -> Failure {
     let errno = match refusal {
         Refusal::OutOfRange => Failure::EINVAL,
-        Refusal::Full => Failure::ENOSPC,
         Refusal::Busy => Failure::ENOMEM,
         _ => Failure::EIO,
     };

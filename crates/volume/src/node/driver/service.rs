@@ -15,6 +15,9 @@ use crate::net;
 use crate::node::input::{ConnectionId, Input, Manner, Work};
 use crate::wire::{Frame, Hello, Refusal, Source};
 
+/// The longest answer to a client, in bytes.
+const MOST_ANSWER: u64 = 32 << 20;
+
 /// Who is at the other end.
 enum Peer {
     /// Nothing was said yet.
@@ -142,6 +145,16 @@ impl Service {
             wait,
             direct: false,
         };
+        let asked = match &question {
+            Question::Read { length, .. } => u64::from(*length),
+            Question::Map { count, .. } => u64::from(*count) * 32,
+            _ => 0,
+        };
+        if asked > MOST_ANSWER {
+            let text = format!("an answer of {asked} bytes: at most {MOST_ANSWER} at a time");
+            let said = Answer::Reply(Err(Refusal::Failed(text)));
+            return answer(&self.replies, id, number, &said);
+        }
         let (work, manner) = match question {
             Question::Status => {
                 let replies = self.replies.clone();
