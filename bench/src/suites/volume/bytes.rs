@@ -72,7 +72,12 @@ pub fn fill(job: &Job, task: &Task) -> Result<()> {
         cluster.settle()?;
         let (device, processes) = counts.since(job);
         let (written, user) = cluster.stop_and_count()?;
-        let made = timed(row(job, "esker", "write", &parameters), &taken, 0.0, one.bytes);
+        let made = timed(
+            row(job, "esker", "write", &parameters),
+            &taken,
+            0.0,
+            one.bytes,
+        );
         let each = REPLICAS * size as f64;
         let figures = [
             ("written", written / user.max(1.0)),
@@ -89,7 +94,12 @@ pub fn fill(job: &Job, task: &Task) -> Result<()> {
         let taken = load::run(&mut client, &one)?;
         let (device, processes) = counts.since(job);
         let written = naive.written()? as f64;
-        let made = timed(row(job, "log and state", "write", &parameters), &taken, 0.0, one.bytes);
+        let made = timed(
+            row(job, "log and state", "write", &parameters),
+            &taken,
+            0.0,
+            one.bytes,
+        );
         let figures = [
             ("written", written / each),
             ("device", device / each),
@@ -135,9 +145,17 @@ pub fn overwrites(job: &Job, task: &Task) -> Result<()> {
         let user = sum(|s| s.user).max(1.0);
         let share = after.iter().map(|s| s.live as f64 / s.bytes.max(1) as f64);
         let parameters = [("live_percent", live.into())];
-        let made = timed(row(job, "esker", "overwrite", &parameters), &taken, 0.0, 4096);
+        let made = timed(
+            row(job, "esker", "overwrite", &parameters),
+            &taken,
+            0.0,
+            4096,
+        );
         let figures = [
-            ("written", (sum(|s| s.written) + sum(|s| s.map_written)) / user),
+            (
+                "written",
+                (sum(|s| s.written) + sum(|s| s.map_written)) / user,
+            ),
             ("map", sum(|s| s.map_written) / user),
             ("moved", sum(|s| s.moved) / user),
             ("live", share.sum::<f64>() / REPLICAS),

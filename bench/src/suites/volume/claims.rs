@@ -33,7 +33,9 @@ impl Goal {
             text: self.text,
             source: "goal".to_string(),
             expected: format!("{expected} {}", self.unit).trim().to_string(),
-            measured: format!("{} {}", precise(self.measured), self.unit).trim().to_string(),
+            measured: format!("{} {}", precise(self.measured), self.unit)
+                .trim()
+                .to_string(),
             held,
             why: String::new(),
         }

@@ -85,7 +85,14 @@ impl Cluster {
             .args(["volume", "node", "--id", &(node + 1).to_string()])
             .arg("--dir")
             .arg(self.folder(node))
-            .args(["--listen", listen, "--nbd", nbd, "--peers", &peers.join(",")]);
+            .args([
+                "--listen",
+                listen,
+                "--nbd",
+                nbd,
+                "--peers",
+                &peers.join(","),
+            ]);
         if let Some(groups) = self.setup.groups {
             command.args(["--groups", &groups.to_string()]);
         }
@@ -140,8 +147,14 @@ impl Cluster {
     /// Runs `esker volume` with these words and `--node`; true where it succeeded.
     pub fn ask(&self, node: usize, words: &[&str]) -> Result<bool> {
         let mut command = Command::new(&self.esker);
-        command.arg("volume").args(words).args(["--node", self.listen(node)]);
-        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        command
+            .arg("volume")
+            .args(words)
+            .args(["--node", self.listen(node)]);
+        let status = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
         Ok(status.success())
     }
 
@@ -244,7 +257,13 @@ fn is_settled(all: &[Status]) -> bool {
     };
     let mut leaders = [0_u32; 3];
     for group in &first.groups {
-        let of = |status: &Status| status.groups.iter().find(|g| g.group == group.group).cloned();
+        let of = |status: &Status| {
+            status
+                .groups
+                .iter()
+                .find(|g| g.group == group.group)
+                .cloned()
+        };
         let same: Vec<_> = all.iter().filter_map(of).collect();
         let furthest = same.iter().map(|g| g.last).max();
         let agrees = |other: &esker_volume::admin::GroupStatus| {

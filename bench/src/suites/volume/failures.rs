@@ -84,11 +84,17 @@ pub fn fail_over(job: &Job, task: &Task) -> Result<()> {
         cluster.signal(node, Signal::CONT)?;
         std::thread::sleep(Duration::from_secs(1));
         let after = ballots(&cluster)?;
-        elections += after.iter().filter(|(group, ballot)| before.get(group) != Some(ballot)).count();
+        elections += after
+            .iter()
+            .filter(|(group, ballot)| before.get(group) != Some(ballot))
+            .count();
         pauses += 1;
     }
     let made = row(job, "esker", "pause", &[]);
-    let figures = [("elections", elections as f64), ("pauses", f64::from(pauses))];
+    let figures = [
+        ("elections", elections as f64),
+        ("pauses", f64::from(pauses)),
+    ];
     job.report(&with(made, &figures))
 }
 
@@ -135,7 +141,13 @@ pub fn rebuild(job: &Job, task: &Task) -> Result<()> {
             }
             std::fs::remove_dir_all(&to)?;
             rustix::fs::sync();
-            job.report(&copied_row(job, "cp and sync", bytes, seconds, is_unthrottled))?;
+            job.report(&copied_row(
+                job,
+                "cp and sync",
+                bytes,
+                seconds,
+                is_unthrottled,
+            ))?;
         }
         std::fs::remove_dir_all(cluster.folder(2))?;
         rustix::fs::sync();
@@ -163,7 +175,12 @@ fn copied_row(
     seconds: f64,
     is_unthrottled: bool,
 ) -> crate::measure::Row {
-    let mut made = row(job, subject, "rebuild", &[("unthrottled", is_unthrottled.into())]);
+    let mut made = row(
+        job,
+        subject,
+        "rebuild",
+        &[("unthrottled", is_unthrottled.into())],
+    );
     made.seconds = seconds;
     let rate = bytes as f64 / 1048576.0 / seconds.max(1e-9);
     with(made, &[("mib_per_second", rate)])
@@ -189,7 +206,12 @@ pub fn memory(job: &Job, task: &Task) -> Result<()> {
         let taken = taken?;
         let peaks = cluster.pids().into_iter().map(proc::peak_memory);
         let peak = peaks.max().unwrap_or(0) as f64;
-        let made = timed(row(job, "esker", "write", &[("kib", kib.into())]), &taken, 0.0, one.bytes);
+        let made = timed(
+            row(job, "esker", "write", &[("kib", kib.into())]),
+            &taken,
+            0.0,
+            one.bytes,
+        );
         job.report(&with(made, &[("peak_memory_bytes", peak)]))?;
         drop(cluster);
         std::fs::remove_dir_all(&dir)?;

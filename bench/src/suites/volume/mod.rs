@@ -150,7 +150,9 @@ pub fn child(job: &Job) -> Result<()> {
 
 /// A row without times.
 fn row(job: &Job, subject: &str, operation: &str, parameters: &[(&str, Json)]) -> Row {
-    let parameters = parameters.iter().map(|(name, value)| (name.to_string(), value.clone()));
+    let parameters = parameters
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.clone()));
     Row {
         suite: job.suite.clone(),
         experiment: job.experiment.clone(),
@@ -171,7 +173,9 @@ fn row(job: &Job, subject: &str, operation: &str, parameters: &[(&str, Json)]) -
 
 /// Sets figures of a row.
 fn with(mut row: Row, figures: &[(&str, f64)]) -> Row {
-    let figures = figures.iter().map(|(name, value)| (name.to_string(), *value));
+    let figures = figures
+        .iter()
+        .map(|(name, value)| (name.to_string(), *value));
     row.figures.extend(figures);
     row
 }

@@ -63,7 +63,9 @@ fn header(number: u64, offset: u64, data: &[u8]) -> [u8; HEADER] {
 
 fn field(header: &[u8], at: usize) -> u64 {
     let bytes = header.chunks_exact(8).nth(at);
-    bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    bytes
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u64::from_le_bytes)
 }
 
 /// The log and the state of a replica.
@@ -368,8 +370,12 @@ impl Naive {
     /// Starts them below `dir`.
     pub fn start(job: &Job, dir: &Path, size: u64) -> Result<Naive> {
         let addresses = free(4)?;
-        let (nbd, listen) = addresses.split_first().ok_or_else(|| Failure::new("no ports"))?;
-        let (first, others) = listen.split_first().ok_or_else(|| Failure::new("no ports"))?;
+        let (nbd, listen) = addresses
+            .split_first()
+            .ok_or_else(|| Failure::new("no ports"))?;
+        let (first, others) = listen
+            .split_first()
+            .ok_or_else(|| Failure::new("no ports"))?;
         let mut naive = Naive {
             nbd: nbd.clone(),
             listen: listen.to_vec(),

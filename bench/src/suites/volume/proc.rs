@@ -27,7 +27,10 @@ pub fn cpu_us(pid: u32) -> f64 {
     let fields = text.rsplit(')').next().unwrap_or_default();
     let times = fields.split_whitespace().skip(11).take(2);
     // Linux counts hundredths of a second here on every machine.
-    times.filter_map(|time| time.parse::<f64>().ok()).sum::<f64>() * 1e4
+    times
+        .filter_map(|time| time.parse::<f64>().ok())
+        .sum::<f64>()
+        * 1e4
 }
 
 /// Bytes that the device of this folder has written since the machine was started; 0 where it is
@@ -36,7 +39,10 @@ pub fn device_written(dir: &Path) -> u64 {
     let Ok(meta) = std::fs::metadata(dir) else {
         return 0;
     };
-    let (major, minor) = (rustix::fs::major(meta.st_dev()), rustix::fs::minor(meta.st_dev()));
+    let (major, minor) = (
+        rustix::fs::major(meta.st_dev()),
+        rustix::fs::minor(meta.st_dev()),
+    );
     let text = std::fs::read_to_string("/proc/diskstats").unwrap_or_default();
     for line in text.lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -55,7 +55,13 @@ pub fn all() -> Vec<Sheet> {
             speed::GROUPS,
             "Groups",
             "What do several groups bring, whose leaders are spread?",
-            vec![Chart::bars("", &[], &["operation"], &["groups", "kib"], RATE)],
+            vec![Chart::bars(
+                "",
+                &[],
+                &["operation"],
+                &["groups", "kib"],
+                RATE,
+            )],
         ),
         sheet(
             failures::FAIL_OVER,

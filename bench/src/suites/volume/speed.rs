@@ -200,7 +200,9 @@ fn local_reads(
         let read = &read;
         let threads: Vec<_> = (0..depth).map(|n| scope.spawn(move || read(n))).collect();
         for thread in threads {
-            let read = thread.join().map_err(|_| Failure::new("a reader panicked"))?;
+            let read = thread
+                .join()
+                .map_err(|_| Failure::new("a reader panicked"))?;
             latency.absorb(&read?)?;
         }
         Ok::<(), Failure>(())
