@@ -1,4 +1,4 @@
-//! A node as a process runs it: the core on one thread, one thread for the disk, some that read,
+//! A node as a process runs it: the core on one thread at a time, one thread for the disk, some that read,
 //! and those of the network.
 
 mod clock;
