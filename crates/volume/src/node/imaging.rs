@@ -255,7 +255,9 @@ impl Core {
             return self.image_failed(node, group);
         };
         out.piece += 1;
-        out.not_before = now + bytes.len() as u64 * 1000 / rate;
+        let begin = self.images.not_before.max(now);
+        self.images.not_before = begin + bytes.len() as u64 * 1000 / rate;
+        out.not_before = self.images.not_before;
         out.last = Some((out.piece, after.is_none(), bytes));
         out.after = after;
         out.wants = Some(out.piece);

@@ -22,6 +22,7 @@ mod picture;
 pub mod reading;
 mod reads;
 mod router;
+mod rows;
 mod running;
 mod settings;
 mod space;

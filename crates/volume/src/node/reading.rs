@@ -2,6 +2,7 @@
 //! is checked.
 
 use super::input::{ReadFailure, ReadKind, ReadResult, ReadWork};
+use super::rows;
 use crate::error::Error;
 use crate::extents::Reader;
 use crate::ids::{GroupId, LayerId};
@@ -91,13 +92,13 @@ fn bytes(
         let mut all = vec![0; ((blocks.end - blocks.start) * block) as usize];
         let mut numbers = blocks.clone();
         let mut rest = all.as_mut_slice();
-        for row in found.chunk_by(|one, next| is_next(*one, *next, block_size)) {
+        for row in found.chunk_by(|one, next| rows::is_next(*one, *next, block_size)) {
             let Some((out, behind)) = rest.split_at_mut_checked(row.len() * block_size as usize)
             else {
                 break;
             };
             rest = behind;
-            let is_read = read_row(reader, row, out);
+            let is_read = rows::read_row(reader, row, out);
             let slots = out.chunks_exact_mut(block_size as usize);
             for (number, (found, out)) in
                 numbers.by_ref().take(row.len()).zip(row.iter().zip(slots))
@@ -122,35 +123,6 @@ fn bytes(
         offset,
         what: "the map names a segment that does not exist".to_string(),
     }))
-}
-
-/// True where the blocks' data lie one behind the other.
-fn is_next(one: Option<Extent>, next: Option<Extent>, block_size: u32) -> bool {
-    match (one, next) {
-        (Some(one), Some(next)) => {
-            let end = one.place.offset.checked_add(block_size);
-            one.place.segment == next.place.segment && end == Some(next.place.offset)
-        }
-        (one, next) => one.is_none() && next.is_none(),
-    }
-}
-
-/// Reads blocks whose data lie one behind the other, in one call. False where one of them has to be
-/// looked at by itself.
-fn read_row(reader: &Reader, row: &[Option<Extent>], out: &mut [u8]) -> bool {
-    let Some(Some(first)) = row.first() else {
-        return true;
-    };
-    if reader.read(first.place, out).is_err() {
-        return false;
-    }
-    let blocks = out.chunks_exact(out.len() / row.len());
-    let sums = row
-        .iter()
-        .map(|extent| extent.map(|extent| extent.checksum));
-    blocks
-        .map(|data| Some(crate::command::checksum(data)))
-        .eq(sums)
 }
 
 /// Where blocks of a source are.
