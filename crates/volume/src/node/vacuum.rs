@@ -146,12 +146,15 @@ impl Core {
         };
         let usage = self.map.usage();
         let segments = self.extents.segments();
-        let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
-        let live: u64 = usage.values().sum();
-        if live * 100 >= total * u64::from(self.settings.live_percent) {
+        let of = |number: u32| usage.get(&number).copied().unwrap_or(0);
+        let sizes = segments.iter().map(|segment| Size {
+            is_old: segment.number <= old,
+            bytes: segment.bytes,
+            live: of(segment.number),
+        });
+        if !is_due(sizes, self.settings.live_percent) {
             return;
         }
-        let of = |number: u32| usage.get(&number).copied().unwrap_or(0);
         let candidates = segments.iter().filter(|segment| {
             let number = segment.number;
             // Those without live bytes are removed without copying.
@@ -299,5 +302,41 @@ impl Core {
             is_reading: false,
             not_before,
         });
+    }
+}
+
+/// What a segment has, for the decision whether to copy.
+struct Size {
+    /// It is not kept for replicas that are behind.
+    is_old: bool,
+    bytes: u64,
+    live: u64,
+}
+
+/// True where less than `percent` of the segments is live. An old one without live bytes does not
+/// count: it only waits for its removal, and is no reason to copy more.
+fn is_due(segments: impl Iterator<Item = Size>, percent: u8) -> bool {
+    let counted = segments.filter(|segment| !segment.is_old || segment.live > 0);
+    let (bytes, live) = counted.fold((0, 0), |(bytes, live), segment| {
+        (bytes + segment.bytes, live + segment.live)
+    });
+    live * 100 < bytes * u64::from(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_that_wait_for_their_removal_are_no_reason_to_copy_more() {
+        let size = |is_old, live| Size {
+            is_old,
+            bytes: 100,
+            live,
+        };
+        let due = |sizes: [Size; 3]| is_due(sizes.into_iter(), 70);
+        assert!(!due([size(true, 0), size(true, 80), size(false, 70)]));
+        assert!(due([size(true, 1), size(true, 80), size(false, 70)]));
+        assert!(due([size(false, 0), size(true, 80), size(false, 70)]));
     }
 }
