@@ -3,8 +3,11 @@
 use std::path::Path as FsPath;
 
 use esker::experimental::Tuning;
-use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand, Options, Path, Type, Value, WriteBatch, field};
 use esker::schema::Merging;
+use esker::{
+    Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand, Options, Path,
+    Type, Value, WriteBatch, field,
+};
 use esker_lsm::{Cost, Stats};
 
 use super::data::Set;

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use esker::BulkOrder;
 use esker::Validation;
 use esker::experimental::{Compaction, LookupOptions};
-use esker::BulkOrder;
 use esker::maintain::{RepairMethod, RepairOptions};
 use serde_json::Value as Json;
 

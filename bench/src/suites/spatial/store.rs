@@ -6,8 +6,11 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use esker::experimental::NextTable;
-use esker::{AreaExpr, BulkOrder, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind, KeyType, Options, field};
 use esker::schema::Merging;
+use esker::{
+    AreaExpr, BulkOrder, Database, Dataset, DatasetDef, Durability, Explain, Index, IndexKind,
+    KeyType, Options, field,
+};
 use esker_lsm::Seq;
 use esker_lsm::version::TreeVersion;
 use serde::{Deserialize, Serialize};

@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use esker::Validation;
 use esker::experimental::{LookupOptions, Tuning};
-use esker::{BulkOrder, Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand, Options, Path, Type, Value, WriteBatch, field};
 use esker::maintain::{RepairOptions, RepairReport};
 use esker::schema::{Maintenance, Merging, Repair};
+use esker::{
+    BulkOrder, Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand,
+    Options, Path, Type, Value, WriteBatch, field,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};

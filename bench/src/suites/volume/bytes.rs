@@ -7,7 +7,8 @@ use rustix::fs::sync;
 use super::cluster::{Cluster, Setup};
 use super::load::{Kind, Load, Order};
 use super::naive::Naive;
-use super::{Task, load, proc, row, timed, with};
+use super::task::{Task, row, timed, with};
+use super::{load, proc};
 use crate::failure::Result;
 use crate::run::Job;
 

@@ -2,7 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::{SUITE, bytes, failures, speed};
+use super::task::SUITE;
+use super::{bytes, failures, speed};
 use crate::measure::{Claim, Row};
 use crate::report::scale::short;
 use crate::suites::upkeep::found::Found;

@@ -9,7 +9,8 @@ use rustix::process::Signal;
 
 use super::cluster::{Cluster, PATIENCE, Setup, pause_until};
 use super::load::{Kind, Load, Order};
-use super::{Task, load, proc, row, timed, with};
+use super::task::{Task, row, timed, with};
+use super::{load, proc};
 use crate::failure::{Failure, Result};
 use crate::meter::Latency;
 use crate::run::Job;

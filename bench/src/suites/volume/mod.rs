@@ -12,20 +12,17 @@ mod plain;
 mod proc;
 pub mod sheets;
 mod speed;
+mod task;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
-
 use crate::failure::{Failure, Result};
-use crate::measure::{Results, Row};
+use crate::measure::Results;
 use crate::only::Only;
 use crate::run::{Job, Runner};
 
-/// The suite's name.
-pub const SUITE: &str = "volume";
+pub use task::SUITE;
+use task::{Share, Task};
 
 /// How the suite is run.
 #[derive(Debug, Clone, clap::Args)]
@@ -53,29 +50,6 @@ pub struct Options {
     /// The nodes' program [default: ../target/release/esker, beside this workspace]
     #[arg(long, value_name = "PATH")]
     pub esker: Option<PathBuf>,
-}
-
-/// What a child is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-enum Share {
-    /// An experiment.
-    Experiment(Task),
-    /// A replica of the store with a log and a state.
-    Naive(naive::Replica),
-}
-
-/// An experiment's settings.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Task {
-    esker: PathBuf,
-    scale: f64,
-}
-
-impl Task {
-    /// So many MiB at scale 1, in bytes; whole MiB, and at least 16.
-    fn mib(&self, mib: f64) -> u64 {
-        ((mib * self.scale) as u64).max(16) << 20
-    }
 }
 
 /// The experiments, by name.
@@ -146,51 +120,4 @@ pub fn child(job: &Job) -> Result<()> {
         }
         Share::Naive(replica) => naive::child(&replica),
     }
-}
-
-/// A row without times.
-fn row(job: &Job, subject: &str, operation: &str, parameters: &[(&str, Json)]) -> Row {
-    let parameters = parameters
-        .iter()
-        .map(|(name, value)| (name.to_string(), value.clone()));
-    Row {
-        suite: job.suite.clone(),
-        experiment: job.experiment.clone(),
-        subject: subject.to_string(),
-        operation: operation.to_string(),
-        parameters: parameters.collect(),
-        repeat: job.repeat,
-        ops: 1,
-        seconds: 0.0,
-        cpu_us: 0.0,
-        p50_us: 0.0,
-        p99_us: 0.0,
-        p999_us: 0.0,
-        max_us: 0.0,
-        figures: BTreeMap::new(),
-    }
-}
-
-/// Sets figures of a row.
-fn with(mut row: Row, figures: &[(&str, f64)]) -> Row {
-    let figures = figures
-        .iter()
-        .map(|(name, value)| (name.to_string(), *value));
-    row.figures.extend(figures);
-    row
-}
-
-/// Puts what a load took into a row.
-fn timed(mut row: Row, taken: &load::Taken, cpu_us: f64, bytes: u32) -> Row {
-    let latency = &taken.latency;
-    let (ops, seconds) = (latency.ops(), taken.wall.as_secs_f64());
-    row.ops = ops;
-    row.seconds = seconds;
-    row.cpu_us = cpu_us / ops.max(1) as f64;
-    row.p50_us = latency.quantile_us(0.5);
-    row.p99_us = latency.quantile_us(0.99);
-    row.p999_us = latency.quantile_us(0.999);
-    row.max_us = latency.quantile_us(1.0);
-    let rate = ops as f64 * f64::from(bytes) / seconds.max(1e-9) / 1048576.0;
-    with(row, &[("mib_per_second", rate)])
 }

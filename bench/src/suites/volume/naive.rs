@@ -2,12 +2,13 @@
 //! that, acknowledges, and writes the data again into a file that is the volume. That file is synced
 //! at checkpoints, where the log begins anew. NBD at the leader, by the same server as a node's.
 
+use super::task::{Replica, Share};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use esker_volume::nbd::{self, Device, Done, Exports, Failure as Failed, Limits, Refused, Run};
-use serde::{Deserialize, Serialize};
 
 use super::cluster::{PATIENCE, VOLUME, free, pause_until};
 use crate::failure::{Failure, Result};
@@ -27,17 +27,6 @@ const CHECKPOINT: u64 = 64 << 20;
 const HEADER: usize = 32;
 /// The number of a question for the bytes that were written.
 const COUNT: u64 = u64::MAX;
-
-/// What a replica is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Replica {
-    dir: PathBuf,
-    size: u64,
-    /// Where it listens for the leader, or for whoever asks how much it wrote.
-    listen: String,
-    /// The leader alone: where it serves NBD, and where the others listen.
-    leads: Option<(String, Vec<String>)>,
-}
 
 /// A write on its way.
 struct Pending {
@@ -391,7 +380,7 @@ impl Naive {
                 leads,
             };
             let job = Job {
-                parameters: serde_json::to_value(super::Share::Naive(replica))?,
+                parameters: serde_json::to_value(Share::Naive(replica))?,
                 ..job.clone()
             };
             let child = Command::new(std::env::current_exe()?)

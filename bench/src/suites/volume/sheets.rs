@@ -1,6 +1,7 @@
 //! What the page shows of each experiment.
 
-use super::{SUITE, bytes, failures, speed};
+use super::task::SUITE;
+use super::{bytes, failures, speed};
 use crate::report::sheet::{Chart, Measure, Sheet};
 
 const RATE: Measure = Measure::Figure("mib_per_second", "MiB a second");
