@@ -11,12 +11,13 @@ use crate::failure::{Failure, Result};
 use crate::measure::{Results, Row};
 
 /// The suites, each with its scale: a few minutes on two cores.
-pub const SUITES: [(&str, &str); 5] = [
+pub const SUITES: [(&str, &str); 6] = [
     ("leveldbpp", "0.1"),
     ("luo-carey", "0.05"),
     ("deli", "0.05"),
     ("spatial", "0.05"),
     ("pubsub", "0.05"),
+    ("volume", "0.5"),
 ];
 /// How often a suite is run in which a statement does not hold, before that counts: most are about time, and a machine
 /// wanders.
@@ -29,7 +30,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', value_name = "SUITE,...")]
     pub only: Vec<String>,
 
-    /// Does without what is not on this machine: `events`, `real`, `aircraft` (data), `mosquitto`, `rocksdb` (subjects)
+    /// Does without what is not on this machine: `events`, `real`, `aircraft` (data), `mosquitto`, `rocksdb`, `nbdkit` (subjects)
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub without: Vec<String>,
 

@@ -166,12 +166,21 @@ impl Cluster {
     /// Waits until each group has a leader, that every running node has applied everything, and
     /// leaders are spread. Returns the statuses of the running nodes.
     pub fn settle(&self) -> Result<Vec<Status>> {
+        self.agree(true)
+    }
+
+    /// As [`Cluster::settle`], wherever the leaders are.
+    pub fn catch_up(&self) -> Result<Vec<Status>> {
+        self.agree(false)
+    }
+
+    fn agree(&self, is_spread: bool) -> Result<Vec<Status>> {
         let end = Instant::now() + PATIENCE;
         loop {
             let running = (0..3).filter(|node| self.pid(*node).is_some());
             let all: Result<Vec<Status>> = running.map(|node| self.status(node)).collect();
             match all {
-                Ok(all) if is_settled(&all) => return Ok(all),
+                Ok(all) if is_settled(&all, is_spread) => return Ok(all),
                 Ok(_) => pause_until(end, "the nodes do not come to agree")?,
                 Err(error) => pause_until(end, &error.to_string())?,
             }
@@ -251,7 +260,7 @@ impl Drop for Cluster {
     }
 }
 
-fn is_settled(all: &[Status]) -> bool {
+fn is_settled(all: &[Status], must_be_spread: bool) -> bool {
     let Some(first) = all.first() else {
         return false;
     };
@@ -281,7 +290,7 @@ fn is_settled(all: &[Status]) -> bool {
         (Some(most), Some(least)) => most - least <= 1 || first.groups.len() < 3,
         _ => false,
     };
-    !first.groups.is_empty() && (is_spread || all.len() < 3)
+    !first.groups.is_empty() && (is_spread || !must_be_spread || all.len() < 3)
 }
 
 /// Waits a little; fails with this once the time is over.

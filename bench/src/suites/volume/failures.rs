@@ -160,7 +160,7 @@ pub fn rebuild(job: &Job, task: &Task) -> Result<()> {
         while !cluster.ask(0, &replace)? {
             pause_until(end, "the node was not made a member again")?;
         }
-        cluster.settle()?;
+        cluster.catch_up()?;
         let seconds = start.elapsed().as_secs_f64();
         job.report(&copied_row(job, "esker", size, seconds, is_unthrottled))?;
         drop(cluster);

@@ -186,6 +186,9 @@ fn follow(stream: TcpStream, store: &Sender<Pending>, written: &AtomicU64) -> Re
 /// Writes that wait for a majority: how many have them, and who is told.
 type Waiting = HashMap<u64, (usize, Option<Done<()>>)>;
 
+/// A write for a follower: its number, its offset, its data.
+type Forwarded = (u64, u64, Arc<Vec<u8>>);
+
 /// Hands writes to all replicas, in one order.
 struct Leader {
     ways: Mutex<Ways>,
@@ -195,7 +198,7 @@ struct Leader {
 struct Ways {
     next: u64,
     own: Sender<Pending>,
-    followers: Vec<Sender<(u64, u64, Arc<Vec<u8>>)>>,
+    followers: Vec<Sender<Forwarded>>,
 }
 
 #[derive(Default)]
@@ -239,7 +242,7 @@ impl Leader {
                 }
             };
             stream.set_nodelay(true)?;
-            let (sender, receiver) = channel::<(u64, u64, Arc<Vec<u8>>)>();
+            let (sender, receiver) = channel::<Forwarded>();
             ways.followers.push(sender);
             let mut answers = BufReader::new(stream.try_clone()?);
             std::thread::spawn(move || {

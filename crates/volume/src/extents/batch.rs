@@ -36,7 +36,11 @@ impl Batch {
     pub fn run(self) -> Result<u64> {
         self.shared.check()?;
         match self.write() {
-            Ok(()) => Ok(self.lsn_end),
+            Ok(()) => {
+                self.shared
+                    .reuse(self.chunks.into_iter().map(|(_, chunk)| chunk));
+                Ok(self.lsn_end)
+            }
             Err(error) => {
                 self.shared.fail(&error);
                 Err(error)

@@ -14,6 +14,10 @@ use crate::error::{Error, Result};
 /// The most files that stay open for reading, pinned ones aside.
 const OPEN_FILES: usize = 256;
 
+/// The most memory that is kept for later chunks: so many pieces, of at most so many bytes.
+const SPARES: usize = 2;
+const SPARE_BYTES: usize = 4 << 20;
+
 /// Bytes of a segment that a batch writes.
 #[derive(Clone)]
 pub(super) struct Chunk {
@@ -56,6 +60,8 @@ struct State {
     segments: BTreeMap<u32, Segment>,
     uses: u64,
     open: usize,
+    /// Memory for bytes that are to be written.
+    spare: Vec<Vec<u8>>,
 }
 
 /// Shared by the owner of the segments, its batches and readers. No lock is held during I/O.
@@ -117,7 +123,13 @@ impl Shared {
     /// Makes a segment, or appends to what its next batch writes.
     pub(super) fn append(&self, segment: u32, parts: &[&[u8]]) {
         let mut state = self.state.lock();
-        let pending = &mut state.segments.entry(segment).or_default().pending;
+        let State {
+            segments, spare, ..
+        } = &mut *state;
+        let pending = &mut segments.entry(segment).or_default().pending;
+        if pending.capacity() == 0 {
+            *pending = spare.pop().unwrap_or_default();
+        }
         for part in parts {
             pending.extend_from_slice(part);
         }
@@ -145,6 +157,21 @@ impl Shared {
         let mut state = self.state.lock();
         if let Some(segment) = state.segments.get_mut(&segment) {
             segment.running.retain(|c| c.offset > chunk.offset);
+        }
+    }
+
+    /// Takes the memory of chunks that are written for later ones, so that it need not grow again.
+    pub(super) fn reuse(&self, chunks: impl Iterator<Item = Chunk>) {
+        for chunk in chunks {
+            // A reader may still copy from it.
+            let Ok(mut bytes) = Arc::try_unwrap(chunk.bytes) else {
+                continue;
+            };
+            let mut state = self.state.lock();
+            if bytes.capacity() <= SPARE_BYTES && state.spare.len() < SPARES {
+                bytes.clear();
+                state.spare.push(bytes);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::error::Error;
 use super::halves::{Closer, ReadHalf, WriteHalf};
+use super::queue::Part;
 
 /// The bytes before a payload.
 pub const HEADER: usize = 12;
@@ -19,10 +20,21 @@ pub const DEFAULT_MOST: usize = 4 << 20;
 /// The bytes that are read ahead.
 const AHEAD: usize = 32 << 10;
 
+/// The bytes of a frame that are waited for with memory at hand.
+const STEP: usize = 256 << 10;
+
 /// Receives frames.
 pub struct Receiver {
     from: BufReader<ReadHalf>,
     most: usize,
+}
+
+/// What [`Sender::send_some`] has left.
+pub(super) enum Unsent {
+    /// The last bytes of the frame; none where it was sent.
+    Bytes(Vec<u8>),
+    /// Everything.
+    Frame(Vec<Part>),
 }
 
 /// Sends frames.
@@ -80,9 +92,13 @@ impl Receiver {
             return Err(Error::TooLong { length, most }.into());
         }
         // Memory grows with what has come: a header alone must not cost much.
-        let read = (&mut self.from).take(length as u64).read_to_end(into)?;
-        if read < length {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        while into.len() < length {
+            let from = into.len();
+            let upto = length.min(from + from.max(STEP));
+            into.reserve_exact(upto - from);
+            into.resize(upto, 0);
+            self.from
+                .read_exact(into.get_mut(from..).unwrap_or_default())?;
         }
         if crate::command::checksum(into) != u64::from_le_bytes(sum) {
             return Err(Error::Damaged { length }.into());
@@ -148,6 +164,29 @@ impl Sender {
             slices.extend(parts.map(|part| IoSlice::new(part.as_ref())));
         }
         self.to.write_parts(&mut slices)
+    }
+
+    /// Sends as much of a frame as the socket takes at once: returns the bytes that are left, none
+    /// where all was sent; and the frame where nothing could be.
+    pub(super) fn send_some(&mut self, frame: Vec<Part>) -> io::Result<Unsent> {
+        let header = header(&frame, self.most)?;
+        let mut slices = Vec::with_capacity(frame.len() + 1);
+        slices.push(IoSlice::new(&header));
+        slices.extend(frame.iter().map(|part| IoSlice::new(part.as_ref())));
+        let Some(mut sent) = self.to.write_some(&slices)?.filter(|sent| *sent > 0) else {
+            return Ok(Unsent::Frame(frame));
+        };
+        let mut rest = Vec::new();
+        for slice in slices {
+            rest.extend_from_slice(slice.get(sent..).unwrap_or_default());
+            sent = sent.saturating_sub(slice.len());
+        }
+        Ok(Unsent::Bytes(rest))
+    }
+
+    /// Sends the bytes that [`Sender::send_some`] has left.
+    pub(super) fn send_rest(&mut self, rest: &[u8]) -> io::Result<()> {
+        self.to.write_parts(&mut [IoSlice::new(rest)])
     }
 
     /// Says to the other side that no more frames come. Frames of the other side still arrive.

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustls::Connection;
 use rustls::IoState;
 
@@ -23,6 +25,9 @@ pub(super) const STUCK: Duration = Duration::from_secs(10);
 
 /// The most plain bytes that are encrypted under one lock, so that the reader gets its turns.
 const PIECE: usize = 64 << 10;
+
+/// The most parts that the system takes in one call, on every system.
+const MOST_PARTS: usize = 512;
 
 /// The bytes that are read from the socket at once.
 const CIPHER: usize = 32 << 10;
@@ -201,6 +206,22 @@ impl WriteHalf {
         self.out.clear();
         self.out.shrink_to(4 * PIECE);
         self.checked(done)
+    }
+
+    /// Sends as much of `parts` as the socket takes at once, and returns how many bytes; `None`
+    /// where the connection is encrypted, of which no part can be sent.
+    pub(super) fn write_some(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        if self.socket.tls.is_some() || self.broken || parts.len() > MOST_PARTS {
+            return Ok(None);
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut control = SendAncillaryBuffer::default();
+        let sent = sendmsg(&self.socket.stream, parts, &mut control, flags);
+        match sent {
+            Ok(sent) => Ok(Some(sent)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Some(0)),
+            Err(error) => self.checked(Err(error.into())).map(|()| None),
+        }
     }
 
     /// Says to the other side that nothing more comes. Its bytes can still be read.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::{Connection, connect};
-use super::frame::{DEFAULT_MOST, Receiver};
+use super::frame::{DEFAULT_MOST, Receiver, Sender, Unsent};
 use super::halves::Closer;
 use super::queue::{Part, Queue};
 use super::security::Security;
@@ -82,6 +82,8 @@ struct Link {
     peer: u32,
     state: Mutex<State>,
     changed: Condvar,
+    /// The present connection's sender. Locked after `state`, or without it.
+    sender: Mutex<Option<Sender>>,
 }
 
 struct State {
@@ -91,6 +93,10 @@ struct State {
     dropped: u64,
     /// The present connection.
     connection: Option<Closer>,
+    /// What a frame that was sent in part has left.
+    rest: Vec<u8>,
+    /// The peer's thread is sending.
+    is_sending: bool,
     /// The present connection is to be ended, or has ended.
     over: bool,
     stopped: bool,
@@ -198,6 +204,7 @@ impl State {
 
     /// Drops what is queued.
     fn drop_queued(&mut self) {
+        self.rest = Vec::new();
         self.dropped += self.queue.clear();
     }
 }
@@ -211,10 +218,13 @@ impl Link {
                 queue: Queue::new(most),
                 dropped: 0,
                 connection: None,
+                rest: Vec::new(),
+                is_sending: false,
                 over: false,
                 stopped: false,
             }),
             changed: Condvar::new(),
+            sender: Mutex::new(None),
         }
     }
 
@@ -232,6 +242,11 @@ impl Link {
         let length: usize = frame.iter().map(|part| part.as_ref().len()).sum();
         let mut state = self.state.lock();
         let fits = length <= most && state.address.is_some() && !state.stopped;
+        let frame = match fits {
+            true => self.send_at_once(&mut state, frame),
+            false => Some(frame),
+        };
+        let Some(frame) = frame else { return true };
         let queued = fits && state.queue.push(frame);
         if queued {
             self.changed.notify_all();
@@ -239,6 +254,35 @@ impl Link {
             state.dropped += 1;
         }
         queued
+    }
+
+    /// Sends a frame where nothing waits before it and the socket takes it, so that no other thread
+    /// has to wake up; returns it where that is not so.
+    fn send_at_once(&self, state: &mut State, frame: Vec<Part>) -> Option<Vec<Part>> {
+        let is_first = state.queue.is_empty() && state.rest.is_empty() && !state.is_sending;
+        if !is_first || state.over || state.connection.is_none() {
+            return Some(frame);
+        }
+        let Some(mut sender) = self.sender.try_lock() else {
+            return Some(frame);
+        };
+        let Some(sender) = &mut *sender else {
+            return Some(frame);
+        };
+        match sender.send_some(frame) {
+            Ok(Unsent::Frame(frame)) => return Some(frame),
+            Ok(Unsent::Bytes(rest)) if rest.is_empty() => {}
+            Ok(Unsent::Bytes(rest)) => {
+                state.rest = rest;
+                self.changed.notify_all();
+            }
+            Err(_) => {
+                state.dropped += 1;
+                state.end();
+                self.changed.notify_all();
+            }
+        }
+        None
     }
 
     /// The thread of the peer.
@@ -302,6 +346,7 @@ impl Link {
         {
             let mut state = self.state.lock();
             state.connection = Some(send.closer());
+            *self.sender.lock() = Some(send);
             // The address changed, or all is stopped, while it connected.
             if state.over {
                 state.end();
@@ -313,15 +358,26 @@ impl Link {
         let receiver = std::thread::Builder::new().name(name);
         let receiver = receiver.spawn(move || own.receive(receive, &events));
         if receiver.is_ok() {
-            while let Some(frames) = self.next() {
+            while let Some((rest, frames)) = self.next() {
                 let count = frames.len() as u64;
-                if send.send_all(&frames).is_err() {
+                let mut sender = self.sender.lock();
+                let sent = sender.as_mut().is_some_and(|sender| {
+                    (rest.is_empty() || sender.send_rest(&rest).is_ok())
+                        && (frames.is_empty() || sender.send_all(&frames).is_ok())
+                });
+                drop(sender);
+                if !sent {
                     self.state.lock().dropped += count;
                     break;
                 }
             }
         }
-        self.state.lock().end();
+        {
+            let mut state = self.state.lock();
+            state.is_sending = false;
+            state.end();
+        }
+        *self.sender.lock() = None;
         if let Ok(receiver) = receiver {
             let _ = receiver.join();
         }
@@ -329,15 +385,22 @@ impl Link {
         (common.event)(self.peer, LinkEvent::Disconnected);
     }
 
-    /// The next frames to send; `None` when the connection has ended.
-    fn next(&self) -> Option<Vec<Vec<Part>>> {
+    /// What is to be sent next: the rest of a frame, and frames; `None` when the connection has
+    /// ended.
+    fn next(&self) -> Option<(Vec<u8>, Vec<Vec<Part>>)> {
         /// The bytes that are sent in one call.
         const TOGETHER: usize = 256 << 10;
         let mut state = self.state.lock();
-        while !state.over && state.queue.is_empty() {
+        state.is_sending = false;
+        while !state.over && state.queue.is_empty() && state.rest.is_empty() {
             self.changed.wait(&mut state);
         }
-        (!state.over).then(|| state.queue.take(TOGETHER))
+        if state.over {
+            return None;
+        }
+        state.is_sending = true;
+        let rest = std::mem::take(&mut state.rest);
+        Some((rest, state.queue.take(TOGETHER)))
     }
 
     /// The thread that receives from the peer.

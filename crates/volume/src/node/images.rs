@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use esker_coding::{put_bytes, put_varint};
 
+use super::input::ReadFailure;
+use super::rows;
 use crate::extents::Reader;
 use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot};
 use crate::map::{Extent, Image, ImageEntry, ImageMeta, Map};
@@ -96,41 +98,68 @@ pub(super) fn read_piece(
     reader: &Reader,
     image: &Image,
     after: Option<&[u8]>,
-) -> Result<(Vec<u8>, Option<Vec<u8>>), super::input::ReadFailure> {
-    use super::input::ReadFailure;
+) -> Result<(Vec<u8>, Option<Vec<u8>>), ReadFailure> {
     let chunk = image
         .chunk(after, PIECE_BYTES)
         .map_err(ReadFailure::Failed)?;
+    let size_of = |layer| image.meta().block_size(layer).unwrap_or(0);
     let mut bytes = Vec::with_capacity(PIECE_BYTES + 4096);
-    for ImageEntry {
-        layer,
-        block,
-        extent,
-    } in &chunk.entries
-    {
-        put_varint(&mut bytes, u64::from(layer.0));
-        put_varint(&mut bytes, *block);
-        bytes.push(u8::from(extent.is_some()));
-        let Some(extent) = extent else { continue };
-        let size = image.meta().block_size(*layer).unwrap_or(0) as usize;
-        let mut data = vec![0; size];
-        match reader.read_block(extent.place, extent.checksum, &mut data) {
-            Ok(()) => {}
-            Err(crate::error::Error::Corruption { .. })
-                if is_elsewhere(map, reader, image, &(*layer, *block, *extent), &mut data)? => {}
-            Err(crate::error::Error::Corruption { .. }) => {
-                return Err(ReadFailure::Rot {
-                    layer: *layer,
-                    block: *block,
-                    checksum: extent.checksum,
-                    place: extent.place,
-                });
+    let mut data = Vec::new();
+    let rows = chunk.entries.chunk_by(|one, next| {
+        one.layer == next.layer && rows::is_next(one.extent, next.extent, size_of(one.layer))
+    });
+    for row in rows {
+        let size = row.first().map_or(0, |entry| size_of(entry.layer)) as usize;
+        let extents: Vec<_> = row.iter().map(|entry| entry.extent).collect();
+        data.clear();
+        data.resize(size * row.len(), 0);
+        let is_read = rows::read_row(reader, &extents, &mut data);
+        let mut blocks = data.chunks_exact_mut(size.max(1));
+        for entry in row {
+            put_varint(&mut bytes, u64::from(entry.layer.0));
+            put_varint(&mut bytes, entry.block);
+            bytes.push(u8::from(entry.extent.is_some()));
+            let data = blocks.next().unwrap_or_default();
+            let Some(extent) = entry.extent else { continue };
+            if !is_read {
+                read_block(
+                    map,
+                    reader,
+                    image,
+                    &(entry.layer, entry.block, extent),
+                    data,
+                )?;
             }
-            Err(error) => return Err(ReadFailure::Failed(error)),
+            put_bytes(&mut bytes, data);
         }
-        put_bytes(&mut bytes, &data);
     }
     Ok((bytes, chunk.after))
+}
+
+/// Reads a block of an image.
+fn read_block(
+    map: &Map,
+    reader: &Reader,
+    image: &Image,
+    of: &(LayerId, u64, Extent),
+    data: &mut [u8],
+) -> Result<(), ReadFailure> {
+    let (layer, block, extent) = *of;
+    match reader.read_block(extent.place, extent.checksum, data) {
+        Ok(()) => Ok(()),
+        Err(crate::error::Error::Corruption { .. })
+            if is_elsewhere(map, reader, image, of, data)? =>
+        {
+            Ok(())
+        }
+        Err(crate::error::Error::Corruption { .. }) => Err(ReadFailure::Rot {
+            layer,
+            block,
+            checksum: extent.checksum,
+            place: extent.place,
+        }),
+        Err(error) => Err(ReadFailure::Failed(error)),
+    }
 }
 
 /// Reads a block of an image from where it was written anew since, because its bytes were damaged.
@@ -140,9 +169,9 @@ fn is_elsewhere(
     image: &Image,
     (layer, block, extent): &(LayerId, u64, Extent),
     data: &mut [u8],
-) -> Result<bool, super::input::ReadFailure> {
+) -> Result<bool, ReadFailure> {
     let now = map.at_layer(image.group(), *layer, *block);
-    let now = now.map_err(super::input::ReadFailure::Failed)?;
+    let now = now.map_err(ReadFailure::Failed)?;
     let is_same = |now: &Extent| now.checksum == extent.checksum && now.place != extent.place;
     let Some(now) = now.filter(is_same) else {
         return Ok(false);

@@ -24,6 +24,7 @@ mod reads;
 mod router;
 #[cfg(test)]
 mod router_tests;
+mod rows;
 mod running;
 mod settings;
 mod space;

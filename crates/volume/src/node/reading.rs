@@ -2,6 +2,7 @@
 //! is checked.
 
 use super::input::{ReadFailure, ReadKind, ReadResult, ReadWork};
+use super::rows;
 use crate::error::Error;
 use crate::extents::Reader;
 use crate::ids::{GroupId, LayerId};
@@ -89,11 +90,25 @@ fn bytes(
     'again: for _ in 0..TRIES {
         let found = look(map, group, source, &blocks)?;
         let mut all = vec![0; ((blocks.end - blocks.start) * block) as usize];
-        let slots = all.chunks_exact_mut(block_size as usize);
-        for (number, (found, out)) in blocks.clone().zip(found.iter().zip(slots)) {
-            let Some(extent) = found else { continue };
-            if read_block(map, reader, group, number, extent, out)?.is_none() {
-                continue 'again;
+        let mut numbers = blocks.clone();
+        let mut rest = all.as_mut_slice();
+        for row in found.chunk_by(|one, next| rows::is_next(*one, *next, block_size)) {
+            let Some((out, behind)) = rest.split_at_mut_checked(row.len() * block_size as usize)
+            else {
+                break;
+            };
+            rest = behind;
+            let is_read = rows::read_row(reader, row, out);
+            let slots = out.chunks_exact_mut(block_size as usize);
+            for (number, (found, out)) in
+                numbers.by_ref().take(row.len()).zip(row.iter().zip(slots))
+            {
+                let Some(extent) = found.filter(|_| !is_read) else {
+                    continue;
+                };
+                if read_block(map, reader, group, number, &extent, out)?.is_none() {
+                    continue 'again;
+                }
             }
         }
         let start = (offset % block) as usize;

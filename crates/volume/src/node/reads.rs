@@ -148,7 +148,8 @@ impl Core {
                     ) => {
                         self.scrubbed(damaged, checked, last);
                     }
-                    // A task that failed is tried again; what fails for good is seen by writes, too.
+                    // A task that failed is tried again; what fails for good is seen by writes,
+                    // too.
                     (Ok(_) | Err(_), _) => {}
                 }
             }

@@ -38,7 +38,8 @@ fn discard(router: &mut Router, ticket: u64, gib: u64) {
         .unwrap();
 }
 
-/// Sends what is due and answers it. Returns the tickets that are answered, and the parts under way.
+/// Sends what is due and answers it. Returns the tickets that are answered, and the parts under
+/// way.
 fn round(router: &mut Router, now: u64) -> (Vec<u64>, usize) {
     let mut followed = Vec::new();
     let due = router.due(now, &|_| Some(LEADER), &mut followed);

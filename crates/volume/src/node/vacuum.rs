@@ -107,7 +107,8 @@ impl Core {
             if number > old || !segment.is_removable || usage.contains_key(&number) {
                 continue;
             }
-            // The log may have been cut further than the map is durable, where an entry was damaged.
+            // The log may have been cut further than the map is durable, where an entry was
+            // damaged.
             let is_log = segment.slots.iter().any(|(id, slot)| {
                 let base = self.groups.get(id).map(|group| group.log.base().0);
                 let have = durable.get(id).copied().unwrap_or_default();

@@ -21,19 +21,15 @@ pub(super) fn member(args: &MemberArgs) -> Result<Outcome, Failure> {
     }
 }
 
-/// Makes the changes in each group, one after the other. What an interrupted call did is not done
-/// again.
+/// Makes each change in all groups before the next one, so that the groups' data are copied at the
+/// same time. What an interrupted call did is not done again.
 fn in_all(args: &AskArgs, changes: &[Change]) -> Result<Outcome, Failure> {
     let mut client = client(args)?;
     let status = client.status().map_err(failed)?;
-    for group in status.groups {
-        for change in changes {
-            one(
-                &mut client,
-                GroupId(group.group),
-                change,
-                Duration::from_secs(args.wait.max(1)),
-            )?;
+    let wait = Duration::from_secs(args.wait.max(1));
+    for change in changes {
+        for group in &status.groups {
+            one(&mut client, GroupId(group.group), change, wait)?;
         }
     }
     Ok(Outcome::Done)

@@ -1,5 +1,5 @@
-//! A node as a process runs it: the core on one thread, one thread for the disk, some that read,
-//! and those of the network.
+//! A node as a process runs it: the core on one thread at a time, one thread for the disk, some
+//! that read, and those of the network.
 
 mod clock;
 mod exports;

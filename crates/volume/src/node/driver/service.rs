@@ -66,7 +66,8 @@ impl Service {
     }
 
     fn closed(&self, id: net::ConnectionId) {
-        match self.peers.lock().remove(&id) {
+        let peer = self.peers.lock().remove(&id);
+        match peer {
             Some(Peer::Node(node)) => {
                 let mut nodes = self.nodes.lock();
                 let left = nodes.entry(node).or_default();

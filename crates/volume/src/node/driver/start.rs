@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::clock;
 use super::exports::Volumes;
 use super::service::Service;
-use super::work::{CoreThread, Event, Pool, Way, channels, disk};
+use super::work::{Event, Pool, Running, Way, disk, run, way};
 use crate::error::{Error, Result};
 use crate::ids::NodeId;
 use crate::nbd;
@@ -85,8 +85,7 @@ impl Node {
         settings.first_life = settings.first_life.max(clock::calendar());
         let core = crate::node::open::open(options.fs, dir, node, settings, clock::now())?;
         let (map, _) = core.readers();
-        let channels = channels();
-        let way = channels.way.clone();
+        let way = way();
         let links = {
             let hello_way = way.clone();
             let hello = move |_| {
@@ -118,9 +117,8 @@ impl Node {
         )?);
         let reads = Arc::new(Pool::start(&core, &way, 2).map_err(io("read", "start a thread"))?);
         let enders = Arc::new(Mutex::new(HashMap::new()));
-        let thread = CoreThread {
+        let running = Running {
             core,
-            events: channels.events,
             links: links.clone(),
             enders: enders.clone(),
             batches: batch_sender,
@@ -128,7 +126,11 @@ impl Node {
             next_ticket: 0,
             waiting: HashMap::new(),
         };
-        threads.push(spawn("volume-core", Box::new(move || thread.run()))?);
+        let core_way = way.clone();
+        threads.push(spawn(
+            "volume-core",
+            Box::new(move || run(&core_way, running)),
+        )?);
         let next = Arc::new(AtomicU64::new(1));
         let service = Service::new(map.clone(), way.clone(), acceptor.replies(), next.clone());
         let started = acceptor.start(move |id, event| service.event(id, event));

@@ -1,12 +1,12 @@
 //! The threads of a node, and what they hand to each other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::clock;
 use crate::extents::Batch;
@@ -20,7 +20,7 @@ use crate::wire::{Refusal, Reply};
 /// How often the core hears that time has passed, in milliseconds.
 const TICK: u64 = 10;
 
-/// What the core's thread takes.
+/// What the core takes.
 pub(super) enum Event {
     Input(Input),
     /// A request of a user, with where its answer goes.
@@ -33,24 +33,60 @@ pub(super) enum Event {
 /// Takes the answer of a request.
 pub(super) type Answerer = Box<dyn FnOnce(Result<Reply, Refusal>) + Send>;
 
-/// The way to the core's thread.
+/// The way to the core. Only one thread at a time runs it: the one that brings an event where none
+/// does, and it takes what others bring meanwhile. So an event mostly needs no other thread to wake
+/// up. After [`TURN`] events the core's own thread takes over.
 #[derive(Clone)]
 pub(super) struct Way {
-    events: Sender<Event>,
+    turns: Arc<Turns>,
 }
 
+struct Turns {
+    queue: Mutex<Queue>,
+    /// The core's thread has something to do.
+    handed: Condvar,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    /// A thread runs the core, or the core's own thread is about to.
+    is_running: bool,
+    /// The core's own thread is to go on.
+    is_handed: bool,
+    /// Nothing is taken any more.
+    is_stopped: bool,
+}
+
+/// How many events a thread takes that has other things to do.
+const TURN: usize = 32;
+
 impl Way {
-    /// Hands an event over. After the node has stopped it is dropped.
+    /// Hands an event over, and runs the core where no other thread does. After the node has
+    /// stopped the event is dropped.
     pub(super) fn send(&self, event: Event) {
-        drop(self.events.send(event));
+        {
+            let mut queue = self.turns.queue.lock();
+            if queue.is_stopped {
+                // What it holds may come here again when it is dropped.
+                drop(queue);
+                return drop(event);
+            }
+            queue.events.push_back(event);
+            if queue.is_running {
+                return;
+            }
+            queue.is_running = true;
+        }
+        self.turns.run(TURN);
     }
 
     pub(super) fn input(&self, input: Input) {
         self.send(Event::Input(input));
     }
 
-    /// Runs something on the core's thread and waits for its result; `None` where the node has
-    /// stopped.
+    /// Looks at the core, and waits for what that returns; `None` where the node has stopped.
     pub(super) fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&mut Core) -> T + Send + 'static,
@@ -66,24 +102,98 @@ impl Way {
 /// Ends a connection of a user, by the core's wish.
 pub(super) type Enders = Arc<Mutex<HashMap<ConnectionId, Box<dyn Fn() + Send>>>>;
 
-/// The channels of a node's threads.
-pub(super) struct Channels {
-    pub(super) way: Way,
-    pub(super) events: Receiver<Event>,
-}
-
-pub(super) fn channels() -> Channels {
-    let (sender, events) = channel();
-    Channels {
-        way: Way { events: sender },
-        events,
+/// The way to a core that is not there yet: events wait.
+pub(super) fn way() -> Way {
+    let queue = Queue {
+        is_running: true,
+        ..Queue::default()
+    };
+    Way {
+        turns: Arc::new(Turns {
+            queue: Mutex::new(queue),
+            handed: Condvar::new(),
+            running: Mutex::new(None),
+        }),
     }
 }
 
-/// The core's thread, until `Stop`.
-pub(super) struct CoreThread {
+impl Turns {
+    /// Takes events until there is none, or `most` of them: then the core's thread goes on.
+    fn run(&self, most: usize) {
+        let mut running = self.running.lock();
+        let Some(core) = &mut *running else { return };
+        for taken in 0.. {
+            let event = {
+                let mut queue = self.queue.lock();
+                let is_stop = matches!(queue.events.front(), Some(Event::Stop));
+                if taken >= most || is_stop {
+                    queue.is_handed = true;
+                    self.handed.notify_one();
+                    return;
+                }
+                match queue.events.pop_front() {
+                    Some(event) => event,
+                    None => {
+                        queue.is_running = false;
+                        return;
+                    }
+                }
+            };
+            core.take(event);
+        }
+    }
+
+    /// Waits until a thread hands over; false after `wait` without that.
+    fn is_handed(&self, wait: Duration) -> bool {
+        let mut queue = self.queue.lock();
+        if !queue.is_handed {
+            self.handed.wait_for(&mut queue, wait);
+        }
+        std::mem::take(&mut queue.is_handed)
+    }
+
+    /// True where the next event is the last one.
+    fn is_stop(&self) -> bool {
+        matches!(self.queue.lock().events.front(), Some(Event::Stop))
+    }
+}
+
+/// The core's own thread, until `Stop`: it brings the ticks, and goes on where others hand over.
+pub(super) fn run(way: &Way, mut running: Running) {
+    let turns = &way.turns;
+    let first = running.core.start_actions();
+    running.carry_out(first);
+    *turns.running.lock() = Some(running);
+    turns.run(TURN);
+    let mut ticked = 0;
+    loop {
+        let wait = (ticked + TICK).saturating_sub(clock::now());
+        if turns.is_handed(Duration::from_millis(wait.max(1))) {
+            if turns.is_stop() {
+                break;
+            }
+            turns.run(TURN);
+        }
+        if clock::now() >= ticked + TICK {
+            ticked = clock::now();
+            way.input(Input::Tick);
+        }
+    }
+    let left = {
+        let mut queue = turns.queue.lock();
+        queue.is_stopped = true;
+        std::mem::take(&mut queue.events)
+    };
+    drop(left);
+    let running = turns.running.lock().take();
+    if let Some(running) = running {
+        running.end();
+    }
+}
+
+/// The core, and what carries out its actions.
+pub(super) struct Running {
     pub(super) core: Core,
-    pub(super) events: Receiver<Event>,
     pub(super) links: Arc<Links>,
     pub(super) enders: Enders,
     pub(super) batches: Sender<Batch>,
@@ -92,25 +202,8 @@ pub(super) struct CoreThread {
     pub(super) waiting: HashMap<(ConnectionId, u64), Answerer>,
 }
 
-impl CoreThread {
-    pub(super) fn run(mut self) {
-        let mut ticked = 0;
-        let first = self.core.start_actions();
-        self.carry_out(first);
-        loop {
-            let wait = (ticked + TICK).saturating_sub(clock::now());
-            let event = self.events.recv_timeout(Duration::from_millis(wait.max(1)));
-            match event {
-                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(event) => self.take(event),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if clock::now() >= ticked + TICK {
-                ticked = clock::now();
-                let actions = self.core.handle(ticked, Input::Tick);
-                self.carry_out(actions);
-            }
-        }
+impl Running {
+    fn end(mut self) {
         for (_, answer) in self.waiting.drain() {
             answer(Err(Refusal::Failed("the node stops".to_string())));
         }
