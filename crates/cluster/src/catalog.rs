@@ -85,7 +85,7 @@ impl DatasetState {
 impl Catalog {
     /// A new dataset, which is not in the catalog yet: its number is used.
     pub(crate) fn reserve(&mut self, def: &StoredDef) -> Result<DatasetState> {
-        self.next_id += 1;
+        let id = self.next_number();
         let indexed = def.attributes.iter().filter(|a| a.def.kind.is_indexed());
         let index = |id: u32| {
             let index = IndexState {
@@ -97,12 +97,18 @@ impl Catalog {
             (id, index)
         };
         let mut state = DatasetState {
-            id: self.next_id,
+            id,
             def: serde_json::Value::Null,
             indexes: indexed.map(|attribute| index(attribute.id)).collect(),
         };
         state.set_def(def);
         Ok(state)
+    }
+
+    /// A number that was not used before.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
     }
 
     /// Adds a dataset whose tables exist.

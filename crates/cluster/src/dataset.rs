@@ -212,8 +212,20 @@ impl Dataset {
     /// # Errors
     /// [`Error::BadInput`] if it does not fit the dataset; [`Error::Unavailable`].
     pub fn find(&self, request: &Request) -> Result<Answer> {
+        self.answer(request, true)
+    }
+
+    /// As [`Dataset::find`], in any order: a scan need not read the records several times for it.
+    ///
+    /// # Errors
+    /// As [`Dataset::find`].
+    pub fn find_unordered(&self, request: &Request) -> Result<Answer> {
+        self.answer(request, false)
+    }
+
+    fn answer(&self, request: &Request, is_ordered: bool) -> Result<Answer> {
         find::check(request)?;
-        let query = Query::new(self.shared.clone(), self.bound()?, request)?;
+        let query = Query::new(self.shared.clone(), self.bound()?, request, is_ordered)?;
         Ok(Answer {
             query,
             is_over: false,
@@ -227,7 +239,7 @@ impl Dataset {
     pub fn count(&self, request: &Request) -> Result<(u64, Explained)> {
         let mut request = request.clone();
         request.keys_only = true;
-        let mut answer = self.find(&request)?;
+        let mut answer = self.find_unordered(&request)?;
         let mut count = 0;
         while answer.next_hit()?.is_some() {
             count += 1;
@@ -263,8 +275,8 @@ impl Dataset {
         })
     }
 
-    /// A timestamp that no acknowledged write is behind.
-    pub(crate) fn now(&self) -> Seq {
+    /// A timestamp that is later than those of all writes that were acknowledged before this call.
+    pub fn now(&self) -> Seq {
         stamp(self.shared.clocks().wall() + 2 * CLOCK_BOUND)
     }
 
@@ -274,6 +286,7 @@ impl Dataset {
             dataset: self.clone(),
             changes: Vec::new(),
             expected: Vec::new(),
+            notes: Vec::new(),
             bytes: 0,
             last_key: Vec::new(),
             extracted: Extracted::default(),
@@ -338,7 +351,7 @@ impl Dataset {
         request: &Request,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<u64> {
-        let mut answer = self.find(request)?;
+        let mut answer = self.find_unordered(request)?;
         let mut batch = self.batch();
         let mut count = 0;
         loop {
@@ -376,6 +389,7 @@ pub struct Batch {
     dataset: Dataset,
     changes: Vec<Change>,
     expected: Vec<(Vec<u8>, Expected)>,
+    notes: Vec<(String, Option<Vec<u8>>)>,
     bytes: usize,
     last_key: Vec<u8>,
     extracted: Extracted,
@@ -435,6 +449,12 @@ impl Batch {
             .push((key.as_bytes().to_vec(), Expected::Of(seq)));
     }
 
+    /// Sets a note when all else is written; `None` deletes it.
+    pub fn note(&mut self, name: &str, value: Option<&[u8]>) {
+        self.notes
+            .push((name.to_string(), value.map(<[u8]>::to_vec)));
+    }
+
     /// The number of writes.
     pub fn len(&self) -> usize {
         self.changes.len()
@@ -460,30 +480,38 @@ impl Batch {
     /// # Errors
     /// [`Error::Exists`] and [`Error::Conflict`] if an expectation is not met; [`Error::Unavailable`].
     pub fn commit(&mut self) -> Result<()> {
-        let mut changes = std::mem::take(&mut self.changes);
+        let changes = std::mem::take(&mut self.changes);
         let expected = std::mem::take(&mut self.expected);
+        let notes = std::mem::take(&mut self.notes);
         self.bytes = 0;
-        let dataset = &self.dataset;
-        if expected.is_empty() {
-            return write::write(&dataset.shared, &dataset.name, &mut changes);
-        }
-        for change in &changes {
-            let mine = expected.iter().filter(|(key, _)| *key == change.key);
-            let mine: Vec<Expected> = mine.map(|(_, expected)| *expected).collect();
-            dataset.write_if(change, &mine)?;
-        }
-        // What is expected of keys that are not written.
-        for (key, expected) in &expected {
-            if !changes.iter().any(|change| change.key == *key) {
-                let now = conditional::present(&dataset.shared, &dataset.name, key)?;
-                dataset.check_expected(key, now, &[*expected])?;
-            }
+        self.dataset.write(changes, &expected)?;
+        for (name, value) in notes {
+            self.dataset.note(&name, value.as_deref())?;
         }
         Ok(())
     }
 }
 
 impl Dataset {
+    fn write(&self, mut changes: Vec<Change>, expected: &[(Vec<u8>, Expected)]) -> Result<()> {
+        if expected.is_empty() {
+            return write::write(&self.shared, &self.name, &mut changes);
+        }
+        for change in &changes {
+            let mine = expected.iter().filter(|(key, _)| *key == change.key);
+            let mine: Vec<Expected> = mine.map(|(_, expected)| *expected).collect();
+            self.write_if(change, &mine)?;
+        }
+        // What is expected of keys that are not written.
+        for (key, expected) in expected {
+            if !changes.iter().any(|change| change.key == *key) {
+                let now = conditional::present(&self.shared, &self.name, key)?;
+                self.check_expected(key, now, &[*expected])?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_if(&self, change: &Change, expected: &[Expected]) -> Result<()> {
         let mut decide = |now: Option<(Seq, &[u8])>, bound: &Arc<Bound>| {
             self.check_expected(&change.key, now.map(|(at, _)| at), expected)?;

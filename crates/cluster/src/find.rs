@@ -82,14 +82,19 @@ enum From {
 }
 
 impl Query {
-    pub(crate) fn new(shared: Arc<Shared>, bound: Arc<Bound>, request: &Request) -> Result<Query> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        bound: Arc<Bound>,
+        request: &Request,
+        is_ordered: bool,
+    ) -> Result<Query> {
         let shape = &bound.shape;
         let compiled = Compiled::new(shape, request.condition.clone(), &mut NoEstimates)?;
         let plan = Plan::choose(shape, &compiled, &mut NoEstimates)?;
         // Other writers' clocks may be ahead of this one.
         let until = stamp(shared.clocks().wall() + 2 * CLOCK_BOUND).min(MAX_SEQ);
         let mut explained = Explained::default();
-        let source = source(
+        let mut source = source(
             &shared,
             &bound,
             &compiled,
@@ -98,6 +103,9 @@ impl Query {
             until,
             &mut explained,
         );
+        if let (From::Scan(scan), false) = (&mut source, is_ordered) {
+            *scan = Scan::unordered(until);
+        }
         let is_index = matches!(source, From::Entries(_));
         let is_answered = is_index && compiled.is_answered_by(&plan.driver);
         Ok(Query {

@@ -1,4 +1,5 @@
 //! x
+mod address;
 mod bound;
 mod candidates;
 mod catalog;
@@ -9,21 +10,26 @@ mod counts;
 mod dataset;
 mod error;
 mod find;
+mod indexes;
 mod judge;
 mod layout;
+mod notes;
 mod repair;
 mod rows;
 mod scan;
 mod split;
 mod store;
 mod time;
+mod values;
 mod write;
 mod writer;
 
+pub use address::cassandra_address;
 pub use check::Checked;
 pub use dataset::{Answer, Batch, Dataset, Scanned};
 pub use error::{Error, Result};
 pub use find::Explained;
+pub use indexes::{Filled, IndexProgress, IndexStep, OnIndex};
 pub use repair::{OnRepair, RepairOptions, Repaired};
 pub use store::{Options, Store};
 pub use time::{CLOCK_BOUND, Clocks, SystemClocks, millis};

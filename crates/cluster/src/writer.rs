@@ -108,17 +108,6 @@ impl Writers {
         }
     }
 
-    /// The number of other writers whose leases are valid.
-    pub(crate) fn others(&self) -> Result<usize> {
-        let now = self.cells.now()?;
-        let own = self.lease.lock().as_ref().map(|lease| lease.row.id);
-        let rows = self.rows()?;
-        let live = rows.iter().filter(|(_, row, _)| {
-            row.until.saturating_add(CLOCK_BOUND) >= now && Some(row.id) != own
-        });
-        Ok(live.count())
-    }
-
     fn rows(&self) -> Result<Vec<(u16, Row, Vec<u8>)>> {
         let mut found = Vec::new();
         for cell in self.cells.swapped(&self.table, PARTITION)? {
