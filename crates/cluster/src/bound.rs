@@ -16,6 +16,8 @@ use crate::rows::{Version, entry_row, newest_first};
 
 /// A dataset.
 pub(crate) struct Bound {
+    /// The version of the catalog.
+    pub(crate) version: u64,
     pub(crate) name: String,
     pub(crate) state: DatasetState,
     pub(crate) stored: StoredDef,
@@ -70,6 +72,7 @@ impl Bound {
         }
         let wanted = stored.attributes.iter().map(|a| stored.wanted(&a.def));
         Ok(Bound {
+            version: catalog.version,
             name: name.to_string(),
             shape: Shape::new(&shown),
             data: state.data(),

@@ -181,11 +181,15 @@ impl Catalogs {
         Ok(self.read()?.catalog)
     }
 
-    /// True while what was decided by the last copy may be written.
-    pub(crate) fn is_recent(&self) -> bool {
+    /// True while what was decided by a version of the catalog may be written. A later copy proves
+    /// nothing for an earlier version.
+    pub(crate) fn is_recent(&self, version: u64) -> bool {
         let now = self.clocks.steady();
-        let read_at = self.copy.lock().as_ref().map(|copy| copy.read_at);
-        read_at.is_some_and(|at| now.saturating_sub(at) < CATALOG_AGE)
+        let known = self.copy.lock();
+        let copy = known
+            .as_ref()
+            .filter(|copy| copy.catalog.version == version);
+        copy.is_some_and(|copy| now.saturating_sub(copy.read_at) < CATALOG_AGE)
     }
 
     fn stored(&self) -> Result<Option<Vec<u8>>> {

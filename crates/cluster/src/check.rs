@@ -1,6 +1,7 @@
 //! Compares indexes with records: every version that counts has its entries, and every entry is of a
 //! version that counts, or is known to be of no use.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::judge::{Candidate, Verdict, judge_all, remove};
 use crate::repair::{OnRepair, Repaired};
 use crate::rows::{Version, entry};
 use crate::store::Shared;
+use crate::time::stamp;
 
 /// Rows of a page.
 const PAGE: usize = 1000;
@@ -55,6 +57,7 @@ impl Dataset {
             found: Checked::default(),
             mends: false,
             changed: (0, 0),
+            begun: 0,
         };
         walk.all(progress)?;
         Ok(walk.found)
@@ -67,6 +70,7 @@ pub(crate) fn mend(
     progress: &mut OnRepair<'_>,
     done: Repaired,
 ) -> Result<(u64, u64)> {
+    let begun = stamp(dataset.shared.cells.now()?);
     let bound = dataset.shared.bound_now(&dataset.name)?;
     let mut walk = Walk {
         shared: &dataset.shared,
@@ -74,6 +78,7 @@ pub(crate) fn mend(
         found: Checked::default(),
         mends: true,
         changed: (0, 0),
+        begun,
     };
     walk.all(&mut |_| progress(&done))?;
     Ok(walk.changed)
@@ -86,6 +91,8 @@ struct Walk<'s> {
     mends: bool,
     /// Entries removed, and added.
     changed: (u64, u64),
+    /// The layouts of `bound` place all entries from before this moment.
+    begun: Seq,
 }
 
 impl Walk<'_> {
@@ -221,7 +228,8 @@ impl Walk<'_> {
                 });
             }
             self.found.entries += candidates.len() as u64;
-            self.judge(candidates)?;
+            let pending = self.judge(candidates)?;
+            self.remove_misplaced(index, page.cells, &pending)?;
             mark = page.next;
             if mark.is_none() {
                 return Ok(());
@@ -229,7 +237,39 @@ impl Walk<'_> {
         }
     }
 
-    fn judge(&mut self, candidates: Vec<Candidate>) -> Result<()> {
+    /// Removes entries that lie elsewhere than readers look for them: those of a writer that did not know
+    /// a split, and was not acknowledged. Of a version that counts, the right entry is there.
+    fn remove_misplaced(
+        &mut self,
+        index: usize,
+        cells: Vec<Cell>,
+        pending: &HashSet<(Seq, Vec<u8>)>,
+    ) -> Result<()> {
+        let Some(of) = self.bound.indexes.get(index).filter(|_| self.mends) else {
+            return Ok(());
+        };
+        let mut removed = Vec::new();
+        for cell in cells {
+            let found = entry(&cell.row)?;
+            let place = of.layout.partition(found.token, found.at, found.key);
+            let is_pending = pending.contains(&(found.at, found.key.to_vec()));
+            if found.at < self.begun && place != cell.partition && !is_pending {
+                removed.push(Write {
+                    table: of.table.clone(),
+                    at: found.at,
+                    partition: cell.partition,
+                    row: cell.row,
+                    value: None,
+                });
+            }
+        }
+        self.changed.0 += removed.len() as u64;
+        self.shared.cells.write(removed).into_iter().collect()
+    }
+
+    /// Judges entries; returns those of writers that may still put their record.
+    fn judge(&mut self, candidates: Vec<Candidate>) -> Result<HashSet<(Seq, Vec<u8>)>> {
+        let mut pending = HashSet::new();
         let verdicts = judge_all(self.shared, self.bound, &candidates, Seq::MAX, false)?;
         let mut useless = Vec::new();
         for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
@@ -244,6 +284,7 @@ impl Walk<'_> {
                 }
                 Verdict::Pending => {
                     self.found.pending += 1;
+                    pending.insert((candidate.at, candidate.key));
                     continue;
                 }
                 Verdict::Obsolete => self.found.obsolete += 1,
@@ -255,7 +296,7 @@ impl Walk<'_> {
             self.changed.0 += useless.len() as u64;
             remove(self.shared, self.bound, &useless);
         }
-        Ok(())
+        Ok(pending)
     }
 
     fn has_token(&self, candidate: &Candidate, stored: &[u8]) -> bool {

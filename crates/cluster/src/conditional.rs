@@ -86,7 +86,7 @@ pub(crate) fn write(
 
 fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>) -> Result<bool> {
     let bound = shared.bound(name)?;
-    let operation = Operation::begin(shared)?;
+    let operation = Operation::begin(shared, &bound)?;
     let heads = shared.cells.swapped(&bound.heads, key)?;
     let stored_head = heads.into_iter().next().map(|cell| cell.value);
     let head = stored_head.as_deref().map(Head::decode).transpose()?;

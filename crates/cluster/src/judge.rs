@@ -1,5 +1,7 @@
 //! Whether an index entry is of a version that counts.
 
+use std::collections::HashMap;
+
 use esker_coding::Seq;
 
 use crate::bound::Bound;
@@ -70,16 +72,25 @@ pub(crate) fn judge_all(
     rows_only: bool,
 ) -> Result<Vec<Verdict>> {
     let kept = bound.versions();
-    let reads: Vec<Read> = candidates
+    // One read of a key for all its entries: two reads could differ, and show a record twice.
+    let mut keys: Vec<&[u8]> = candidates.iter().map(|c| c.key.as_slice()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let reads: Vec<Read> = keys
         .iter()
-        .map(|candidate| bound.versions_of(&candidate.key, until, kept, rows_only))
+        .map(|key| bound.versions_of(key, until, kept, rows_only))
         .collect();
     let now = shared.clocks().wall();
-    let read = shared.cells.read(reads);
-    let judged = candidates.iter().zip(read);
-    judged
-        .map(|(candidate, versions)| judge(candidate.at, &versions?, kept, now))
-        .collect()
+    let read: Vec<Result<Vec<Cell>>> = shared.cells.read(reads);
+    let versions: HashMap<&[u8], Result<Vec<Cell>>> = keys.into_iter().zip(read).collect();
+    let judged = candidates
+        .iter()
+        .map(|candidate| match versions.get(candidate.key.as_slice()) {
+            Some(Ok(versions)) => judge(candidate.at, versions, kept, now),
+            Some(Err(error)) => Err(error.clone()),
+            None => Ok(Verdict::Pending),
+        });
+    judged.collect()
 }
 
 /// Removes entries that are of no use (DELI's online repair), and the versions of those whose writer

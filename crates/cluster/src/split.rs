@@ -52,8 +52,9 @@ fn grown(
     if total < shared.options.split_at * shards || index.layout.is_splitting(bucket, now) {
         return Ok(());
     }
-    let from = now + stamp(LEAD + crate::time::EPOCH);
     let is_split = shared.catalogs.change(|catalog| {
+        // The entry may be older than the lead: its writer may have been slow.
+        let from = now.max(stamp(shared.cells.now()? + LEAD));
         let state = catalog.dataset_mut(&bound.name)?;
         let index = state.indexes.get_mut(&attribute.id);
         let Some(index) = index.filter(|index| !index.layout.is_splitting(bucket, now)) else {

@@ -26,8 +26,9 @@ pub(crate) const DEADLINE: u64 = 20_000;
 pub(crate) const GRACE: u64 = 60_000;
 /// A process uses the catalog for this time before it reads it again, in milliseconds.
 pub(crate) const CATALOG_AGE: u64 = 15_000;
-/// Changes of the catalog that all writers must know take effect after this time, in milliseconds.
-pub(crate) const LEAD: u64 = 20_000;
+/// Changes of the catalog that all writers must know take effect after this time, in milliseconds: it
+/// exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
+pub(crate) const LEAD: u64 = 60_000;
 /// A node that was down may receive writes for this time after they were made, in milliseconds.
 pub(crate) const HINTS: u64 = 3 * 3_600_000;
 

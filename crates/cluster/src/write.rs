@@ -92,17 +92,20 @@ impl Change {
 pub(crate) struct Operation<'s> {
     shared: &'s Shared,
     pub(crate) lease: Arc<Lease>,
+    /// Of the catalog.
+    version: u64,
     begun: u64,
 }
 
 impl<'s> Operation<'s> {
-    pub(crate) fn begin(shared: &'s Shared) -> Result<Operation<'s>> {
+    pub(crate) fn begin(shared: &'s Shared, bound: &Bound) -> Result<Operation<'s>> {
         shared.check_writes()?;
         let lease = shared.writers.lease()?;
         let begun = shared.clocks().steady();
         Ok(Operation {
             shared,
             lease,
+            version: bound.version,
             begun,
         })
     }
@@ -117,7 +120,10 @@ impl<'s> Operation<'s> {
         let shared = self.shared;
         let elapsed = shared.clocks().steady().saturating_sub(self.begun);
         let is_in_time = elapsed < DEADLINE;
-        if is_in_time && shared.writers.is_valid(&self.lease) && shared.catalogs.is_recent() {
+        if is_in_time
+            && shared.writers.is_valid(&self.lease)
+            && shared.catalogs.is_recent(self.version)
+        {
             return Ok(());
         }
         Err(Error::Unavailable(format!(
@@ -150,7 +156,7 @@ pub(crate) fn write(shared: &Arc<Shared>, name: &str, changes: &mut [Change]) ->
 
 fn write_group(shared: &Arc<Shared>, name: &str, group: &mut [Change]) -> Result<()> {
     let bound = shared.bound(name)?;
-    let operation = Operation::begin(shared)?;
+    let operation = Operation::begin(shared, &bound)?;
     let (mut entries, mut versions) = (Vec::new(), Vec::new());
     for change in group.iter_mut() {
         change.bind(&bound);

@@ -4,7 +4,8 @@
 //!
 //! Calls take many writes or reads and return when all have been answered, so that an
 //! implementation keeps many requests in flight. Reads see every write that was acknowledged before
-//! they began.
+//! they began, and what a read has shown every later read shows, too, unless it was deleted: a write that
+//! only a minority has is completed before it is shown.
 
 mod cassandra;
 mod swap;

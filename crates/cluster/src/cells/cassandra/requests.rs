@@ -147,7 +147,8 @@ impl Cells for Cassandra {
         };
         self.define(&format!(
             "CREATE TABLE IF NOT EXISTS {of} (p blob, c blob, v blob, PRIMARY KEY (p, c)) \
-             WITH compaction = {{'class': 'SizeTieredCompactionStrategy'}}{options}"
+             WITH compaction = {{'class': 'SizeTieredCompactionStrategy'}} \
+             AND read_repair = 'BLOCKING'{options}"
         ))
     }
 
