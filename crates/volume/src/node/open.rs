@@ -125,6 +125,7 @@ pub fn open(
                 me: &me,
                 settings: &settings,
                 id,
+                members: map.members(id),
                 now,
             };
             let group = match recovered {
@@ -330,6 +331,8 @@ struct Building<'b> {
     me: &'b Hello,
     settings: &'b Settings,
     id: GroupId,
+    /// Those of the state, where it has changed them.
+    members: Option<Arc<Members>>,
     now: Time,
 }
 
@@ -362,6 +365,8 @@ impl Building<'_> {
             damaged_through = Some(found.last_placed.max(applied));
             found.log = Log::new((applied, applied_ballot));
             found.metas.clear();
+            // Those that were found may have been changed by what is gone.
+            found.members = self.members.clone().unwrap_or(found.members);
         }
         let base = found.log.base();
         let start = Start {
@@ -399,7 +404,10 @@ impl Building<'_> {
             base: (applied, ballot),
             log: Vec::new(),
             chosen: applied,
-            members: formation.members.clone(),
+            members: self
+                .members
+                .clone()
+                .unwrap_or_else(|| formation.members.clone()),
             damaged_through: Some(applied),
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
@@ -441,6 +449,8 @@ pub(super) fn joined(
         me,
         settings,
         id,
+        // The formation is as of now.
+        members: None,
         now,
     };
     match used {
@@ -492,6 +502,40 @@ mod tests {
         let mut payload = vec![ballot as u8, 0];
         Members::default().encode(&mut payload);
         reading.base(&header(Kind::Base, slot, ballot), &payload);
+    }
+
+    #[test]
+    fn members_are_those_of_the_state_where_the_log_that_changed_them_is_damaged() {
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        // Slot 1 changed the members, and has rotted.
+        entry(&mut reading, 2);
+        let found = reading.groups.remove(&GROUP).unwrap();
+        let me = Hello {
+            node: NodeId(1),
+            disk: crate::ids::DiskId(1),
+            life: 1,
+            cluster: 1,
+            address: String::new(),
+        };
+        let (node, disk) = (me.node, me.disk);
+        let (address, role) = (String::new(), crate::members::Role::Voter);
+        let members = Arc::new(Members::new([crate::members::Member {
+            node,
+            disk,
+            address,
+            role,
+        }]));
+        let built = Building {
+            me: &me,
+            settings: &Settings::default(),
+            id: GROUP,
+            members: Some(members.clone()),
+            now: 0,
+        };
+        let group = built.recovered(found, (Slot(2), Ballot(1)), false, false);
+        assert_eq!(*group.consensus.members(), members);
+        assert!(group.consensus.is_damaged());
     }
 
     #[test]
