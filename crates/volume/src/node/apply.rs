@@ -81,7 +81,7 @@ impl Core {
         if let Command::Members(_) = command {
             self.members_changed();
         }
-        if let Command::System(_) = command {
+        if let Command::System(_) | Command::Order { .. } = command {
             self.errands.system_changed();
         }
         let Some(group) = self.groups.get_mut(&id) else {

@@ -122,9 +122,9 @@ impl World {
             return;
         };
         // A change is of the disk that the leader has heard of last.
-        let mut others = self.members.clone();
-        others.remove(&id);
-        if stays && !others.into_iter().all(|o| self.net.link(id, o).is_up) {
+        let others = self.members.clone().into_iter();
+        let mut others = others.filter(|o| *o != id && self.nodes[o.0 as usize - 1].core.is_some());
+        if stays && !others.all(|o| self.net.link(id, o).is_up) {
             return;
         }
         let node = self.random.u8(..8);

@@ -162,15 +162,14 @@ impl World {
         let info = match outcome {
             SystemOutcome::Ok(Some(info)) => info,
             SystemOutcome::Error(error) if error.kind == SystemErrorKind::Busy => return false,
-            // It is done. Its answer may have been lost on the way to the node that was asked, and
-            // the question come again, so that this may also be the first answer.
+            // It is done, and an answer was lost.
+            SystemOutcome::Ok(None) if order.wanted == Wanted::Delete => return self.deleted(at),
             SystemOutcome::Error(error)
-                if order.wanted == Wanted::Delete && error.kind == SystemErrorKind::NotFound =>
+                if order.wanted == Wanted::Delete
+                    && order.asked > 1
+                    && error.kind == SystemErrorKind::NotFound =>
             {
-                let volume = order.volume.unwrap();
-                count("delete");
-                self.volumes[volume].is_deleted = true;
-                return true;
+                return self.deleted(at);
             }
             other => panic!("{order:?} is answered {other:?}"),
         };
@@ -191,6 +190,13 @@ impl World {
                 true
             }
         }
+    }
+
+    fn deleted(&mut self, at: usize) -> bool {
+        let volume = self.orders[at].volume.unwrap();
+        count("delete");
+        self.volumes[volume].is_deleted = true;
+        true
     }
 
     fn carried_out(&mut self, at: usize, info: VolumeInfo) {
