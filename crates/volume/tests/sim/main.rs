@@ -22,6 +22,7 @@ mod node;
 mod regressions;
 mod rest;
 mod rot;
+mod scenarios;
 mod snapshots;
 mod volumes;
 mod world;

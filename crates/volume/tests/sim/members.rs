@@ -69,7 +69,7 @@ impl World {
         self.node(id).wipe();
     }
 
-    fn add(&mut self, id: NodeId) {
+    pub(crate) fn add(&mut self, id: NodeId) {
         let address = format!("node{id}");
         self.change_all(id, &[Change::Add(id, address), Change::Promote(id)]);
     }
