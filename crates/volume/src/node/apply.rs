@@ -89,7 +89,8 @@ impl Core {
         };
         let landed = group.leader.applied(slot);
         let freed = match command {
-            Command::Release { volume, .. } | Command::DropVolume(volume) => {
+            // A release that comes again may be of a cut before the one that holds them.
+            Command::Release { volume, .. } | Command::DropVolume(volume) if applied.released => {
                 group.leader.release(*volume)
             }
             _ => Vec::new(),

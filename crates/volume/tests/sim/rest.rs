@@ -70,6 +70,12 @@ impl World {
         if let Some(order) = self.open_order() {
             return Some(order);
         }
+        for node in self.nodes.iter().filter(|n| self.members.contains(&n.id)) {
+            let system = node.core.as_ref().map(|core| core.readers().0.system());
+            if let Some(task) = system.and_then(|system| system.todo().first().cloned()) {
+                return Some(format!("{task:?} is left"));
+            }
+        }
         if let Some(name) = self.unfinished() {
             return Some(name);
         }

@@ -172,8 +172,10 @@ impl World {
 
     pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
         let now = self.now;
-        if let Some(story) = &mut self.story {
-            story.push(format!("{now:7} {}", line()));
+        match &mut self.story {
+            Some(story) => story.push(format!("{now:7} {}", line())),
+            None if self.frames => eprintln!("{now:7} {}", line()),
+            None => {}
         }
     }
 
@@ -304,7 +306,7 @@ impl World {
                     eprintln!(
                         "{:7} {from}>{to} {}",
                         self.now,
-                        text.get(..100).unwrap_or(&text)
+                        text.get(..160).unwrap_or(&text)
                     );
                 }
                 None => {}
