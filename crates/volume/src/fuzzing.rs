@@ -131,6 +131,10 @@ mod tests {
                 allocation: true,
             },
             Op::Command(vec![0]),
+            Op::Order {
+                by,
+                command: vec![0],
+            },
             Op::Transfer(NodeId(2)),
             Op::Member(Change::Add(NodeId(4), "host:1".to_string())),
         ];

@@ -81,7 +81,7 @@ impl Core {
         if let Command::Members(_) = command {
             self.members_changed();
         }
-        if let Command::System(_) = command {
+        if let Command::System(_) | Command::Order { .. } = command {
             self.errands.system_changed();
         }
         let Some(group) = self.groups.get_mut(&id) else {
@@ -89,7 +89,8 @@ impl Core {
         };
         let landed = group.leader.applied(slot);
         let freed = match command {
-            Command::Release { volume, .. } | Command::DropVolume(volume) => {
+            // A release that comes again may be of a cut before the one that holds them.
+            Command::Release { volume, .. } | Command::DropVolume(volume) if applied.released => {
                 group.leader.release(*volume)
             }
             _ => Vec::new(),

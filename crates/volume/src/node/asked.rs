@@ -78,6 +78,10 @@ impl Core {
                 let command = crate::command::Command::CloseSession(session);
                 self.propose_command(id, Some(origin), &command)?;
             }
+            Op::Order { by, command } => {
+                let command = crate::command::Command::Order { by, command };
+                self.propose_command(id, Some(origin), &command)?;
+            }
             Op::Command(bytes) => match crate::command::Command::decode(&bytes) {
                 Some((command, [])) => self.propose_command(id, Some(origin), &command)?,
                 _ => return Err(Refusal::Failed("the command cannot be read".to_string())),

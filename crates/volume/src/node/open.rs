@@ -125,11 +125,13 @@ pub fn open(
                 me: &me,
                 settings: &settings,
                 id,
+                initial: formation.members.clone(),
+                members: map.members(id),
                 now,
             };
             let group = match recovered {
                 Some(recovered) => built.recovered(recovered, position, all_damaged, incomplete),
-                None => built.lost(formation, position, incomplete),
+                None => built.lost(position, incomplete),
             };
             groups.insert(id, group);
         }
@@ -330,6 +332,10 @@ struct Building<'b> {
     me: &'b Hello,
     settings: &'b Settings,
     id: GroupId,
+    /// The members at first.
+    initial: Arc<Members>,
+    /// Those of the state, where it has changed them.
+    members: Option<Arc<Members>>,
     now: Time,
 }
 
@@ -362,6 +368,12 @@ impl Building<'_> {
             damaged_through = Some(found.last_placed.max(applied));
             found.log = Log::new((applied, applied_ballot));
             found.metas.clear();
+            // Those that were found may have been changed by what is gone.
+            found.members = self.members.clone().unwrap_or(found.members);
+        }
+        if found.members.is_empty() {
+            // The records of how the cluster was formed, and of the log's beginning, were damaged.
+            found.members = self.initial.clone();
         }
         let base = found.log.base();
         let start = Start {
@@ -385,12 +397,7 @@ impl Building<'_> {
     }
 
     /// A group of which no record was found: its records were damaged.
-    fn lost(
-        &self,
-        formation: &Formation,
-        (applied, ballot): (Slot, Ballot),
-        is_incomplete: bool,
-    ) -> Group {
+    fn lost(&self, (applied, ballot): (Slot, Ballot), is_incomplete: bool) -> Group {
         let start = Start {
             node: self.me.node,
             disk: self.me.disk,
@@ -399,7 +406,7 @@ impl Building<'_> {
             base: (applied, ballot),
             log: Vec::new(),
             chosen: applied,
-            members: formation.members.clone(),
+            members: self.members.clone().unwrap_or_else(|| self.initial.clone()),
             damaged_through: Some(applied),
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
@@ -441,11 +448,14 @@ pub(super) fn joined(
         me,
         settings,
         id,
+        initial: formation.members.clone(),
+        // The formation is as of now.
+        members: None,
         now,
     };
     match used {
         None => built.recovered(found, Default::default(), false, false),
-        Some((position, is_incomplete)) => built.lost(formation, position, is_incomplete),
+        Some((position, is_incomplete)) => built.lost(position, is_incomplete),
     }
 }
 
@@ -492,6 +502,56 @@ mod tests {
         let mut payload = vec![ballot as u8, 0];
         Members::default().encode(&mut payload);
         reading.base(&header(Kind::Base, slot, ballot), &payload);
+    }
+
+    fn members(node: u32) -> Arc<Members> {
+        Arc::new(Members::new([crate::members::Member {
+            node: NodeId(node),
+            disk: crate::ids::DiskId(node.into()),
+            address: String::new(),
+            role: crate::members::Role::Voter,
+        }]))
+    }
+
+    /// What the group has, with members of node 1 at first, and of node 2 by its state, or not.
+    fn built(reading: &mut Reading, applied: u64, is_changed: bool) -> Group {
+        let me = Hello {
+            node: NodeId(1),
+            disk: crate::ids::DiskId(1),
+            life: 1,
+            cluster: 1,
+            address: String::new(),
+        };
+        let built = Building {
+            me: &me,
+            settings: &Settings::default(),
+            id: GROUP,
+            initial: members(1),
+            members: is_changed.then(|| members(2)),
+            now: 0,
+        };
+        let found = reading.groups.remove(&GROUP).unwrap();
+        built.recovered(found, (Slot(applied), Ballot(1)), false, false)
+    }
+
+    #[test]
+    fn members_are_those_of_the_state_where_the_log_that_changed_them_is_damaged() {
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        // Slot 1 changed the members, and has rotted.
+        entry(&mut reading, 2);
+        let group = built(&mut reading, 2, true);
+        assert_eq!(*group.consensus.members(), members(2));
+        assert!(group.consensus.is_damaged());
+    }
+
+    #[test]
+    fn members_are_those_at_first_where_the_beginning_of_the_log_is_damaged() {
+        let mut reading = read();
+        entry(&mut reading, 1);
+        let group = built(&mut reading, 0, false);
+        assert_eq!(*group.consensus.members(), members(1));
+        assert_eq!(group.log.last(), Slot(1));
     }
 
     #[test]

@@ -93,6 +93,15 @@ impl Core {
             };
             return self.heal(ticket, read, wanted);
         }
+        if let Err(ReadFailure::Failed(error)) = &result
+            && error.is_damaged_map()
+        {
+            // Tables are not healed: another replica leads, and an operator replaces this one.
+            self.fail(error.clone());
+            if matches!(read.whom, ReadFor::Origin(_) | ReadFor::Merge(_)) {
+                return self.read_ended(ticket, read, Err(Refusal::NotLeader(None)));
+            }
+        }
         let result = match result {
             Ok(result) => Ok(result),
             Err(ReadFailure::NoVolume) => Err(Refusal::NoVolume),
