@@ -1,0 +1,8 @@
+//! `esker volume`: nodes as processes, commands, NBD, certificates, and nodes that are killed.
+
+mod certificates;
+mod cluster;
+mod commands;
+mod data;
+mod members;
+mod outside;
