@@ -430,6 +430,11 @@ impl Extents {
         folder.sync()
     }
 
+    /// Counts bytes that were written before the folder was opened again.
+    pub fn count_written(&self, bytes: u64) {
+        self.shared.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes that were written to segments since the folder was opened, by opening too.
     pub fn bytes_written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)

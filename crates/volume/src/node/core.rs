@@ -8,6 +8,7 @@ use super::group::{Group, PendingRead};
 use super::images::Images;
 use super::input::{Action, ConnectionId, Input, Manner, Work};
 use super::leader::Origin;
+use super::open::{Home, ReadBack};
 use super::router::{Followed, Router};
 use super::running::{Bodies, RunningRead};
 use super::settings::Settings;
@@ -21,6 +22,7 @@ use crate::wire::{Formation, Frame, Hello, Packet, Refusal, Reply, Source};
 
 /// A node.
 pub struct Core {
+    pub(super) home: Home,
     pub(super) me: Hello,
     pub(super) settings: Settings,
     pub(super) now: Time,
@@ -47,7 +49,7 @@ pub struct Core {
     /// Frames that may leave once everything before a log sequence number is durable.
     pub(super) after_sync: VecDeque<(u64, NodeId, Packet)>,
     pub(super) is_syncing: bool,
-    /// The disk failed: this replica has stepped back.
+    /// The disk failed or is full: this replica has stepped back.
     pub(super) failed: Option<Error>,
     pub(super) running: HashMap<u64, RunningRead>,
     /// Reads that the protocol has not allowed yet.
@@ -61,35 +63,35 @@ pub struct Core {
 
 /// What [`Core::new`] is made of, by `open`.
 pub(super) struct Opened {
+    pub(super) home: Home,
     pub(super) me: Hello,
     pub(super) settings: Settings,
     pub(super) now: Time,
     pub(super) map: Arc<Map>,
-    pub(super) extents: Extents,
-    pub(super) groups: BTreeMap<GroupId, Group>,
-    pub(super) formation: Option<Formation>,
-    pub(super) was_used: bool,
+    pub(super) back: ReadBack,
 }
 
 impl Core {
     pub(super) fn new(opened: Opened) -> Core {
         let mut router = Router::new(opened.me.node, opened.me.life);
-        if let Some(formation) = &opened.formation {
+        let back = opened.back;
+        if let Some(formation) = &back.formation {
             router.set_groups(formation.groups);
         }
         Core {
             router,
-            reader: opened.extents.reader(),
+            reader: back.extents.reader(),
+            home: opened.home,
             me: opened.me,
             settings: opened.settings,
             now: opened.now,
             map: opened.map,
-            extents: opened.extents,
-            groups: opened.groups,
-            is_announced: opened.formation.is_some(),
+            extents: back.extents,
+            groups: back.groups,
+            is_announced: back.formation.is_some(),
             formed_at: 0,
-            formation: opened.formation,
-            was_used: opened.was_used,
+            formation: back.formation,
+            was_used: back.was_used,
             images: Images::default(),
             healing: super::heal::Healing::default(),
             errands: super::errands::Errands::default(),

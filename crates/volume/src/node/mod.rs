@@ -21,6 +21,7 @@ mod open;
 mod picture;
 pub mod reading;
 mod reads;
+mod reopen;
 mod router;
 #[cfg(test)]
 mod router_tests;

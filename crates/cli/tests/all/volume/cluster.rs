@@ -57,6 +57,10 @@ impl Process {
         Process(command.stdin(Stdio::null()).spawn().unwrap())
     }
 
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     fn signal(&self, signal: &str) {
         let mut command = Command::new("kill");
         command.arg(signal).arg(self.0.id().to_string());
@@ -149,18 +153,22 @@ impl Cluster {
     }
 
     pub(super) fn start(&mut self, node: usize) {
+        self.start_by(node, command(&self.arguments(node)));
+    }
+
+    /// Starts a node by a command of one's own.
+    pub(super) fn start_by(&mut self, node: usize, mut command: Command) {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.folder.path().join(format!("node{node}.log")))
             .unwrap();
-        let mut command = command(&self.arguments(node));
         command.stdout(Stdio::null()).stderr(log);
         self.processes[node - 1] = Some(Process::start(&mut command));
     }
 
-    fn process(&mut self, node: usize) -> &mut Process {
-        self.processes[node - 1].as_mut().unwrap()
+    pub(super) fn process(&self, node: usize) -> &Process {
+        self.processes[node - 1].as_ref().unwrap()
     }
 
     /// Kills a node with SIGKILL.
@@ -169,12 +177,12 @@ impl Cluster {
     }
 
     /// Stops a node with SIGSTOP, until `go_on`.
-    pub(super) fn pause(&mut self, node: usize) {
+    pub(super) fn pause(&self, node: usize) {
         self.process(node).signal("-STOP");
     }
 
     /// Lets a stopped node go on.
-    pub(super) fn go_on(&mut self, node: usize) {
+    pub(super) fn go_on(&self, node: usize) {
         self.process(node).signal("-CONT");
     }
 

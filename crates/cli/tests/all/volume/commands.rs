@@ -5,7 +5,7 @@ use std::process::Stdio;
 use esker_volume::nbd::Client;
 use serde_json::Value;
 
-use super::cluster::{Cluster, PATIENCE, Process, free, until};
+use super::cluster::{Cluster, PATIENCE, Process, free};
 use crate::common::{command, esker};
 
 #[test]

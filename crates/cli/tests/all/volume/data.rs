@@ -65,7 +65,7 @@ fn the_papers_example_is_mapped_as_in_its_figure() {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_when_nodes_are_killed() {
+fn nothing_acknowledged_is_lost_when_nodes_are_killed_or_stopped() {
     const BLOCK: usize = 4096;
     const BLOCKS: u64 = 256;
     const WRITES: u64 = 900;
@@ -84,28 +84,40 @@ fn nothing_acknowledged_is_lost_when_nodes_are_killed() {
             .collect()
     };
     let mut reached = 1;
-    let mut dead = None;
+    let mut gone = None;
     let mut client = cluster.connect(reached, "disk");
     for version in 1..=WRITES {
-        // The leader of most groups dies, the next time another node; each comes back later.
+        // The leader of most groups dies, then it is stopped, then another node dies; each comes
+        // back later.
         if version % 300 == 100 {
-            let leader = cluster.leader(reached);
-            let victim = if version < 300 {
-                leader
-            } else {
-                random.usize(1..=3)
+            let victim = match version {
+                700.. => random.usize(1..=3),
+                _ => cluster.leader(reached),
             };
             if victim == reached {
                 reached = victim % 3 + 1;
                 client = cluster.connect(reached, "disk");
             }
-            cluster.kill(victim);
-            dead = Some(victim);
+            match version {
+                400 => cluster.pause(victim),
+                _ => cluster.kill(victim),
+            }
+            gone = Some(victim);
         }
         if version % 300 == 0
-            && let Some(node) = dead.take()
+            && let Some(node) = gone.take()
         {
-            cluster.start(node);
+            if version == 600 {
+                // It led when it was stopped: what it believes is old.
+                cluster.go_on(node);
+                let mut client = cluster.connect(node, "disk");
+                for (block, version) in (0..).zip(&written) {
+                    let read = client.read(block * BLOCK as u64, BLOCK as u32).unwrap();
+                    assert!(read == data(*version), "block {block} at node {node}");
+                }
+            } else {
+                cluster.start(node);
+            }
             cluster.catch_up(node);
         }
         let block = random.u64(0..BLOCKS);

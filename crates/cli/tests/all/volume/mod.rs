@@ -4,5 +4,6 @@ mod certificates;
 mod cluster;
 mod commands;
 mod data;
+mod full;
 mod members;
 mod outside;

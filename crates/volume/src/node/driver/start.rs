@@ -125,6 +125,7 @@ impl Node {
             reads,
             next_ticket: 0,
             waiting: HashMap::new(),
+            look_at: 0,
         };
         let core_way = way.clone();
         threads.push(spawn(
