@@ -80,6 +80,7 @@ impl Security {
 
     /// TLS with this identity. Fails where its parts do not go together.
     pub fn new(identity: Identity) -> Result<Security, Error> {
+        let name = identity.certificate.first().and_then(name);
         let provider = Arc::new(ring::default_provider());
         let versions = &[&rustls::version::TLS13];
         let roots = Arc::new(identity.roots);
