@@ -82,8 +82,10 @@ impl Client {
     fn connection(&mut self, address: &str) -> Result<&mut Connection, ClientError> {
         if !self.connections.contains_key(address) {
             let connection = connect(address, &self.security, Duration::from_secs(5));
-            let connection =
+            let mut connection =
                 connection.map_err(|error| ClientError::Unreachable(address.to_string(), error))?;
+            connection.send.set_most(MOST_FRAME);
+            connection.receive.set_most(MOST_FRAME);
             self.connections.insert(address.to_string(), connection);
         }
         self.connections.get_mut(address).ok_or(ClientError::Answer)
@@ -97,6 +99,10 @@ impl Client {
         self.next += 1;
         let id = self.next;
         let question = question.encode();
+        if question.len() > FIRST && !self.known.contains(address) {
+            // A node takes long frames of whom it knows.
+            self.ask(address, &Question::Volumes)?;
+        }
         let broken = |error| ClientError::Unreachable(address.to_string(), error);
         let ended = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         let connection = self.connection(address)?;
@@ -107,7 +113,9 @@ impl Client {
             .send(&[&frame.head])
             .and_then(|()| connection.receive.receive(&mut bytes))
             .and_then(|is_frame| is_frame.then_some(()).ok_or_else(ended));
+        self.known.insert(address.to_string());
         if let Err(error) = answered {
+            self.known.remove(address);
             self.connections.remove(address);
             return Err(broken(error));
         }

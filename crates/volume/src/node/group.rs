@@ -38,6 +38,10 @@ pub(super) struct Group {
     pub(super) reads: VecDeque<(Slot, PendingRead)>,
     /// The state is incomplete until an image is installed.
     pub(super) is_incomplete: bool,
+    /// When the state was known to have everything that the leader had.
+    pub(super) was_current: Option<Time>,
+    /// What the leader of this ballot had, and when it said so: the state is not that far yet.
+    pub(super) told: Option<(Time, Slot, Ballot)>,
 }
 
 impl Group {

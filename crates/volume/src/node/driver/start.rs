@@ -96,6 +96,8 @@ impl Node {
             };
             let options_ = LinkOptions {
                 most: MOST_FRAME,
+                name: Some(crate::net::node_name),
+                queue: shares.frames,
                 ..LinkOptions::default()
             };
             // What comes back on a link is nothing: the other side has a link of its own.
