@@ -1,7 +1,7 @@
 //! The client of a cluster (the paper's Hydra client): asks a node, and follows it to the leader
 //! where that is another one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,14 +43,33 @@ impl std::fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
+/// What a node had of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalRead {
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// The bytes have every write that was acknowledged more than so long before the answer, and
+    /// perhaps later ones. To that comes the time that the leader's last message to the node took.
+    /// `None` where the node has not been level with a leader since its start.
+    pub age: Option<Duration>,
+}
+
 /// A client. It has a connection to each node that it was sent to.
 pub struct Client {
     first: String,
     security: Security,
     wait: Duration,
     connections: HashMap<String, Connection>,
+    /// Nodes that have answered on their connection.
+    known: HashSet<String>,
     next: u64,
 }
+
+/// The longest frame: 32 MiB of data, and what is around it.
+const MOST_FRAME: usize = 40 << 20;
+
+/// The longest question that a connection begins with, in bytes.
+const FIRST: usize = 2 << 10;
 
 /// How often a request follows from node to node.
 const HOPS: usize = 6;
@@ -73,6 +92,7 @@ impl Client {
             security,
             wait,
             connections: HashMap::new(),
+            known: HashSet::new(),
             next: 0,
         };
         client.connection(address)?;
@@ -155,11 +175,14 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn read(&mut self, volume: &str, offset: u64, length: u32) -> Result<Vec<u8>, ClientError> {
-        self.read_as(volume, offset, length, false)
+        match self.read_as(volume, offset, length, false)? {
+            Reply::Data(data) => Ok(data),
+            _ => Err(ClientError::Answer),
+        }
     }
 
-    /// Reads what the first node has, which may be behind the cluster. The range must lie within 4
-    /// MiB.
+    /// Reads what the first node has, which may be behind the cluster, and says how far in time.
+    /// The range must lie within 4 MiB.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -34,6 +34,8 @@ pub struct Roles {
     pub(super) client: Arc<ClientConfig>,
     /// For accepting.
     pub(super) server: Arc<ServerConfig>,
+    /// The name in its certificate.
+    name: Option<String>,
 }
 
 /// How connections are protected.

@@ -36,4 +36,4 @@ mod vacuum;
 pub use self::core::Core;
 pub use driver::{Node, NodeOptions};
 pub use open::open;
-pub use settings::Settings;
+pub use settings::{MEMORY, Settings, Shares};

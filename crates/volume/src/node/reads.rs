@@ -115,8 +115,12 @@ impl Core {
         };
         match read.whom {
             ReadFor::Origin(origin) => self.answer(origin, result.map(reply)),
-            ReadFor::Local(connection, ticket) => {
-                let result = result.map(reply);
+            ReadFor::Local(connection, ticket, current) => {
+                let age = current.map(|current| self.now.saturating_sub(current));
+                let result = result.map(|result| match reply(result) {
+                    Reply::Data(data) => Reply::Local { data, age },
+                    other => other,
+                });
                 self.actions.push(Action::Answer {
                     connection,
                     ticket,
@@ -173,8 +177,10 @@ impl Core {
     ) {
         match self.local_work(source, range) {
             Ok(work) => {
-                let number = self.ticket();
-                self.start_read(number, ReadFor::Local(connection, ticket), work);
+                let (number, group) = (self.ticket(), self.groups.get(&work.group));
+                let current = group.and_then(Group::current);
+                let whom = ReadFor::Local(connection, ticket, current);
+                self.start_read(number, whom, work);
             }
             Err(refusal) => {
                 let result = Err(refusal);

@@ -131,3 +131,31 @@ impl Default for Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_are_the_whole() {
+        let shares = Settings::default().shares();
+        let Shares {
+            map,
+            requests,
+            log,
+            led,
+            writing,
+            frames,
+            images,
+        } = shares;
+        // What is led is in the log, too.
+        assert_eq!(
+            map + requests + log + writing + frames + images,
+            Settings::default().memory
+        );
+        assert_eq!(3 * led, writing);
+        let small = Settings::default().within(64 << 20);
+        assert_eq!((small.map_bytes, small.log_bytes), (20 << 20, 10 << 20));
+        assert_eq!(small.shares().requests, 16 << 20);
+    }
+}

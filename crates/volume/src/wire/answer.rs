@@ -114,6 +114,10 @@ pub(crate) fn decode_result(from: &mut Reader<'_>) -> Option<Result<Reply, Refus
             Ok(Reply::Runs(runs))
         }
         3 => Ok(Reply::System(from.bytes()?.to_vec())),
+        4 => Ok(Reply::Local {
+            age: from.varint()?.checked_sub(1),
+            data: from.bytes()?.to_vec(),
+        }),
         16 => Err(Refusal::NotLeader(match from.varint()? {
             0 => None,
             node => Some(NodeId(u32::try_from(node).ok()?)),

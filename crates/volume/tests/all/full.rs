@@ -209,6 +209,8 @@ fn a_full_disk_serves_again_when_there_is_room() {
         assert_eq!(single.read(), expected, "room {room}");
     }
     let status = single.core.status();
+    // What was sent again counts once.
+    assert_eq!(status.user, writes * BLOCK);
     assert!(status.written > status.user, "{status:?}");
     single.restart();
     assert_eq!(single.read(), expected);

@@ -1,8 +1,12 @@
 //! What is written is read: the map, snapshots, nodes that are killed.
 
-use esker_volume::nbd::{Client, Operation};
+use std::time::{Duration, Instant};
 
-use super::cluster::Cluster;
+use esker_volume::client::Client as NodeClient;
+use esker_volume::nbd::{Client, Operation};
+use esker_volume::net::Security;
+
+use super::cluster::{Cluster, until};
 
 /// The paper's example, figure 6.6, in blocks of 4 KiB: write #5 (4 KiB), #7 (12 KiB), #1 (6 KiB),
 /// delete #8, write #1 (4 KiB), write #15 (4 KiB).
@@ -157,6 +161,33 @@ fn nothing_acknowledged_is_lost_when_nodes_are_killed_or_stopped() {
     };
     client.pipeline(reads, 8, outcome).unwrap();
     assert_eq!(seen, BLOCKS);
+}
+
+#[test]
+fn a_local_read_says_how_old_it_may_be() {
+    let mut cluster = Cluster::new();
+    cluster.create("disk", "1M");
+    let mut client = cluster.connect(1, "disk");
+    client.write(4096, &[7; 4096]).unwrap();
+    let mut local =
+        NodeClient::connect(&cluster.address(3), Security::Plain, Duration::ZERO).unwrap();
+    let mut read = || local.read_local("disk", 4096, 4096).unwrap();
+    until("node 3 has the write and is level with a leader", || {
+        let read = read();
+        read.age.is_some() && read.data == [7; 4096]
+    });
+    // Alone it grows older with time, also where it led.
+    cluster.kill(1);
+    cluster.kill(2);
+    let alone = Instant::now();
+    until("it is three seconds old", || {
+        let (least, read) = (alone.elapsed(), read());
+        assert!(read.data == [7; 4096]);
+        let age = read.age.unwrap();
+        // What was on its way to the node when the others died came later.
+        assert!(age + Duration::from_secs(1) >= least, "{age:?}, {least:?}");
+        age >= Duration::from_secs(3)
+    });
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub struct Node {
     nbd: Option<nbd::Server>,
     nbd_address: Option<std::net::SocketAddr>,
     threads: Vec<JoinHandle<()>>,
+    budget: Arc<Budget>,
 }
 
 fn io(path: &str, op: &'static str) -> impl Fn(std::io::Error) -> Error {
@@ -69,8 +70,12 @@ impl Node {
     pub fn start(options: NodeOptions) -> Result<Node> {
         let limits = Limits {
             most: MOST_FRAME,
+            queue: MOST_FRAME + (1 << 20),
             ..Limits::default()
         };
+        let wanted = crate::net::node_name(options.node.0);
+        let named = options.security.check_name(&wanted);
+        named.map_err(|error| io("the certificate", "use")(error.into()))?;
         let acceptor = Acceptor::bind(&options.listen, options.security.clone(), limits)
             .map_err(io(&options.listen, "listen"))?;
         let nbd_listener = match &options.nbd {
@@ -82,6 +87,7 @@ impl Node {
         };
         let (dir, node) = (&options.dir, options.node);
         let mut settings = options.settings;
+        let shares = settings.shares();
         settings.first_life = settings.first_life.max(clock::calendar());
         let core = crate::node::open::open(options.fs, dir, node, settings, clock::now())?;
         let (map, _) = core.readers();

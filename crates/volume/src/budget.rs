@@ -13,9 +13,11 @@ pub(super) struct Budget {
     changed: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     lent: usize,
+    /// The most that was ever lent.
+    most: usize,
     next: u64,
     waiting: VecDeque<u64>,
 }
