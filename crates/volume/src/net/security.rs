@@ -14,6 +14,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::error::Error;
+use super::name::name;
 
 /// The most bytes that are read of a file of keys or certificates.
 const MOST_PEM: u64 = 4 << 20;
@@ -111,7 +112,22 @@ impl Security {
         Ok(Security::Tls(Arc::new(Roles {
             client: Arc::new(client),
             server: Arc::new(server),
+            name,
         })))
+    }
+
+    /// Fails where TLS is used and this end's certificate has another name.
+    pub fn check_name(&self, wanted: &str) -> Result<(), Error> {
+        let Security::Tls(roles) = self else {
+            return Ok(());
+        };
+        match &roles.name {
+            Some(name) if name == wanted => Ok(()),
+            name => Err(Error::OtherName {
+                wanted: wanted.to_string(),
+                found: name.clone(),
+            }),
+        }
     }
 }
 

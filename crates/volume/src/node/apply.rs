@@ -29,6 +29,7 @@ impl Core {
         if Some(group.applied) == before {
             return;
         }
+        group.note_current();
         let applied = group.applied;
         let most = self.settings.log_bytes / self.settings.group_count(self.formation.as_ref());
         group.log.shrink(most, applied.min(group.durable));
@@ -69,7 +70,10 @@ impl Core {
                 return false;
             }
         };
-        self.user_bytes += data as u64;
+        // A command that was sent again counts once.
+        if applied.outcome == Outcome::Done {
+            self.user_bytes += data as u64;
+        }
         if let Some(group) = self.groups.get_mut(&id) {
             group.applied = slot;
         }

@@ -360,9 +360,20 @@ impl Core {
             }
             by_slot = entries.iter().map(|meta| meta.slot).zip(bodies).collect();
         }
+        let said = match &message {
+            Message::Accept { ballot, chosen, .. } => Some((*ballot, *chosen)),
+            _ => None,
+        };
         self.step(id, &mut by_slot, |core, now, out| {
             core.receive(now, from, message, out)
         });
+        if let Some((ballot, chosen)) = said
+            && let Some(group) = self.groups.get_mut(&id)
+            && group.consensus.leader() == Some(from)
+            && group.consensus.ballot() == ballot
+        {
+            group.hear(self.now, chosen, ballot);
+        }
     }
 
     pub(super) fn ticket(&mut self) -> u64 {

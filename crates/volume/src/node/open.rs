@@ -468,6 +468,8 @@ impl Building<'_> {
             ready_at: Slot(0),
             reads: std::collections::VecDeque::new(),
             is_incomplete,
+            was_current: None,
+            told: None,
         }
     }
 }

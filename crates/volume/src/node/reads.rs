@@ -1,7 +1,7 @@
 //! Reads of this node's disk: when they begin, and what follows from them.
 
 use super::core::Core;
-use super::group::PendingRead;
+use super::group::{Group, PendingRead};
 use super::input::{Action, ConnectionId, ReadFailure, ReadKind, ReadResult, ReadWork};
 use super::running::{ReadFor, RunningRead};
 use crate::ids::{GroupId, NodeId, Slot};
@@ -92,6 +92,11 @@ impl Core {
                 place: *place,
             };
             return self.heal(ticket, read, wanted);
+        }
+        if let Err(ReadFailure::Failed(error)) = &result
+            && matches!(read.work.kind, ReadKind::Unlink { .. })
+        {
+            self.fail(error.clone());
         }
         let result = match result {
             Ok(result) => Ok(result),

@@ -50,7 +50,7 @@ impl Core {
     }
 }
 
-fn group(group: &Group) -> GroupStatus {
+fn group(group: &Group, now: Time) -> GroupStatus {
     let core = &group.consensus;
     let member = |member: &crate::members::Member| {
         let matched = core.matched(member.node).map_or(0, |slot| slot.0);
@@ -70,6 +70,7 @@ fn group(group: &Group) -> GroupStatus {
         last: group.log.last(),
         base: group.log.base().0,
         damaged: core.is_damaged(),
+        age: group.current().map(|current| now.saturating_sub(current)),
         members: core.members().iter().map(member).collect(),
     }
 }

@@ -12,6 +12,14 @@ pub enum Reply {
     Done,
     /// The bytes that were read.
     Data(Vec<u8>),
+    /// The bytes that a node had, which may be behind.
+    Local {
+        /// The bytes.
+        data: Vec<u8>,
+        /// How many milliseconds ago the node last knew that it had everything that was
+        /// acknowledged; none where it has not known since its start.
+        age: Option<u64>,
+    },
     /// Lengths in bytes, and whether there is data: what is allocated.
     Runs(Vec<(u64, bool)>),
     /// The answer of the system group, encoded by `system`.
@@ -64,6 +72,11 @@ pub(crate) fn encode_result(result: &Result<Reply, Refusal>, out: &mut Vec<u8>) 
         Ok(Reply::Done) => out.push(0),
         Ok(Reply::Data(data)) => {
             out.push(1);
+            put_bytes(out, data);
+        }
+        Ok(Reply::Local { data, age }) => {
+            out.push(4);
+            put_varint(out, age.map_or(0, |age| age.saturating_add(1)));
             put_bytes(out, data);
         }
         Ok(Reply::Runs(runs)) => {

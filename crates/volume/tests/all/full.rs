@@ -170,6 +170,7 @@ impl Single {
 fn a_full_disk_serves_again_when_there_is_room() {
     let mut single = Single::new();
     let (mut expected, mut byte) = (vec![0; BLOCKS as usize], 0u8);
+    let mut writes = 0;
     // The disk is full at every place within a batch and at its ends, many times over, so also where
     // a segment begins.
     for room in (0..9_000).step_by(197) {
@@ -203,6 +204,7 @@ fn a_full_disk_serves_again_when_there_is_room() {
         single.carry_out(actions);
         single.ticks(300);
         assert_eq!(single.core.status().failed, "");
+        writes += asked.len() as u64;
         for ticket in asked {
             assert_eq!(single.answers[&ticket], Ok(Reply::Done), "room {room}");
         }

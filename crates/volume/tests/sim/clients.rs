@@ -285,6 +285,10 @@ impl World {
     }
 
     pub(crate) fn answered(&mut self, ticket: u64, result: Result<Reply, Refusal>) {
+        let result = match result {
+            Ok(Reply::Local { data, .. }) => Ok(Reply::Data(data)),
+            other => other,
+        };
         self.say(|| {
             let short = match &result {
                 Ok(Reply::Data(data)) => format!("{} bytes", data.len()),

@@ -1,10 +1,10 @@
 //! Certificates of nodes and clients.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use super::cluster::{Cluster, has, skipped};
-use crate::common::esker;
+use super::cluster::{Cluster, Process, has, skipped};
+use crate::common::{command, esker};
 
 /// The shell commands of a block of the guide that begins with this line.
 fn guide(first: &str) -> String {
@@ -45,7 +45,11 @@ fn certificates_of_the_guide_protect_nodes_and_clients() {
             format!("--ca={}", path("ca.pem".to_string())),
         ]
     };
-    let cluster = Cluster::with(&options("node1"));
+    let mut cluster = Cluster::idle(&options("node1"));
+    for node in 1..=3 {
+        cluster.security = options(&format!("node{node}")).to_vec();
+        cluster.start(node);
+    }
     cluster.create("disk", "1M");
     let node = cluster.address(1);
     // A client with a certificate of its own is served; one without, or of another authority, is
@@ -78,6 +82,18 @@ fn certificates_of_the_guide_protect_nodes_and_clients() {
         }
     });
     with(&strange).expect(3);
+
+    // A node with the certificate of another, or of a client, does not start.
+    cluster.kill(3);
+    for name in ["node2", "disk"] {
+        cluster.security = options(name).to_vec();
+        let mut command = command(&cluster.arguments(3));
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let (status, said) = Process::start(&mut command).ended();
+        assert_eq!(status.code(), Some(3), "{said}");
+        assert!(said.contains("node:3"), "{said}");
+    }
+    cluster.security = options("disk").to_vec();
 
     if !has("nbdinfo") {
         return skipped("NBD over TLS", "nbdinfo is absent");

@@ -114,7 +114,7 @@ fn a_settings_file_has_what_options_have() {
         );
         let peers = peers.concat();
         format!(
-            "dir = {dir:?}\nid = {node}\nlisten = \"{listen}\"\nnbd = \"{nbd}\"\ngroups = 2\nwait = 5\n\n[peers]\n{peers}"
+            "dir = {dir:?}\nid = {node}\nlisten = \"{listen}\"\nnbd = \"{nbd}\"\ngroups = 2\nwait = 5\nmemory = \"64M\"\n\n[peers]\n{peers}"
         )
     };
     let start = |node: usize, text: &str| {
@@ -129,6 +129,8 @@ fn a_settings_file_has_what_options_have() {
         ("id = 1", "id = 7", "7"),
         ("dir", "# dir", "--dir"),
         ("listen", "# listen", "--listen"),
+        ("64M", "16M", "32M"),
+        ("64M", "many", "memory"),
     ] {
         let text = settings(1).replacen(from, to, 1);
         let mut command = start(1, &text);

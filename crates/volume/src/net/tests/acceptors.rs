@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 
 use super::*;
+use crate::budget::Budget;
 
 /// The next event.
 fn next(events: &mpsc::Receiver<(ConnectionId, Event)>) -> (ConnectionId, Event) {
@@ -58,6 +59,8 @@ fn requests_are_answered_on_their_connection() {
             }
         });
         until(|| acceptor.replies().count() == 0);
+        until(|| budget.lent() == 0);
+        assert!(budget.most() >= 2_000_000);
         acceptor.stop();
         let refused = connect(&address, &client, LONG).err().unwrap();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);

@@ -15,6 +15,7 @@ use super::clock;
 use super::exports::Volumes;
 use super::service::Service;
 use super::work::{Event, Pool, Running, Way, disk, run, way};
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::ids::NodeId;
 use crate::nbd;
@@ -141,7 +142,17 @@ impl Node {
             Box::new(move || run(&core_way, running)),
         )?);
         let next = Arc::new(AtomicU64::new(1));
-        let service = Service::new(map.clone(), way.clone(), acceptor.replies(), next.clone());
+        let budget = Budget::new(shares.requests);
+        let is_tls = matches!(options.security, Security::Tls(_));
+        let replies = acceptor.replies();
+        let service = Service::new(
+            map.clone(),
+            way.clone(),
+            replies,
+            next.clone(),
+            is_tls,
+            budget.clone(),
+        );
         let started = acceptor.start(move |id, event| service.event(id, event));
         started.map_err(io(&options.listen, "listen"))?;
         let nbd_address = nbd_listener
@@ -159,7 +170,9 @@ impl Node {
                     enders,
                 });
                 let tls = upgrade(&options.security);
-                let server = nbd::Server::start(listener, exports, nbd::Limits::default(), tls);
+                let limits = nbd::Limits::default();
+                let budget = budget.clone();
+                let server = nbd::Server::start_within(listener, exports, limits, tls, budget);
                 Some(server.map_err(io("nbd", "listen"))?)
             }
         };
@@ -170,6 +183,7 @@ impl Node {
             nbd,
             nbd_address,
             threads,
+            budget,
         })
     }
 
@@ -181,6 +195,11 @@ impl Node {
     /// Where it serves NBD.
     pub fn nbd_address(&self) -> Option<std::net::SocketAddr> {
         self.nbd_address
+    }
+
+    /// The memory for requests of users.
+    pub fn requests(&self) -> &Budget {
+        &self.budget
     }
 
     /// Ends requests that are under way, closes connections and the map.
