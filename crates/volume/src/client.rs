@@ -191,8 +191,14 @@ impl Client {
         volume: &str,
         offset: u64,
         length: u32,
-    ) -> Result<Vec<u8>, ClientError> {
-        self.read_as(volume, offset, length, true)
+    ) -> Result<LocalRead, ClientError> {
+        match self.read_as(volume, offset, length, true)? {
+            Reply::Local { data, age } => Ok(LocalRead {
+                data,
+                age: age.map(Duration::from_millis),
+            }),
+            _ => Err(ClientError::Answer),
+        }
     }
 
     fn read_as(
@@ -201,18 +207,15 @@ impl Client {
         offset: u64,
         length: u32,
         local: bool,
-    ) -> Result<Vec<u8>, ClientError> {
+    ) -> Result<Reply, ClientError> {
         let (volume, manner) = (volume.to_string(), self.manner());
-        match self.follow(&Question::Read {
+        self.follow(&Question::Read {
             volume,
             offset,
             length,
             local,
             manner,
-        })? {
-            Reply::Data(data) => Ok(data),
-            _ => Err(ClientError::Answer),
-        }
+        })
     }
 
     /// Writes bytes. They are on the disks of a majority when this returns.

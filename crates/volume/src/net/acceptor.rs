@@ -266,7 +266,7 @@ impl Shared {
     fn serve(&self, id: ConnectionId, connection: Connection, open: &Arc<Open>, event: &Handler) {
         let Connection {
             mut receive,
-            send,
+            mut send,
             peer,
             address,
         } = connection;
@@ -274,6 +274,7 @@ impl Shared {
         let ready = send.set_stuck_timeout(limits.stuck);
         let ready = ready.and_then(|()| receive.set_idle_timeout(Some(limits.idle_unadmitted)));
         receive.set_most(limits.most_unadmitted);
+        send.set_most(limits.most);
         let writer = Arc::clone(open);
         let thread = std::thread::Builder::new().name(format!("connection-{}-out", id.0));
         let Ok(thread) = ready.and_then(|()| thread.spawn(move || writer.send(send))) else {
