@@ -113,7 +113,7 @@ pub(crate) struct NodeArgs {
     pub(crate) background: Option<usize>,
     /// Memory for data: the map's cache, requests in flight, the log's commands, frames to other nodes [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) memory: Option<usize>,
+    pub(crate) budget: Option<usize>,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
 }

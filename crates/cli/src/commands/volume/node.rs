@@ -27,7 +27,7 @@ struct Config {
     nbd: Option<String>,
     groups: Option<u16>,
     wait: Option<u64>,
-    memory: Option<String>,
+    budget: Option<String>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     ca: Option<PathBuf>,
@@ -108,14 +108,14 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         ca: args.tls.ca.clone().or(config.ca),
     };
     let wait = config.wait.unwrap_or(args.wait);
-    let written = config.memory.as_deref().map(crate::args::size).transpose();
-    let written = written.map_err(|error| Failure::Usage(format!("memory: {error}")))?;
+    let written = config.budget.as_deref().map(crate::args::size).transpose();
+    let written = written.map_err(|error| Failure::Usage(format!("budget: {error}")))?;
     let memory = args
-        .memory
+        .budget
         .or(written)
         .unwrap_or(esker_volume::node::MEMORY);
     if memory < LEAST_MEMORY {
-        return Err(Failure::Usage("memory is at least 32M".to_string()));
+        return Err(Failure::Usage("the budget is at least 32M".to_string()));
     }
     let default = Settings::default().within(memory);
     let background = args.background.map(|bytes| bytes as u64);
