@@ -260,7 +260,7 @@ impl Client {
             command: command.encode(),
             wait,
         })? {
-            Reply::System(bytes) => SystemOutcome::decode(&bytes).ok_or(ClientError::Answer),
+            Reply::System(bytes, _) => SystemOutcome::decode(&bytes).ok_or(ClientError::Answer),
             _ => Err(ClientError::Answer),
         }
     }

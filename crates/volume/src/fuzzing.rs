@@ -145,7 +145,7 @@ mod tests {
                 age: Some(300),
             }),
             Ok(Reply::Runs(vec![(4096, true), (512, false)])),
-            Ok(Reply::System(vec![1])),
+            Ok(Reply::System(vec![1], Slot(7))),
             Err(Refusal::NotLeader(Some(NodeId(3)))),
             Err(Refusal::Failed("no".to_string())),
         ];

@@ -15,7 +15,7 @@ use super::settings::Settings;
 use crate::consensus::{Message, Output, Time};
 use crate::error::Error;
 use crate::extents::{Extents, Kind, Reader};
-use crate::ids::{GroupId, NodeId};
+use crate::ids::{GroupId, NodeId, Slot};
 use crate::map::Map;
 use crate::system::Shape;
 use crate::wire::{Formation, Frame, Hello, Packet, Refusal, Reply, Source};
@@ -55,11 +55,24 @@ pub struct Core {
     /// Reads that the protocol has not allowed yet.
     pub(super) asked: HashMap<u64, PendingRead>,
     next_ticket: u64,
+    /// Answers that wait until this node's state of the system group has what they say.
+    late: Vec<Late>,
     pub(super) actions: Vec<Action>,
     /// Bytes of data that commands of users brought.
     pub(super) user_bytes: u64,
     pub(super) last_ticks: super::errands::Ticks,
 }
+
+/// An answer for a user that may have to wait.
+struct Late {
+    connection: ConnectionId,
+    ticket: u64,
+    result: Result<Reply, Refusal>,
+    since: Time,
+}
+
+/// How long an answer waits for this node's own state, in milliseconds.
+const LATEST: Time = 5_000;
 
 /// What [`Core::new`] is made of, by `open`.
 pub(super) struct Opened {
@@ -104,6 +117,7 @@ impl Core {
             running: HashMap::new(),
             asked: HashMap::new(),
             next_ticket: 1,
+            late: Vec::new(),
             actions: Vec::new(),
             user_bytes: 0,
             last_ticks: super::errands::Ticks::default(),
@@ -143,7 +157,10 @@ impl Core {
             Input::BatchDone(result) => self.batch_done(result),
             Input::ReadDone(ticket, result) => self.read_done(ticket, result),
             Input::Open(connection) => self.router.open(connection),
-            Input::Closed(connection) => self.router.closed(connection, self.now),
+            Input::Closed(connection) => {
+                self.late.retain(|late| late.connection != connection);
+                self.router.closed(connection, self.now);
+            }
             Input::Request {
                 connection,
                 ticket,
@@ -162,6 +179,7 @@ impl Core {
             self.step(id, &mut Bodies::new(), |core, now, out| core.tick(now, out));
         }
         self.run_errands();
+        self.answer_late();
         self.tick_images();
         self.tick_space();
     }
@@ -399,14 +417,39 @@ impl Core {
         for followed in followed {
             match followed {
                 Followed::Answer(connection, ticket, result) => {
-                    self.actions.push(Action::Answer {
+                    self.late.push(Late {
                         connection,
                         ticket,
                         result,
+                        since: self.now,
                     });
+                    self.answer_late();
                 }
                 Followed::Errand(key, result) => self.errand_done(key, result),
                 Followed::End(connection) => self.actions.push(Action::End(connection)),
+            }
+        }
+    }
+
+    /// Answers users. What the system group did is answered when this node knows of it: who creates a
+    /// volume, and opens it at the same node, finds it there.
+    pub(super) fn answer_late(&mut self) {
+        let system = self.groups.get(&GroupId::SYSTEM);
+        let applied = system.map_or(Slot(0), |group| group.applied);
+        // A node that has stepped back does not come to know.
+        let knows_all = self.failed.is_some() || system.is_none();
+        for late in std::mem::take(&mut self.late) {
+            match late.result {
+                Ok(Reply::System(_, slot))
+                    if slot > applied && !knows_all && self.now < late.since + LATEST =>
+                {
+                    self.late.push(late);
+                }
+                result => self.actions.push(Action::Answer {
+                    connection: late.connection,
+                    ticket: late.ticket,
+                    result,
+                }),
             }
         }
     }

@@ -126,6 +126,7 @@ impl Core {
             return;
         }
         self.failed = Some(error);
+        self.answer_late();
         self.after_sync.clear();
         let ids: Vec<GroupId> = self.groups.keys().copied().collect();
         for id in ids {

@@ -3,7 +3,7 @@
 use esker_coding::{Reader, put_bytes, put_varint};
 
 use super::read::text;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, Slot};
 
 /// What a leader answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,8 +22,9 @@ pub enum Reply {
     },
     /// Lengths in bytes, and whether there is data: what is allocated.
     Runs(Vec<(u64, bool)>),
-    /// The answer of the system group, encoded by `system`.
-    System(Vec<u8>),
+    /// The answer of the system group, encoded by `system`, and the slot from which on its state
+    /// has it.
+    System(Vec<u8>, Slot),
 }
 
 /// Why a request was not carried out.
@@ -87,8 +88,9 @@ pub(crate) fn encode_result(result: &Result<Reply, Refusal>, out: &mut Vec<u8>) 
                 out.push(u8::from(*is_data));
             }
         }
-        Ok(Reply::System(bytes)) => {
+        Ok(Reply::System(bytes, slot)) => {
             out.push(3);
+            put_varint(out, slot.0);
             put_bytes(out, bytes);
         }
         Err(refusal) => encode_refusal(refusal, out),
@@ -126,7 +128,10 @@ pub(crate) fn decode_result(from: &mut Reader<'_>) -> Option<Result<Reply, Refus
             }
             Ok(Reply::Runs(runs))
         }
-        3 => Ok(Reply::System(from.bytes()?.to_vec())),
+        3 => {
+            let slot = Slot(from.varint()?);
+            Ok(Reply::System(from.bytes()?.to_vec(), slot))
+        }
         4 => Ok(Reply::Local {
             age: from.varint()?.checked_sub(1),
             data: from.bytes()?.to_vec(),

@@ -42,7 +42,7 @@ impl Single {
         };
         let created = single.ask(Work::System(create.encode()));
         single.ticks(200);
-        assert!(matches!(single.answers[&created], Ok(Reply::System(_))));
+        assert!(matches!(single.answers[&created], Ok(Reply::System(..))));
         single
     }
 

@@ -316,7 +316,7 @@ impl World {
                 let values = chunks.map(|(sector, bytes)| read_sector(sector, bytes));
                 Answered::Values(values.collect())
             }
-            (Ok(Reply::System(bytes)), Kind::System) => {
+            (Ok(Reply::System(bytes, _)), Kind::System) => {
                 Answered::System(SystemOutcome::decode(&bytes).unwrap())
             }
             (Ok(Reply::Done), Kind::Write | Kind::Discard | Kind::Other) => Answered::Done,

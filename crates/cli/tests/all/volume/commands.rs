@@ -114,7 +114,7 @@ fn a_settings_file_has_what_options_have() {
         );
         let peers = peers.concat();
         format!(
-            "dir = {dir:?}\nid = {node}\nlisten = \"{listen}\"\nnbd = \"{nbd}\"\ngroups = 2\nwait = 5\nmemory = \"64M\"\n\n[peers]\n{peers}"
+            "dir = {dir:?}\nid = {node}\nlisten = \"{listen}\"\nnbd = \"{nbd}\"\ngroups = 2\nwait = 5\nbudget = \"64M\"\n\n[peers]\n{peers}"
         )
     };
     let start = |node: usize, text: &str| {
@@ -130,7 +130,7 @@ fn a_settings_file_has_what_options_have() {
         ("dir", "# dir", "--dir"),
         ("listen", "# listen", "--listen"),
         ("64M", "16M", "32M"),
-        ("64M", "many", "memory"),
+        ("64M", "many", "budget"),
     ] {
         let text = settings(1).replacen(from, to, 1);
         let mut command = start(1, &text);
@@ -196,5 +196,23 @@ fn nothing_listens_beyond_loopback_without_certificates() {
         let (status, said) = node.ended();
         assert_eq!(status.code(), Some(3), "{said}");
         assert!(said.contains("TLS"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_command_did_is_known_at_its_node() {
+    let cluster = Cluster::new();
+    cluster.create("first", "1M");
+    // Nodes that do not lead hear of it a little later than the leader.
+    for number in 0..30 {
+        let (node, name) = (number % 3 + 1, format!("disk{number}"));
+        cluster
+            .ask(node, &["create", &name, "--size", "1M"])
+            .expect(0);
+        let address = cluster.nbd[node - 1];
+        Client::connect_within(address, &name, Some(PATIENCE)).unwrap();
+        cluster.ask(node, &["snapshot", &name, "s"]).expect(0);
+        let snapshot = format!("{name}@s");
+        Client::connect_within(address, &snapshot, Some(PATIENCE)).unwrap();
     }
 }
