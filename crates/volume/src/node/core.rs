@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::group::{Group, PendingRead};
+use super::home::{Home, ReadBack};
 use super::images::Images;
 use super::input::{Action, ConnectionId, Input, Manner, Work};
 use super::leader::Origin;
-use super::open::{Home, ReadBack};
 use super::router::{Followed, Router};
 use super::running::{Bodies, RunningRead};
 use super::settings::Settings;
@@ -431,8 +431,8 @@ impl Core {
         }
     }
 
-    /// Answers users. What the system group did is answered when this node knows of it: who creates a
-    /// volume, and opens it at the same node, finds it there.
+    /// Answers users. What the system group did is answered when this node knows of it: who creates
+    /// a volume, and opens it at the same node, finds it there.
     pub(super) fn answer_late(&mut self) {
         let system = self.groups.get(&GroupId::SYSTEM);
         let applied = system.map_or(Slot(0), |group| group.applied);

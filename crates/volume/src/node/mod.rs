@@ -10,6 +10,7 @@ mod group;
 mod heads;
 mod heal;
 mod healing;
+mod home;
 mod images;
 mod imaging;
 pub mod input;

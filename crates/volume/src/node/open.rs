@@ -1,7 +1,7 @@
 //! Opening a node's folder: what its records and its map say of the groups.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_coding::Reader as Bytes;
@@ -10,6 +10,7 @@ use esker_fs::Fs;
 use super::core::{Core, Opened};
 use super::group::Group;
 use super::heads::{NODE, decode_head};
+use super::home::{Home, ReadBack};
 use super::leader::Leader;
 use super::log::{Entry, Log};
 use super::settings::Settings;
@@ -63,30 +64,6 @@ struct Reading {
     formation: Option<Formation>,
     life: u64,
     all_damaged: bool,
-}
-
-/// Where a node keeps what it has.
-#[derive(Clone)]
-pub(super) struct Home {
-    pub(super) fs: Arc<dyn Fs>,
-    pub(super) dir: PathBuf,
-}
-
-impl Home {
-    pub(super) fn segments(&self) -> PathBuf {
-        self.dir.join("segments")
-    }
-}
-
-/// What the segments say.
-pub(super) struct ReadBack {
-    pub(super) extents: Extents,
-    pub(super) formation: Option<Formation>,
-    pub(super) groups: BTreeMap<GroupId, Group>,
-    /// The last life that they name.
-    pub(super) life: u64,
-    /// They have records of groups that they know no cluster of.
-    pub(super) was_used: bool,
 }
 
 /// Opens the node's folder, and formats it where there is none.

@@ -1,6 +1,6 @@
 //! A disk that was full: when there is room again, the node reads its segments back and serves as
-//! after a restart. Nothing that was appended and not synced counts. The map stays: it has only what
-//! is durable in the segments. What users asked stays too, and is asked again.
+//! after a restart. Nothing that was appended and not synced counts. The map stays: it has only
+//! what is durable in the segments. What users asked stays too, and is asked again.
 
 use std::path::Path;
 
@@ -32,8 +32,8 @@ impl Core {
     }
 
     /// Where the disk was full and there is room again, this replica takes part again. Returns what
-    /// is to be done then; none where there is no room yet. Reads segments back: it takes as long as
-    /// a start. Readers that were taken before read segments as they were.
+    /// is to be done then; none where there is no room yet. Reads segments back: it takes as long
+    /// as a start. Readers that were taken before read segments as they were.
     pub fn reopen(&mut self, now: Time) -> Option<Vec<Action>> {
         self.now = self.now.max(now);
         let mut running = self.running.values();
