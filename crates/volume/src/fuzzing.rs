@@ -144,8 +144,12 @@ mod tests {
             .collect();
         let results = [
             Ok(Reply::Data(vec![9; 10])),
+            Ok(Reply::Local {
+                data: vec![9; 10],
+                age: Some(300),
+            }),
             Ok(Reply::Runs(vec![(4096, true), (512, false)])),
-            Ok(Reply::System(vec![1])),
+            Ok(Reply::System(vec![1], Slot(7))),
             Err(Refusal::NotLeader(Some(NodeId(3)))),
             Err(Refusal::Failed("no".to_string())),
         ];

@@ -12,7 +12,6 @@
 //! writer.
 
 mod answers;
-mod budget;
 mod client;
 mod connection;
 mod device;

@@ -125,10 +125,13 @@ impl Core {
     }
 
     pub(super) fn queue(&mut self, id: GroupId, pending: Pending) -> Result<(), Refusal> {
+        let others = self.groups.values().filter(|group| group.id != id);
+        let others: usize = others.map(|group| group.leader.bytes()).sum();
+        let most = self.settings.shares().led.saturating_sub(others);
         let Some(group) = self.groups.get_mut(&id) else {
             return Err(Refusal::NotLeader(None));
         };
-        if group.leader.queue(pending)? {
+        if group.leader.queue(pending, most)? {
             self.run_queue(id);
         }
         Ok(())

@@ -10,6 +10,7 @@ use esker_fs::Fs;
 use super::core::{Core, Opened};
 use super::group::Group;
 use super::heads::{NODE, decode_head};
+use super::home::{Home, ReadBack};
 use super::leader::Leader;
 use super::log::{Entry, Log};
 use super::settings::Settings;
@@ -73,7 +74,11 @@ pub fn open(
     settings: Settings,
     now: Time,
 ) -> Result<Core> {
-    let segments = dir.join("segments");
+    let home = Home {
+        fs: fs.clone(),
+        dir: dir.to_path_buf(),
+    };
+    let segments = home.segments();
     fs.create_dir(dir)
         .map_err(|error| crate::error::Error::io(dir, "create", error))?;
     let disk = match Extents::is_formatted(fs.clone(), &segments)? {
@@ -85,13 +90,45 @@ pub fn open(
         }
     };
     let map = Arc::new(Map::open_with(
-        fs.clone(),
+        fs,
         &dir.join("map"),
         settings.map_bytes,
         settings.background,
     )?);
+    let back = read_back(&home, &map, (node, disk), &settings, now)?;
+    let me = Hello {
+        node,
+        disk,
+        life: (back.life + 1).max(settings.first_life),
+        cluster: back
+            .formation
+            .as_ref()
+            .map_or(0, |formation| formation.cluster),
+        address: settings.peers.get(&node).cloned().unwrap_or_default(),
+    };
+    let mut core = Core::new(Opened {
+        home,
+        me,
+        settings,
+        now,
+        map,
+        back,
+    });
+    core.begin_life();
+    Ok(core)
+}
+
+/// Reads the segments back, and makes the groups of what they and the map say.
+pub(super) fn read_back(
+    home: &Home,
+    map: &Map,
+    me: (NodeId, DiskId),
+    settings: &Settings,
+    now: Time,
+) -> Result<ReadBack> {
+    let segments = home.segments();
     let applied: BTreeMap<GroupId, (Slot, Ballot)> = map.positions();
-    let from = first_segment(&fs, &segments, &applied, settings.log_segments)?;
+    let from = first_segment(&home.fs, &segments, &applied, settings.log_segments)?;
     let mut reading = Reading {
         applied,
         groups: BTreeMap::new(),
@@ -102,28 +139,20 @@ pub fn open(
     let sizes = crate::extents::Settings {
         segment_bytes: settings.segment_bytes,
     };
-    let extents = Extents::open(fs, &segments, sizes, from, &mut |found| {
+    let extents = Extents::open(home.fs.clone(), &segments, sizes, from, &mut |found| {
         reading.found(found)
     })?;
-    let mut me = Hello {
-        node,
-        disk,
-        life: (reading.life + 1).max(settings.first_life),
-        cluster: 0,
-        address: settings.peers.get(&node).cloned().unwrap_or_default(),
-    };
     let formation = reading.formation.take();
     let mut groups = BTreeMap::new();
     if let Some(formation) = &formation {
-        me.cluster = formation.cluster;
         for id in ids(formation.groups) {
             let recovered = reading.groups.remove(&id);
             let position = reading.applied.get(&id).copied().unwrap_or_default();
             let all_damaged = reading.all_damaged;
             let incomplete = map.is_incomplete(id);
             let built = Building {
-                me: &me,
-                settings: &settings,
+                me,
+                settings,
                 id,
                 initial: formation.members.clone(),
                 members: map.members(id),
@@ -136,19 +165,13 @@ pub fn open(
             groups.insert(id, group);
         }
     }
-    let was_used = !reading.groups.is_empty() || reading.all_damaged;
-    let mut core = Core::new(Opened {
-        was_used,
-        me,
-        settings,
-        now,
-        map,
+    Ok(ReadBack {
         extents,
-        groups,
         formation,
-    });
-    core.begin_life();
-    Ok(core)
+        groups,
+        life: reading.life,
+        was_used: !reading.groups.is_empty() || reading.all_damaged,
+    })
 }
 
 /// The groups of a cluster, the system group first.
@@ -329,7 +352,7 @@ impl Reading {
 
 /// What a group is made of.
 struct Building<'b> {
-    me: &'b Hello,
+    me: (NodeId, DiskId),
     settings: &'b Settings,
     id: GroupId,
     /// The members at first.
@@ -377,8 +400,8 @@ impl Building<'_> {
         }
         let base = found.log.base();
         let start = Start {
-            node: self.me.node,
-            disk: self.me.disk,
+            node: self.me.0,
+            disk: self.me.1,
             ballot: found.ballot,
             vote: found.vote,
             base,
@@ -399,8 +422,8 @@ impl Building<'_> {
     /// A group of which no record was found: its records were damaged.
     fn lost(&self, (applied, ballot): (Slot, Ballot), is_incomplete: bool) -> Group {
         let start = Start {
-            node: self.me.node,
-            disk: self.me.disk,
+            node: self.me.0,
+            disk: self.me.1,
             ballot,
             vote: None,
             base: (applied, ballot),
@@ -429,6 +452,8 @@ impl Building<'_> {
             ready_at: Slot(0),
             reads: std::collections::VecDeque::new(),
             is_incomplete,
+            was_current: None,
+            told: None,
         }
     }
 }
@@ -445,7 +470,7 @@ pub(super) fn joined(
 ) -> Group {
     let found = Recovered::new((Slot(0), Ballot(0)), formation.members.clone());
     let built = Building {
-        me,
+        me: (me.node, me.disk),
         settings,
         id,
         initial: formation.members.clone(),

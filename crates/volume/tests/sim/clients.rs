@@ -305,6 +305,10 @@ impl World {
     }
 
     pub(crate) fn answered(&mut self, ticket: u64, result: Result<Reply, Refusal>) {
+        let result = match result {
+            Ok(Reply::Local { data, .. }) => Ok(Reply::Data(data)),
+            other => other,
+        };
         self.say(|| {
             let short = match &result {
                 Ok(Reply::Data(data)) => format!("{} bytes", data.len()),
@@ -336,7 +340,7 @@ impl World {
                 let values = chunks.map(|(sector, bytes)| read_sector(sector, bytes));
                 Answered::Values(values.collect())
             }
-            (Ok(Reply::System(bytes)), Kind::System) => {
+            (Ok(Reply::System(bytes, _)), Kind::System) => {
                 Answered::System(SystemOutcome::decode(&bytes).unwrap())
             }
             (Ok(Reply::Done), Kind::Write | Kind::Discard | Kind::Other) => Answered::Done,
