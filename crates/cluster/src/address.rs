@@ -10,12 +10,13 @@ const PASSWORD: &str = "ESKER_PASSWORD";
 
 const FORM: &str = "an address is cassandra://HOST[:PORT][,HOST...]/KEYSPACE, with ?user=NAME, password-file=FILE, ca=FILE, dc=NAME, replicas=N or consistency=local_quorum joined by &";
 
-/// Reads what follows `cassandra:` in an address: `//HOST[:PORT][,HOST...]/KEYSPACE[?NAME=VALUE&...]`.
+/// Reads what follows `cassandra:` in an address:
+/// `//HOST[:PORT][,HOST...]/KEYSPACE[?NAME=VALUE&...]`.
 ///
 /// | name | |
 /// | --- | --- |
-/// | `user` | the user's name; the password is in the file `password-file`, or in the environment variable `ESKER_PASSWORD` |
-/// | `ca` | a file of certificates (PEM): TLS is used, and the nodes' certificates are checked against these |
+/// | `user` | the user's name; the password is in `password-file`, or in `ESKER_PASSWORD` |
+/// | `ca` | a file of certificates (PEM) that the nodes' certificates are checked against, by TLS |
 /// | `dc` | the data centre whose nodes are asked |
 /// | `consistency` | `quorum` (of all replicas), or `local_quorum` (of those in the data centre) |
 /// | `replicas` | the copies of each row, where the keyspace is made |
@@ -107,7 +108,7 @@ fn with_port(host: &str) -> String {
     match host.rsplit_once(':') {
         // An address of version 6 is in brackets.
         Some((before, port))
-            if is_port(port) && !(before.contains(':') && !before.ends_with(']')) =>
+            if is_port(port) && (before.ends_with(']') || !before.contains(':')) =>
         {
             host.to_string()
         }

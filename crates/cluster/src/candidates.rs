@@ -13,7 +13,7 @@ use crate::cells::{Cell, Read};
 use crate::error::Result;
 use crate::judge::Candidate;
 use crate::rows::{entry, newest_first};
-use crate::store::Shared;
+use crate::shared::Shared;
 
 /// Entries that are read of a partition at a time.
 const PAGE: usize = 256;
@@ -230,7 +230,8 @@ fn fill(shared: &Shared, mut sources: Vec<&mut Source>) -> Result<u64> {
     Ok(count)
 }
 
-/// The partitions with entries of the ranges; with `newest`, of single tokens from that timestamp on.
+/// The partitions with entries of the ranges; with `newest`, of single tokens from that timestamp
+/// on.
 fn sources(bound: &Bound, sought: &[Sought], newest: Option<Seq>) -> Vec<Source> {
     let mut sources = Vec::new();
     for Sought { index: at, ranges } in sought {

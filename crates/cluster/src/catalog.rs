@@ -1,5 +1,5 @@
-//! The catalog: the datasets of a keyspace, their definitions, and the layouts of their indexes. It is one
-//! row, changed by compare-and-set; each change makes a new version.
+//! The catalog: the datasets of a keyspace, their definitions, and the layouts of their indexes. It
+//! is one row, changed by compare-and-set; each change makes a new version.
 //!
 //! A process reads the catalog again when its copy is older than [`REREAD`], and does not work with
 //! one that is older than [`CATALOG_AGE`]. What all writers must know before it is so takes effect

@@ -1,5 +1,5 @@
-//! Compares indexes with records: every version that counts has its entries, and every entry is of a
-//! version that counts, or is known to be of no use.
+//! Compares indexes with records: every version that counts has its entries, and every entry is of
+//! a version that counts, or is known to be of no use.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,9 +14,8 @@ use crate::cells::{Cell, Mark, Read, Write};
 use crate::dataset::Dataset;
 use crate::error::Result;
 use crate::judge::{Candidate, Verdict, judge_all, remove};
-use crate::repair::{OnRepair, Repaired};
 use crate::rows::{Version, entry};
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::time::stamp;
 
 /// Rows of a page.
@@ -44,8 +43,8 @@ pub struct Checked {
 }
 
 impl Dataset {
-    /// Compares the indexes with the records, entry by entry. `progress` gets what was found so far,
-    /// and can stop it.
+    /// Compares the indexes with the records, entry by entry. `progress` gets what was found so
+    /// far, and can stop it.
     ///
     /// # Errors
     /// [`Unavailable`](crate::Error::Unavailable). What is wrong is part of the report.
@@ -67,8 +66,7 @@ impl Dataset {
 /// Adds missing entries, and removes those of no use; returns how many were removed and added.
 pub(crate) fn mend(
     dataset: &Dataset,
-    progress: &mut OnRepair<'_>,
-    done: Repaired,
+    progress: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<(u64, u64)> {
     let begun = stamp(dataset.shared.cells.now()?);
     let bound = dataset.shared.bound_now(&dataset.name)?;
@@ -80,7 +78,7 @@ pub(crate) fn mend(
         changed: (0, 0),
         begun,
     };
-    walk.all(&mut |_| progress(&done))?;
+    walk.all(&mut |_| progress())?;
     Ok(walk.changed)
 }
 
@@ -205,7 +203,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The entries of an index in a part: each is of a version that counts, and of one of its tokens.
+    /// The entries of an index in a part: each is of a version that counts, and of one of its
+    /// tokens.
     fn entries(&mut self, index: usize, part: u32) -> Result<()> {
         let Some(bound_index) = self.bound.indexes.get(index) else {
             return Ok(());
@@ -237,8 +236,9 @@ impl Walk<'_> {
         }
     }
 
-    /// Removes entries that lie elsewhere than readers look for them: those of a writer that did not know
-    /// a split, and was not acknowledged. Of a version that counts, the right entry is there.
+    /// Removes entries that lie elsewhere than readers look for them: those of a writer that did
+    /// not know a split, and was not acknowledged. Of a version that counts, the right entry is
+    /// there.
     fn remove_misplaced(
         &mut self,
         index: usize,

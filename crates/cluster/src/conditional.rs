@@ -1,15 +1,15 @@
 //! Writes on a condition: inserts, updates, expectations.
 //!
-//! Each key that was ever written on a condition has a *head*, a row that is changed by compare-and-set
-//! alone: the timestamp and the value of its last conditional write. A conditional write reads the
-//! head and the newest version, checks what it expects, writes its index entries, sets the head,
-//! and writes the version. Of several that began with the same head one succeeds. A writer that
-//! meets a head without its version writes that version first, so that a writer that dies between
-//! the two does not block the key.
+//! Each key that was ever written on a condition has a *head*, a row that is changed by
+//! compare-and-set alone: the timestamp and the value of its last conditional write. A conditional
+//! write reads the head and the newest version, checks what it expects, writes its index entries,
+//! sets the head, and writes the version. Of several that began with the same head one succeeds. A
+//! writer that meets a head without its version writes that version first, so that a writer that
+//! dies between the two does not block the key.
 //!
-//! Plain puts and deletions do not look at the head. Conditional writes of a key are in one order with
-//! each other; a plain write that runs at the same time takes its place by its timestamp, and the
-//! condition was checked without it.
+//! Plain puts and deletions do not look at the head. Conditional writes of a key are in one order
+//! with each other; a plain write that runs at the same time takes its place by its timestamp, and
+//! the condition was checked without it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::bound::Bound;
 use crate::cells::Swapped;
 use crate::error::{Error, Result};
 use crate::rows::Version;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::write::{Change, Operation};
 
 /// The row of the head in its partition.
@@ -59,7 +59,8 @@ impl Head {
 /// The newest version of a key: its timestamp, and the stored record if that is not a deletion.
 pub(crate) type Newest = (Seq, Option<Vec<u8>>);
 
-/// Decides what to write for the present record: its timestamp and stored form. `None` writes nothing.
+/// Decides what to write for the present record: its timestamp and stored form. `None` writes
+/// nothing.
 pub(crate) type Decide<'d> =
     dyn FnMut(Option<(Seq, &[u8])>, &Arc<Bound>) -> Result<Option<Change>> + 'd;
 

@@ -33,7 +33,7 @@ impl Counts {
         let mut buckets = self.buckets.lock();
         let counted = buckets.entry(bucket).or_default();
         counted.entries += 1;
-        if counted.entries % (step / SAMPLE).max(1) == 0 {
+        if counted.entries.is_multiple_of((step / SAMPLE).max(1)) {
             counted.tokens.push(token.to_vec());
         }
         (counted.entries >= step).then(|| std::mem::take(counted))

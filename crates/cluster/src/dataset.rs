@@ -14,18 +14,20 @@ use parking_lot::Mutex;
 use crate::bound::Bound;
 use crate::conditional;
 use crate::error::{Error, Result};
-use crate::find::{self, Explained, Hit, Query};
+use crate::find::{self, Explained, Query};
+use crate::hit::Hit;
 use crate::rows::Version;
 use crate::scan::Scan;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, stamp};
 use crate::write::{self, Change};
 
 /// A dataset of a keyspace.
 ///
-/// Writes of one record are atomic. Several writes, of one batch too, are not: an error leaves some of
-/// them done. No two writes have the same timestamp ([`Record::seq`]); of two writes of one record the
-/// one with the later timestamp counts, by clocks that differ by [`CLOCK_BOUND`] at most.
+/// Writes of one record are atomic. Several writes, of one batch too, are not: an error leaves some
+/// of them done. No two writes have the same timestamp ([`Record::seq`]); of two writes of one
+/// record the one with the later timestamp counts, by clocks that differ by [`CLOCK_BOUND`] at
+/// most.
 #[derive(Clone)]
 pub struct Dataset {
     pub(crate) shared: Arc<Shared>,
@@ -184,8 +186,8 @@ impl Dataset {
         records.collect()
     }
 
-    /// The latest versions of a record, newest first, that are not newer than `until`: at most `most`,
-    /// and of those that the dataset keeps.
+    /// The latest versions of a record, newest first, that are not newer than `until`: at most
+    /// `most`, and of those that the dataset keeps.
     ///
     /// # Errors
     /// As [`Dataset::get`].
@@ -297,7 +299,8 @@ impl Dataset {
     /// first. Returns the record before.
     ///
     /// # Errors
-    /// Those of `change`; [`Error::Conflict`] if others change it too often; [`Error::Unavailable`].
+    /// Those of `change`; [`Error::Conflict`] if others change it too often;
+    /// [`Error::Unavailable`].
     pub fn update<E: std::convert::From<Error>>(
         &self,
         key: &Key,
@@ -341,8 +344,8 @@ impl Dataset {
         }
     }
 
-    /// Deletes every record that satisfies the condition; `progress` gets the number so far, and can
-    /// stop the deletion. Returns the number.
+    /// Deletes every record that satisfies the condition; `progress` gets the number so far, and
+    /// can stop the deletion. Returns the number.
     ///
     /// # Errors
     /// As [`Dataset::find`].
@@ -383,8 +386,8 @@ enum Expected {
     Of(Option<Seq>),
 }
 
-/// Writes that are sent together. Each record is written by itself: after an error some are written,
-/// and writing the batch again does no harm.
+/// Writes that are sent together. Each record is written by itself: after an error some are
+/// written, and writing the batch again does no harm.
 pub struct Batch {
     dataset: Dataset,
     changes: Vec<Change>,
@@ -442,8 +445,8 @@ impl Batch {
         Ok(())
     }
 
-    /// The write of the key fails unless its record is that of the write `seq`, or, with `None`, does
-    /// not exist.
+    /// The write of the key fails unless its record is that of the write `seq`, or, with `None`,
+    /// does not exist.
     pub fn expect(&mut self, key: &Key, seq: Option<Seq>) {
         self.expected
             .push((key.as_bytes().to_vec(), Expected::Of(seq)));
@@ -478,7 +481,8 @@ impl Batch {
     /// Writes, and empties the batch.
     ///
     /// # Errors
-    /// [`Error::Exists`] and [`Error::Conflict`] if an expectation is not met; [`Error::Unavailable`].
+    /// [`Error::Exists`] and [`Error::Conflict`] if an expectation is not met;
+    /// [`Error::Unavailable`].
     pub fn commit(&mut self) -> Result<()> {
         let changes = std::mem::take(&mut self.changes);
         let expected = std::mem::take(&mut self.expected);

@@ -38,8 +38,8 @@ pub enum Error {
     },
     /// A change of the dataset is running. Nothing is wrong: try again later.
     Busy(String),
-    /// The cluster did not answer in time, or too few of its nodes are alive. Nothing that was to be
-    /// written is acknowledged; it may still take effect.
+    /// The cluster did not answer in time, or too few of its nodes are alive. Nothing that was to
+    /// be written is acknowledged; it may still take effect.
     Unavailable(String),
     /// The clock of this machine differs from the cluster's by more than the bound.
     ClockOff {

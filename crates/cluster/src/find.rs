@@ -1,22 +1,22 @@
-//! Queries. A query answers as of its start: for each key the newest version of that time counts, and
-//! no later write changes the answer. It finds every record whose write was acknowledged before it
-//! began, unless a later write of the same key has removed that version meanwhile.
+//! Queries. A query answers as of its start: for each key the newest version of that time counts,
+//! and no later write changes the answer. It finds every record whose write was acknowledged before
+//! it began, unless a later write of the same key has removed that version meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use esker_coding::{MAX_SEQ, Seq, Slice};
-use esker_model::Key;
+use esker_coding::{MAX_SEQ, Seq};
 use esker_model::query::{Compiled, NoEstimates, Order, Plan, Request};
-use esker_model::record::{Record, RecordRef};
+use esker_model::record::RecordRef;
 
 use crate::bound::Bound;
 use crate::candidates::{Candidates, Sought};
 use crate::error::{Error, Result};
+use crate::hit::Hit;
 use crate::judge::{Candidate, Verdict, judge_all, remove};
 use crate::rows::Version;
 use crate::scan::Scan;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, stamp};
 
 /// Candidates whose records are read at a time; fewer for the first ones of a small answer.
@@ -39,21 +39,6 @@ pub struct Explained {
     pub removed: u64,
     /// Answers so far.
     pub answers: u64,
-}
-
-/// One answer.
-pub(crate) struct Hit {
-    pub(crate) at: Seq,
-    pub(crate) key: Vec<u8>,
-    /// The stored form; empty for keys alone.
-    pub(crate) stored: Vec<u8>,
-}
-
-impl Hit {
-    pub(crate) fn record(self, bound: &Bound) -> Result<Record> {
-        let key = Key::from_encoded(bound.key_type(), self.key);
-        Ok(Record::new(key, self.at, Slice::from(self.stored))?)
-    }
 }
 
 /// A query that runs.

@@ -1,8 +1,8 @@
 //! Changes of indexes.
 //!
-//! A new index is announced in the catalog with a moment in the future. By then every writer knows it,
-//! and adds entries of its later writes. When all writers of earlier writes have ended, a fill adds
-//! the entries of the versions that are there; then queries use the index.
+//! A new index is announced in the catalog with a moment in the future. By then every writer knows
+//! it, and adds entries of its later writes. When all writers of earlier writes have ended, a fill
+//! adds the entries of the versions that are there; then queries use the index.
 
 use std::ops::ControlFlow;
 
@@ -60,12 +60,16 @@ pub struct Filled {
 /// Observes the addition of an index, and can stop it.
 pub type OnIndex<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 
+/// Takes a version: its key, and its stored form.
+type OnVersion<'v> = dyn FnMut(&[u8], Version, &[u8]) -> Result<()> + 'v;
+
 impl Dataset {
     /// Adds an index of the kind `composite`. Takes at least [`LEAD`] and [`DEADLINE`], 44 seconds.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Busy`] while another one is unfinished; [`Error::BadInput`] if a
-    /// record does not fit the type; [`Error::Unsupported`] for another kind; [`Error::Unavailable`].
+    /// record does not fit the type; [`Error::Unsupported`] for another kind;
+    /// [`Error::Unavailable`].
     pub fn add_index(
         &self,
         path: Path,
@@ -321,12 +325,7 @@ impl Dataset {
     }
 
     /// Passes the versions that count of a part.
-    fn each_record(
-        &self,
-        bound: &Bound,
-        part: u32,
-        visit: &mut dyn FnMut(&[u8], Version, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn each_record(&self, bound: &Bound, part: u32, visit: &mut OnVersion<'_>) -> Result<()> {
         let mut mark: Option<Mark> = None;
         let (mut key, mut seen, mut is_deleted) = (Vec::new(), 0, false);
         loop {

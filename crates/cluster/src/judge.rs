@@ -8,7 +8,7 @@ use crate::bound::Bound;
 use crate::cells::{Cell, Read, Write};
 use crate::error::Result;
 use crate::rows::Version;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::time::{GRACE, millis};
 
 /// An index entry that was read.
@@ -36,8 +36,8 @@ pub(crate) enum Verdict {
     Pending,
 }
 
-/// The verdict, by the versions of the key, newest first, of which at most `kept` count. `now` is in
-/// milliseconds since 1970, and not ahead of the cluster's clock by more than its bound.
+/// The verdict, by the versions of the key, newest first, of which at most `kept` count. `now` is
+/// in milliseconds since 1970, and not ahead of the cluster's clock by more than its bound.
 pub(crate) fn judge(at: Seq, versions: &[Cell], kept: usize, now: u64) -> Result<Verdict> {
     let mut newer = 0;
     for cell in versions {
@@ -93,9 +93,9 @@ pub(crate) fn judge_all(
     judged.collect()
 }
 
-/// Removes entries that are of no use (DELI's online repair), and the versions of those whose writer
-/// is gone, so that its put stays dead if it arrives later. An error does no harm: the next reader
-/// finds them again.
+/// Removes entries that are of no use (DELI's online repair), and the versions of those whose
+/// writer is gone, so that its put stays dead if it arrives later. An error does no harm: the next
+/// reader finds them again.
 pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) {
     let is_dangling = |verdict: &Verdict| *verdict == Verdict::Dangling;
     let mut forget: Vec<Write> = Vec::new();
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(of(at(5), &[record(at(4))], 2), Verdict::Pending);
     }
 
-    /// Algorithm 2 of the paper removes an entry that is newer than all versions, though its writer may
-    /// be between its two puts.
+    /// Algorithm 2 of the paper removes an entry that is newer than all versions, though its writer
+    /// may be between its two puts.
     #[test]
     fn an_entry_of_a_writer_between_its_puts_stays() {
         let at = |seconds: u64| stamp(NOW - seconds * 1000);

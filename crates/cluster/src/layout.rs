@@ -1,4 +1,5 @@
-//! Where the entries of an index lie: in buckets of tokens that are adjacent, and each bucket in shards.
+//! Where the entries of an index lie: in buckets of tokens that are adjacent, and each bucket in
+//! shards.
 //!
 //! A bucket begins at a token and ends where the next one begins. A bucket that has become large is
 //! split: from a moment in the future on, new entries of its upper tokens go to a bucket of their
@@ -109,8 +110,9 @@ impl Layout {
                 add(&split.at, split.shards);
             }
         }
-        // Of the buckets below `lo`, the one that begins last has the entries since its first split,
-        // the one before it those before that, and so on; but none beyond its last token of then.
+        // Of the buckets below `lo`, the one that begins last has the entries since its first
+        // split, the one before it those before that, and so on; but none beyond its last token at
+        // that time.
         let mut below: Vec<&Split> = self.splits.iter().collect();
         below.retain(|split| split.at.as_slice() <= lo);
         below.sort_by(|a, b| (&b.at, a.from).cmp(&(&a.at, b.from)));
@@ -186,8 +188,8 @@ impl Layout {
         });
     }
 
-    /// The first tokens of buckets that began before the moment `before`, and of which it is not known
-    /// what the bucket that they were split from has; with that bucket as it was then.
+    /// The first tokens of buckets that began before the moment `before`, and of which it is not
+    /// known what the bucket that they were split from has; with that bucket as it was then.
     pub(crate) fn open_splits(&self, before: Seq) -> Vec<(Vec<u8>, Bucket)> {
         let open = self.splits.iter().filter(|split| {
             let is_first = |other: &&Split| other.at == split.at && other.from < split.from;
@@ -263,6 +265,7 @@ mod tests {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut layout = Layout::default();
             let mut now = 1;
+            #[allow(clippy::type_complexity)]
             let mut written: Vec<(Vec<u8>, Seq, Vec<u8>, Vec<u8>)> = Vec::new();
             for _ in 0..random.usize(1..40) {
                 for _ in 0..random.usize(0..20) {

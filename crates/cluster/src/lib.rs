@@ -1,4 +1,15 @@
-//! x
+//! Datasets with indexes on a cluster of Apache Cassandra that someone already runs: DELI (Tang et
+//! al., 2015) over a small trait of a store of partitions and rows ([`cells`]).
+//!
+//! | subject | module |
+//! | --- | --- |
+//! | what a store must do; Cassandra | `cells/` |
+//! | timestamps, clocks, bounds | `time` |
+//! | datasets, leases of writers | `catalog`, `writer`, `bound` |
+//! | where entries lie | `rows`, `layout`, `split`, `counts` |
+//! | writes: entries, then the record | `write`, `conditional` |
+//! | queries | `find`, `candidates`, `judge`, `scan`, `values` |
+//! | repair, check, changes of indexes | `repair`, `check`, `indexes` |
 mod address;
 mod bound;
 mod candidates;
@@ -10,6 +21,7 @@ mod counts;
 mod dataset;
 mod error;
 mod find;
+mod hit;
 mod indexes;
 mod judge;
 mod layout;
@@ -17,6 +29,7 @@ mod notes;
 mod repair;
 mod rows;
 mod scan;
+mod shared;
 mod split;
 mod store;
 mod time;
@@ -31,5 +44,6 @@ pub use error::{Error, Result};
 pub use find::Explained;
 pub use indexes::{Filled, IndexProgress, IndexStep, OnIndex};
 pub use repair::{OnRepair, RepairOptions, Repaired};
-pub use store::{Options, Store};
+pub use shared::Options;
+pub use store::Store;
 pub use time::{CLOCK_BOUND, Clocks, SystemClocks, millis};

@@ -43,7 +43,7 @@ impl Dataset {
             return Err(Error::BadInput(text));
         }
         let (table, partition) = (STATE.into(), self.notes_at()?);
-        let operation = Operation::begin(&self.shared)?;
+        let operation = Operation::begin(&self.shared, &*self.bound()?)?;
         for _ in 0..TRIES {
             let rows = self.shared.cells.swapped(&table, &partition)?;
             let before = rows.into_iter().find(|cell| cell.row == name.as_bytes());

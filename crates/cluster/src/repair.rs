@@ -1,8 +1,8 @@
-//! Offline repair: finds obsolete versions by a scan of the records, and removes their index entries, then
-//! the versions themselves (DELI's staged repair, algorithm 3).
+//! Offline repair: finds obsolete versions by a scan of the records, and removes their index
+//! entries, then the versions themselves (DELI's staged repair, algorithm 3).
 //!
-//! The records are scanned part by part. Workers take parts by leases, so that several can run, and a
-//! part that was repaired longest ago comes first, so that a run after an interrupted one goes on
+//! The records are scanned part by part. Workers take parts by leases, so that several can run, and
+//! a part that was repaired longest ago comes first, so that a run after an interrupted one goes on
 //! where that has stopped. Each part has a mark, a timestamp: all versions that were made obsolete
 //! before it are gone. A version is made obsolete by the write that came as the `m`-th after it, or
 //! by a deletion; the mark is compared with the time of that write, not with that of the version,
@@ -22,7 +22,7 @@ use crate::cells::{Cell, Mark, Swapped, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::rows::Version;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, DEADLINE, HINTS, stamp};
 use crate::{check, split};
 
@@ -104,7 +104,7 @@ impl Dataset {
         };
         let completed = repair.run(progress)?;
         if completed && options.full {
-            let (entries, added) = check::mend(self, progress, repair.done)?;
+            let (entries, added) = check::mend(self, &mut || progress(&repair.done))?;
             (repair.done.entries, repair.done.added) = (entries, added);
         }
         repair.done.complete = completed && repair.done.skipped == 0;
@@ -255,7 +255,8 @@ impl Repair {
         stamp(now.saturating_sub(2 * HINTS + CLOCK_BOUND))
     }
 
-    /// Removes the entries of obsolete versions, in the order of the index partitions; then the versions.
+    /// Removes the entries of obsolete versions, in the order of the index partitions; then the
+    /// versions.
     fn remove(&mut self, found: &mut Vec<Obsolete>) -> Result<()> {
         let (mut entries, mut versions): (Vec<Write>, Vec<Write>) = (Vec::new(), Vec::new());
         for obsolete in found.drain(..) {
@@ -341,8 +342,8 @@ impl KeyVersions {
     }
 }
 
-/// The write that made the next older version obsolete: the earliest of the deletions after it, and of
-/// the writes of which `kept` came after it. `None` while it counts.
+/// The write that made the next older version obsolete: the earliest of the deletions after it, and
+/// of the writes of which `kept` came after it. `None` while it counts.
 fn made_obsolete_by(newer: &[Version], kept: usize) -> Option<Seq> {
     let deletions = newer.iter().filter(|version| version.is_deletion);
     let deletion = deletions.map(|version| version.at).min();

@@ -8,9 +8,9 @@ use esker_model::query::Order;
 use crate::bound::Bound;
 use crate::cells::{Cell, Mark};
 use crate::error::Result;
-use crate::find::Hit;
+use crate::hit::Hit;
 use crate::rows::Version;
-use crate::store::Shared;
+use crate::shared::Shared;
 
 /// Rows of a page.
 const PAGE: usize = 1000;

@@ -10,13 +10,13 @@ use crate::cells::{Read, Swapped};
 use crate::counts::Counted;
 use crate::error::{Error, Result};
 use crate::rows::entry;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, DEADLINE, LEAD, stamp};
 
 const PARTITION: &[u8] = b"counts";
 
-/// Counts entries that were written, and splits buckets that have become large. An error does no harm:
-/// the next count tries again.
+/// Counts entries that were written, and splits buckets that have become large. An error does no
+/// harm: the next count tries again.
 pub(crate) fn count(shared: &Shared, bound: &Bound, written: &[(Arc<str>, Vec<u8>)]) {
     for (table, row) in written {
         let index = bound.indexes.iter().find(|index| index.table == *table);

@@ -1,8 +1,8 @@
 //! Timestamps and clocks.
 //!
-//! A timestamp is a [`Seq`] of 56 bits: milliseconds since 2020 (41 bits, until 2089), a counter within
-//! the millisecond (6 bits), and the number of the writer (9 bits). No two writers have the same
-//! number at the same time, so no two writes have the same timestamp, on any of the stores.
+//! A timestamp is a [`Seq`] of 56 bits: milliseconds since 2020 (41 bits, until 2089), a counter
+//! within the millisecond (6 bits), and the number of the writer (9 bits). No two writers have the
+//! same number at the same time, so no two writes have the same timestamp, on any of the stores.
 //! Timestamps of one writer ascend even if its clock does not.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +26,8 @@ pub(crate) const DEADLINE: u64 = 20_000;
 pub(crate) const GRACE: u64 = 60_000;
 /// A process uses the catalog for this time before it reads it again, in milliseconds.
 pub(crate) const CATALOG_AGE: u64 = 15_000;
-/// Changes of the catalog that all writers must know take effect after this time, in milliseconds: it
-/// exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
+/// Changes of the catalog that all writers must know take effect after this time, in milliseconds:
+/// it exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
 pub(crate) const LEAD: u64 = 60_000;
 /// A node that was down may receive writes for this time after they were made, in milliseconds.
 pub(crate) const HINTS: u64 = 3 * 3_600_000;

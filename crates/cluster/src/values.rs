@@ -21,8 +21,8 @@ impl Dataset {
     /// `until`, newest first: at most `limit`, behind `after`. An index must answer the condition.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the condition does not fit; [`Error::Unsupported`] if no index answers
-    /// it, or more versions are asked for than the dataset keeps; [`Error::Unavailable`].
+    /// [`Error::BadInput`] if the condition does not fit; [`Error::Unsupported`] if no index
+    /// answers it, or more versions are asked for than the dataset keeps; [`Error::Unavailable`].
     pub fn versions_with(
         &self,
         condition: Expr,

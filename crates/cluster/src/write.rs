@@ -9,8 +9,8 @@ use esker_model::record::RecordRef;
 use crate::bound::{Bound, NewRecord};
 use crate::cells::Write;
 use crate::error::{Error, Result};
+use crate::shared::Shared;
 use crate::split;
-use crate::store::Shared;
 use crate::time::DEADLINE;
 use crate::writer::Lease;
 
@@ -87,8 +87,8 @@ impl Change {
     }
 }
 
-/// An operation of a writer: it is acknowledged only before its deadline, and while the lease and the
-/// catalog that it began with are valid.
+/// An operation of a writer: it is acknowledged only before its deadline, and while the lease and
+/// the catalog that it began with are valid.
 pub(crate) struct Operation<'s> {
     shared: &'s Shared,
     pub(crate) lease: Arc<Lease>,

@@ -120,8 +120,8 @@ pub enum Error {
         /// The current position of this store.
         current: Position,
     },
-    /// A cluster did not answer in time, or too few of its nodes are alive. Writes that failed so may
-    /// still take effect.
+    /// A cluster did not answer in time, or too few of its nodes are alive. Writes that failed so
+    /// may still take effect.
     Unavailable(String),
     /// A call of the operating system failed.
     Io {

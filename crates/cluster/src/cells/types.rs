@@ -111,8 +111,8 @@ pub trait Cells: Send + Sync {
     /// A page of a part of a table: about `most` rows.
     ///
     /// # Errors
-    /// [`Unavailable`](crate::Error::Unavailable); [`BadInput`](crate::Error::BadInput) for a mark of
-    /// another store.
+    /// [`Unavailable`](crate::Error::Unavailable); [`BadInput`](crate::Error::BadInput) for a mark
+    /// of another store.
     fn scan(
         &self,
         table: &Arc<str>,

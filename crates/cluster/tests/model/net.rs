@@ -205,6 +205,7 @@ impl Net {
     /// The rows of the tables of data and of indexes: table, partition, row.
     pub(crate) fn rows(&self, is_index: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
         let state = self.state.lock();
+        #[allow(clippy::type_complexity)]
         let mut all: BTreeMap<(&String, &(Vec<u8>, Vec<u8>)), Row> = BTreeMap::new();
         for (name, table) in state.replicas.iter().flatten() {
             for (at, row) in table {

@@ -36,8 +36,8 @@ pub struct Task<P, R> {
 }
 
 impl<P, R> Task<P, R> {
-    /// Work that begins with [`Task::run`]: for stores of other crates. `work` calls what it gets from
-    /// time to time, and ends soon if that breaks.
+    /// Work that begins with [`Task::run`]: for stores of other crates. `work` calls what it gets
+    /// from time to time, and ends soon if that breaks.
     pub fn new(
         work: impl FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send + 'static,
     ) -> Task<P, R> {

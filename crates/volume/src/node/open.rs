@@ -540,15 +540,8 @@ mod tests {
 
     /// What the group has, with members of node 1 at first, and of node 2 by its state, or not.
     fn built(reading: &mut Reading, applied: u64, is_changed: bool) -> Group {
-        let me = Hello {
-            node: NodeId(1),
-            disk: crate::ids::DiskId(1),
-            life: 1,
-            cluster: 1,
-            address: String::new(),
-        };
         let built = Building {
-            me: &me,
+            me: (NodeId(1), crate::ids::DiskId(1)),
             settings: &Settings::default(),
             id: GROUP,
             initial: members(1),

@@ -37,10 +37,13 @@ pub struct Settings {
     pub replicas: Option<u32>,
     /// True for a majority of the replicas of the data centre alone, not of all.
     pub is_local: bool,
-    /// A file of certificates (PEM) that the nodes' certificates are checked against; TLS is used if
-    /// there is one.
+    /// A file of certificates (PEM) that the nodes' certificates are checked against; TLS is used
+    /// if there is one.
     pub authorities: Option<std::path::PathBuf>,
 }
+
+/// Prepared statements by table.
+type Prepared = HashMap<(Arc<str>, Statement), Arc<PreparedStatement>>;
 
 /// A keyspace of a Cassandra cluster.
 pub struct Cassandra {
@@ -48,7 +51,7 @@ pub struct Cassandra {
     pub(super) session: Session,
     pub(super) keyspace: String,
     pub(super) serial: SerialConsistency,
-    prepared: Mutex<HashMap<(Arc<str>, Statement), Arc<PreparedStatement>>>,
+    prepared: Mutex<Prepared>,
 }
 
 impl std::fmt::Debug for Cassandra {

@@ -140,7 +140,8 @@ impl Cells for Cassandra {
 
     fn create_table(&self, table: &str, kind: TableKind) -> Result<()> {
         let of = format!("{}.{table}", self.keyspace);
-        // Reads check each entry of an index, so its deletions may be forgotten as soon as hints are.
+        // Reads check each entry of an index, so its deletions may be forgotten as soon as hints
+        // are.
         let options = match kind {
             TableKind::Entries => " AND gc_grace_seconds = 10800",
             TableKind::Versions | TableKind::Swapped => "",

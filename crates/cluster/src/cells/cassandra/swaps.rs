@@ -102,7 +102,8 @@ impl Attempt {
     }
 }
 
-/// The answer has a column `[applied]`, and, if it is false and the row exists, `v` as the last one.
+/// The answer has a column `[applied]`, and, if it is false and the row exists, `v` as the last
+/// one.
 fn outcome(found: QueryResult) -> Result<Swapped> {
     let rows = found.into_rows_result().map_err(|e| unexpected(&e))?;
     let has_value = rows.column_specs().get_by_name("v").is_some();
