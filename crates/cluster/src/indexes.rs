@@ -64,7 +64,7 @@ pub type OnIndex<'p> = dyn FnMut(IndexProgress) -> ControlFlow<()> + 'p;
 type OnVersion<'v> = dyn FnMut(&[u8], Version, &[u8]) -> Result<()> + 'v;
 
 impl Dataset {
-    /// Adds an index of the kind `composite`. Takes at least [`LEAD`] and [`DEADLINE`], 44 seconds.
+    /// Adds an index of the kind `composite`. Takes over a minute: all writers must know it first.
     ///
     /// # Errors
     /// [`Error::Exists`]; [`Error::Busy`] while another one is unfinished; [`Error::BadInput`] if a
