@@ -83,7 +83,7 @@ pub(crate) struct Candidates {
 
 enum How {
     /// Each source is in the order: they are merged.
-    Merged { sources: Vec<Source>, begun: bool },
+    Merged(Vec<Source>),
     /// All sources are read, and the first entries are kept; and again behind these.
     Sorted {
         sought: Vec<Sought>,
@@ -107,8 +107,7 @@ impl Candidates {
             true => {
                 let newest = after.map_or(until, |after| until.min(after.saturating_sub(1)));
                 let sources = sources(&bound, &sought, Some(newest));
-                let begun = false;
-                How::Merged { sources, begun }
+                How::Merged(sources)
             }
             false => How::Sorted {
                 sought,
@@ -132,7 +131,7 @@ impl Candidates {
         let mut found = Vec::new();
         while found.len() < most {
             let next = match &mut self.how {
-                How::Merged { .. } => self.merged()?,
+                How::Merged(_) => self.merged()?,
                 How::Sorted { .. } => self.sorted()?,
             };
             let Some(next) = next else { break };
@@ -143,7 +142,7 @@ impl Candidates {
     }
 
     fn merged(&mut self) -> Result<Option<Candidate>> {
-        let How::Merged { sources, begun } = &mut self.how else {
+        let How::Merged(sources) = &mut self.how else {
             return Ok(None);
         };
         loop {
@@ -151,7 +150,6 @@ impl Candidates {
                 .iter_mut()
                 .filter(|source| source.held.is_empty() && source.next.is_some());
             self.read += fill(&self.shared, empty.collect())?;
-            *begun = true;
             let newest = sources
                 .iter_mut()
                 .filter(|source| !source.held.is_empty())

@@ -52,6 +52,8 @@ pub(crate) struct Query {
     /// True if a current candidate is an answer without a look at its record.
     is_answered: bool,
     order: Order,
+    /// Answers behind this one in the order.
+    after: Option<Seq>,
     source: From,
     left: usize,
     asked: usize,
@@ -88,6 +90,8 @@ impl Query {
             until,
             &mut explained,
         );
+        // What lies behind a page depends on the order.
+        let is_ordered = is_ordered || request.after.is_some();
         if let (From::Scan(scan), false) = (&mut source, is_ordered) {
             *scan = Scan::unordered(until);
         }
@@ -99,6 +103,7 @@ impl Query {
             keys_only: request.keys_only,
             is_answered,
             order: request.order,
+            after: request.after.map(|after| after.0),
             source,
             left: match compiled.is_never() {
                 true => 0,
@@ -228,6 +233,8 @@ impl Query {
                 });
             }
         }
+        let behind = self.after.map(|after| self.order.rank(after));
+        hits.retain(|hit| behind.is_none_or(|behind| self.order.rank(hit.at) > behind));
         hits.sort_by_key(|hit| self.order.rank(hit.at));
         self.hits = hits.into();
         Ok(())
