@@ -1,12 +1,13 @@
 //! Checks that the files of a crate do not use each other in a cycle, inside a module either.
 //!
-//! File A uses file B if a path in A (`use`, `crate::`, `super::`, or one that begins with a module in scope) names an
-//! item that B defines. Re-exports are followed to the file that defines the item, and are no use themselves: a `mod.rs`
-//! that only declares and re-exports is in no cycle. Calls of methods need no path, so they are not seen.
+//! File A uses file B if a path in A (`use`, `crate::`, `super::`, or one that begins with a module
+//! in scope) names an item that B defines. Re-exports are followed to the file that defines the
+//! item, and are no use themselves: a `mod.rs` that only declares and re-exports is in no cycle.
+//! Calls of methods need no path, so they are not seen.
 //!
-//! Cycles that exist are listed in `cycles.txt` of the crate, which may only shrink. A line is a `mod.rs` and a file below
-//! it that use each other, or, apart from these pairs, all files of cycles that have a file in common.
-//! `ESKER_BLESS=1` writes the list anew.
+//! Cycles that exist are listed in `cycles.txt` of the crate, which may only shrink. A line is a
+//! `mod.rs` and a file below it that use each other, or, apart from these pairs, all files of
+//! cycles that have a file in common. `ESKER_BLESS=1` writes the list anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -243,7 +244,8 @@ impl Crate {
         Crate { files, modules }
     }
 
-    /// The file that defines what `path` names for the code of `module`; `None` if it is a module, or of another crate.
+    /// The file that defines what `path` names for the code of `module`; `None` if it is a module,
+    /// or of another crate.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<&String> {
         let (first, mut rest) = path.split_first()?;
         if depth > 16 {
@@ -413,8 +415,8 @@ fn cycles(sources: &[(String, String)]) -> BTreeMap<Vec<String>, Vec<String>> {
     cycles
 }
 
-/// Checks that the files of the crate in `here` use each other in the cycles of its `cycles.txt` and in no others.
-/// Returns what is wrong.
+/// Checks that the files of the crate in `here` use each other in the cycles of its `cycles.txt`
+/// and in no others. Returns what is wrong.
 pub(crate) fn wrong_cycles(here: &Path) -> Vec<String> {
     let found = cycles(&files(&here.join("src")));
     let list = here.join("cycles.txt");

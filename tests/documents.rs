@@ -1,4 +1,5 @@
-//! Checks what the documents of the repository name: links, source files, functions and tests are there.
+//! Checks what the documents of the repository name: links, source files, functions and tests are
+//! there.
 
 use std::path::{Path, PathBuf};
 
@@ -78,8 +79,8 @@ pub(crate) fn wrong_links(root: &Path) -> Vec<String> {
     wrong
 }
 
-/// Where the documents' name of a source is: `lsm/wal/mod.rs` is `crates/lsm/src/wal/mod.rs`, `lsm/tests/all/stop.rs`
-/// and `lsm/src/slice.rs` are in `crates`.
+/// Where the documents' name of a source is: `lsm/wal/mod.rs` is `crates/lsm/src/wal/mod.rs`,
+/// `lsm/tests/all/stop.rs` and `lsm/src/slice.rs` are in `crates`.
 fn place(root: &Path, name: &str) -> Option<PathBuf> {
     let (first, rest) = name.split_once('/')?;
     let places = [
@@ -118,7 +119,8 @@ fn defines(source: &str, name: &str) -> bool {
     })
 }
 
-/// The headings of `document` name a file, and behind it what is to be read in it: what of this is not there.
+/// The headings of `document` name a file, and behind it what is to be read in it: what of this is
+/// not there.
 pub(crate) fn wrong_stations(root: &Path, document: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root.join(document)).unwrap();
     let mut wrong = Vec::new();
@@ -135,8 +137,8 @@ pub(crate) fn wrong_stations(root: &Path, document: &str) -> Vec<String> {
     wrong
 }
 
-/// Rows of `document` that name no test, or one that is not there: the last column has files or folders of tests, and
-/// behind a file the names of tests in it.
+/// Rows of `document` that name no test, or one that is not there: the last column has files or
+/// folders of tests, and behind a file the names of tests in it.
 pub(crate) fn wrong_tests(root: &Path, document: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root.join(document)).unwrap();
     let mut wrong = Vec::new();

@@ -1,5 +1,5 @@
-//! Compares the modules of a crate with its `layers.txt`, its locks with its `locks.txt`, and checks the form of each
-//! file: for the test `architecture` of each crate.
+//! Compares the modules of a crate with its `layers.txt`, its locks with its `locks.txt`, and
+//! checks the form of each file: for the test `architecture` of each crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -74,7 +74,8 @@ pub(crate) fn exported(root: &str) -> BTreeMap<String, String> {
 /// The longest that a source file may become.
 const LINES: usize = 700;
 
-/// A source file is ASCII, but for its unit tests (which may be about other characters), and not too long to be read at once.
+/// A source file is ASCII, but for its unit tests (which may be about other characters), and not
+/// too long to be read at once.
 fn assert_form(path: &Path, text: &str) {
     let tests = text.find("#[cfg(test)]\nmod tests {");
     let other = text[..tests.unwrap_or(text.len())]
@@ -222,8 +223,8 @@ pub(crate) fn ring(uses: &Uses) -> Option<Vec<String>> {
     })
 }
 
-/// Every module of the crate in `here` is in its `layers.txt`, uses only modules of its own layer and of those below,
-/// and none of them uses itself in a ring. Returns who uses whom.
+/// Every module of the crate in `here` is in its `layers.txt`, uses only modules of its own layer
+/// and of those below, and none of them uses itself in a ring. Returns who uses whom.
 pub(crate) fn assert_layers(here: &Path) -> Uses {
     let uses = uses(&here.join("src"));
     assert_eq!(ring(&uses), None, "modules that use each other in a ring");

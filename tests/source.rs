@@ -1,5 +1,5 @@
-//! Splits a Rust source into its code and its prose (comments and string literals), line by line, for the tests that
-//! read sources.
+//! Splits a Rust source into its code and its prose (comments and string literals), line by line,
+//! for the tests that read sources.
 
 /// A piece of prose: the text of one line of a comment or of a string literal.
 pub(crate) struct Prose {

@@ -1,5 +1,6 @@
-//! The stores that commands work on. This is the only file that knows the embedded store's type: commands use
-//! [`esker_store`], except those of publish/subscribe and the demonstrations, which need a folder.
+//! The stores that commands work on. This is the only file that knows the embedded store's type:
+//! commands use [`esker_store`], except those of publish/subscribe and the demonstrations, which
+//! need a folder.
 
 use std::path::Path;
 

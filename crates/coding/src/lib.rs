@@ -1,5 +1,5 @@
-//! Integers on disk (little-endian, and LEB128 varints; decoding never panics), sequence numbers and positions, and
-//! bytes that share the memory of a cached block.
+//! Integers on disk (little-endian, and LEB128 varints; decoding never panics), sequence numbers
+//! and positions, and bytes that share the memory of a cached block.
 //!
 //! A crate of its own, because the engine and the record model need it and neither depends on the
 //! other.

@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use crate::{MAX_SEQ, Seq};
 
-/// A position in the order of a store's commits: immediately after the write `seq`. It includes the store's history,
-/// so that positions of other stores, or of a copy whose history has diverged, are recognised.
+/// A position in the order of a store's commits: immediately after the write `seq`. It includes the
+/// store's history, so that positions of other stores, or of a copy whose history has diverged, are
+/// recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The store's history.
@@ -16,7 +17,8 @@ pub struct Position {
 }
 
 impl Position {
-    /// Why a store that is at `current` cannot read on from this position: it is of another history, or ahead.
+    /// Why a store that is at `current` cannot read on from this position: it is of another
+    /// history, or ahead.
     pub fn unknown_at(self, current: Position) -> String {
         if self.history == current.history && self.seq > current.seq {
             return format!(

@@ -40,8 +40,8 @@ impl Slice {
         }
     }
 
-    /// The bytes, copied where they are less than half of the buffer that they keep alive: for callers that hold
-    /// many.
+    /// The bytes, copied where they are less than half of the buffer that they keep alive: for
+    /// callers that hold many.
     pub fn compact(self) -> Slice {
         match &self.0 {
             Repr::Shared { owner, start, end } if 2 * (end - start) < owner.capacity() => {

@@ -20,8 +20,8 @@ impl Disk {
         Disk { direct: false }
     }
 
-    /// Reads past the page cache (`O_DIRECT`) where the platform and the file system support it, and through it
-    /// elsewhere. Writes are buffered in both cases.
+    /// Reads past the page cache (`O_DIRECT`) where the platform and the file system support it,
+    /// and through it elsewhere. Writes are buffered in both cases.
     pub fn direct() -> Disk {
         Disk { direct: true }
     }
@@ -62,8 +62,8 @@ impl Fs for Disk {
                     io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
                 ) =>
             {
-                // Another file system, one without links, or too many links: make a copy. It is synced because the
-                // caller takes the data to be as durable as the original's.
+                // Another file system, one without links, or too many links: make a copy. It is
+                // synced because the caller takes the data to be as durable as the original's.
                 let mut source = File::open(from)?;
                 let mut copy = OpenOptions::new().write(true).create_new(true).open(to)?;
                 io::copy(&mut source, &mut copy)
@@ -95,7 +95,8 @@ impl Fs for Disk {
             .take_while(|d| !d.as_os_str().is_empty() && !d.exists())
             .collect();
         fs::create_dir_all(dir)?;
-        // A new folder is a name in its parent; without this sync a power cut removes it with its contents.
+        // A new folder is a name in its parent; without this sync a power cut removes it with its
+        // contents.
         missing
             .iter()
             .filter_map(|made| made.parent())
@@ -133,7 +134,8 @@ impl Fs for Disk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        // A read-only medium or folder can still be locked, by the lock file that the writer left there.
+        // A read-only medium or folder can still be locked, by the lock file that the writer left
+        // there.
         let opened = OpenOptions::new()
             .read(true)
             .write(true)
@@ -200,8 +202,8 @@ impl Lock for Locked {}
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // The lock would end with the file, but a process that another thread is starting holds a copy of the
-        // descriptor until it executes its own program.
+        // The lock would end with the file, but a process that another thread is starting holds a
+        // copy of the descriptor until it executes its own program.
         let _ = self.0.unlock();
     }
 }
@@ -294,8 +296,8 @@ impl ReadFile for Buffered {
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod direct {
-    //! Reads past the page cache. Offset, length and memory must all be aligned, so whole pages go through a
-    //! thread-local scratch buffer.
+    //! Reads past the page cache. Offset, length and memory must all be aligned, so whole pages go
+    //! through a thread-local scratch buffer.
 
     use std::cell::RefCell;
     use std::fs::{File, OpenOptions};
@@ -319,7 +321,8 @@ mod direct {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// `None` when the file system does not support direct reads: some refuse at open, some at the first read.
+    /// `None` when the file system does not support direct reads: some refuse at open, some at the
+    /// first read.
     pub(super) fn open(path: &Path) -> io::Result<Option<Arc<dyn ReadFile>>> {
         let refused = |e: &io::Error| {
             matches!(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{Descriptor, ReadFile};
 
-/// `len` bytes of a file from `base` on. Offsets are relative to `base`; nothing beyond the range is read, and a file
-/// that ends before the range makes it shorter.
+/// `len` bytes of a file from `base` on. Offsets are relative to `base`; nothing beyond the range
+/// is read, and a file that ends before the range makes it shorter.
 pub struct Extent {
     file: Arc<dyn ReadFile>,
     base: u64,

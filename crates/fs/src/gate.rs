@@ -1,5 +1,6 @@
-//! The file system of an open folder: calls that change the folder hold its lock, and are refused after the folder
-//! was given up. So another handle can open the folder while this handle, or a job of it, still exists.
+//! The file system of an open folder: calls that change the folder hold its lock, and are refused
+//! after the folder was given up. So another handle can open the folder while this handle, or a job
+//! of it, still exists.
 
 use std::fmt;
 use std::io;
@@ -39,7 +40,8 @@ impl Gate {
         }
     }
 
-    /// Releases the lock of the folder, when the calls in progress have ended: this waits for none of them.
+    /// Releases the lock of the folder, when the calls in progress have ended: this waits for none
+    /// of them.
     pub fn give_up(&self) {
         let lock = self.lock.lock().take();
         drop(lock);
@@ -59,7 +61,8 @@ impl Fs for Gate {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.held(|fs| {
             let file = fs.create(path)?;
-            // A job that closing did not wait for leaves nothing behind. The folder is still held here.
+            // A job that closing did not wait for leaves nothing behind. The folder is still held
+            // here.
             if self.lock.lock().is_none() {
                 drop(file);
                 fs.remove(path)?;

@@ -1,11 +1,12 @@
-//! File systems: the trait [`Fs`], behind which all disk access of Esker's engine lies, the operating system's
-//! ([`disk`]), and reads of many ranges at a time ([`read_many`]).
+//! File systems: the trait [`Fs`], behind which all disk access of Esker's engine lies, the
+//! operating system's ([`disk`]), and reads of many ranges at a time ([`read_many`]).
 //!
-//! Files are written once, front to back, and immutable afterwards; the only exceptions are the log's tail (truncated
-//! after a failed append) and names, which are replaced atomically by `rename`.
+//! Files are written once, front to back, and immutable afterwards; the only exceptions are the
+//! log's tail (truncated after a failed append) and names, which are replaced atomically by
+//! `rename`.
 //!
-//! [`Extent`] and [`Gate`] are what the engine uses: a range of a file as a file of its own, and the file system of a
-//! folder that is held and can be given up.
+//! [`Extent`] and [`Gate`] are what the engine uses: a range of a file as a file of its own, and
+//! the file system of a folder that is held and can be given up.
 
 mod batch;
 pub mod disk;

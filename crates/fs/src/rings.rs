@@ -34,7 +34,8 @@ static SHARED: Rings = Rings::new(None);
 
 /// A queue to the kernel, and the memory that it reads into.
 pub(crate) struct Ring {
-    /// The process that created it: a forked process shares the queue with its parent and must not use it.
+    /// The process that created it: a forked process shares the queue with its parent and must not
+    /// use it.
     process: u32,
     pub(crate) uring: IoUring,
     pub(crate) buffer: Vec<u8>,
@@ -78,7 +79,8 @@ impl Rings {
                 buffer: Vec::new(),
             }),
             Err(error) => {
-                // Too many open files or too little memory may be temporary; other errors are permanent.
+                // Too many open files or too little memory may be temporary; other errors are
+                // permanent.
                 let passing = [ENOMEM, ENFILE, EMFILE].map(Some);
                 if !passing.contains(&error.raw_os_error()) {
                     self.refused.store(true, Ordering::Relaxed);

@@ -17,15 +17,16 @@ pub trait Fs: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file. Durable after `sync_dir` of the folder.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Creates a second name for a file (a hard link), or a copy where the file system has no links.
+    /// Creates a second name for a file (a hard link), or a copy where the file system has no
+    /// links.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// The names (not paths) of the files in a folder, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates a folder and its parents where they are missing.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Gives a range of a file back to the file system: nobody needs its bytes, which read as before or as zeros from now
-    /// on, even after a power cut. The file keeps its length. It is a hint: an implementation may do nothing, as this
-    /// one does.
+    /// Gives a range of a file back to the file system: its bytes are no longer needed, and read as
+    /// before or as zeros from now on, even after a power cut. The file keeps its length. It is a
+    /// hint: an implementation may do nothing, as this one does.
     fn punch(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
         let _ = (path, range);
         Ok(())
@@ -41,8 +42,8 @@ pub trait Fs: Send + Sync {
     }
     /// True when the file or folder exists.
     fn exists(&self, path: &Path) -> bool;
-    /// Acquires the exclusive lock of the file (which it creates), until the value is dropped. Fails with
-    /// `WouldBlock` when another handle, in this process or another, holds it.
+    /// Acquires the exclusive lock of the file (which it creates), until the value is dropped.
+    /// Fails with `WouldBlock` when another handle, in this process or another, holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
     /// True when that lock is held. Acquires and creates nothing.
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
@@ -52,9 +53,10 @@ pub trait Fs: Send + Sync {
 pub trait WriteFile: Send + Sync {
     /// Appends all of `data`. After an error an unknown part of it is in the file.
     fn append(&self, data: &[u8]) -> io::Result<()>;
-    /// Writes `len` zeros behind the end, without moving the end: appends over them change neither the file's length
-    /// nor its block allocation, so that a sync has less to do. After an error some of the zeros may exist. Called by
-    /// the appending thread. It is a hint: an implementation may do nothing.
+    /// Writes `len` zeros behind the end, without moving the end: appends over them change neither
+    /// the file's length nor its block allocation, so that a sync has less to do. After an error
+    /// some of the zeros may exist. Called by the appending thread. It is a hint: an implementation
+    /// may do nothing.
     fn write_ahead(&self, len: usize) -> io::Result<()> {
         let _ = len;
         Ok(())
@@ -75,8 +77,8 @@ pub trait ReadFile: Send + Sync {
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// The operating system's file behind this one, if reads may bypass `read_at`: then [`crate::read_many`] may read
-    /// several ranges of it at a time.
+    /// The operating system's file behind this one, if reads may bypass `read_at`: then
+    /// [`crate::read_many`] may read several ranges of it at a time.
     fn descriptor(&self) -> Option<Descriptor<'_>> {
         None
     }

@@ -1,9 +1,9 @@
 //! Batches of reads through Linux's io_uring.
 //!
-//! The kernel writes into memory while requests are in flight, so that memory must be neither freed nor accessed
-//! before they have ended. Ownership guarantees both: requests only point into the buffer of the [`Ring`] that
-//! carries them, a ring's buffer is not touched while a request is in flight, and the buffer of a ring that failed
-//! with requests in flight is leaked.
+//! The kernel writes into memory while requests are in flight, so that memory must be neither freed
+//! nor accessed before they have ended. Ownership guarantees both: requests only point into the
+//! buffer of the [`Ring`] that carries them, a ring's buffer is not touched while a request is in
+//! flight, and the buffer of a ring that failed with requests in flight is leaked.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -81,8 +81,8 @@ pub(crate) fn read_many(requests: &[ReadRequest<'_>], visit: &mut VisitRead<'_>)
 }
 
 impl Rings {
-    /// Reads the slots' requests and visits them; leaves no slot. False when the ring must not be used again (it is
-    /// leaked then).
+    /// Reads the slots' requests and visits them; leaves no slot. False when the ring must not be
+    /// used again (it is leaked then).
     fn run(
         &self,
         ring: &mut Ring,
@@ -94,7 +94,8 @@ impl Rings {
             .transfer(requests, slots, self.faults.as_deref())
             .is_ok();
         if !intact {
-            // The kernel may still write to the old buffer: it is leaked. No further ring is set up.
+            // The kernel may still write to the old buffer: it is leaked. No further ring is set
+            // up.
             self.refused.store(true, Ordering::Relaxed);
             std::mem::forget(std::mem::take(&mut ring.buffer));
         }
@@ -125,7 +126,8 @@ impl Ring {
         self.buffer.as_ptr().align_offset(ALIGNMENT)
     }
 
-    /// Lets the kernel fill the slots; returns when no request is in flight, or with an error when that is unknown.
+    /// Lets the kernel fill the slots; returns when no request is in flight, or with an error when
+    /// that is unknown.
     fn transfer(
         &mut self,
         requests: &[ReadRequest<'_>],
@@ -157,9 +159,10 @@ impl Ring {
                 .offset(slot.from)
                 .build()
                 .user_data(n as u64);
-            // SAFETY: the range lies in `self.buffer`, which is neither moved, freed nor accessed before all requests
-            // in flight have ended (the loop below), and leaked if that fails; ranges of different slots do not
-            // overlap. The file is borrowed by the caller until then, so its descriptor stays open.
+            // SAFETY: the range lies in `self.buffer`, which is neither moved, freed nor accessed
+            // before all requests in flight have ended (the loop below), and leaked if that fails;
+            // ranges of different slots do not overlap. The file is borrowed by the caller until
+            // then, so its descriptor stays open.
             let pushed = unsafe { self.uring.submission().push(&entry) };
             queued += usize::from(pushed.is_ok());
         }

@@ -1,4 +1,5 @@
-//! Every file system keeps the contract of [`esker_fs::Fs`], and those of tests fail as a test orders.
+//! Every file system keeps the contract of [`esker_fs::Fs`], and those of tests fail as a test
+//! orders.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::ErrorKind;

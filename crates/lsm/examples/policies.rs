@@ -1,10 +1,11 @@
 //! Compares the costs of compaction policies: a load in random order, updates, gets.
 //!
-//! `cargo run --release -p esker-lsm --example policies -- [RECORDS] [THREADS] [POLICY]` (a million, one thread per
-//! core, all policies). For each policy it prints the CPU time of a put and an update (compactions included, to their
-//! end), bytes that compactions wrote per byte flushed during the updates, how long compactions took to converge
-//! after the last update, the size of the tables relative to the live data, the CPU time and the runs of a get, and
-//! the time to compact everything into one run.
+//! `cargo run --release -p esker-lsm --example policies -- [RECORDS] [THREADS] [POLICY]` (a
+//! million, one thread per core, all policies). For each policy it prints the CPU time of a put and
+//! an update (compactions included, to their end), bytes that compactions wrote per byte flushed
+//! during the updates, how long compactions took to converge after the last update, the size of the
+//! tables relative to the live data, the CPU time and the runs of a get, and the time to compact
+//! everything into one run.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! A batch: writes to any trees of a group that are applied atomically. Its bytes are the payload of one log record,
-//! so each entry is encoded once.
+//! A batch: writes to any trees of a group that are applied atomically. Its bytes are the payload
+//! of one log record, so each entry is encoded once.
 //!
 //! ```text
 //! payload := first sequence u64 | operations u32 | operation*
@@ -26,12 +26,14 @@ const AROUND: usize = 16;
 /// Bytes of memory that a batch begins with.
 const FIRST: usize = 256;
 
-/// Writes that are applied atomically. Each write takes the next sequence number, unless it was added by one of the
-/// `also_` methods: then it shares the number of the write before, as a record and its index entries do.
+/// Writes that are applied atomically. Each write takes the next sequence number, unless it was
+/// added by one of the `also_` methods: then it shares the number of the write before, as a record
+/// and its index entries do.
 #[derive(Debug, Clone)]
 pub struct Batch {
     bytes: Vec<u8>,
-    /// Where the writes are in the bytes, so that whoever applies them need not decode what was just encoded.
+    /// Offsets of the writes in the bytes, so that applying them does not decode what was just
+    /// encoded.
     places: Vec<Place>,
     sequences: u32,
     made_for: Option<u64>,
@@ -116,8 +118,9 @@ impl Batch {
         self.hash = None;
     }
 
-    /// Binds the batch to the trees as of `changes` ([`crate::version::Version::changes`]): after one more change the
-    /// batch is refused ([`Error::Stale`]), because it may have to write to other trees.
+    /// Binds the batch to the trees as of `changes` ([`crate::version::Version::changes`]): after
+    /// one more change the batch is refused ([`Error::Stale`]), because it may have to write to
+    /// other trees.
     pub fn made_for(&mut self, changes: u64) {
         self.made_for = Some(changes);
     }
@@ -127,8 +130,8 @@ impl Batch {
         self.made_for.is_some_and(|made| made != changes)
     }
 
-    /// Visits each write in the order of addition: tree, kind, key, value (empty for deletes). A write that expires
-    /// is shown as it is stored ([`Timed`]).
+    /// Visits each write in the order of addition: tree, kind, key, value (empty for deletes). A
+    /// write that expires is shown as it is stored ([`Timed`]).
     pub fn each(&self, visit: &mut ShowWrite<'_>) {
         // The sequence numbers do not matter here.
         for write in self.operations(1) {
@@ -136,7 +139,8 @@ impl Batch {
         }
     }
 
-    /// The writes in the order of addition, given the batch's first sequence number: what [`decode`] finds in the payload.
+    /// The writes in the order of addition, given the batch's first sequence number: what
+    /// [`decode`] finds in the payload.
     pub(crate) fn operations(&self, first: Seq) -> impl Iterator<Item = Operation<'_>> {
         let slice = |(start, end): (u32, u32)| {
             let bytes = self.bytes.get(start as usize..end as usize);
@@ -231,9 +235,9 @@ impl Batch {
         self.add_until(Kind::Put, tree, key, value, expires, false)
     }
 
-    /// As [`Batch::operand`] with an expiry time: from then on the operand is hidden. Operands of a key that expire
-    /// at different times are combined only where the operator knows the times of their elements
-    /// ([`crate::merge::MergeOperator::times_elements`]).
+    /// As [`Batch::operand`] with an expiry time: from then on the operand is hidden. Operands of a
+    /// key that expire at different times are combined only where the operator knows the times of
+    /// their elements ([`crate::merge::MergeOperator::times_elements`]).
     pub fn operand_until(
         &mut self,
         tree: TreeId,
@@ -277,8 +281,8 @@ impl Batch {
         self.add(Kind::Timed, tree, key, &[&front, value], shares)
     }
 
-    /// Adds a write that shares the sequence number of the write before. Two writes of one number must not have the
-    /// same tree and key.
+    /// Adds a write that shares the sequence number of the write before. Two writes of one number
+    /// must not have the same tree and key.
     pub fn also(&mut self, kind: Kind, tree: TreeId, key: &[u8], value: &[u8]) -> Result<()> {
         self.add(kind, tree, key, &[value], self.sequences > 0)
     }

@@ -1,20 +1,22 @@
-//! The memory budget of a store: an account for each holder, and loans for work that needs large buffers.
+//! The memory budget of a store: an account for each holder, and loans for work that needs large
+//! buffers.
 //!
 //! There are two sorts of holders:
-//! - *Fixed* holders are counted and never refused: memtables, flushed memtables pinned by snapshots, obsolete sets
-//!   ([`Held`]).
-//! - *Working* holders borrow ([`Budget::borrow`]) from a share of a quarter of the budget: queries, builds,
-//!   repairs, compactions. A loan is between the least that its borrower needs and what it can use, and at most half
-//!   of what is free, so that concurrent borrowers get some, too. Where less than the least is free, borrowers wait
-//!   in FIFO order.
+//! - *Fixed* holders are counted and never refused: memtables, flushed memtables pinned by
+//!   snapshots, obsolete sets ([`Held`]).
+//! - *Working* holders borrow ([`Budget::borrow`]) from a share of a quarter of the budget:
+//!   queries, builds, repairs, compactions. A loan is between the least that its borrower needs and
+//!   what it can use, and at most half of what is free, so that concurrent borrowers get some, too.
+//!   Where less than the least is free, borrowers wait in FIFO order.
 //!
-//! The block cache has half of the budget while fixed and working holders together take less than the other half, and
-//! less when they take more, down to an eighth.
+//! The block cache has half of the budget while fixed and working holders together take less than
+//! the other half, and less when they take more, down to an eighth.
 //!
-//! **No deadlock.** A wait ends after [`MAX_WAIT`] at the latest: then the borrower gets its least as an overdraft,
-//! which is counted. A thread that already holds a loan does not wait at all, because others may be waiting for it.
-//! In a store without background threads no borrower waits. So a loan may be taken while others are held, but not
-//! under a lock that a lender may need to return memory.
+//! **No deadlock.** A wait ends after [`MAX_WAIT`] at the latest: then the borrower gets its least
+//! as an overdraft, which is counted. A thread that already holds a loan does not wait at all,
+//! because others may be waiting for it. In a store without background threads no borrower waits.
+//! So a loan may be taken while others are held, but not under a lock that a lender may need to
+//! return memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -91,7 +93,8 @@ pub struct MemoryUse {
     pub total: usize,
     /// Each account.
     pub held: Vec<(Account, usize)>,
-    /// What the block cache holds (pinned filters and indexes of tables included), and its current limit.
+    /// What the block cache holds (pinned filters and indexes of tables included), and its current
+    /// limit.
     pub cache: usize,
     /// See `cache`.
     pub cache_limit: usize,
@@ -144,7 +147,8 @@ impl Books {
 }
 
 impl Budget {
-    /// A budget of `bytes`. Without `waits` every loan is granted at once: for stores without background threads.
+    /// A budget of `bytes`. Without `waits` every loan is granted at once: for stores without
+    /// background threads.
     pub fn new(bytes: usize, waits: bool) -> Arc<Budget> {
         Budget::with_max_wait(bytes, if waits { MAX_WAIT } else { Duration::ZERO })
     }
@@ -171,7 +175,8 @@ impl Budget {
         &self.cache
     }
 
-    /// The total of all loans: a quarter of the budget, less where fixed holders have more than five eighths of it.
+    /// The total of all loans: a quarter of the budget, less where fixed holders have more than
+    /// five eighths of it.
     fn share(&self, books: &Books) -> usize {
         let left = self.total.saturating_sub(books.sum(true) + self.total / 8);
         left.clamp(self.total / 16, self.total / 4)
@@ -216,7 +221,8 @@ impl Budget {
         }
     }
 
-    /// Waits until it is this borrower's turn and `least` is free, or until [`MAX_WAIT`] has passed.
+    /// Waits until it is this borrower's turn and `least` is free, or until [`MAX_WAIT`] has
+    /// passed.
     fn wait(&self, books: &mut parking_lot::MutexGuard<'_, Books>, least: usize) {
         self.waits.fetch_add(1, Relaxed);
         let ticket = books.next_ticket;
@@ -404,7 +410,8 @@ mod tests {
         let first = budget.borrow(Account::Queries, 12, 12);
         let (send, served) = mpsc::channel();
         let mut threads = Vec::new();
-        // The first borrower wants everything; those behind it would fit now, but do not overtake it.
+        // The first borrower wants everything; those behind it would fit now, but do not overtake
+        // it.
         for (nth, least) in [16, 2, 2].into_iter().enumerate() {
             let (budget, send) = (budget.clone(), send.clone());
             threads.push(std::thread::spawn({

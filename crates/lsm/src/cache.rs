@@ -9,22 +9,24 @@ use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
-/// What a cached block costs beside its bytes: the `Arc` and the vector's header (48 bytes with the allocator's), the
-/// allocator's slack on the bytes (16), the cache's slot (48, doubled because its slab grows by doubling), its hash
-/// table (12), and half a ghost slot for a recently evicted key (30).
+/// What a cached block costs beside its bytes: the `Arc` and the vector's header (48 bytes with the
+/// allocator's), the allocator's slack on the bytes (16), the cache's slot (48, doubled because its
+/// slab grows by doubling), its hash table (12), and half a ghost slot for a recently evicted key
+/// (30).
 const OVERHEAD: u64 = 208;
 
 /// The typical block size; used only to estimate the number of blocks.
 const TYPICAL_BLOCK: u64 = 4 << 10;
 
-/// The most blocks that a cache is laid out for at creation: memory is not taken before it is needed.
+/// The most blocks that a cache is laid out for at creation: memory is not taken before it is
+/// needed.
 const MOST_AT_ONCE: u64 = 1 << 20;
 
 /// A shard smaller than this would be emptied by a single large block.
 const SHARD_BYTES: u64 = 8 << 20;
 
-/// A cache of blocks by (table, offset), bounded by the bytes that it really occupies. Scan-resistant (CLOCK-Pro),
-/// sharded, thread-safe.
+/// A cache of blocks by (table, offset), bounded by the bytes that it really occupies.
+/// Scan-resistant (CLOCK-Pro), sharded, thread-safe.
 pub struct BlockCache {
     /// By table and offset.
     blocks: Option<Blocks>,
@@ -60,10 +62,11 @@ const SPARE_BYTES: usize = 16 << 10;
 
 /// A buffer for a block of `len` bytes. Its contents are arbitrary.
 ///
-/// Once a cache is full, each insertion evicts a block that was as likely as not read by another thread: freeing it
-/// would take the lock of that thread's heap while that thread reads. So the new block takes the buffer of an evicted
-/// one of about the right size: sizes are rounded up by a sixteenth at most, so that what a block weighs depends on its length
-/// alone, whatever the thread has done before.
+/// Once a cache is full, each insertion evicts a block that was as likely as not read by another
+/// thread: freeing it would take the lock of that thread's heap while that thread reads. So the new
+/// block takes the buffer of an evicted one of about the right size: sizes are rounded up by a
+/// sixteenth at most, so that what a block weighs depends on its length alone, whatever the thread
+/// has done before.
 pub(crate) fn buffer(len: usize) -> Vec<u8> {
     let step = (len / 16).max(1);
     let size = len.next_multiple_of(1 << step.ilog2());
@@ -99,8 +102,8 @@ pub(crate) fn reuse(bytes: Vec<u8>) {
 #[derive(Clone)]
 struct Recycling;
 
-/// The blocks that one insertion evicted. Eviction happens under the lock of a shard, the recycling of the blocks
-/// outside of it.
+/// The blocks that one insertion evicted. Eviction happens under the lock of a shard, the recycling
+/// of the blocks outside of it.
 #[derive(Default)]
 struct Evicted([Option<Block>; 2]);
 
@@ -138,8 +141,8 @@ impl Weighter<(u64, u64), Block> for ByBytes {
     }
 }
 
-/// A deterministic hash of table numbers and offsets, so that evictions, and with them file reads, are a function of
-/// the accesses. These numbers are not chosen by an attacker.
+/// A deterministic hash of table numbers and offsets, so that evictions, and with them file reads,
+/// are a function of the accesses. These numbers are not chosen by an attacker.
 #[derive(Clone)]
 struct Mixing;
 
@@ -156,7 +159,8 @@ impl BuildHasher for Mixing {
 }
 
 impl Hasher for Mix {
-    /// The finalizer of SplitMix64: each output bit depends on all input bits, as the shards and the table need it.
+    /// The finalizer of SplitMix64: each output bit depends on all input bits, as the shards and
+    /// the table need it.
     #[inline]
     fn write_u64(&mut self, n: u64) {
         let mut z = (self.0 ^ n).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -226,8 +230,8 @@ impl BlockCache {
         }
     }
 
-    /// Reserves `bytes` of the capacity for something that its owner keeps, until [`BlockCache::unpin`]; false when
-    /// half of the capacity is reserved already.
+    /// Reserves `bytes` of the capacity for something that its owner keeps, until
+    /// [`BlockCache::unpin`]; false when half of the capacity is reserved already.
     pub fn pin(&self, bytes: u64) -> bool {
         let mut held = self.held.lock();
         if held.pinned + bytes > self.capacity / 2 {

@@ -24,8 +24,9 @@ pub struct CheckReport {
 }
 
 impl Group {
-    /// Reads every table of the current version and of named snapshots from its file, and verifies checksums, order,
-    /// filters, synopses and counts, and the places of consumers. `CURRENT`, the manifest and the log were verified at opening.
+    /// Reads every table of the current version and of named snapshots from its file, and verifies
+    /// checksums, order, filters, synopses and counts, and the places of consumers. `CURRENT`, the
+    /// manifest and the log were verified at opening.
     pub fn check(&self) -> CheckReport {
         let mut report = CheckReport::default();
         // Without a `stop` the check runs to its end.
@@ -76,7 +77,8 @@ impl Group {
     }
 }
 
-/// Reports the first key of a table outside of the table's bounds. Unreadable blocks were reported before.
+/// Reports the first key of a table outside of the table's bounds. Unreadable blocks were reported
+/// before.
 fn find_outside(
     partitioner: &dyn Partitioner,
     table: &Arc<TableFile>,

@@ -1,16 +1,18 @@
-//! Online checkpoints: a copy of the store as of one snapshot, made of hard links where the file system supports
-//! them, while reads and writes continue.
+//! Online checkpoints: a copy of the store as of one snapshot, made of hard links where the file
+//! system supports them, while reads and writes continue.
 //!
-//! A copy is consistent by construction. It consists of one snapshot: the tables of its version, and its memtables up
-//! to its sequence number, which are written to new tables of the copy. Everything in a version (bits, watermarks,
-//! definitions, tables) refers to writes that were visible when it was installed, and the snapshot sees all of those.
-//! So nothing in the copy refers to a write that it lacks, whatever the store does meanwhile; the copy waits for no
-//! one and changes nothing in the store. The sequence numbers of the copy continue from the snapshot's. Named
-//! snapshots are a part of the version and are copied with it. The consumers of the log are copied with their places, and with the
-//! writes that they have not read, as a retained segment of the copy.
+//! A copy is consistent by construction. It consists of one snapshot: the tables of its version,
+//! and its memtables up to its sequence number, which are written to new tables of the copy.
+//! Everything in a version (bits, watermarks, definitions, tables) refers to writes that were
+//! visible when it was installed, and the snapshot sees all of those. So nothing in the copy refers
+//! to a write that it lacks, whatever the store does meanwhile; the copy waits for no one and
+//! changes nothing in the store. The sequence numbers of the copy continue from the snapshot's.
+//! Named snapshots are a part of the version and are copied with it. The consumers of the log are
+//! copied with their places, and with the writes that they have not read, as a retained segment of
+//! the copy.
 //!
-//! A read-only group beside the process that writes makes one in the same way. It keeps the files of its tables open: a
-//! file whose name the writer has removed meanwhile is copied from there.
+//! A read-only group beside the process that writes makes one in the same way. It keeps the files
+//! of its tables open: a file whose name the writer has removed meanwhile is copied from there.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -26,16 +28,17 @@ use crate::version::{ConsumerPlaces, Current, Manifest, Seal, TableSource, log_p
 use crate::wal::{LogFormat, LogWriter};
 
 impl Group {
-    /// Creates an independent store in `dest` (which must not exist, or be empty) that holds everything written
-    /// before the call: exactly what one snapshot sees, with its sequence numbers. Tables are immutable and are
-    /// linked; the contents of the memtables are written to new tables. On failure everything made in `dest` is
-    /// removed. A read-only group copies what it sees: see [`Group::refresh`].
+    /// Creates an independent store in `dest` (which must not exist, or be empty) that holds
+    /// everything written before the call: exactly what one snapshot sees, with its sequence
+    /// numbers. Tables are immutable and are linked; the contents of the memtables are written to
+    /// new tables. On failure everything made in `dest` is removed. A read-only group copies what
+    /// it sees: see [`Group::refresh`].
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
         self.checkpoint_until(dest, None)
     }
 
-    /// As [`Group::checkpoint`], until `stop` stops it: checked before each table, because a table that cannot be
-    /// linked is copied.
+    /// As [`Group::checkpoint`], until `stop` stops it: checked before each table, because a table
+    /// that cannot be linked is copied.
     ///
     /// # Errors
     /// Those of [`Group::checkpoint`], and [`Error::Cancelled`].

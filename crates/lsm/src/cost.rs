@@ -1,12 +1,14 @@
-//! The cost of one operation, counted where it arises. The papers measure in disk accesses, and so does Esker.
+//! The cost of one operation, counted where it arises. The papers measure in disk accesses, and so
+//! does Esker.
 
 use std::cell::Cell;
 
 use crate::error::Result;
 use crate::stop::{Stop, Watch};
 
-/// The cost of reads of one tree, summed by the code that does them, and the token that may stop these reads. Not
-/// shared between threads: a caller creates one (per tree to be counted apart) and passes it down by reference.
+/// The cost of reads of one tree, summed by the code that does them, and the token that may stop
+/// these reads. Not shared between threads: a caller creates one (per tree to be counted apart) and
+/// passes it down by reference.
 #[derive(Debug, Default, Clone)]
 pub struct Cost {
     /// Blocks found in the block cache.
@@ -15,8 +17,8 @@ pub struct Cost {
     pub blocks_read: Cell<u64>,
     /// Bytes read from the file system.
     pub bytes_read: Cell<u64>,
-    /// Of both, blocks that hold entries: the disk accesses of the papers, whose filters and block indexes are all in
-    /// memory.
+    /// Of both, blocks that hold entries: the disk accesses of the papers, whose filters and block
+    /// indexes are all in memory.
     pub data_blocks: Cell<u64>,
     /// Key filter probes.
     pub filters_probed: Cell<u64>,
@@ -46,8 +48,8 @@ impl Cost {
         self.watch.stop()
     }
 
-    /// Returns [`Error::Cancelled`](crate::Error::Cancelled) when the reads are to stop. Called for each fetched
-    /// block, and for each entry read without a fetch.
+    /// Returns [`Error::Cancelled`](crate::Error::Cancelled) when the reads are to stop. Called for
+    /// each fetched block, and for each entry read without a fetch.
     #[inline(always)]
     pub fn check(&self) -> Result<()> {
         self.watch.check()

@@ -4,9 +4,9 @@ use crate::entry::{Kind, Seq};
 use crate::error::Result;
 use esker_coding::Slice;
 
-/// A position in entries ordered by [`crate::entry::compare`]. A new cursor is invalid until it is moved; a cursor
-/// moved past either end is invalid until the next seek. The accessors may be called only while [`Cursor::valid`];
-/// otherwise they return empty bytes, 0 and `Kind::Delete`.
+/// A position in entries ordered by [`crate::entry::compare`]. A new cursor is invalid until it is
+/// moved; a cursor moved past either end is invalid until the next seek. The accessors may be
+/// called only while [`Cursor::valid`]; otherwise they return empty bytes, 0 and `Kind::Delete`.
 pub trait Cursor {
     /// True while the cursor is on an entry.
     fn valid(&self) -> bool;
@@ -24,7 +24,8 @@ pub trait Cursor {
     fn seek_first(&mut self) -> Result<()>;
     /// Moves to the last entry.
     fn seek_last(&mut self) -> Result<()>;
-    /// Moves to the first entry at or after `(key, seq)`; `(key, MAX_SEQ)` is the newest entry of `key`.
+    /// Moves to the first entry at or after `(key, seq)`; `(key, MAX_SEQ)` is the newest entry of
+    /// `key`.
     fn seek(&mut self, key: &[u8], seq: Seq) -> Result<()>;
     /// Moves to the next entry.
     fn next(&mut self) -> Result<()>;

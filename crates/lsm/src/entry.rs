@@ -24,10 +24,11 @@ pub enum Kind {
     Delete = 0,
     /// The key has this value from here on.
     Put = 1,
-    /// A merge operand: appended blindly, combined with older entries of the key when read or merged.
+    /// A merge operand: appended blindly, combined with older entries of the key when read or
+    /// merged.
     Operand = 2,
-    /// The stored form of a put or operand that expires: kind and expiry time precede its value ([`Timed`]).
-    /// Snapshots never return it: they return the put or operand, or hide it.
+    /// The stored form of a put or operand that expires: kind and expiry time precede its value
+    /// ([`Timed`]). Snapshots never return it: they return the put or operand, or hide it.
     Timed = 3,
 }
 
@@ -71,8 +72,8 @@ impl<'v> Timed<'v> {
         front.to_be_bytes()
     }
 
-    /// Decodes an entry, expired or not; an untimed entry is returned as it is. A malformed stored value decodes as
-    /// an empty one.
+    /// Decodes an entry, expired or not; an untimed entry is returned as it is. A malformed stored
+    /// value decodes as an empty one.
     #[inline]
     pub(crate) fn of(kind: Kind, stored: &'v [u8]) -> (Kind, Option<Time>, &'v [u8]) {
         match kind {

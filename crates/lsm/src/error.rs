@@ -22,7 +22,8 @@ pub enum Error {
         /// The error of the operating system.
         source: std::sync::Arc<io::Error>,
     },
-    /// The disk, or the user's share of it, is full. Reads continue, and writes succeed again once there is room.
+    /// The disk, or the user's share of it, is full. Reads continue, and writes succeed again once
+    /// there is room.
     DiskFull {
         /// The file or folder that could not be written to.
         path: PathBuf,
@@ -74,7 +75,8 @@ pub enum Error {
         /// The first failure.
         cause: String,
     },
-    /// The trees have changed since the batch was bound to them ([`crate::Batch::made_for`]); nothing was written.
+    /// The trees have changed since the batch was bound to them ([`crate::Batch::made_for`]);
+    /// nothing was written.
     Stale,
     /// The store is closed or closing: it accepts no writes.
     Closed,
@@ -102,7 +104,8 @@ pub enum Error {
         /// The earliest position that is available.
         oldest: Position,
     },
-    /// The position belongs to another store, to a copy whose history has diverged, or to writes lost in a power cut.
+    /// The position belongs to another store, to a copy whose history has diverged, or to writes
+    /// lost in a power cut.
     OtherHistory {
         /// The position.
         position: Position,
@@ -154,12 +157,14 @@ impl Error {
         }
     }
 
-    /// True when the cause is a full disk: reads continue, and writes succeed again once there is room.
+    /// True when the cause is a full disk: reads continue, and writes succeed again once there is
+    /// room.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// True when the error reports damage on disk (corruption, a missing or unreadable file, a newer format).
+    /// True when the error reports damage on disk (corruption, a missing or unreadable file, a
+    /// newer format).
     pub fn is_damage(&self) -> bool {
         matches!(self, Error::Corruption { .. } | Error::NewerFormat { .. })
     }

@@ -1,19 +1,22 @@
 //! The clock of expiry.
 //!
-//! An entry may carry the time from which it is hidden ([`crate::Batch::put_until`]); from then on its key reads as
-//! deleted. Reads apply this at the time of their snapshot; flushes and compactions drop expired entries. The clock
-//! is the store's ([`crate::Options::clock`]), and it may be wrong:
+//! An entry may carry the time from which it is hidden ([`crate::Batch::put_until`]); from then on
+//! its key reads as deleted. Reads apply this at the time of their snapshot; flushes and
+//! compactions drop expired entries. The clock is the store's ([`crate::Options::clock`]), and it
+//! may be wrong:
 //!
-//! - *It steps back*: nothing reappears. The store acts by a *kept* time that never decreases: within a handle it is
-//!   only raised, and across handles it is on disk before a reader can observe an expiry. Manifest edits record the
-//!   time by which compactions dropped; the time by which reads hide goes to the file `TIME`, at most once a
-//!   millisecond.
-//! - *It jumps forward*, by more than a day: it may be wrong, or the store was not used. Reads follow it, as they
-//!   must if it is right. But nothing is dropped, and the kept time is not raised, until the jump is confirmed
-//!   ([`crate::Group::confirm_time`]); so if it was wrong, and is corrected, everything is visible again.
+//! - *It steps back*: nothing reappears. The store acts by a *kept* time that never decreases:
+//!   within a handle it is only raised, and across handles it is on disk before a reader can
+//!   observe an expiry. Manifest edits record the time by which compactions dropped; the time by
+//!   which reads hide goes to the file `TIME`, at most once a millisecond.
+//! - *It jumps forward*, by more than a day: it may be wrong, or the store was not used. Reads
+//!   follow it, as they must if it is right. But nothing is dropped, and the kept time is not
+//!   raised, until the jump is confirmed ([`crate::Group::confirm_time`]); so if it was wrong, and
+//!   is corrected, everything is visible again.
 //!
-//! `TIME` is a header and records of 16 bytes, each a time and its checksum; the last complete record counts. A
-//! killed process loses none of it, a power cut what was not synced; it is synced when the store is closed.
+//! `TIME` is a header and records of 16 bytes, each a time and its checksum; the last complete
+//! record counts. A killed process loses none of it, a power cut what was not synced; it is synced
+//! when the store is closed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -104,7 +107,8 @@ impl ExpiryClock {
         self.kept.load(Ordering::Acquire)
     }
 
-    /// Raises the kept time to the one that the writing process has written since: for a reader beside it.
+    /// Raises the kept time to the one that the writing process has written since: for a reader
+    /// beside it.
     pub(crate) fn refresh(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         self.keep(read(fs, &dir.join(NAME))?);
         Ok(())
@@ -132,8 +136,8 @@ impl ExpiryClock {
         self.written.fetch_max(time, Ordering::AcqRel);
     }
 
-    /// Called before a read hides an entry that expires at `expires`: that time must be on disk. A failed write does
-    /// not fail the read: the next read tries again.
+    /// Called before a read hides an entry that expires at `expires`: that time must be on disk. A
+    /// failed write does not fail the read: the next read tries again.
     #[inline]
     fn act(&self, expires: Time) {
         // Not where the clock is ahead of the kept time: each read would try again.

@@ -1,4 +1,5 @@
-//! The file systems of [`esker_fs`], as the engine uses them: all disk access goes through the trait [`Fs`].
+//! The file systems of [`esker_fs`], as the engine uses them: all disk access goes through the
+//! trait [`Fs`].
 
 pub use esker_fs::{
     Descriptor, Fs, Lock, ReadFile, ReadRequest, RingFaults, Rings, WriteFile, disk, read_many,

@@ -1,5 +1,5 @@
-//! Generations: the memtables of all trees that fill, and are flushed, together. A log segment belongs to one
-//! generation and is removed when the generation is on disk.
+//! Generations: the memtables of all trees that fill, and are flushed, together. A log segment
+//! belongs to one generation and is removed when the generation is on disk.
 //!
 //! A memtable is created with the first write to its tree. A change of trees ends the generation,
 //! since a memtable keeps the options that its tree had.
@@ -20,8 +20,9 @@ use crate::version::{ComponentId, MAX_TREE, Version};
 /// The slot of a memtable.
 type Slot = OnceLock<Arc<Memtable>>;
 
-/// Memtables by tree number, each created with the first write to its tree: a generation costs what is written to it,
-/// not the number of trees. Piece `n` has the slots of the `2^n` numbers from `2^n - 1` on.
+/// Memtables by tree number, each created with the first write to its tree: a generation costs what
+/// is written to it, not the number of trees. Piece `n` has the slots of the `2^n` numbers from
+/// `2^n - 1` on.
 #[derive(Default)]
 struct Memtables {
     pieces: [OnceLock<Box<[Slot]>>; PIECES],
@@ -120,8 +121,8 @@ impl Generation {
         self.memtables.get(tree)
     }
 
-    /// Applies one operation; false when `version` has no such tree, or it was applied before. While a generation is
-    /// active the options of the trees written to must not change.
+    /// Applies one operation; false when `version` has no such tree, or it was applied before.
+    /// While a generation is active the options of the trees written to must not change.
     pub(crate) fn insert(&self, version: &Version, operation: &Operation<'_>) -> bool {
         let memtable = match self.memtable(operation.tree) {
             Some(memtable) => memtable,
@@ -159,7 +160,8 @@ impl Generation {
         self.timed.load(Ordering::Acquire)
     }
 
-    /// Records that a batch of `bytes` that ends at `last` was applied. One thread at a time, so no read-modify-write is needed.
+    /// Records that a batch of `bytes` that ends at `last` was applied. One thread at a time, so no
+    /// read-modify-write is needed.
     pub(crate) fn applied(&self, bytes: usize, last: Seq) {
         let written = self.written.load(Ordering::Relaxed) + bytes;
         self.written.store(written, Ordering::Relaxed);
@@ -207,7 +209,8 @@ impl Generation {
     }
 }
 
-/// Memtables and tables that belong together, as readers pin them. Replaced as a whole, never changed.
+/// Memtables and tables that belong together, as readers pin them. Replaced as a whole, never
+/// changed.
 ///
 /// Aligned, so that its reference count, which readers write to, lies on cache lines of its own.
 #[derive(Clone)]
@@ -255,12 +258,13 @@ impl View {
     }
 }
 
-/// The current view. Each stripe has a copy of it with a reference count of its own, so that readers of different
-/// stripes write to nothing in common.
+/// The current view. Each stripe has a copy of it with a reference count of its own, so that
+/// readers of different stripes write to nothing in common.
 ///
-/// No stripe keeps an old view: all are replaced before [`Views::store`] returns, whether their threads read or not.
-/// So what an old view holds is released with its last snapshot. During `store` some stripes have the old view and
-/// others the new one, as for readers before and after it.
+/// No stripe keeps an old view: all are replaced before [`Views::store`] returns, whether their
+/// threads read or not. So what an old view holds is released with its last snapshot. During
+/// `store` some stripes have the old view and others the new one, as for readers before and after
+/// it.
 pub(crate) struct Views(Striped<ArcSwap<View>>);
 
 impl Views {

@@ -1,31 +1,34 @@
-//! The storage engine of Esker: several log-structured merge trees over one log, with extension points.
+//! The storage engine of Esker: several log-structured merge trees over one log, with extension
+//! points.
 //!
-//! The engine knows keys, values, sequence numbers and components. Records, topics and points are defined by the
-//! crates above it, which extend it at five points: an [`attributes::Extractor`] says which attributes tables index
-//! per block, a [`merge::MergeOperator`] combines blindly appended operands, a [`merge::CompactionFilterFactory`]
-//! drops or rewrites entries in compactions, a [`CompactionPolicy`] chooses what is compacted, a [`Partitioner`]
-//! where tables are cut.
+//! The engine knows keys, values, sequence numbers and components. Records, topics and points are
+//! defined by the crates above it, which extend it at five points: an [`attributes::Extractor`]
+//! says which attributes tables index per block, a [`merge::MergeOperator`] combines blindly
+//! appended operands, a [`merge::CompactionFilterFactory`] drops or rewrites entries in
+//! compactions, a [`CompactionPolicy`] chooses what is compacted, a [`Partitioner`] where tables
+//! are cut.
 //!
 //! # The write path
 //!
-//! [`Batch`] encodes each write once -> `group/commit.rs` gives it sequence numbers, appends it to the log (`wal/`)
-//! and inserts it into the memtables (`memtable/`) of the active generation (`generation.rs`) -> a full generation is
-//! written to tables (`group/flush.rs`, `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is
-//! installed.
+//! [`Batch`] encodes each write once -> `group/commit.rs` gives it sequence numbers, appends it to
+//! the log (`wal/`) and inserts it into the memtables (`memtable/`) of the active generation
+//! (`generation.rs`) -> a full generation is written to tables (`group/flush.rs`,
+//! `compaction/job.rs`, `table/builder.rs`), and a new version (`version/`) is installed.
 //!
 //! # The read path
 //!
-//! [`Snapshot`] pins memtables and a version (`read/snapshot.rs`) -> newest component first: memtables, then of each
-//! run the one table that can hold the key: its filter, its index, one block (`table/reader.rs`), through the cache
-//! (`cache.rs`).
+//! [`Snapshot`] pins memtables and a version (`read/snapshot.rs`) -> newest component first:
+//! memtables, then of each run the one table that can hold the key: its filter, its index, one
+//! block (`table/reader.rs`), through the cache (`cache.rs`).
 //!
 //! # Compaction
 //!
-//! A policy chooses (`compaction/leveled.rs`, `tiered.rs`) -> the job merges the runs (`merge/cursor.rs`), drops what
-//! is obsolete (`merge/stream.rs`), writes tables, and an edit in the manifest makes them the current version.
+//! A policy chooses (`compaction/leveled.rs`, `tiered.rs`) -> the job merges the runs
+//! (`merge/cursor.rs`), drops what is obsolete (`merge/stream.rs`), writes tables, and an edit in
+//! the manifest makes them the current version.
 //!
-//! A group can also live on a log that is not its own ([`LogMode`]), and other crates' logs can have the engine's framing
-//! ([`wal::LogFormat`]).
+//! A group can also live on a log that is not its own ([`LogMode`]), and other crates' logs can
+//! have the engine's framing ([`wal::LogFormat`]).
 //!
 //! # Example
 //!

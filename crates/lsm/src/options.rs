@@ -13,29 +13,34 @@ use crate::synopsis::BITS_PER_VALUE;
 /// When a write is acknowledged. A batch is atomic in each case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk before the write returns: no acknowledged write is ever lost. Concurrent writers share one sync.
+    /// On disk before the write returns: no acknowledged write is ever lost. Concurrent writers
+    /// share one sync.
     Sync,
-    /// On disk at most this long after the write returns: a power cut loses at most that much; a killed process loses
-    /// nothing. Less than a millisecond is the same as `Sync`; more than a day counts as a day.
+    /// On disk at most this long after the write returns: a power cut loses at most that much; a
+    /// killed process loses nothing. Less than a millisecond is the same as `Sync`; more than a day
+    /// counts as a day.
     Periodic(Duration),
-    /// On disk when the operating system writes it: a power cut loses what it had not written; a killed process loses
-    /// nothing.
+    /// On disk when the operating system writes it: a power cut loses what it had not written; a
+    /// killed process loses nothing.
     Os,
 }
 
-/// How a compaction handles bits of a bitmap tree that are set while it reads (Luo & Carey section 5.3). Neither way
-/// loses a bit: bits belong to sequence numbers, which the output component keeps.
+/// How a compaction handles bits of a bitmap tree that are set while it reads (Luo & Carey section
+/// 5.3). Neither way loses a bit: bits belong to sequence numbers, which the output component
+/// keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BitmapMerges {
-    /// The compaction uses the bitmap as of its start; bits set meanwhile apply when it has ended. No locking.
+    /// The compaction uses the bitmap as of its start; bits set meanwhile apply when it has ended.
+    /// No locking.
     #[default]
     SideFile,
-    /// The compaction probes the current bitmap for each entry, so bits set meanwhile apply at once to the entries
-    /// still to come. A baseline of the papers.
+    /// The compaction probes the current bitmap for each entry, so bits set meanwhile apply at once
+    /// to the entries still to come. A baseline of the papers.
     Lock,
 }
 
-/// How much of the flushed log is retained for [`Group::tail`](crate::Group::tail). Default: nothing.
+/// How much of the flushed log is retained for [`Group::tail`](crate::Group::tail). Default:
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeepLog {
     /// The last `bytes`, in whole segments.
@@ -48,29 +53,36 @@ pub struct KeepLog {
 ///
 /// # A log of another
 ///
-/// With [`External`](LogMode::External) the caller has a log, a replicated one for example, and the group is the state
-/// that follows from it. A batch goes to the memtables alone: the group writes no log, replays none, ignores
-/// [`Durability`], and acknowledges a batch at once. What is in memtables is lost with the process.
+/// With [`External`](LogMode::External) the caller has a log, a replicated one for example, and the
+/// group is the state that follows from it. A batch goes to the memtables alone: the group writes
+/// no log, replays none, ignores [`Durability`], and acknowledges a batch at once. What is in
+/// memtables is lost with the process.
 ///
 /// The contract, for a caller whose log numbers its entries:
 ///
-/// - An entry is durable in the caller's log before its batch is written here. Otherwise tables may hold what the log
-///   lacks.
-/// - Each batch also puts the number of its entry under one key, say `applied`. A batch is atomic, and all trees of a
-///   generation are flushed together, by one record of the manifest: so whenever the store is opened, the value of
-///   `applied` is the exact entry up to which all trees are. The caller applies the entries behind it again.
-/// - The log may drop entries up to the number that was `applied` as of [`Group::durable_seq`](crate::Group::durable_seq),
-///   the last write of this group that is in tables. [`Group::flush`](crate::Group::flush) moves it on, and
+/// - An entry is durable in the caller's log before its batch is written here. Otherwise tables may
+///   hold what the log lacks.
+/// - Each batch also puts the number of its entry under one key, say `applied`. A batch is atomic,
+///   and all trees of a generation are flushed together, by one record of the manifest: so whenever
+///   the store is opened, the value of `applied` is the exact entry up to which all trees are. The
+///   caller applies the entries behind it again.
+/// - The log may drop entries up to the number that was `applied` as of
+///   [`Group::durable_seq`](crate::Group::durable_seq), the last write of this group that is in
+///   tables. [`Group::flush`](crate::Group::flush) moves it on, and
 ///   [`Group::close`](crate::Group::close) flushes everything.
-/// - Trees are created, configured and dropped durably, at once. Who drops a tree flushes before, so that no entry that
-///   is applied again writes to it; who creates one expects it to be there when the entries are applied again.
-/// - What is loaded past the log is durable at once, too: [`Group::ingest`](crate::Group::ingest) flushes what was written before.
+/// - Trees are created, configured and dropped durably, at once. Who drops a tree flushes before,
+///   so that no entry that is applied again writes to it; who creates one expects it to be there
+///   when the entries are applied again.
+/// - What is loaded past the log is durable at once, too: [`Group::ingest`](crate::Group::ingest)
+///   flushes what was written before.
 ///
-/// [`Group::checkpoint`](crate::Group::checkpoint) and named snapshots hold the state as of one batch, `applied`
-/// included. Sequence numbers are the group's own: an entry that is applied again gets other numbers.
+/// [`Group::checkpoint`](crate::Group::checkpoint) and named snapshots hold the state as of one
+/// batch, `applied` included. Sequence numbers are the group's own: an entry that is applied again
+/// gets other numbers.
 ///
-/// What reads the log has none to read, and is refused with [`Error::NoLog`]: [`Group::tail`](crate::Group::tail),
-/// observers, consumers ([`Group::keep_log_for`](crate::Group::keep_log_for)), [`Options::keep_log`], and readers beside
+/// What reads the log has none to read, and is refused with [`Error::NoLog`]:
+/// [`Group::tail`](crate::Group::tail), observers, consumers
+/// ([`Group::keep_log_for`](crate::Group::keep_log_for)), [`Options::keep_log`], and readers beside
 /// the writer ([`Group::open_reader`](crate::Group::open_reader)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogMode {
@@ -84,30 +96,33 @@ pub enum LogMode {
 /// Settings of a tree group.
 #[derive(Clone)]
 pub struct Options {
-    /// Bytes for memtables, block cache, filters, block indexes, obsolete sets, and the loans of queries, builds,
-    /// repairs and compactions ([`Budget`]). Default 128 MiB.
+    /// Bytes for memtables, block cache, filters, block indexes, obsolete sets, and the loans of
+    /// queries, builds, repairs and compactions ([`Budget`]). Default 128 MiB.
     pub memory_budget: usize,
-    /// A budget shared with other stores, in place of one of this store's own of `memory_budget` bytes; that setting
-    /// still sizes memtables and loans. Default none.
+    /// A budget shared with other stores, in place of one of this store's own of `memory_budget`
+    /// bytes; that setting still sizes memtables and loans. Default none.
     pub budget: Option<Arc<Budget>>,
     /// The file system. Default: the disk.
     pub fs: Arc<dyn Fs>,
-    /// Size of a table file at which a compaction starts the next one, in bytes, at least 1. Default 32 MiB.
+    /// Size of a table file at which a compaction starts the next one, in bytes, at least 1.
+    /// Default 32 MiB.
     pub table_size: u64,
     /// Size of a data block before compression, in bytes: 1 to 16 MiB. Default 4 KiB.
     pub block_size: usize,
     /// Compress blocks with LZ4. Default true.
     pub compress: bool,
-    /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none. Default 16: 0.1 % of the
-    /// blocks without a value answer "maybe". More gains little: a value always sets six bits. At most 64.
+    /// Bits of value filters (of attributes, per data block) per distinct value; 0 for none.
+    /// Default 16: 0.1 % of the blocks without a value answer "maybe". More gains little: a value
+    /// always sets six bits. At most 64.
     pub value_filter_bits: usize,
-    /// Blocked key filters: the bits of one key lie in one cache line; without, anywhere in the filter. Tables of
-    /// both kinds can be read. Default true.
+    /// Blocked key filters: the bits of one key lie in one cache line; without, anywhere in the
+    /// filter. Tables of both kinds can be read. Default true.
     pub blocked_filter: bool,
     /// How compactions handle bits of a bitmap tree that are set meanwhile. Default: side file.
     pub bitmap_merges: BitmapMerges,
-    /// A flush, or a compaction job, that writes to this many trees puts their small tables into one file, created
-    /// and synced once; with fewer trees, each table has a file of its own. Default 8.
+    /// A flush, or a compaction job, that writes to this many trees puts their small tables into
+    /// one file, created and synced once; with fewer trees, each table has a file of its own.
+    /// Default 8.
     pub share_from: usize,
     /// Whose log it is. Default: the group's own.
     pub log: LogMode,
@@ -115,18 +130,20 @@ pub struct Options {
     pub keep_log: KeepLog,
     /// The clock for expiry and for the age of the log. Default: the system's.
     pub clock: Arc<Clock>,
-    /// Bytes that the set of a bitmap tree may have beyond an allowance per entry of the trees that read it; a larger
-    /// set is swept for numbers that no tree has any more. Default 16 KiB.
+    /// Bytes that the set of a bitmap tree may have beyond an allowance per entry of the trees that
+    /// read it; a larger set is swept for numbers that no tree has any more. Default 16 KiB.
     pub bitmap_slack: usize,
-    /// Flush and compact on background threads. Without them both happen in the calls that make them necessary, which
-    /// makes a run deterministic. Default true.
+    /// Flush and compact on background threads. Without them both happen in the calls that make
+    /// them necessary, which makes a run deterministic. Default true.
     pub background: bool,
-    /// With `background`: the number of compaction threads. Each runs one job at a time, of different trees; several
-    /// share a large job. 0, the default: one per core. At most 64.
+    /// With `background`: the number of compaction threads. Each runs one job at a time, of
+    /// different trees; several share a large job. 0, the default: one per core. At most 64.
     pub compaction_threads: usize,
-    /// Bytes per second that all compactions together may write. Flushes are not limited. Default: no limit.
+    /// Bytes per second that all compactions together may write. Flushes are not limited. Default:
+    /// no limit.
     pub compaction_rate: Option<u64>,
-    /// For tests: compactions of more bytes are done in pieces of this size, for any number of threads.
+    /// For tests: compactions of more bytes are done in pieces of this size, for any number of
+    /// threads.
     #[doc(hidden)]
     pub piece_bytes: Option<u64>,
 }
@@ -162,7 +179,8 @@ impl Default for Options {
 /// The largest block: a reader holds several at once.
 const MAX_BLOCK: usize = 16 << 20;
 
-/// The most bits of a filter per value or key: the LevelDB++ paper measures up to 100 (its table 8).
+/// The most bits of a filter per value or key: the LevelDB++ paper measures up to 100 (its table
+/// 8).
 pub(crate) const MAX_BITS: usize = 128;
 
 /// The most compaction threads.
@@ -175,7 +193,8 @@ impl Options {
         self.budget.clone().unwrap_or_else(own)
     }
 
-    /// The time for the log's age; 0 where it is unused, so that the bytes written do not depend on it.
+    /// The time for the log's age; 0 where it is unused, so that the bytes written do not depend on
+    /// it.
     pub(crate) fn log_time(&self) -> u64 {
         self.keep_log.age.map_or(0, |_| (self.clock)())
     }
@@ -224,8 +243,8 @@ impl Options {
         }
     }
 
-    /// Bytes of memtables at which a generation is full: an eighth of the budget. With one generation filling and two
-    /// being flushed, memtables stay within three eighths.
+    /// Bytes of memtables at which a generation is full: an eighth of the budget. With one
+    /// generation filling and two being flushed, memtables stay within three eighths.
     pub(crate) fn generation_bytes(&self) -> usize {
         (self.memory_budget / 8).max(64 << 10)
     }

@@ -1,7 +1,9 @@
-//! Waiting without threads: a [`Signal`] calls functions, and wakes threads, whenever there is something new.
+//! Waiting without threads: a [`Signal`] calls functions, and wakes threads, whenever there is
+//! something new.
 //!
-//! It carries no data. Whoever is woken looks for itself, and may find nothing, or more than one thing. So a listener
-//! first listens, then looks, and looks again after each call: what is published after the look calls it.
+//! It carries no data. A woken listener looks for itself, and may find nothing, or more than one
+//! thing. So a listener first listens, then looks, and looks again after each call: what is
+//! published after the look calls it.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -11,15 +13,16 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Called when there may be something new, by the thread that published it, which may hold locks. So it must not
-/// block, and not use the store: it notes that there is work, and lets another thread do it (it sends to a channel,
-/// wakes a task, unparks a thread).
+/// Called when there may be something new, by the thread that published it, which may hold locks.
+/// So it must not block, and not use the store: it notes that there is work, and lets another
+/// thread do it (it sends to a channel, wakes a task, unparks a thread).
 pub type Wake = dyn Fn() + Send + Sync;
 
 /// The functions that listen, by the order in which they came.
 type Listeners = BTreeMap<u64, Arc<Wake>>;
 
-/// Tells listeners and waiting threads that there is something new. Publishing costs one load while nobody listens.
+/// Tells listeners and waiting threads that there is something new. Publishing costs one load while
+/// there are no listeners.
 #[derive(Default)]
 pub struct Signal {
     shared: Arc<Shared>,
@@ -43,11 +46,12 @@ struct Numbered {
 }
 
 impl Signal {
-    /// Calls `wake` after each [`notify`](Signal::notify) from now on, until the returned value is dropped.
+    /// Calls `wake` after each [`notify`](Signal::notify) from now on, until the returned value is
+    /// dropped.
     ///
-    /// Dropping it waits for nothing, so `wake` itself may do it. A call that has begun by then, or is about to begin
-    /// in another thread, still happens: one call for each `notify` that has not returned. The function lives until
-    /// those have ended.
+    /// Dropping it waits for nothing, so `wake` itself may do it. A call that has begun by then, or
+    /// is about to begin in another thread, still happens: one call for each `notify` that has not
+    /// returned. The function lives until those have ended.
     pub fn listen(&self, wake: Arc<Wake>) -> Listening {
         let mut listeners = self.shared.listeners.lock();
         let number = listeners.next;
@@ -62,8 +66,8 @@ impl Signal {
         }
     }
 
-    /// Wakes all waiting threads and calls all listeners. What it announces must have been stored with
-    /// [`Ordering::SeqCst`], or under a lock that listeners take to look.
+    /// Wakes all waiting threads and calls all listeners. What it announces must have been stored
+    /// with [`Ordering::SeqCst`], or under a lock that listeners take to look.
     #[inline]
     pub fn notify(&self) {
         if self.shared.present.load(Ordering::SeqCst) > 0 {
@@ -71,8 +75,9 @@ impl Signal {
         }
     }
 
-    /// Waits until `is_ready` returns true, or until the time: true when it was ready. `is_ready` is called at the
-    /// beginning and after each [`notify`](Signal::notify); it must not block, nor notify this signal.
+    /// Waits until `is_ready` returns true, or until the time: true when it was ready. `is_ready`
+    /// is called at the beginning and after each [`notify`](Signal::notify); it must not block, nor
+    /// notify this signal.
     pub fn wait_until(&self, until: Instant, mut is_ready: impl FnMut() -> bool) -> bool {
         let _present = Present::new(&self.shared);
         let mut lock = self.shared.lock.lock();

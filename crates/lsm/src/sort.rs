@@ -1,7 +1,8 @@
-//! External sorting of keys, for large answers and for repairs: full buffers are sorted and appended, as sorted runs, to a temporary file in the store's
-//! folder, and merged when read. The file is unlinked as soon as it is open: it goes with the process, however that
-//! ends, and no other process takes it for a leftover. Where a system cannot unlink open files, the sorter, or its
-//! result, does so on drop, or a later process does.
+//! External sorting of keys, for large answers and for repairs: full buffers are sorted and
+//! appended, as sorted runs, to a temporary file in the store's folder, and merged when read. The
+//! file is unlinked as soon as it is open: it goes with the process, however that ends, and no
+//! other process takes it for a leftover. Where a system cannot unlink open files, the sorter, or
+//! its result, does so on drop, or a later process does.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -120,8 +121,8 @@ impl Sorter {
 
     /// The keys in order.
     ///
-    /// [`Error::Io`] when the runs cannot be written or read, [`Error::Corruption`] when they differ from what was
-    /// written.
+    /// [`Error::Io`] when the runs cannot be written or read, [`Error::Corruption`] when they
+    /// differ from what was written.
     pub fn finish(mut self) -> Result<Sorted> {
         if self.file.is_some() && !self.entries.is_empty() {
             self.spill()?;

@@ -1,8 +1,8 @@
 //! Stopping a read from outside: a token that another thread cancels, or whose deadline passes.
 //!
-//! Reads check it where they fetch a block, cached or not, and at each entry that they visit without a fetch
-//! ([`crate::Cost::check`]); a read without a token pays a branch. A stopped read returns [`Error::Cancelled`] and
-//! leaves no lock, file or partial work behind.
+//! Reads check it where they fetch a block, cached or not, and at each entry that they visit
+//! without a fetch ([`crate::Cost::check`]); a read without a token pays a branch. A stopped read
+//! returns [`Error::Cancelled`] and leaves no lock, file or partial work behind.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 /// The clock is read once per this many checks, and before each read from the file system.
 const CLOCK_EVERY: u32 = 64;
 
-/// A token that stops the reads it is passed to ([`crate::Snapshot::with_stop`]): when any thread cancels it, and
-/// once its deadline has passed, if it has one. Cheap to clone; clones are the same token. It stays stopped: later
-/// reads need a new one.
+/// A token that stops the reads it is passed to ([`crate::Snapshot::with_stop`]): when any thread
+/// cancels it, and once its deadline has passed, if it has one. Cheap to clone; clones are the same
+/// token. It stays stopped: later reads need a new one.
 ///
 /// ```
 /// use esker_lsm::{Batch, Durability, Error, Group, Options, PlainTrees, Stop};

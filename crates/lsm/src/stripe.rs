@@ -1,9 +1,10 @@
-//! Values that exist once per stripe, so that threads do not write to the same cache line: counters, and reference
-//! counts of readers.
+//! Values that exist once per stripe, so that threads do not write to the same cache line:
+//! counters, and reference counts of readers.
 //!
-//! Each thread has a number, the smallest that no living thread has, and uses the stripe of that number. There are
-//! more stripes than cores, so threads share one only where there are more threads than stripes. Sharing costs time
-//! but is never wrong: a value in a stripe must tolerate several threads.
+//! Each thread has a number, the smallest that no living thread has, and uses the stripe of that
+//! number. There are more stripes than cores, so threads share one only where there are more
+//! threads than stripes. Sharing costs time but is never wrong: a value in a stripe must tolerate
+//! several threads.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -21,8 +22,8 @@ const MAX_STRIPES: usize = 256;
 #[repr(align(128))]
 struct Stripe<T>(T);
 
-/// The number of stripes: a power of two. Computed once: the number of cores is read from system files, and a store
-/// of many datasets has stripes by the thousand.
+/// The number of stripes: a power of two. Computed once: the number of cores is read from system
+/// files, and a store of many datasets has stripes by the thousand.
 fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -33,7 +34,8 @@ fn count() -> usize {
     })
 }
 
-/// The calling thread's stripe, the same for the life of the thread; the length of `stripes` is a power of two.
+/// The calling thread's stripe, the same for the life of the thread; the length of `stripes` is a
+/// power of two.
 #[inline]
 fn mine<T>(stripes: &[T]) -> &T {
     // A thread has no number any more while its thread-local values are dropped.

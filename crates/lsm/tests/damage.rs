@@ -1,5 +1,5 @@
-//! Damaged files: every byte flipped, truncated to every length, every file removed. Every read is right, or an error
-//! that names the file; never a wrong answer, a panic or a hang.
+//! Damaged files: every byte flipped, truncated to every length, every file removed. Every read is
+//! right, or an error that names the file; never a wrong answer, a panic or a hang.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -86,8 +86,8 @@ fn read_snapshot(snapshot: &Snapshot) -> Result<State> {
     Ok(state)
 }
 
-/// A store with a history: three trees, two levels, deletes, an ingested run, a dropped tree, and a log. Returns it
-/// with the states after each of the last writes, the newest last.
+/// A store with a history: three trees, two levels, deletes, an ingested run, a dropped tree, and a
+/// log. Returns it with the states after each of the last writes, the newest last.
 fn store(closed: bool) -> (Memory, Vec<State>) {
     let memory = Memory::new();
     let faulty = Faulty::new(Arc::new(memory.clone()));
@@ -137,7 +137,8 @@ fn store(closed: bool) -> (Memory, Vec<State>) {
     let mut state = read(&group).unwrap();
     state.remove("gone");
     batchless.push(state);
-    // The log: small writes, each synced. The tree is dropped before them, so that the states are alike.
+    // The log: small writes, each synced. The tree is dropped before them, so that the states are
+    // alike.
     let gone = trees[3];
     let kept = [trees[0], trees[1]];
     group.drop_trees(&[gone]).unwrap();
@@ -212,13 +213,13 @@ enum Loss {
     None,
     /// The newest states may be missing.
     Suffix,
-    /// An error may name another file, removed by lost edits of the manifest. A tree dropped by these may exist
-    /// again.
+    /// An error may name another file, removed by lost edits of the manifest. A tree dropped by
+    /// these may exist again.
     Edits,
 }
 
-/// Opens the store and reads everything, each key separately, too. Returns how many of the last states are lost, or
-/// `None` when there was an error.
+/// Opens the store and reads everything, each key separately, too. Returns how many of the last
+/// states are lost, or `None` when there was an error.
 fn examine(fs: &Memory, path: &Path, states: &[State], loss: Loss) -> Option<usize> {
     LARGEST.set(0);
     let group = match open(fs) {
@@ -328,8 +329,8 @@ fn damage_all(closed: bool) {
                 worst = worst.max(lost.unwrap_or(0));
             }
         }
-        // A sync marker precedes the write after the one it covers, so only damage in the last write, and in the
-        // marker before it, can pass for a crash.
+        // A sync marker precedes the write after the one it covers, so only damage in the last
+        // write, and in the marker before it, can pass for a crash.
         assert!(worst <= 1, "{}: {worst} writes lost", path.display());
         let mut fewer = 0;
         for len in (0..good.len()).rev() {
@@ -402,8 +403,8 @@ fn a_store_without_tables_that_lost_current() {
     }
 }
 
-/// The end of a log without a sync marker looks torn when it is damaged. But later installations may refer to its
-/// writes, so the manifest proves the damage.
+/// The end of a log without a sync marker looks torn when it is damaged. But later installations
+/// may refer to its writes, so the manifest proves the damage.
 #[test]
 fn a_synced_end_of_the_log_does_not_pass_for_a_torn_one() {
     let memory = Memory::new();

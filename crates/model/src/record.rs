@@ -237,8 +237,8 @@ impl<K> Record<K> {
         self.stored.get(self.body_at..).unwrap_or_default()
     }
 
-    /// The record as a value of the program. Floats are read as `serde_json` reads them: to the last
-    /// bit with its feature `float_roundtrip`.
+    /// The record as a value of the program. Floats are read as `serde_json` reads them: to the
+    /// last bit with its feature `float_roundtrip`.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the JSON does not fit `T`.
@@ -279,8 +279,8 @@ pub enum Update {
 }
 
 impl Update {
-    /// Replaces it with this record: anything that serialises as a JSON object with the same key. The
-    /// error is of the type that the caller returns.
+    /// Replaces it with this record: anything that serialises as a JSON object with the same key.
+    /// The error is of the type that the caller returns.
     ///
     /// # Errors
     /// [`Error::BadInput`] if it cannot be serialised.

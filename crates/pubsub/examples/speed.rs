@@ -1,8 +1,10 @@
-//! How fast the three architectures are: the workloads of the paper's section 7, on generated cells.
+//! How fast the three architectures are: the workloads of the paper's section 7, on generated
+//! cells.
 //!
-//! `cargo run --release -p esker-pubsub --example speed -- [OPERATIONS] [PER_SECOND] [MEBIBYTES] [RUN]`: one line a run.
-//! Time is simulated: so many operations are a second. Half of the skew of real positions is kept by squaring. With a budget of
-//! so many mebibytes; with part of a run's name, such as `subscription-heavy, DualDb`, that one alone, once.
+//! `cargo run --release -p esker-pubsub --example speed -- [OPERATIONS] [PER_SECOND] [MEBIBYTES]
+//! [RUN]`: one line a run. Time is simulated: so many operations are a second. Half of the skew of
+//! real positions is kept by squaring. With a budget of so many mebibytes; with part of a run's
+//! name, such as `subscription-heavy, DualDb`, that one alone, once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -182,7 +184,8 @@ fn cell(rng: &mut Rng, depth: u8) -> Cell {
     Cell::new(&quarters).unwrap()
 }
 
-/// 100,000 subscriptions with conditions on one topic: what a publication costs, and how many it is for.
+/// 100,000 subscriptions with conditions on one topic: what a publication costs, and how many it is
+/// for.
 fn conditions(condition: &str) {
     const SUBSCRIPTIONS: u64 = 100_000;
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,10 @@
-//! A steady load: subscriptions that live for a minute, and publications with about four matches each.
+//! A steady load: subscriptions that live for a minute, and publications with about four matches
+//! each.
 //!
-//! `cargo run --release -p esker-pubsub --example sustained -- [SECONDS] [EACH_PER_MINUTE]`: four publishers, one thread
-//! that subscribes, periodic durability, a budget of 256 MiB. Prints a line every ten seconds: rates, the time from the call of
-//! `publish` to the notification in an inbox (the slowest hundredth), matches, and the bytes on disk.
+//! `cargo run --release -p esker-pubsub --example sustained -- [SECONDS] [EACH_PER_MINUTE]`: four
+//! publishers, one thread that subscribes, periodic durability, a budget of 256 MiB. Prints a line
+//! every ten seconds: rates, the time from the call of `publish` to the notification in an inbox
+//! (the slowest hundredth), matches, and the bytes on disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;

@@ -36,11 +36,11 @@ struct Slot {
 }
 
 impl Slot {
-    /// The outcome, if it is known: nobody if the publication was withdrawn meanwhile.
+    /// The outcome, if it is known: no consumer if the publication has been withdrawn.
     fn take(&mut self) -> Option<Outcome> {
         let outcome = self.outcome.take()?;
         Some(match self.is_retracted {
-            true => Outcome::Nobody,
+            true => Outcome::NoConsumer,
             false => outcome,
         })
     }
@@ -48,7 +48,7 @@ impl Slot {
 
 enum Outcome {
     For(Vec<Seq>, Arc<Notification>),
-    Nobody,
+    NoConsumer,
     /// The match failed: consumers read the lists.
     Unknown,
 }
@@ -127,7 +127,7 @@ impl Deliveries {
             order.pop_front();
             let mut queues = self.queues.lock();
             match outcome {
-                Outcome::Nobody => {}
+                Outcome::NoConsumer => {}
                 Outcome::For(subscriptions, notification) => {
                     for subscription in subscriptions {
                         let queues = queues.get(&subscription).into_iter().flatten();
@@ -228,7 +228,7 @@ impl Matching<'_> {
         let heard: Vec<Seq> = subscriptions.filter(|id| queues.contains_key(id)).collect();
         drop(queues);
         self.outcome = match heard.is_empty() {
-            true => Outcome::Nobody,
+            true => Outcome::NoConsumer,
             false => Outcome::For(heard, Arc::new(notification())),
         };
     }
@@ -236,7 +236,7 @@ impl Matching<'_> {
 
 impl Drop for Matching<'_> {
     fn drop(&mut self) {
-        let outcome = std::mem::replace(&mut self.outcome, Outcome::Nobody);
+        let outcome = std::mem::replace(&mut self.outcome, Outcome::NoConsumer);
         self.deliveries.finish(self.seq, outcome);
     }
 }

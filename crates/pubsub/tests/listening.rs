@@ -1,5 +1,5 @@
-//! One thread serves ten thousand consumers, and waiting costs next to nothing. A program of its own, since it counts
-//! the threads and the processor time of the process; so there is one test.
+//! One thread serves ten thousand consumers, and waiting costs next to nothing. A program of its
+//! own, since it counts the threads and the processor time of the process; so there is one test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
@@ -65,7 +65,8 @@ impl Woken {
         })
     }
 
-    /// Serves consumers by this thread until `serve` says that it is enough. Fails where nobody is woken for long.
+    /// Serves consumers by this thread until `serve` says that it is enough. Fails where nobody is
+    /// woken for long.
     fn serve(&self, mut serve: impl FnMut(usize) -> bool) {
         loop {
             let consumer = match self.receiver.recv_timeout(LONG) {

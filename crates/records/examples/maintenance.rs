@@ -1,13 +1,15 @@
-//! What maintenance strategies cost: CPU time of the process, and bytes on disk, under one kind of use.
+//! What maintenance strategies cost: CPU time of the process, and bytes on disk, under one kind of
+//! use.
 //!
 //! ```text
 //! cargo run --release -p esker --example maintenance -- USE STRATEGY [RECORDS]
 //! ```
 //!
-//! USE is `insert` (one index), `insert2` (two), `update` (as many puts again, of random keys, with a lookup for each hundred), `lookup`
-//! (a tenth as many, with ten lookups of the newest ten for each), `count` (as `update`, then 200 counts of a tenth of the records by the index), or
-//! `small` (2,000 records, as many puts again and 500 lookups, twenty times over in new stores). STRATEGY is `auto` or one by name. Kinds are composite,
-//! memory is 64 MiB.
+//! USE is `insert` (one index), `insert2` (two), `update` (as many puts again, of random keys, with
+//! a lookup for each hundred), `lookup` (a tenth as many, with ten lookups of the newest ten for
+//! each), `count` (as `update`, then 200 counts of a tenth of the records by the index), or `small`
+//! (2,000 records, as many puts again and 500 lookups, twenty times over in new stores). STRATEGY
+//! is `auto` or one by name. Kinds are composite, memory is 64 MiB.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::path::Path;

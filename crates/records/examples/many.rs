@@ -1,12 +1,13 @@
-//! A store of many datasets: what creating, writing, flushing and opening cost when the same records go to ten, to
-//! three hundred or to a thousand of them.
+//! A store of many datasets: what creating, writing, flushing and opening cost when the same
+//! records go to ten, to three hundred or to a thousand of them.
 //!
 //! ```text
-//! cargo run --release -p esker --example many -- 10 300 1000      # numbers of datasets; MANY_PUTS=200000 records each time
+//! # numbers of datasets; MANY_PUTS=200000 records each time
+//! cargo run --release -p esker --example many -- 10 300 1000
 //! ```
 //!
-//! With `MANY_VERBOSE=1` it tells of each put of more than 20 ms how long it waited for a core (Linux): what is left of
-//! it was a wait for somebody else, or for the disk.
+//! With `MANY_VERBOSE=1` it tells of each put of more than 20 ms how long it waited for a core
+//! (Linux): what is left of it was a wait for somebody else, or for the disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::{Duration, Instant};

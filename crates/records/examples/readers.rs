@@ -1,14 +1,15 @@
-//! Measures whether reads scale with cores: gets, and lookups of the newest 10 of a value, by one thread and by two,
-//! in turn.
+//! Measures whether reads scale with cores: gets, and lookups of the newest 10 of a value, by one
+//! thread and by two, in turn.
 //!
 //! ```text
 //! cargo run --release -p esker --example readers -- [RECORDS] [BUDGET_MIB] [KIND] [ROUNDS]
 //! ```
 //!
-//! Prints the medians of all rounds: operations per second, and operations per second of CPU time (what the threads
-//! themselves used: it counts what they wait for each other's cache lines, and not what other programs take). Two
-//! threads that share nothing get twice as many per second, and as many per second of CPU time. Where one thread
-//! reads another counts to itself, so that both measurements have the same clock and the same neighbours.
+//! Prints the medians of all rounds: operations per second, and operations per second of CPU time
+//! (what the threads themselves used: it counts what they wait for each other's cache lines, and
+//! not what other programs take). Two threads that share nothing get twice as many per second, and
+//! as many per second of CPU time. Where one thread reads another counts to itself, so that both
+//! measurements have the same clock and the same neighbours.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 

@@ -1,14 +1,18 @@
-//! What reads cost: CPU time of the process, and instructions where it is run under a tool that counts them.
+//! What reads cost: CPU time of the process, and instructions where it is run under a tool that
+//! counts them.
 //!
 //! ```text
 //! cargo run --release -p esker --example reads -- [KIND] [RECORDS] [WHAT] [TIMES]
 //! ```
 //!
-//! Puts so many records of 540 bytes with rising keys, 35 a second, of 40,000 users, into a dataset with two indexes of the kind (`none`:
-//! without an index) and memory of 128 MiB, flushes and merges. Then asks so many times for WHAT, after the first quarter of these questions to warm up:
-//! `get` (a random key), `ten` or `all` (the ten newest records of a user, or all), `users` (the ten newest of ten neighbouring users),
-//! `minute` (all records of a minute). All is done by the calling thread, so that a run repeats: `valgrind --tool=callgrind
-//! '--toggle-collect=*::measured'`, before the name of the compiled example, counts the instructions of it.
+//! Puts so many records of 540 bytes with rising keys, 35 a second, of 40,000 users, into a dataset
+//! with two indexes of the kind (`none`: without an index) and memory of 128 MiB, flushes and
+//! merges. Then asks so many times for WHAT, after the first quarter of these questions to warm up:
+//! `get` (a random key), `ten` or `all` (the ten newest records of a user, or all), `users` (the
+//! ten newest of ten neighbouring users), `minute` (all records of a minute). All is done by the
+//! calling thread, so that a run repeats: `valgrind --tool=callgrind
+//! '--toggle-collect=*::measured'`, before the name of the compiled example, counts the
+//! instructions of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::time::Duration;

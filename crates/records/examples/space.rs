@@ -1,8 +1,10 @@
-//! What a spatial index costs: inserts, moves, areas of some shares of the records, and the nearest few.
+//! What a spatial index costs: inserts, moves, areas of some shares of the records, and the nearest
+//! few.
 //!
-//! `cargo run --release -p esker --example space -- [POINTS] [KIND] [QUESTIONS]`: points are spread about 2,000 towns; KIND is a layout of
-//! the spatial index (spatial:z, ...), composite (an index of a number in its place, to compare inserts with) or none.
-//! Prints medians in microseconds, and blocks with entries that each answer needed.
+//! `cargo run --release -p esker --example space -- [POINTS] [KIND] [QUESTIONS]`: points are spread
+//! about 2,000 towns; KIND is a layout of the spatial index (spatial:z, ...), composite (an index
+//! of a number in its place, to compare inserts with) or none. Prints medians in microseconds, and
+//! blocks with entries that each answer needed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Instant;

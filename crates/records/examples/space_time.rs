@@ -1,9 +1,11 @@
-//! What questions about an area and a time read: one index over both, beside one over the place alone.
+//! What questions about an area and a time read: one index over both, beside one over the place
+//! alone.
 //!
-//! `cargo run --release -p esker --example space_time -- [POINTS] [DAYS]`: points come in the order of time, spread about 2,000
-//! towns and over so many days; questions have a thousandth of the area in a thousandth of the time. Prints, for each layout,
-//! the blocks of the index that a count needed, and the runs; and in how many blocks the answers lay, were the index one run
-//! in the order of its keys.
+//! `cargo run --release -p esker --example space_time -- [POINTS] [DAYS]`: points come in the order
+//! of time, spread about 2,000 towns and over so many days; questions have a thousandth of the area
+//! in a thousandth of the time. Prints, for each layout, the blocks of the index that a count
+//! needed, and the runs; and in how many blocks the answers lay, were the index one run in the
+//! order of its keys.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -98,7 +100,8 @@ fn main() {
         let snapshot = dataset.snapshot();
         let (mut found, mut blocks, mut records, mut held) = (0, 0, 0, 0);
         let mut micros = Vec::new();
-        // As many entries as a block of the index has; without an index, as many as in the one before.
+        // As many entries as a block of the index has; without an index, as many as in the one
+        // before.
         let all = field("lon,lat").within(AreaExpr::rect(-180.0, -90.0, 180.0, 90.0))
             & field("time").ge(START);
         let (_, explain) = snapshot.find(all).count_explained().unwrap();

@@ -1,4 +1,5 @@
-//! How many single synced puts of 540 bytes a second several threads get, beside a bare append with a sync each.
+//! How many single synced puts of 540 bytes a second several threads get, beside a bare append with
+//! a sync each.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -43,7 +43,8 @@
 //! }
 //! assert_eq!(ids, [3, 1]);
 //!
-//! let minute = events.find(r#"at >= "2026-11-21T09:00:00Z" and at <= "2026-11-21T09:01:00Z""#.parse()?);
+//! let minute = r#"at >= "2026-11-21T09:00:00Z" and at <= "2026-11-21T09:01:00Z""#;
+//! let minute = events.find(minute.parse()?);
 //! assert_eq!(minute.count()?, 2);
 //! # Ok(())
 //! # }

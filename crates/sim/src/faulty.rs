@@ -13,12 +13,14 @@ use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 
 /// Wraps a file system and fails its calls as configured. A clone is a second handle on the same.
 ///
-/// Changing calls (`create`, `append`, `write_ahead`, `sync`, `truncate`, `rename`, `remove`, `link`, `create_dir`,
-/// `sync_dir`) are counted together, and reading calls (`open`, `read_at`) separately. A failed call does nothing to
-/// the wrapped file system, with the exceptions named below.
+/// Changing calls (`create`, `append`, `write_ahead`, `sync`, `truncate`, `rename`, `remove`,
+/// `link`, `create_dir`, `sync_dir`) are counted together, and reading calls (`open`, `read_at`)
+/// separately. A failed call does nothing to the wrapped file system, with the exceptions named
+/// below.
 ///
-/// Batched reads ([`esker_fs::read_many`]) go through rings of this file system's own. They are not counted as reading
-/// calls but separately ([`Faulty::reads_together`]), and fail as set by [`Faulty::fail_together`].
+/// Batched reads ([`esker_fs::read_many`]) go through rings of this file system's own. They are not
+/// counted as reading calls but separately ([`Faulty::reads_together`]), and fail as set by
+/// [`Faulty::fail_together`].
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Fs>,
@@ -182,8 +184,8 @@ impl Faulty {
             .store(self.calls().saturating_add(n), SeqCst);
     }
 
-    /// The `n`-th changing call from now (1 is the next one) and all after it fail with `EIO`: for the wrapped file
-    /// system the machine stopped there.
+    /// The `n`-th changing call from now (1 is the next one) and all after it fail with `EIO`: for
+    /// the wrapped file system the machine stopped there.
     pub fn fail_from(&self, n: u64) {
         self.faults
             .fail_from
@@ -209,8 +211,8 @@ impl Faulty {
         self.faults.together.load(SeqCst)
     }
 
-    /// Sets the fault of batched reads from now on. A ring that is refused with a permanent error, or lost, stays
-    /// refused, also after [`Faulty::clear`].
+    /// Sets the fault of batched reads from now on. A ring that is refused with a permanent error,
+    /// or lost, stays refused, also after [`Faulty::clear`].
     pub fn fail_together(&self, fault: TogetherFault) {
         let counted = self.reads_together();
         *self.faults.fail_together.lock() = Some(match fault {
@@ -220,14 +222,14 @@ impl Faulty {
         });
     }
 
-    /// The next sync of a file fails with `EIO`. As on Linux, later syncs of a file whose sync failed
-    /// (for this or another fault) succeed, without making anything durable.
+    /// The next sync of a file fails with `EIO`. As on Linux, later syncs of a file whose sync
+    /// failed (for this or another fault) succeed, without making anything durable.
     pub fn fail_sync_once(&self) {
         self.faults.fail_sync.store(true, SeqCst);
     }
 
-    /// Limits the total bytes of files written through this file system. An append that does not fit writes what
-    /// does, and fails with `StorageFull`.
+    /// Limits the total bytes of files written through this file system. An append that does not
+    /// fit writes what does, and fails with `StorageFull`.
     pub fn set_capacity(&self, bytes: u64) {
         self.faults.capacity.store(bytes, SeqCst);
     }

@@ -1,5 +1,5 @@
-//! A file system with a hook before each call: for tests that need an event at exactly one place (another thread's
-//! close, an error of one file), without timing.
+//! A file system with a hook before each call: for tests that need an event at exactly one place
+//! (another thread's close, an error of one file), without timing.
 
 use std::io;
 use std::ops::Range;
@@ -39,7 +39,8 @@ pub enum Call {
     SyncDir,
 }
 
-/// Called before each call, without locks. If it returns an error, the call fails with that and does nothing.
+/// Called before each call, without locks. If it returns an error, the call fails with that and
+/// does nothing.
 pub type Hook = dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync;
 
 /// Wraps a file system. A clone is a second handle on the same.

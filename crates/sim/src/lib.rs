@@ -1,9 +1,9 @@
-//! What Esker's tests share: file systems that a test controls ([`memory`], [`faulty`], [`hooked`]), a [`clock`] that
-//! it sets, the [`seeds()`] that it runs, and lists of random actions ([`world`]), which a [`runner`] runs and a failing one
-//! of which it makes small ([`shrink`]).
+//! What Esker's tests share: file systems that a test controls ([`memory`], [`faulty`],
+//! [`hooked`]), a [`clock`] that it sets, the [`seeds()`] that it runs, and lists of random actions
+//! ([`world`]), which a [`runner`] runs and a failing one of which it makes small ([`shrink`]).
 //!
-//! This crate knows [`esker_fs`] and nothing else of Esker, so every crate's tests can use it. No release build
-//! contains it: it is a dependency of tests, and of the entry points for fuzzing.
+//! This crate knows [`esker_fs`] and nothing else of Esker, so every crate's tests can use it. No
+//! release build contains it: it is a dependency of tests, and of the entry points for fuzzing.
 //!
 //! ```
 //! use std::path::Path;

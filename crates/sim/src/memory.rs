@@ -1,5 +1,5 @@
-//! A file system in memory, for stores that need not outlive the process and for tests: it tracks durability, so that
-//! it can simulate a power cut.
+//! A file system in memory, for stores that need not outlive the process and for tests: it tracks
+//! durability, so that it can simulate a power cut.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -17,8 +17,8 @@ const SECTOR: usize = 512;
 
 /// A file system in memory. A clone is a second handle on the same.
 ///
-/// A file's bytes are durable after `sync`, the names in a folder (created, replaced and removed ones) after
-/// `sync_dir`, a folder as soon as it is created.
+/// A file's bytes are durable after `sync`, the names in a folder (created, replaced and removed
+/// ones) after `sync_dir`, a folder as soon as it is created.
 #[derive(Clone, Default)]
 pub struct Memory {
     state: Arc<State>,
@@ -31,11 +31,11 @@ pub enum PowerCut {
     Lost,
     /// All survive.
     Kept,
-    /// Each file keeps a prefix of its unsynced bytes, the last sector (512 bytes) maybe as zeros or garbage. Each
-    /// folder keeps a prefix of its changes.
+    /// Each file keeps a prefix of its unsynced bytes, the last sector (512 bytes) maybe as zeros
+    /// or garbage. Each folder keeps a prefix of its changes.
     Torn,
-    /// Each file keeps a part of its new length, and there each sector or zeros in its place. Each folder keeps a
-    /// prefix of its changes.
+    /// Each file keeps a part of its new length, and there each sector or zeros in its place. Each
+    /// folder keeps a prefix of its changes.
     Reordered,
 }
 
@@ -151,8 +151,8 @@ struct Stored {
     /// The durable part of the appended bytes, and the file's length, at the last sync.
     durable: usize,
     durable_len: usize,
-    /// The content before the first truncation since the last sync, which may reappear, and the shortest length since
-    /// then: the bytes behind it may differ from the durable ones.
+    /// The content before the first truncation since the last sync, which may reappear, and the
+    /// shortest length since then: the bytes behind it may differ from the durable ones.
     before_cut: Option<(Content, usize)>,
 }
 
@@ -282,8 +282,9 @@ impl Memory {
         Memory::default()
     }
 
-    /// A new file system with the state of this one after a power cut: everything synced, and of the rest what `mode`
-    /// says, decided randomly by `seed`. This one continues unchanged, and the new one has no locks.
+    /// A new file system with the state of this one after a power cut: everything synced, and of
+    /// the rest what `mode` says, decided randomly by `seed`. This one continues unchanged, and the
+    /// new one has no locks.
     pub fn power_cut(&self, seed: u64, mode: PowerCut) -> Memory {
         let mut rng = Rng(seed);
         // Hard links still share one file.
@@ -324,8 +325,8 @@ impl Memory {
         Some(bytes)
     }
 
-    /// Replaces the bytes of a file, also for open handles, or creates the file and its folder. The bytes and all
-    /// names in the folder are durable then. A path without a file name is ignored.
+    /// Replaces the bytes of a file, also for open handles, or creates the file and its folder. The
+    /// bytes and all names in the folder are durable then. A path without a file name is ignored.
     pub fn write(&self, path: &Path, bytes: &[u8]) {
         let Ok((dir, name)) = split(path) else { return };
         let mut folders = self.state.folders.lock();

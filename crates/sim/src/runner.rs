@@ -1,5 +1,6 @@
-//! Runs random lists of actions, and many seeds of them: in parallel, with a watchdog, with failures shrunk and printed as
-//! tests, and with a log of finished seeds, so that a long series can be resumed.
+//! Runs random lists of actions, and many seeds of them: in parallel, with a watchdog, with
+//! failures shrunk and printed as tests, and with a log of finished seeds, so that a long series
+//! can be resumed.
 //!
 //! | variable | effect |
 //! | --- | --- |
@@ -29,7 +30,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Failures after which a series ends.
 const MOST_FAILURES: u64 = 20;
 
-/// Runs a seed. The error of a failure has a report: the seed, the shrunk list as a test, and what it does.
+/// Runs a seed. The error of a failure has a report: the seed, the shrunk list as a test, and what
+/// it does.
 pub fn seed<W: World>(number: u64) -> Result<(), (Failure, String)> {
     let (settings, actions) = W::generate(number);
     let Err(failure) = attempt::<W>(settings, &actions) else {
@@ -185,7 +187,8 @@ impl Series {
     }
 }
 
-/// Runs `count` seeds from `first` on in parallel, each once. Returns the reports of failures, by place.
+/// Runs `count` seeds from `first` on in parallel, each once. Returns the reports of failures, by
+/// place.
 pub fn series<W: World>(first: u64, count: u64, threads: usize) -> BTreeMap<String, String> {
     let series = Series::new(first, count, threads);
     let began = Instant::now();

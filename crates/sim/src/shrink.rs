@@ -1,5 +1,6 @@
-//! Makes a failing list of actions small: parts are left out, at first large ones, as long as the rest fails in the same
-//! place; then each action is made smaller ([`Action::shrink`]). The end is a list from which nothing can be left out.
+//! Makes a failing list of actions small: parts are left out, at first large ones, as long as the
+//! rest fails in the same place; then each action is made smaller ([`Action::shrink`]). The end is
+//! a list from which nothing can be left out.
 
 use std::time::{Duration, Instant};
 

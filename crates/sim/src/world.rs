@@ -18,8 +18,8 @@ pub trait Action: Clone {
         1
     }
 
-    /// Makes the action smaller as long as `fails`, which says whether the list with the given action in this one's
-    /// place fails as before. An action without parts stays as it is.
+    /// Makes the action smaller as long as `fails`, which says whether the list with the given
+    /// action in this one's place fails as before. An action without parts stays as it is.
     fn shrink(&mut self, fails: &mut dyn FnMut(&Self) -> bool) {
         let _ = fails;
     }
@@ -81,7 +81,8 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
     })
 }
 
-/// What a random test works with: a list of actions, done one after the other. A failure is a panic.
+/// What a random test works with: a list of actions, done one after the other. A failure is a
+/// panic.
 pub trait World: Sized {
     /// What a run begins with.
     type Settings: Copy;

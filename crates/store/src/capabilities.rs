@@ -10,7 +10,8 @@ pub struct Capabilities {
     pub snapshots: bool,
     /// Versions of records ([`Records::versions`](crate::Records::versions)).
     pub versions: bool,
-    /// Changes of indexes ([`Dataset::add_index`](crate::Dataset::add_index)); without it a definition only declares fields.
+    /// Changes of indexes ([`Dataset::add_index`](crate::Dataset::add_index)); without it a
+    /// definition only declares fields.
     pub indexes: bool,
     /// The change feed ([`Dataset::changes`](crate::Dataset::changes)).
     pub changes: bool,

@@ -1,15 +1,16 @@
-//! The operations of a store and its datasets, as object-safe traits: what a command line, a server or a
-//! binding for another language works with, wherever the records are.
+//! The operations of a store and its datasets, as object-safe traits: what a command line, a server
+//! or a binding for another language works with, wherever the records are.
 //!
 //! | trait | operations |
 //! | --- | --- |
 //! | [`Store`] | datasets by name, named snapshots, compaction, check, backup |
-//! | [`Records`] | reads of a dataset, as it is or at a moment: get, find, count, scan, versions, points |
+//! | [`Records`] | reads of a dataset, now or at a moment: get, find, count, scan, versions |
 //! | [`Dataset`] | also writes, changes of indexes and strategy, statistics, the change feed |
 //! | [`Batch`] | writes that are applied together |
 //!
-//! [`open`] takes a path or an address and returns a store. Queries are data ([`esker::Request`]). Operations that a
-//! store does not have return [`esker::Error::Unsupported`]; [`Store::capabilities`] says which those are.
+//! [`open`] takes a path or an address and returns a store. Queries are data ([`esker::Request`]).
+//! Operations that a store does not have return [`esker::Error::Unsupported`];
+//! [`Store::capabilities`] says which those are.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,7 +32,8 @@
 //! # }
 //! ```
 //!
-//! A Rust program with an embedded store uses [`esker::Database`] itself, which has typed keys and values.
+//! A Rust program with an embedded store uses [`esker::Database`] itself, which has typed keys and
+//! values.
 
 mod capabilities;
 #[cfg(feature = "cluster")]

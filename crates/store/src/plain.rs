@@ -1,6 +1,7 @@
-//! A plain store for tests: records in a map, every condition evaluated on every record, one file for the
-//! whole store, read when it is opened and written when it is closed. It has no indexes, no log and no
-//! snapshots, so that the answers of a program that works with it are those that any store must give.
+//! A plain store for tests: records in a map, every condition evaluated on every record, one file
+//! for the whole store, read when it is opened and written when it is closed. It has no indexes, no
+//! log and no snapshots, so that the answers of a program that works with it are those that any
+//! store must give.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

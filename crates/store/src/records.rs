@@ -74,8 +74,8 @@ pub trait Records: Send + Sync {
     /// As [`Records::find`].
     fn keys(&self, request: &Request) -> Result<Box<dyn Answer<Key>>>;
 
-    /// Passes every record of a request (at most the limit) to `visit` until that breaks, in an order
-    /// other than recency: faster for large answers.
+    /// Passes every record of a request (at most the limit) to `visit` until that breaks, in an
+    /// order other than recency: faster for large answers.
     ///
     /// # Errors
     /// As [`Records::find`]; [`esker::Error::BadInput`] for a request that continues after a page.
@@ -111,7 +111,8 @@ pub trait Records: Send + Sync {
     /// The latest versions of a record, newest first.
     ///
     /// # Errors
-    /// [`esker::Error::Unsupported`] without [`versions`](crate::Capabilities::versions); any read error.
+    /// [`esker::Error::Unsupported`] without [`versions`](crate::Capabilities::versions); any read
+    /// error.
     fn versions(&self, _key: &Key, _as_of: Option<Seq>, _most: usize) -> Result<Vec<Record>> {
         unsupported("versions of records")
     }
@@ -188,7 +189,8 @@ pub trait Records: Send + Sync {
         Ok(cells.finish())
     }
 
-    /// The newest record of each value at `key`, as far as it satisfies the request, by primary key.
+    /// The newest record of each value at `key`, as far as it satisfies the request, by primary
+    /// key.
     ///
     /// # Errors
     /// As [`Records::find`].
@@ -277,7 +279,8 @@ pub trait Batch {
     /// Applies the writes, and empties the batch.
     ///
     /// # Errors
-    /// [`esker::Error::Exists`] and [`esker::Error::Conflict`] if an expectation is not met; any write error.
+    /// [`esker::Error::Exists`] and [`esker::Error::Conflict`] if an expectation is not met; any
+    /// write error.
     fn commit(&mut self) -> Result<()>;
 }
 
@@ -328,8 +331,8 @@ pub trait Dataset: Records {
         change: &mut dyn FnMut(Option<&Record>) -> Result<Update>,
     ) -> Result<Option<Record>>;
 
-    /// Deletes every record that satisfies the condition; `progress` gets the number so far, and can
-    /// stop the deletion.
+    /// Deletes every record that satisfies the condition; `progress` gets the number so far, and
+    /// can stop the deletion.
     ///
     /// # Errors
     /// [`esker::Error::Conflict`]; any read or write error.
@@ -493,7 +496,8 @@ pub trait Dataset: Records {
     ///
     /// # Errors
     /// [`esker::Error::Unsupported`] without [`changes`](crate::Capabilities::changes);
-    /// [`esker::Error::NoOldRecords`]; [`esker::Error::PositionExpired`]; [`esker::Error::OtherHistory`].
+    /// [`esker::Error::NoOldRecords`]; [`esker::Error::PositionExpired`];
+    /// [`esker::Error::OtherHistory`].
     fn changes(&self, _from: ChangesFrom, _with_old: bool) -> Result<Box<dyn ChangeFeed>> {
         unsupported("change feed")
     }

@@ -43,7 +43,8 @@ pub trait Store: Send + Sync {
     /// Creates a dataset.
     ///
     /// # Errors
-    /// [`esker::Error::Exists`]; [`esker::Error::BadInput`] for a name or a definition that is not valid.
+    /// [`esker::Error::Exists`]; [`esker::Error::BadInput`] for a name or a definition that is not
+    /// valid.
     fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Box<dyn Dataset>>;
 
     /// Gives a dataset another name.
@@ -83,7 +84,8 @@ pub trait Store: Send + Sync {
     /// Drops a named snapshot.
     ///
     /// # Errors
-    /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`]; [`esker::Error::UnknownSnapshot`].
+    /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`];
+    /// [`esker::Error::UnknownSnapshot`].
     fn drop_snapshot(&self, _name: &str) -> Result<()> {
         unsupported("named snapshots")
     }
@@ -91,7 +93,8 @@ pub trait Store: Send + Sync {
     /// The names of the datasets in a named snapshot.
     ///
     /// # Errors
-    /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`]; [`esker::Error::UnknownSnapshot`].
+    /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`];
+    /// [`esker::Error::UnknownSnapshot`].
     fn dataset_names_at(&self, _snapshot: &str) -> Result<Vec<String>> {
         unsupported("named snapshots")
     }
@@ -99,8 +102,8 @@ pub trait Store: Send + Sync {
     /// A dataset in a named snapshot.
     ///
     /// # Errors
-    /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`]; [`esker::Error::UnknownSnapshot`];
-    /// [`esker::Error::UnknownDataset`].
+    /// [`esker::Error::Unsupported`] without [`Capabilities::snapshots`];
+    /// [`esker::Error::UnknownSnapshot`]; [`esker::Error::UnknownDataset`].
     fn dataset_at(&self, _snapshot: &str, _name: &str) -> Result<Box<dyn Records>> {
         unsupported("named snapshots")
     }
@@ -108,7 +111,8 @@ pub trait Store: Send + Sync {
     /// Compacts a dataset, or all.
     ///
     /// # Errors
-    /// [`esker::Error::Unsupported`] without [`Capabilities::maintenance`]; any read or write error.
+    /// [`esker::Error::Unsupported`] without [`Capabilities::maintenance`]; any read or write
+    /// error.
     fn compact(&self, _dataset: Option<&str>) -> Result<()> {
         unsupported("compaction")
     }

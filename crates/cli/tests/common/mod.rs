@@ -54,7 +54,8 @@ thread_local! {
     static PLAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a test with the plain store instead of the embedded one: the same commands must print the same.
+/// Runs a test with the plain store instead of the embedded one: the same commands must print the
+/// same.
 pub(crate) fn with_plain_store(test: impl FnOnce()) {
     PLAIN.set(true);
     test();

@@ -8,7 +8,8 @@ use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::version::{Action, Choice, CompactionPolicy, ComponentId, Run, TableFile, TreeVersion};
 
-/// A choice that merges everything into one run, even without a gain; `None` when the tree is empty.
+/// A choice that merges everything into one run, even without a gain; `None` when the tree is
+/// empty.
 pub(crate) fn all(tree: &TreeVersion) -> Option<Choice> {
     if tree.runs.is_empty() {
         return None;
@@ -26,7 +27,8 @@ pub(crate) fn pick_all(tree: &TreeVersion, now: Time) -> Option<Choice> {
     worth.then(|| all(tree)).flatten()
 }
 
-/// Merges runs of level 0 that are newer than `above` among themselves: for trees whose older runs cannot be read.
+/// Merges runs of level 0 that are newer than `above` among themselves: for trees whose older runs
+/// cannot be read.
 pub(crate) fn pick_above(tree: &TreeVersion, above: Seq) -> Option<(f64, Choice)> {
     let newer = |run: &&Run| run.level == 0 && run.component().min > above;
     let runs = tree.runs.iter().take_while(newer);
@@ -45,9 +47,9 @@ pub(crate) fn oldest_level(tree: &TreeVersion, bytes: u64) -> u32 {
     }
 }
 
-/// The choice of the same components in a tree that follows the choice's tree. They go where the follower's own policy
-/// has them: it may still have older runs of components that its lead has nothing of any more, so a level below these
-/// is not free as it is there.
+/// The choice of the same components in a tree that follows the choice's tree. They go where the
+/// follower's own policy has them: it may still have older runs of components that its lead has
+/// nothing of any more, so a level below these is not free as it is there.
 pub(crate) fn followed_by(choice: &Choice, follower: &TreeVersion) -> Choice {
     let spans = choice.tables().map(|table| table.component());
     let span = spans.reduce(ComponentId::hull);
@@ -58,9 +60,10 @@ pub(crate) fn followed_by(choice: &Choice, follower: &TreeVersion) -> Choice {
     Choice::merge(inputs, follower.options.policy.level_for(bytes))
 }
 
-/// Refuses a choice that would place older entries in front of newer ones. Of one key, entries in an earlier run are
-/// newer than those in a later one, and a run is placed by its level and its sequence numbers; so each table that
-/// moves is compared with all tables that it overlaps and that do not move with it.
+/// Refuses a choice that would place older entries in front of newer ones. Of one key, entries in
+/// an earlier run are newer than those in a later one, and a run is placed by its level and its
+/// sequence numbers; so each table that moves is compared with all tables that it overlaps and that
+/// do not move with it.
 pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
     let refused = |what: &str| {
         let (name, policy) = (&tree.name, &tree.options.policy);
@@ -81,7 +84,8 @@ pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
     let (level, number) = choice.target();
     let is_target = |run: &Run| run.level == level && Some(run.number) == number;
     let added = spans(&mut choice.tables());
-    // The place of each run after the choice, as `TreeVersion::normalise` orders them; empty runs have none.
+    // The place of each run after the choice, as `TreeVersion::normalise` orders them; empty runs
+    // have none.
     let after = tree.runs.iter().map(|run| {
         let stays = spans(&mut run.tables.iter().filter(|table| !is_input(table)));
         let span = match is_target(run) {

@@ -1,5 +1,5 @@
-//! Expired data, judged by table metadata: which tables can be dropped unread, and which are worth rewriting without
-//! it.
+//! Expired data, judged by table metadata: which tables can be dropped unread, and which are worth
+//! rewriting without it.
 //!
 //! The metadata of a table has the number of its entries that expire, and when the first and the
 //! last of them do. A table that has expired as a whole is dropped unread if all older tables with
@@ -99,16 +99,17 @@ fn expired_bytes(table: &TableFile, now: Time) -> f64 {
     meta.size as f64 * share * passed
 }
 
-/// True for a table that will be dropped unread, or merged: of level 0, where tables have what was written in a stretch of time,
-/// and all of it expires. What rewriting it would free until then is seldom worth the work.
+/// True for a table that will be dropped unread, or merged: of level 0, where tables have what was
+/// written in a stretch of time, and all of it expires. What rewriting it would free until then is
+/// seldom worth the work.
 fn is_let_expire(run: &Run, table: &TableFile, now: Time) -> bool {
     let meta = table.meta();
     let expires = |expiry: crate::table::Expiry| expiry.entries == meta.entries && now < expiry.max;
     run.level == 0 && meta.expiry.is_some_and(expires)
 }
 
-/// The expired tables that hide nothing that could show again: every older table with some of their keys has expired,
-/// too. By run, newest first.
+/// The expired tables that hide nothing that could show again: every older table with some of their
+/// keys has expired, too. By run, newest first.
 fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
     let by = tree.options.superseded.as_ref();
     let reports = by.is_some_and(|by| by.drop_policy == DropPolicy::Record);

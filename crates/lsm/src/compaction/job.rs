@@ -32,8 +32,8 @@ pub type RunSink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
 pub type WriteRun<'w> = dyn FnMut(&mut RunSink<'_>) -> Result<()> + 'w;
 
 impl CompactionContext<'_> {
-    /// Writes one memtable of a full generation as a run of level 0 into `edit`. `older` are the tree's runs, all of
-    /// them older than the memtable.
+    /// Writes one memtable of a full generation as a run of level 0 into `edit`. `older` are the
+    /// tree's runs, all of them older than the memtable.
     pub(crate) fn flush(
         &self,
         tree: &TreeVersion,
@@ -218,8 +218,8 @@ impl CompactionContext<'_> {
         Ok(count)
     }
 
-    /// Writes entries with their own sequence numbers, given in order, as a run of level 0 into `edit`. Returns their
-    /// number.
+    /// Writes entries with their own sequence numbers, given in order, as a run of level 0 into
+    /// `edit`. Returns their number.
     pub(crate) fn write_run(
         &self,
         tree: &TreeVersion,
@@ -286,8 +286,8 @@ impl CompactionContext<'_> {
         Ok(())
     }
 
-    /// True when the inputs can be moved without a rewrite: no entry needs a decision, and they overlap neither the
-    /// target level nor each other.
+    /// True when the inputs can be moved without a rewrite: no entry needs a decision, and they
+    /// overlap neither the target level nor each other.
     fn can_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
         let filter = tree.options.filter.as_ref();
         let needs_filter = filter.is_some_and(|filter| !filter.may_be_skipped());
@@ -296,8 +296,8 @@ impl CompactionContext<'_> {
         !needs_filter && !tree.options.bitmap && are_disjoint(choice.tables(), partitioner)
     }
 
-    /// True when a compaction would only rewrite the same entries. Small tables are rewritten anyway, so that they do
-    /// not pile up.
+    /// True when a compaction would only rewrite the same entries. Small tables are rewritten
+    /// anyway, so that they do not pile up.
     fn should_move(&self, tree: &TreeVersion, choice: &Choice) -> bool {
         if let Action::Move { .. } = choice.action {
             return true;
@@ -346,7 +346,8 @@ impl CompactionContext<'_> {
             filter: filter.map(|filter| filter.begin(&obsolete)),
             versions: tree.options.versions,
             is_oldest,
-            // In a tree with a compaction filter an entry may hold many index entries: the filter decides.
+            // In a tree with a compaction filter an entry may hold many index entries: the filter
+            // decides.
             obsolete: if filter.is_some() {
                 ObsoleteWrites::default()
             } else {

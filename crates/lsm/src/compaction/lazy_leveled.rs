@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::Leveled;
 use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion, are_disjoint};
 
-/// The lazy-leveled policy of Dostoevsky (Dayan & Idreos 2018): tiers above, one leveled run at the bottom. Runs of
-/// level 0 are merged among themselves as in tiers, and all together into the bottom when they are a share of its
-/// size. An update is rewritten about once per tier and then once per rewrite of the bottom; a get probes the few
-/// runs above and one table of the bottom.
+/// The lazy-leveled policy of Dostoevsky (Dayan & Idreos 2018): tiers above, one leveled run at the
+/// bottom. Runs of level 0 are merged among themselves as in tiers, and all together into the
+/// bottom when they are a share of its size. An update is rewritten about once per tier and then
+/// once per rewrite of the bottom; a get probes the few runs above and one table of the bottom.
 ///
-/// To bound a compaction to [`Leveled::level1_bytes`] and its share, the bottom grows into leveled levels from there
-/// on. Runs without overlap, as those of ascending keys, move down unchanged.
+/// To bound a compaction to [`Leveled::level1_bytes`] and its share, the bottom grows into leveled
+/// levels from there on. Runs without overlap, as those of ascending keys, move down unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LazyLeveled {
     /// Number of runs of one size that triggers their compaction into one, at least 2.
@@ -43,8 +43,8 @@ impl LazyLeveled {
         self.runs.clamp(2, 1 << 20)
     }
 
-    /// How many of the newest runs become one: the longest sequence whose oldest run is about no larger than the
-    /// average of the others.
+    /// How many of the newest runs become one: the longest sequence whose oldest run is about no
+    /// larger than the average of the others.
     fn tier(&self, runs: &[Run]) -> Option<usize> {
         let (mut newer, mut found) = (0.0, None);
         for (at, run) in runs.iter().enumerate() {

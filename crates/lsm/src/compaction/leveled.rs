@@ -9,15 +9,18 @@ use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum NextTable {
-    /// Each in turn, as in LevelDB: in the order of keys, or of the tree's partitioner ([`crate::Partitioner::turn`]).
+    /// Each in turn, as in LevelDB: in the order of keys, or of the tree's partitioner
+    /// ([`crate::Partitioner::turn`]).
     #[default]
     RoundRobin,
-    /// The one that overlaps the fewest tables of the next level, of several the next in turn (pick-best).
+    /// The one that overlaps the fewest tables of the next level, of several the next in turn
+    /// (pick-best).
     FewestOverlapped,
 }
 
-/// The leveled policy of LevelDB: one run per level below level 0, each ten times the size of the one above; a
-/// compaction takes one table of a level, by turns unless set otherwise, and the tables that it overlaps below.
+/// The leveled policy of LevelDB: one run per level below level 0, each ten times the size of the
+/// one above; a compaction takes one table of a level, by turns unless set otherwise, and the
+/// tables that it overlaps below.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leveled {
     /// Number of runs of level 0 that triggers their compaction into level 1, at least 1.
@@ -91,9 +94,9 @@ impl Leveled {
     fn level0_runs(&self) -> usize {
         self.level0_runs.clamp(1, 1 << 20)
     }
-    /// All of level 0 and the tables of level 1 that it overlaps. While level 0 is small against these (an index tree
-    /// beside a large data tree, flushed together), its runs are first compacted among themselves, so that level 1 is
-    /// not rewritten for a few entries.
+    /// All of level 0 and the tables of level 1 that it overlaps. While level 0 is small against
+    /// these (an index tree beside a large data tree, flushed together), its runs are first
+    /// compacted among themselves, so that level 1 is not rewritten for a few entries.
     fn level0(&self, tree: &TreeVersion) -> Option<Choice> {
         let level0 = tree.level0();
         let mut runs: Vec<Vec<Arc<TableFile>>> =
@@ -117,9 +120,9 @@ impl Leveled {
         Some(Choice::merge(runs, 0))
     }
 
-    /// One table of `level` and the tables below that it overlaps. A table that is cut by more than the key may overlap
-    /// most of the level below, in shapes that no output can be cut around: its turn is passed over while others overlap
-    /// fewer.
+    /// One table of `level` and the tables below that it overlaps. A table that is cut by more than
+    /// the key may overlap most of the level below, in shapes that no output can be cut around: its
+    /// turn is passed over while others overlap fewer.
     pub(super) fn level(&self, tree: &TreeVersion, level: u32) -> Option<Choice> {
         let run = tree.level(level)?;
         let below = tree.level(level + 1);
@@ -173,8 +176,9 @@ fn turns<'r>(run: &'r Run, cursor: Option<&Vec<u8>>) -> Vec<Turn<'r>> {
     turns
 }
 
-/// The most tables that a table which is cut by more than the key should overlap in the next level, so that its compaction
-/// needs fewer than [`MOST_PARTS`](crate::version::MOST_PARTS) tables even where many that stay are between them.
+/// The most tables that a table which is cut by more than the key should overlap in the next level,
+/// so that its compaction needs fewer than [`MOST_PARTS`](crate::version::MOST_PARTS) tables even
+/// where many that stay are between them.
 const MOST_OVERLAPPED: usize = 100;
 
 /// The tables of `below` that overlap any of `above`.

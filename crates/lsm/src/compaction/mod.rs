@@ -1,4 +1,5 @@
-//! Compaction: policies decide (pure functions from a tree's version to a choice), the job executes the choice.
+//! Compaction: policies decide (pure functions from a tree's version to a choice), the job executes
+//! the choice.
 
 mod choice;
 pub(crate) mod context;

@@ -16,8 +16,8 @@ use crate::version::{
     TableSource, TreeVersion,
 };
 
-/// Tables under construction: one after the other, cut between keys at the table size, or side by side, as the tree's
-/// partitioner cuts. Dropped before [`Self::finish`], it removes its files.
+/// Tables under construction: one after the other, cut between keys at the table size, or side by
+/// side, as the tree's partitioner cuts. Dropped before [`Self::finish`], it removes its files.
 pub(super) struct Output<'a> {
     shop: &'a CompactionContext<'a>,
     options: TableOptions,
@@ -100,8 +100,9 @@ impl Expected {
         Ok(expected)
     }
 
-    /// The sketch of a choice's tables. Keys of the sample are whole: those at the ends of blocks and partitions are shortened
-    /// in the index, and a partitioner may look at the part that is missing.
+    /// The sketch of a choice's tables. Keys of the sample are whole: those at the ends of blocks
+    /// and partitions are shortened in the index, and a partitioner may look at the part that is
+    /// missing.
     pub(super) fn of_tables<'t>(
         tree: &TreeVersion,
         tables: impl Iterator<Item = &'t Arc<TableFile>>,
@@ -336,8 +337,8 @@ impl Written {
                 let (meta, small) = table.finish_small()?;
                 let place = match small {
                     Some(small) => {
-                        // The table gets no file of its own; the first table of a shared file gives the file its
-                        // number.
+                        // The table gets no file of its own; the first table of a shared file gives
+                        // the file its number.
                         self.files.retain(|number| *number != meta.number);
                         Some(shared.add(&small, &|| meta.number)?)
                     }
@@ -369,8 +370,8 @@ impl Written {
         self.tables.iter().map(|(meta, _)| meta.size).sum()
     }
 
-    /// Records the tables in an edit: in run `run` of `level`, or as a run of its own. `component` spans the writes
-    /// in the tables; without it, the span is computed from their entries.
+    /// Records the tables in an edit: in run `run` of `level`, or as a run of its own. `component`
+    /// spans the writes in the tables; without it, the span is computed from their entries.
     pub(super) fn enter(
         self,
         edit: &mut Edit,

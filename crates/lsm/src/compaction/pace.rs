@@ -1,7 +1,7 @@
 //! The write rate limit of compactions: bytes per second, shared by all threads.
 //!
-//! The bytes of each thread are scheduled behind those of earlier requests, and the thread waits for its slot. So no
-//! thread is starved, and after a pause a burst is at most a tenth of a second.
+//! The bytes of each thread are scheduled behind those of earlier requests, and the thread waits
+//! for its slot. So no thread is starved, and after a pause a burst is at most a tenth of a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,12 +1,14 @@
-//! Parallel compaction: the key range of the inputs is cut into pieces of about the same bytes, each is merged on its
-//! own, by another thread where one is free, and the tables of all pieces, in key order, form one run of one edit.
+//! Parallel compaction: the key range of the inputs is cut into pieces of about the same bytes,
+//! each is merged on its own, by another thread where one is free, and the tables of all pieces, in
+//! key order, form one run of one edit.
 //!
-//! The result equals that of a single merge: all entries of a key are in one piece, and the decision on an entry
-//! depends on the entries of its key, on the obsolete set of the job's version, and on the older runs, which are the
-//! same for all pieces. Each piece starts a new compaction filter, so a filter that keeps state across keys says so
-//! ([`CompactionFilterFactory::spans_keys`](crate::merge::CompactionFilterFactory::spans_keys)), and its trees are
-//! compacted in one piece. So are bitmap trees, whose sets are read whole, and trees with a partitioner, which cuts
-//! by more than the key.
+//! The result equals that of a single merge: all entries of a key are in one piece, and the
+//! decision on an entry depends on the entries of its key, on the obsolete set of the job's
+//! version, and on the older runs, which are the same for all pieces. Each piece starts a new
+//! compaction filter, so a filter that keeps state across keys says so
+//! ([`CompactionFilterFactory::spans_keys`](crate::merge::CompactionFilterFactory::spans_keys)),
+//! and its trees are compacted in one piece. So are bitmap trees, whose sets are read whole, and
+//! trees with a partitioner, which cuts by more than the key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -105,8 +107,8 @@ impl Made {
     }
 }
 
-/// The number of pieces for a compaction of `bytes` by `threads`: all threads share a large one. `piece_bytes` overrides
-/// the bytes per piece, for any number of threads.
+/// The number of pieces for a compaction of `bytes` by `threads`: all threads share a large one.
+/// `piece_bytes` overrides the bytes per piece, for any number of threads.
 pub(super) fn count(bytes: u64, table_size: u64, threads: usize, piece_bytes: Option<u64>) -> u64 {
     match piece_bytes {
         Some(piece) => (bytes / piece.max(1)).clamp(1, MAX_PIECES),
@@ -128,7 +130,8 @@ pub(super) fn cuts<'t>(
         let table = file.table()?;
         let parts: Vec<&[u8]> = table.partition_keys().collect();
         let bytes = file.meta().size / (parts.len() as u64).max(1);
-        // A partition begins after the last key of the one before; the exact key makes no difference.
+        // A partition begins after the last key of the one before; the exact key makes no
+        // difference.
         let begins = std::iter::once(file.meta().smallest.as_slice()).chain(parts.iter().copied());
         keys.extend(
             begins
@@ -154,7 +157,8 @@ pub(super) fn cuts<'t>(
     Ok(cuts)
 }
 
-/// Runs `work` for each item, on this thread and `others`, and returns the results in the order of the items.
+/// Runs `work` for each item, on this thread and `others`, and returns the results in the order of
+/// the items.
 pub(super) fn each<I: Copy + Sync, T: Send>(
     items: &[I],
     helpers: usize,

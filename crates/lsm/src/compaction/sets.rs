@@ -1,5 +1,5 @@
-//! The obsolete set in flushes and compactions: which entries it drops, what they add to it, and how bitmap trees,
-//! which hold it, are written.
+//! The obsolete set in flushes and compactions: which entries it drops, what they add to it, and
+//! how bitmap trees, which hold it, are written.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl CompactionContext<'_> {
         }))
     }
 
-    /// Records the numbers that a flush or compaction of `tree` dropped in the tree's bitmap tree, by the same edit:
-    /// the bits are set when, and only when, the puts are gone.
+    /// Records the numbers that a flush or compaction of `tree` dropped in the tree's bitmap tree,
+    /// by the same edit: the bits are set when, and only when, the puts are gone.
     pub(super) fn report(
         &self,
         tree: &TreeVersion,
@@ -49,7 +49,8 @@ impl CompactionContext<'_> {
         self.add_set(bitmap, reported.clone(), component, edit)
     }
 
-    /// True when the output of flushes and compactions of a tree has no entry of a write in its set.
+    /// True when the output of flushes and compactions of a tree has no entry of a write in its
+    /// set.
     pub(super) fn applies_set(&self, tree: &TreeVersion) -> bool {
         let Some(by) = &tree.options.superseded else {
             return false;
@@ -63,7 +64,8 @@ impl CompactionContext<'_> {
         drop_policy && self.version.tree_named(&by.tree).is_some()
     }
 
-    /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made them obsolete.
+    /// Writes numbers as a run of a bitmap tree into `edit`. `component` spans the writes that made
+    /// them obsolete.
     pub(crate) fn write_bits(
         &self,
         bitmap: &TreeVersion,

@@ -50,8 +50,8 @@ impl<'a> SharedFiles<'a> {
         }
     }
 
-    /// Appends a table to a file; `next` allocates a file number where no file is open. The file's length is known
-    /// when the job ends ([`SharedFiles::finish`]).
+    /// Appends a table to a file; `next` allocates a file number where no file is open. The file's
+    /// length is known when the job ends ([`SharedFiles::finish`]).
     pub(crate) fn add(&self, table: &[u8], next: &dyn Fn() -> u64) -> Result<Place> {
         let mut state = self.state.lock();
         let result = state.add(self.source, table, next);
@@ -64,8 +64,8 @@ impl<'a> SharedFiles<'a> {
         self.state.lock().failed
     }
 
-    /// Completes the last file, and records in `edit` the files and their lengths. A table that is alone in the file
-    /// with its number needs no place.
+    /// Completes the last file, and records in `edit` the files and their lengths. A table that is
+    /// alone in the file with its number needs no place.
     pub(crate) fn finish(&self, edit: &mut Edit) -> Result<()> {
         let mut state = self.state.lock();
         state.end_file(self.source)?;

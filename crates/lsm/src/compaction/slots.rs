@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The thread limit of compactions and the threads in use: those that run a job, and helpers of a large one. Only
-/// helpers are limited: a job never waits for a slot, or a large compaction would block all other trees until it
-/// ends. So while helpers finish their pieces there may be twice as many threads at work.
+/// The thread limit of compactions and the threads in use: those that run a job, and helpers of a
+/// large one. Only helpers are limited: a job never waits for a slot, or a large compaction would
+/// block all other trees until it ends. So while helpers finish their pieces there may be twice as
+/// many threads at work.
 #[derive(Default)]
 pub(crate) struct Slots {
     all: usize,

@@ -1,5 +1,6 @@
-//! Sweeping an obsolete set: finding the numbers that it can drop, because no tree that reads it has an entry of them
-//! any more. The conditions and why they suffice are in `obsolete/mod.rs`; `group/sweep.rs` runs the sweep.
+//! Sweeping an obsolete set: finding the numbers that it can drop, because no tree that reads it
+//! has an entry of them any more. The conditions and why they suffice are in `obsolete/mod.rs`;
+//! `group/sweep.rs` runs the sweep.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,8 +46,8 @@ pub(crate) fn allowance(version: &Version, set: &TreeVersion, slack: usize) -> u
     most.saturating_mul(PER_ENTRY).saturating_add(slack)
 }
 
-/// True when metadata proves that `table` of `holder` has no entry of the writes in `numbers`. `changed` is the
-/// version that added the last of them.
+/// True when metadata proves that `table` of `holder` has no entry of the writes in `numbers`.
+/// `changed` is the version that added the last of them.
 pub(crate) fn is_clean(
     holder: &TreeVersion,
     table: &TableFile,
@@ -80,7 +81,8 @@ impl Sweep {
         }
     }
 
-    /// Reads tables that may have entries of candidates, up to about `bytes`. True when no more are left.
+    /// Reads tables that may have entries of candidates, up to about `bytes`. True when no more are
+    /// left.
     pub(crate) fn read_tables(
         &mut self,
         version: &Version,
@@ -149,9 +151,9 @@ impl Sweep {
         })
     }
 
-    /// The candidates that no holder has, given a view in which all tables are clean or read; `None` when an entry
-    /// cannot be decoded. No compaction of a holder may be running, and no writer may have read what it will add to
-    /// the view's memtables.
+    /// The candidates that no holder has, given a view in which all tables are clean or read;
+    /// `None` when an entry cannot be decoded. No compaction of a holder may be running, and no
+    /// writer may have read what it will add to the view's memtables.
     pub(crate) fn finish(mut self, view: &View, set: &TreeVersion) -> Result<Option<SeqSet>> {
         for holder in holders(&view.version, set).filter(|tree| tree.options.filter.is_some()) {
             for memtable in view.memtables(holder.id) {
@@ -174,8 +176,8 @@ impl Sweep {
     }
 }
 
-/// The numbers of all writes that the holders of the set `set` still have, as a snapshot sees them; `None` where an
-/// entry cannot be decoded. Reads all of these trees.
+/// The numbers of all writes that the holders of the set `set` still have, as a snapshot sees them;
+/// `None` where an entry cannot be decoded. Reads all of these trees.
 pub fn held(snapshot: &Snapshot, set: TreeId) -> Result<Option<SeqSet>> {
     let mut held = SeqSet::new();
     let version = snapshot.version();

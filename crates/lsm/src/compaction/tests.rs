@@ -336,7 +336,8 @@ fn lazy_leveled_merges_tiers_among_themselves_and_all_of_them_into_the_bottom() 
         ((0, None), vec![1, 2, 3])
     );
     assert!(score >= 1.0);
-    // The upper runs have half the bytes of the bottom: all compact down, except for tables without overlap.
+    // The upper runs have half the bytes of the bottom: all compact down, except for tables without
+    // overlap.
     make.next = 0;
     let (runs, below) = (above(&mut make, &[100, 400]), bottom(&mut make));
     let (score, choice) = lazy.pick(&with(runs, below)).unwrap();
@@ -439,8 +440,8 @@ fn tables_that_have_expired_are_dropped_whole_unless_they_hide_something() {
     let mut tree = tree(vec![newest, middle, oldest]);
     tree.due = due(5);
     assert!(expired::pick(&tree, 4).is_none());
-    // The middle table hides entries that have not expired yet, so it is rewritten if enough has; the newest hides
-    // only those.
+    // The middle table hides entries that have not expired yet, so it is rewritten if enough has;
+    // the newest hides only those.
     let (_, choice) = expired::pick(&tree, 5).unwrap();
     assert_eq!(
         (choice.action, numbers(&choice)),

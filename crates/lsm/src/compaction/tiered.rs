@@ -3,11 +3,12 @@
 use super::Leveled;
 use crate::version::{Choice, CompactionPolicy, Run, TreeVersion};
 
-/// The tiered policy of AsterixDB: runs of level 0 only; a sequence of them is compacted when the younger ones
-/// together outgrow the oldest by a ratio (Luo & Carey section 2.1).
+/// The tiered policy of AsterixDB: runs of level 0 only; a sequence of them is compacted when the
+/// younger ones together outgrow the oldest by a ratio (Luo & Carey section 2.1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tiered {
-    /// Ratio of the younger runs' total size to the oldest run of the sequence that triggers its compaction.
+    /// Ratio of the younger runs' total size to the oldest run of the sequence that triggers its
+    /// compaction.
     pub ratio: f64,
     /// A run of more bytes than this is never compacted again.
     pub largest_mergeable: u64,
@@ -23,8 +24,8 @@ impl Default for Tiered {
 }
 
 impl CompactionPolicy for Tiered {
-    /// The longest sequence, from the newest run on, whose younger runs outgrow its oldest. Its score equals that of
-    /// the same number of level 0 runs under the default leveled policy.
+    /// The longest sequence, from the newest run on, whose younger runs outgrow its oldest. Its
+    /// score equals that of the same number of level 0 runs under the default leveled policy.
     fn pick(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
         let mergeable: Vec<&Run> = tree
             .runs

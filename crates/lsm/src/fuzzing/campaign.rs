@@ -45,8 +45,9 @@ impl Rng {
     }
 }
 
-/// Runs `target` on each input of `corpus`, and then on `rounds` mutations of them. When it panics, the input is
-/// printed on standard error. `ESKER_FUZZ=20` in the environment multiplies the rounds by 20.
+/// Runs `target` on each input of `corpus`, and then on `rounds` mutations of them. When it panics,
+/// the input is printed on standard error. `ESKER_FUZZ=20` in the environment multiplies the rounds
+/// by 20.
 pub fn campaign(seed: u64, rounds: u64, corpus: &[Vec<u8>], target: &mut dyn FnMut(&[u8])) {
     let times = std::env::var("ESKER_FUZZ").ok();
     let rounds = rounds * times.and_then(|times| times.parse().ok()).unwrap_or(1);

@@ -2,7 +2,8 @@
 
 use crate::synopsis::{MapBuilder, MapPage, map_hash};
 
-/// Decodes the bytes as a page; and builds a map from them, taken as pairs of a hash and a block, ten bytes each.
+/// Decodes the bytes as a page; and builds a map from them, taken as pairs of a hash and a block,
+/// ten bytes each.
 pub fn fingerprints(data: &[u8]) {
     let mut found = Vec::new();
     if let Some(page) = MapPage::parse(data) {

@@ -10,8 +10,8 @@ use crate::memtable::{MemCursor, Memtable};
 
 type Model = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 
-/// Decodes the bytes as operations on a memtable, each compared with a map. An operation is a byte for its type, and
-/// its arguments: a key (behind a length byte), a number.
+/// Decodes the bytes as operations on a memtable, each compared with a map. An operation is a byte
+/// for its type, and its arguments: a key (behind a length byte), a number.
 pub fn memtable(data: &[u8]) {
     let (table, mut model) = (Memtable::new(None), Model::new());
     let mut cursor = table.cursor();

@@ -1,8 +1,9 @@
-//! Entry points for fuzzing: each takes arbitrary bytes and feeds them to one decoder, or to one structure and a
-//! model of it. None may panic, hang or allocate without bound; each asserts the invariants of what it decodes.
+//! Entry points for fuzzing: each takes arbitrary bytes and feeds them to one decoder, or to one
+//! structure and a model of it. None may panic, hang or allocate without bound; each asserts the
+//! invariants of what it decodes.
 //!
-//! Only with the feature `fuzzing`, and in tests, which run each briefly with [`campaign`]. The targets for `cargo
-//! fuzz` are in `fuzz/`.
+//! Only with the feature `fuzzing`, and in tests, which run each briefly with [`campaign`]. The
+//! targets for `cargo fuzz` are in `fuzz/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -71,8 +72,8 @@ pub fn edit(data: &[u8]) {
     }
 }
 
-/// An entry of a bitmap tree: a chunk of the obsolete set, with the first eight bytes as its key, and with a matching
-/// key.
+/// An entry of a bitmap tree: a chunk of the obsolete set, with the first eight bytes as its key,
+/// and with a matching key.
 pub fn obsolete(data: &[u8]) {
     let (key, value) = data.split_at(data.len().min(8));
     for key in [key, &seq_key(3 << 16)] {
@@ -164,8 +165,8 @@ pub fn log(data: &[u8]) {
     }
 }
 
-/// A whole store: the first part of the bytes (up to a `|`) as a manifest record and the rest as a log record;
-/// opened, read, written to, and opened again.
+/// A whole store: the first part of the bytes (up to a `|`) as a manifest record and the rest as a
+/// log record; opened, read, written to, and opened again.
 pub fn store(data: &[u8]) {
     let at = data.iter().position(|byte| *byte == b'|');
     let (manifest, log) = data.split_at(at.unwrap_or(data.len()));

@@ -1,14 +1,15 @@
 //! Claims: exclusive access of a job to trees.
 //!
-//! A job that removes tables from trees (compactions, sweeps, moves), installs a run under them, or drops or
-//! configures them, claims these trees first, and loads the view after that. So what it has read stays valid until it
-//! installs its result, except for runs that are added on top: flushes and additions to obsolete sets need no claim.
+//! A job that removes tables from trees (compactions, sweeps, moves), installs a run under them, or
+//! drops or configures them, claims these trees first, and loads the view after that. So what it
+//! has read stays valid until it installs its result, except for runs that are added on top:
+//! flushes and additions to obsolete sets need no claim.
 //!
-//! A claim takes all of its trees in one step, so no job holds some of its trees while waiting for others, and claims
-//! cannot deadlock. A thread never waits for a claim while it holds the writer's lock or another claim; a claim
-//! without waiting may be added to another. Waiting claims are served in FIFO order: a
-//! tree that one waits for is not given to a later one, so a claim of many trees is not starved by claims of single
-//! ones.
+//! A claim takes all of its trees in one step, so no job holds some of its trees while waiting for
+//! others, and claims cannot deadlock. A thread never waits for a claim while it holds the writer's
+//! lock or another claim; a claim without waiting may be added to another. Waiting claims are
+//! served in FIFO order: a tree that one waits for is not given to a later one, so a claim of many
+//! trees is not starved by claims of single ones.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -55,7 +56,7 @@ impl Claims {
         state.held.extend(trees);
     }
 
-    /// Takes trees if they are free and nobody waits for them: true then.
+    /// Takes trees if they are free and no job waits for them: true then.
     pub(super) fn try_take(&self, trees: &BTreeSet<TreeId>) -> bool {
         let mut state = self.state.lock();
         let is_free = state.is_free(trees, u64::MAX);

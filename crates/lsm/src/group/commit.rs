@@ -172,7 +172,7 @@ fn apply(
     segment.last.store(last, Ordering::Release);
     writer.next_seq = last + 1;
     writer.last = last;
-    // Nobody else counts these without the writer lock.
+    // These are counted under the writer lock only.
     let counters = &core.counters;
     Counters::add_alone(&counters.batches, 1);
     Counters::add_alone(&counters.operations, operations as u64);
@@ -187,8 +187,8 @@ fn apply(
     })
 }
 
-/// The time, where the log should say it: once a second and segment while somebody wants to know
-/// for how long changes have been waiting. 0 where it says one that is no longer that of the writes
+/// The time, where the log should say it: once a second and segment while a consumer's waiting
+/// time is to be known. 0 where it says one that is no longer that of the writes
 /// to come.
 fn stamp(sequencer: &Sequencer, stamped: &mut Stamped, segment: u64) -> Option<u64> {
     let core = &*sequencer.core;

@@ -1,5 +1,5 @@
-//! Consumers of the log: those that it is retained for by name, across restarts, whoever notes
-//! their places: the writer, or a process that reads beside it. What is on disk, and why nothing
+//! Consumers of the log: those that it is retained for by name, across restarts. The
+//! writer or a process that reads beside it notes their places. What is on disk, and why nothing
 //! that a consumer waits for is removed, is in `version/consumers.rs`.
 
 use std::sync::Arc;
@@ -443,8 +443,8 @@ fn confirm_kept(inner: &Inner, position: Position) -> Result<()> {
         check_position(&inner.sequencer, &inner.versions, position)?;
     }
     // What the writer writes from here on it makes durable before it is only in this part of the
-    // log. What is in tables already may not be durable here: it was kept because somebody noted a
-    // place at that moment.
+    // log. What is in tables already may not be durable here: it was kept because a consumer noted
+    // a place at that moment.
     let closed = inner.sequencer.log.closed.lock().clone();
     let live = inner.sequencer.log.segments.lock().clone();
     let is_live = |number: u64| live.iter().any(|live| live.number == number);

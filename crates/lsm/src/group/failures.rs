@@ -1,10 +1,10 @@
-//! Failures of flushes and compactions, tracked separately. A flush concerns every tree, so its failure is reported
-//! to writers that wait for room. A compaction concerns one tree: that tree is paused for growing intervals, and all
-//! others continue.
+//! Failures of flushes and compactions, tracked separately. A flush concerns every tree, so its
+//! failure is reported to writers that wait for room. A compaction concerns one tree: that tree is
+//! paused for growing intervals, and all others continue.
 //!
-//! With background threads a pause is a time; without, a number of compaction rounds that skip the tree, so that a
-//! run is deterministic. While the tree is paused, its runs that are newer than the unreadable component are
-//! compacted among themselves, so that they do not pile up.
+//! With background threads a pause is a time; without, a number of compaction rounds that skip the
+//! tree, so that a run is deterministic. While the tree is paused, its runs that are newer than the
+//! unreadable component are compacted among themselves, so that they do not pile up.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,8 +117,8 @@ impl Failures {
         }
     }
 
-    /// Records a failed compaction of `tree`: one of its policy (`whole`), or of its newer runs. With `background`
-    /// threads the pause is a time.
+    /// Records a failed compaction of `tree`: one of its policy (`whole`), or of its newer runs.
+    /// With `background` threads the pause is a time.
     pub(super) fn note(
         &mut self,
         version: &Version,
@@ -178,7 +178,8 @@ impl Failures {
     }
 }
 
-/// The last sequence number of the component with the file named by an error, in a tree or those that follow it.
+/// The last sequence number of the component with the file named by an error, in a tree or those
+/// that follow it.
 fn damaged_component(version: &Version, tree: &Arc<TreeVersion>, error: &Error) -> Option<Seq> {
     let (path, at) = match error {
         Error::Corruption { path, offset, .. } => (path, Some(*offset)),

@@ -48,8 +48,8 @@ pub(super) fn flush_full(
     }
 }
 
-/// Makes everything durable that was written before this call: by a sync of the log, or, where that is the
-/// caller's, by a flush.
+/// Makes everything durable that was written before this call: by a sync of the log, or, where that
+/// is the caller's, by a flush.
 pub(super) fn make_durable(
     sequencer: &Sequencer,
     versions: &VersionSet,
@@ -71,8 +71,8 @@ fn flush(
 ) -> Result<()> {
     let core = &*sequencer.core;
     if sequencer.visible() < generation.last() {
-        // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so the sync is
-        // done first.
+        // A writer may still be waiting for its sync. Tables contain only acknowledged writes, so
+        // the sync is done first.
         sequencer.sync_all()?;
         sequencer.publish(generation.last());
     }

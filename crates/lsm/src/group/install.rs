@@ -23,8 +23,8 @@ use crate::fs::Fs;
 use crate::generation::View;
 use crate::version::{Edit, TableFile, Version};
 
-/// The state that an installed version replaced. Its drop removes files, so the installing thread drops it without
-/// holding the writer's or the manifest's lock.
+/// The state that an installed version replaced. Its drop removes files, so the installing thread
+/// drops it without holding the writer's or the manifest's lock.
 #[must_use]
 pub(super) struct Retired {
     /// The last reference to tables that were compacted, or dropped with their trees.
@@ -66,8 +66,8 @@ pub(super) fn context<'a>(
     }
 }
 
-/// Shared files for the small tables of a job that writes to `trees` trees; with few trees each table has a file
-/// of its own.
+/// Shared files for the small tables of a job that writes to `trees` trees; with few trees each
+/// table has a file of its own.
 pub(super) fn shared_files(core: &Core, trees: usize) -> Option<SharedFiles<'_>> {
     (trees >= core.options.share_from).then(|| SharedFiles::new(&core.source))
 }
@@ -89,8 +89,8 @@ pub(super) fn work(
     })
 }
 
-/// Opens the tables that an edit added, and pins their filters. Tables in shared files are small and many: they
-/// are opened on first read.
+/// Opens the tables that an edit added, and pins their filters. Tables in shared files are small
+/// and many: they are opened on first read.
 fn warm(core: &Core, versions: &VersionSet, edit: &Edit) {
     if !core.options.background {
         return;
@@ -112,8 +112,8 @@ fn warm(core: &Core, versions: &VersionSet, edit: &Edit) {
     }
 }
 
-/// Runs `work`, which writes tables into an edit and installs it. On failure the tables are removed, so that
-/// retries do not fill a full disk further.
+/// Runs `work`, which writes tables into an edit and installs it. On failure the tables are
+/// removed, so that retries do not fill a full disk further.
 pub(super) fn work_on<T>(core: &Core, work: impl FnOnce(&mut Edit) -> Result<T>) -> Result<T> {
     let mut edit = Edit::default();
     let result = work(&mut edit);

@@ -1,4 +1,5 @@
-//! The group's log: its segments, how far they are durable, and the queue of those that wait for a sync (`sync.rs`).
+//! The group's log: its segments, how far they are durable, and the queue of those that wait for a
+//! sync (`sync.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -10,8 +11,8 @@ use crate::entry::Seq;
 use crate::version::ClosedSegment;
 use crate::wal::LogWriter;
 
-/// A log segment of this handle. Where the log is the caller's it is the part of that which a generation holds: it
-/// has no file, and is in none of the lists of segments.
+/// A log segment of this handle. Where the log is the caller's it is the part of that which a
+/// generation holds: it has no file, and is in none of the lists of segments.
 pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(super) log: Option<LogWriter>,
@@ -27,8 +28,8 @@ pub(crate) struct Segment {
 pub(super) struct Log {
     /// Segments of generations that are not on disk yet, oldest first.
     pub(super) segments: Mutex<Vec<Arc<Segment>>>,
-    /// Closed segments that still exist, oldest first, those of earlier handles and flushed ones included. Locked
-    /// before `segments` where both are locked.
+    /// Closed segments that still exist, oldest first, those of earlier handles and flushed ones
+    /// included. Locked before `segments` where both are locked.
     pub(super) closed: Mutex<Vec<ClosedSegment>>,
     /// The last write that is known to be durable.
     synced: AtomicU64,

@@ -1,9 +1,10 @@
 //! The manifest of a handle: started with its first write, and rewritten when it has grown.
 //!
-//! A manifest is a log of edits whose first one is a whole version. Each flush and compaction appends one, so the
-//! manifest of a handle that lives for months would be mostly history. When it is several times its initial length, a
-//! new one is started with the current version: written and synced while the old one is current, then named by
-//! `CURRENT` in one rename. A power cut leaves the one or the other, and both have the same contents.
+//! A manifest is a log of edits whose first one is a whole version. Each flush and compaction
+//! appends one, so the manifest of a handle that lives for months would be mostly history. When it
+//! is several times its initial length, a new one is started with the current version: written and
+//! synced while the old one is current, then named by `CURRENT` in one rename. A power cut leaves
+//! the one or the other, and both have the same contents.
 
 use std::path::PathBuf;
 
@@ -12,12 +13,13 @@ use super::version_set::{VersionSet, Versions};
 use crate::error::{Error, Result};
 use crate::version::{Current, Edit, Manifest, Order, Version, manifest_path};
 
-/// A manifest is not rewritten while it is shorter than this, or than this multiple of its first record.
+/// A manifest is not rewritten while it is shorter than this, or than this multiple of its first
+/// record.
 const RENEW_OVER: u64 = 64 << 10;
 const RENEW_FACTOR: u64 = 2;
 
-/// Starts a manifest with `version`, durably, its name included. `CURRENT` does not name it yet, so the caller
-/// still has to [note](Sequencer::note_order) its order of commits.
+/// Starts a manifest with `version`, durably, its name included. `CURRENT` does not name it yet, so
+/// the caller still has to [note](Sequencer::note_order) its order of commits.
 pub(super) fn begin_manifest(
     sequencer: &Sequencer,
     set: &VersionSet,
@@ -44,8 +46,8 @@ pub(super) fn begin_manifest(
     Ok((manifest, order))
 }
 
-/// Rewrites a manifest that has grown, under the manifest lock: its last edit is installed and durable. Returns
-/// the replaced manifest, to be removed.
+/// Rewrites a manifest that has grown, under the manifest lock: its last edit is installed and
+/// durable. Returns the replaced manifest, to be removed.
 pub(super) fn renew_manifest(
     sequencer: &Sequencer,
     set: &VersionSet,

@@ -192,7 +192,7 @@ impl Sequencer {
         let held = places.try_lock();
         let all = held.and_then(|held| Ok((held, places.list()?.0)));
         let Ok((Some(held), all)) = all else {
-            // Somebody is noting a place, or there is no telling who waits: nothing is removed this
+            // A consumer is noting a place, or the places cannot be read: nothing is removed this
             // time.
             order.kept = superfluous;
             return None;

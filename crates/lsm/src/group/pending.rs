@@ -1,4 +1,5 @@
-//! Batches that were read from the log: those that wait until they are known to be acknowledged, and their application.
+//! Batches that were read from the log: those that wait until they are known to be acknowledged,
+//! and their application.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,9 +37,9 @@ impl PendingBatches {
         self.0.front().map(|waits| waits.segment)
     }
 
-    /// Adds a record of `segment` at `offset`, whose writes go to `generation`, and passes the batches to `apply`
-    /// that are known to be acknowledged with it. Writes up to `durable` are durable. Returns the record's last
-    /// write.
+    /// Adds a record of `segment` at `offset`, whose writes go to `generation`, and passes the
+    /// batches to `apply` that are known to be acknowledged with it. Writes up to `durable` are
+    /// durable. Returns the record's last write.
     pub(super) fn take(
         &mut self,
         source: &TableSource,
@@ -77,14 +78,14 @@ impl PendingBatches {
         }
     }
 
-    /// Passes the batches at the front to `apply` whose last write is not behind `durable`, and those between that only
-    /// wait for others.
+    /// Passes the batches at the front to `apply` whose last write is not behind `durable`, and
+    /// those between that only wait for others.
     pub(super) fn release_upto(&mut self, durable: Seq, apply: &mut Apply<'_>) -> Result<()> {
         self.release(|waits| waits.last <= durable, apply)
     }
 
-    /// Passes the batches at the front to `apply` that `is_durable` confirms, and those between that only wait for
-    /// others.
+    /// Passes the batches at the front to `apply` that `is_durable` confirms, and those between
+    /// that only wait for others.
     fn release(
         &mut self,
         is_durable: impl Fn(&PendingBatch) -> bool,
@@ -109,10 +110,12 @@ impl PendingBatches {
     }
 }
 
-/// Applies a batch to its generation, given its location in the log; returns its last sequence number.
+/// Applies a batch to its generation, given its location in the log; returns its last sequence
+/// number.
 pub(super) type Apply<'a> = dyn FnMut(&Arc<Generation>, &[u8], (u64, u64)) -> Result<Seq> + 'a;
 
-/// Applies a batch of the log, given its location (segment, offset). Returns its last sequence number.
+/// Applies a batch of the log, given its location (segment, offset). Returns its last sequence
+/// number.
 pub(super) fn apply_batch(
     source: &TableSource,
     recovered: &Recovered,

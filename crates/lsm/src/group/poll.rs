@@ -1,8 +1,8 @@
 //! Polling the writer's files for all who listen in a read-only group: one thread, from the first
 //! listener to the last.
 //!
-//! A writing group needs none: whoever publishes calls. A thread that waits in a read-only group
-//! polls for itself.
+//! A writing group needs none: the publishing thread calls. A thread that waits in a read-only
+//! group polls for itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,8 +44,7 @@ impl Drop for Polls {
     fn drop(&mut self) {
         let mut state = self.inner.sequencer.tails.polling.state.lock();
         state.count -= 1;
-        // The thread ends at its next look; nobody waits for it, for it may be the one that drops
-        // this.
+        // The thread ends at its next look. It is not joined: it may be the one that drops this.
         if state.count == 0
             && let Some(stop) = state.stop.take()
         {
@@ -58,7 +57,7 @@ fn poll(inner: &Inner, stop: &AtomicBool) {
     let mut has_failed = false;
     while !stop.load(Ordering::Acquire) && !inner.core.is_ended() {
         let refreshed = inner.refresh();
-        // Called once for an error: whoever looks then gets it.
+        // Called once for an error: the listener that looks then gets it.
         if refreshed.is_err() && !has_failed {
             inner.core.commits.notify();
         }

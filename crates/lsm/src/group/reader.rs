@@ -180,7 +180,7 @@ impl Reader {
             active: newest.unwrap_or_else(|| begin(self.last, segment)),
             full: self.generations.iter().skip(1).cloned().collect(),
             version: Arc::new(version),
-            // Whoever installs the view puts in the group's.
+            // The installation of the view replaces this by the group's.
             closed: Arc::default(),
         }
     }

@@ -1,9 +1,10 @@
 //! Recovery: replays the unflushed writes from the log.
 //!
-//! The header of each segment names the position that it continues from: the previous segment and its length. So
-//! replay keeps a prefix of the writes. Where a segment is torn or missing the log breaks off, and resumes with a
-//! segment that continues from exactly there: an earlier opening has seen the same break. Other segments are skipped;
-//! if one proves that it was synced, which includes everything before it, then the break is damage.
+//! The header of each segment names the position that it continues from: the previous segment and
+//! its length. So replay keeps a prefix of the writes. Where a segment is torn or missing the log
+//! breaks off, and resumes with a segment that continues from exactly there: an earlier opening has
+//! seen the same break. Other segments are skipped; if one proves that it was synced, which
+//! includes everything before it, then the break is damage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,13 +29,13 @@ pub(super) struct Recovery {
     pub(super) generations: Vec<Arc<Generation>>,
     /// The last write read.
     pub(super) last_seq: Seq,
-    /// In a read-only group: the batches that may not be acknowledged, the last acknowledged write, and the last one
-    /// known to be durable.
+    /// In a read-only group: the batches that may not be acknowledged, the last acknowledged write,
+    /// and the last one known to be durable.
     pub(super) waiting: Option<PendingBatches>,
     pub(super) applied: Seq,
     pub(super) durable: Seq,
-    /// The ends of the valid log: (segment, length). Several when segments without records follow the last record;
-    /// the newest is the last.
+    /// The ends of the valid log: (segment, length). Several when segments without records follow
+    /// the last record; the newest is the last.
     pub(super) ends: Vec<(u64, u64)>,
     pub(super) highest: u64,
     /// The manifest and the log's segments, where they may not be durable.
@@ -46,8 +47,8 @@ pub(super) struct Recovery {
     pub(super) now: u64,
 }
 
-/// Recovers the state beside the writer: everything acknowledged, and everything up to `shown`, which was visible
-/// before.
+/// Recovers the state beside the writer: everything acknowledged, and everything up to `shown`,
+/// which was visible before.
 pub(super) fn recover_beside(
     source: &TableSource,
     provider: &dyn TreeProvider,
@@ -68,8 +69,8 @@ pub(super) fn recover_beside(
     Ok((recovered, recovery))
 }
 
-/// True when the writer of that manifest is gone, so that no write waits for a sync: what was read before this call
-/// is what an opening would find.
+/// True when the writer of that manifest is gone, so that no write waits for a sync: what was read
+/// before this call is what an opening would find.
 pub(super) fn writer_is_gone(source: &TableSource, current: &Current) -> bool {
     current.seal.is_some() || !is_written(source, current.manifest).unwrap_or(true)
 }
@@ -139,8 +140,9 @@ impl Recovery {
         Ok(())
     }
 
-    /// Replays one segment. It is accepted if it continues from the end of the valid log: then the process that
-    /// started it has seen the same log, and `broken` is resolved. Otherwise the log breaks off here.
+    /// Replays one segment. It is accepted if it continues from the end of the valid log: then the
+    /// process that started it has seen the same log, and `broken` is resolved. Otherwise the log
+    /// breaks off here.
     fn replay_one(
         &mut self,
         source: &TableSource,
@@ -250,8 +252,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// The manifest refers to synced writes beyond the end of the log, so the log is damaged there, though it looks
-    /// torn.
+    /// The manifest refers to synced writes beyond the end of the log, so the log is damaged there,
+    /// though it looks torn.
     fn cut_short(
         &self,
         source: &TableSource,
@@ -294,8 +296,8 @@ pub(super) fn segment_number(name: &Path) -> Option<u64> {
     own_number(name.to_str()?, "", ".log")
 }
 
-/// True when the name is one that the engine creates, is not in `keep`, and may be removed. The contents must be
-/// checked as well ([`is_own`]).
+/// True when the name is one that the engine creates, is not in `keep`, and may be removed. The
+/// contents must be checked as well ([`is_own`]).
 pub(super) fn is_leftover(
     name: &str,
     keep_tables: &dyn Fn(u64) -> bool,
@@ -314,8 +316,9 @@ pub(super) fn is_leftover(
     name == "CURRENT.new" || sort::is_leftover(name)
 }
 
-/// False for a table, log or manifest that the engine cannot have written, whatever its name: a foreign file. The
-/// engine's files begin with one of three magic words, which may be missing or zeros after a power cut.
+/// False for a table, log or manifest that the engine cannot have written, whatever its name: a
+/// foreign file. The engine's files begin with one of three magic words, which may be missing or
+/// zeros after a power cut.
 pub(super) fn is_own(fs: &dyn Fs, path: &Path) -> bool {
     let numbered = path.file_name().and_then(|name| name.to_str());
     let numbered = numbered.is_some_and(|name| {

@@ -1,5 +1,5 @@
-//! The beginning of a handle's writing, and the change from one generation of memtables, with its log segment, to the
-//! next.
+//! The beginning of a handle's writing, and the change from one generation of memtables, with its
+//! log segment, to the next.
 
 use std::sync::atomic::Ordering;
 
@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::generation::{Generation, View};
 use crate::version::{ClosedSegment, Current};
 
-/// Called before any change: refuses it after a failure that left the log in an unknown state. The first change
-/// of this handle begins a new segment, a new manifest with the whole version, and a `CURRENT` without a seal.
-/// Leftovers of earlier handles are removed.
+/// Called before any change: refuses it after a failure that left the log in an unknown state. The
+/// first change of this handle begins a new segment, a new manifest with the whole version, and a
+/// `CURRENT` without a seal. Leftovers of earlier handles are removed.
 pub(super) fn start_writing(
     sequencer: &Sequencer,
     versions: &VersionSet,

@@ -1,8 +1,8 @@
-//! The log and commit sequencer: allocates sequence numbers and tracks how far the log is written, durable, and
-//! visible.
+//! The log and commit sequencer: allocates sequence numbers and tracks how far the log is written,
+//! durable, and visible.
 //!
-//! Its parts are the log's segments and the sync queue (`log.rs`), reserved numbers and retained segments
-//! (`order.rs`), and followers (`tail.rs`). `commit.rs` passes batches through it.
+//! Its parts are the log's segments and the sync queue (`log.rs`), reserved numbers and retained
+//! segments (`order.rs`), and followers (`tail.rs`). `commit.rs` passes batches through it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

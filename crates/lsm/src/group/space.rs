@@ -1,8 +1,9 @@
-//! Space in shared files. A file is removed with the last of its tables, so a few live tables could retain much
-//! unused space. When more than half of a file is unused, its live tables are copied to another one, byte by byte: a
-//! table does not depend on its location. So shared files take at most about twice the live bytes, and fewer bytes
-//! are copied than were written. A file that a named snapshot needs is left alone: copying the tables of the newest
-//! version out of it would free nothing.
+//! Space in shared files. A file is removed with the last of its tables, so a few live tables could
+//! retain much unused space. When more than half of a file is unused, its live tables are copied to
+//! another one, byte by byte: a table does not depend on its location. So shared files take at most
+//! about twice the live bytes, and fewer bytes are copied than were written. A file that a named
+//! snapshot needs is left alone: copying the tables of the newest version out of it would free
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -49,8 +50,8 @@ fn claim_sparse<'s>(
     (files, claims)
 }
 
-/// Moves the live tables out of the files that are due. A file with tables of a claimed tree is postponed; a
-/// failed one waits until more of it is unused, or the store is reopened.
+/// Moves the live tables out of the files that are due. A file with tables of a claimed tree is
+/// postponed; a failed one waits until more of it is unused, or the store is reopened.
 pub(super) fn move_tables(
     sequencer: &Sequencer,
     versions: &VersionSet,

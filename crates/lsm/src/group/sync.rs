@@ -1,13 +1,13 @@
 //! Syncs of the log, shared by all writers (group commit).
 //!
-//! Every thread that needs the log durable up to some write waits in one queue. The first thread leads: without a
-//! lock, it syncs everything appended when the sync begins. Meanwhile the next threads gather. When the sync has
-//! ended the leader passes the lead to a thread that is not covered yet, whose sync begins at once, and only then
-//! wakes those that are: so the disk is never idle while a thread waits, and each sync is shared by all that arrived
-//! during the previous one.
+//! Every thread that needs the log durable up to some write waits in one queue. The first thread
+//! leads: without a lock, it syncs everything appended when the sync begins. Meanwhile the next
+//! threads gather. When the sync has ended the leader passes the lead to a thread that is not
+//! covered yet, whose sync begins at once, and only then wakes those that are: so the disk is never
+//! idle while a thread waits, and each sync is shared by all that arrived during the previous one.
 //!
-//! A failed sync poisons the group and fails all threads in the queue: it is unknown whether their writes are on
-//! disk.
+//! A failed sync poisons the group and fails all threads in the queue: it is unknown whether their
+//! writes are on disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ fn with_log(segment: &Arc<Segment>) -> Option<(&Arc<Segment>, &LogWriter)> {
 }
 
 impl Sequencer {
-    /// Returns when the log is durable up to `upto`, and no append that was rolled back can reappear behind it.
+    /// Returns when the log is durable up to `upto`, and no append that was rolled back can
+    /// reappear behind it.
     ///
     /// # Errors
     /// The error of the sync in the thread that led it; [`Error::Poisoned`] in the others.
@@ -41,8 +42,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Settles a write whose sync, or a later one, has failed: either it is durable after all, or it is refused, and
-    /// so is everything synced later.
+    /// Settles a write whose sync, or a later one, has failed: either it is durable after all, or
+    /// it is refused, and so is everything synced later.
     fn refuse(&self, upto: Seq, error: Error) -> Result<()> {
         let mut queue = self.log.queue.lock();
         if queue.granted.max(self.log.synced()) >= upto {
@@ -112,8 +113,9 @@ impl Sequencer {
 
     /// Syncs the segments that are not durable.
     fn sync_segments(&self) -> Result<()> {
-        // The number is read first: the lengths then belong to a log that has the write. The count of rollbacks is
-        // read before the sync: an append that is rolled back beside it needs another sync.
+        // The number is read first: the lengths then belong to a log that has the write. The count
+        // of rollbacks is read before the sync: an append that is rolled back beside it needs
+        // another sync.
         let taken_back = self.log.taken_back.load(Ordering::Acquire);
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
         let last = segments.last();
@@ -136,8 +138,8 @@ impl Sequencer {
         }
         queue.granted = queue.granted.max(last);
         drop(queue);
-        // For reader processes, before any write is acknowledged. If it fails they see the writes with the next
-        // marker, and a log damaged by the failure reports it at the next append.
+        // For reader processes, before any write is acknowledged. If it fails they see the writes
+        // with the next marker, and a log damaged by the failure reports it at the next append.
         if let Some((_, log)) = segments.last().and_then(with_log) {
             let _ = log.append_marker();
         }
@@ -148,8 +150,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Makes the bytes behind the last records durable, too, because a seal covers them: sync markers. None are
-    /// written afterwards.
+    /// Makes the bytes behind the last records durable, too, because a seal covers them: sync
+    /// markers. None are written afterwards.
     pub(super) fn sync_marks(&self) -> Result<()> {
         let segments: Vec<Arc<Segment>> = self.log.segments.lock().clone();
         for (_, log) in segments.iter().filter_map(with_log) {
@@ -171,8 +173,8 @@ impl Sequencer {
         self.sync_all()
     }
 
-    /// Makes the writes found at opening durable: a process that was killed, or whose sync failed, may have left them
-    /// in the system's cache.
+    /// Makes the writes found at opening durable: a process that was killed, or whose sync failed,
+    /// may have left them in the system's cache.
     pub(super) fn sync_found(&self, writer: &mut Writer) -> Result<()> {
         for path in &writer.unsynced {
             if let Err(error) = self.core.source.fs.sync(path) {
@@ -205,7 +207,8 @@ impl Sequencer {
         Ok(())
     }
 
-    /// The error for a failed append. Unless it was rolled back and the disk is full, the state on disk is unknown.
+    /// The error for a failed append. Unless it was rolled back and the disk is full, the state on
+    /// disk is unknown.
     pub(super) fn not_appended(&self, failed: AppendError) -> Error {
         self.log.note_taken_back();
         if !(failed.rolled_back && failed.error.is_disk_full()) {

@@ -338,8 +338,8 @@ impl Tail {
         self.wait_or(until, &AtomicBool::new(false))
     }
 
-    /// The next commit; waits for it until the time, or until the tail is stopped by somebody who
-    /// then notifies the group's signal.
+    /// The next commit; waits for it until the time, or until another thread stops the tail
+    /// and notifies the group's signal.
     fn wait_or(&mut self, until: Instant, stop: &AtomicBool) -> Result<Option<Commit>> {
         let inner = self.inner.clone();
         let core = &inner.core;

@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 
 use crate::fs::Lock;
 
-/// The lock of a consumer: `None` after it was released, also because the group was closed. Calls in progress share it.
+/// The lock of a consumer: `None` after it was released, also because the group was closed. Calls
+/// in progress share it.
 pub(super) struct Taken(Mutex<Option<Arc<dyn Lock>>>);
 
 impl Taken {

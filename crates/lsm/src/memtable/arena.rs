@@ -1,11 +1,11 @@
 //! A bump allocator whose memory is freed all at once.
 //!
-//! Chunks start at 1 KiB, because most trees of a group hold next to nothing, and grow with the arena up to 1 MiB. An
-//! allocation that is large for a shared chunk gets one of its own, of exactly its size; so less than a quarter of a
-//! full chunk is unused, and usually next to nothing.
+//! Chunks start at 1 KiB, because most trees of a group hold next to nothing, and grow with the
+//! arena up to 1 MiB. An allocation that is large for a shared chunk gets one of its own, of
+//! exactly its size; so less than a quarter of a full chunk is unused, and usually next to nothing.
 //!
-//! A shared chunk is allocated from both ends: what searches read from the front, and what they skip from the back,
-//! so that the former lies close together in caches and pages.
+//! A shared chunk is allocated from both ends: what searches read from the front, and what they
+//! skip from the back, so that the former lies close together in caches and pages.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -80,7 +80,8 @@ impl Arena {
         unsafe { self.free.add(self.free_len) }
     }
 
-    /// A chunk for one allocation of `size` bytes; or `None`, after starting a shared chunk that has room for it.
+    /// A chunk for one allocation of `size` bytes; or `None`, after starting a shared chunk that
+    /// has room for it.
     #[cold]
     fn grow(&mut self, size: usize) -> Option<NonNull<u8>> {
         // As large as the arena so far: the chunks double, whether or not they are shared.

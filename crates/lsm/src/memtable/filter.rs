@@ -1,10 +1,11 @@
-//! The key filter of a memtable: most keys looked up are not in it, and a search of the list costs a cache miss per
-//! level. A blocked Bloom filter, as in tables, in pieces: each has room for several times as many keys as the one
-//! before, and is created when that is full. So it grows without a rebuild, and a probe reads one line per piece.
+//! The key filter of a memtable: most keys looked up are not in it, and a search of the list costs
+//! a cache miss per level. A blocked Bloom filter, as in tables, in pieces: each has room for
+//! several times as many keys as the one before, and is created when that is full. So it grows
+//! without a rebuild, and a probe reads one line per piece.
 //!
-//! One thread adds at a time. Readers need no lock: the bits of a key are set before its entry is in the list, so a
-//! reader that can see the entry sees them, if it learned of the entry afterwards, as through the visible sequence
-//! number.
+//! One thread adds at a time. Readers need no lock: the bits of a key are set before its entry is
+//! in the list, so a reader that can see the entry sees them, if it learned of the entry
+//! afterwards, as through the visible sequence number.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

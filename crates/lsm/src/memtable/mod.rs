@@ -1,9 +1,10 @@
 //! The memtable: the newest entries of a tree, in memory, ordered by [`crate::entry::compare`].
 //!
-//! An arena-backed skip list. Writers take turns; readers never wait, and never see half an entry. For trees with an
-//! extractor the memtable also keeps an ordered map per attribute (LevelDB++ section 3: the in-memory B-tree on the
-//! attribute that replaces the tables' embedded filters), as further skip lists in the same arena. Writers only pay a
-//! pointer per entry for these maps: the first reader of a map brings it up to date.
+//! An arena-backed skip list. Writers take turns; readers never wait, and never see half an entry.
+//! For trees with an extractor the memtable also keeps an ordered map per attribute (LevelDB++
+//! section 3: the in-memory B-tree on the attribute that replaces the tables' embedded filters), as
+//! further skip lists in the same arena. Writers only pay a pointer per entry for these maps: the
+//! first reader of a map brings it up to date.
 
 #[allow(unsafe_code)]
 mod arena;
@@ -44,8 +45,8 @@ pub struct MemEntry<'a> {
     pub value: &'a [u8],
 }
 
-/// Entries in memory, with statistics. Shared between one writer at a time and any number of readers. An empty
-/// memtable without attributes takes less than 1 KiB.
+/// Entries in memory, with statistics. Shared between one writer at a time and any number of
+/// readers. An empty memtable without attributes takes less than 1 KiB.
 pub struct Memtable {
     lists: Arc<SkipLists>,
     /// For trees with point lookups.
@@ -62,13 +63,14 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable with a key filter. With an `extractor` it keeps an ordered map for each of its attributes.
+    /// An empty memtable with a key filter. With an `extractor` it keeps an ordered map for each of
+    /// its attributes.
     pub fn new(extractor: Option<Arc<dyn Extractor>>) -> Memtable {
         Memtable::counted(extractor, true, Arc::default())
     }
 
-    /// As [`Memtable::new`], with or without a key filter; memory is counted in `total`, too, because each write
-    /// needs the sum over thousands of memtables.
+    /// As [`Memtable::new`], with or without a key filter; memory is counted in `total`, too,
+    /// because each write needs the sum over thousands of memtables.
     pub(crate) fn counted(
         extractor: Option<Arc<dyn Extractor>>,
         filtered: bool,
@@ -88,14 +90,16 @@ impl Memtable {
         }
     }
 
-    /// Inserts an entry. Key, value and sequence number must be within the limits of [`crate::entry`]. Returns false,
-    /// and does nothing, when `(key, seq)` exists already. O(log n), and O(1) for ascending keys.
+    /// Inserts an entry. Key, value and sequence number must be within the limits of
+    /// [`crate::entry`]. Returns false, and does nothing, when `(key, seq)` exists already. O(log
+    /// n), and O(1) for ascending keys.
     ///
-    /// Readers may see the entry before this returns; the sequence number of their snapshot hides it.
+    /// Readers may see the entry before this returns; the sequence number of their snapshot hides
+    /// it.
     pub fn insert(&self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> bool {
         let mut inserter = self.lists.lock();
-        // No other thread writes these four, so no read-modify-write is needed. The bounds come first: they must hold
-        // for every entry that a reader can find.
+        // No other thread writes these four, so no read-modify-write is needed. The bounds come
+        // first: they must hold for every entry that a reader can find.
         if seq > self.max_seq.load(Ordering::Relaxed) {
             self.max_seq.store(seq, Ordering::Relaxed);
         }
@@ -125,8 +129,8 @@ impl Memtable {
         true
     }
 
-    /// Adds all entries inserted before this call to the attribute maps. Works in batches, in the order of the
-    /// values, which makes the insertions cheap.
+    /// Adds all entries inserted before this call to the attribute maps. Works in batches, in the
+    /// order of the values, which makes the insertions cheap.
     fn complete_attribute_maps(&self) {
         let Some(extractor) = &self.extractor else {
             return;
@@ -167,14 +171,16 @@ impl Memtable {
         }
     }
 
-    /// False when it certainly has no entry of `key`: reads one or a few lines of the filter. Without a filter, true.
+    /// False when it certainly has no entry of `key`: reads one or a few lines of the filter.
+    /// Without a filter, true.
     #[inline]
     pub fn may_contain(&self, key: &[u8]) -> bool {
         let filter = self.filter.as_ref();
         filter.is_none_or(|filter| filter.may_contain(key))
     }
 
-    /// The newest entry of `key` with a sequence number up to `seq`. O(log n), O(1) for most absent keys.
+    /// The newest entry of `key` with a sequence number up to `seq`. O(log n), O(1) for most absent
+    /// keys.
     #[inline]
     pub fn get(&self, key: &[u8], seq: Seq) -> Option<MemEntry<'_>> {
         if !self.may_contain(key) {
@@ -204,8 +210,8 @@ impl Memtable {
         self.operands.load(Ordering::Relaxed)
     }
 
-    /// Bytes allocated for entries and attribute maps, used or not: at most about twice what they use, and for large
-    /// memtables little more.
+    /// Bytes allocated for entries and attribute maps, used or not: at most about twice what they
+    /// use, and for large memtables little more.
     pub fn memory(&self) -> usize {
         self.lists.memory()
     }
@@ -233,10 +239,10 @@ impl Memtable {
         slot < self.attributes
     }
 
-    /// A cursor over the ordered map of the attribute in `slot`, by attribute value ascending and sequence number
-    /// descending: its `key` is the attribute value, its `seq` the record's, its `value` the record's user key. It
-    /// has every inserted version of a record; the caller checks whether it is still the newest. Empty when there is
-    /// no such map.
+    /// A cursor over the ordered map of the attribute in `slot`, by attribute value ascending and
+    /// sequence number descending: its `key` is the attribute value, its `seq` the record's, its
+    /// `value` the record's user key. It has every inserted version of a record; the caller checks
+    /// whether it is still the newest. Empty when there is no such map.
     ///
     /// Brings the maps up to date first: O(log n) for each entry inserted since the last call.
     pub fn attribute_cursor(&self, slot: usize) -> MemCursor {

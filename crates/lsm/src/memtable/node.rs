@@ -7,10 +7,11 @@
 //!                                   ^ a pointer to the node points here
 //! ```
 //!
-//! Links grow downwards (as in RocksDB's InlineSkipList), so that a node need not know its height, and the lowest
-//! links, the header and the key share a cache line or two. `prefix` is the first eight bytes of the key, big-endian
-//! and padded with zeros: it decides most comparisons. The value lies elsewhere, unless it is short, so that the
-//! nodes visited by a search lie close together. "Invariant" below means those of [`super::skiplist`].
+//! Links grow downwards (as in RocksDB's InlineSkipList), so that a node need not know its height,
+//! and the lowest links, the header and the key share a cache line or two. `prefix` is the first
+//! eight bytes of the key, big-endian and padded with zeros: it decides most comparisons. The value
+//! lies elsewhere, unless it is short, so that the nodes visited by a search lie close together.
+//! "Invariant" below means those of [`super::skiplist`].
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -20,8 +21,8 @@ use std::sync::atomic::AtomicPtr;
 use super::arena::{ALIGN, Arena};
 use crate::entry::{Kind, MAX_SEQ, MAX_VALUE_LEN, Seq};
 
-/// Longest key and longest value of a node: enough for an attribute that is a whole record, and within a `u32` and a
-/// 32-bit allocation.
+/// Longest key and longest value of a node: enough for an attribute that is a whole record, and
+/// within a `u32` and a 32-bit allocation.
 pub(super) const MAX_LEN: usize = 2 * MAX_VALUE_LEN;
 
 /// Longest value stored behind the key: cheaper there than in a cache line of its own.
@@ -29,8 +30,8 @@ const MAX_INLINE_VALUE: usize = 16;
 
 pub(super) type Link = AtomicPtr<Node>;
 
-/// The fixed part of a node. References to it must not be used to reach links, key or value: they lie outside of it.
-/// Those are reached from pointers of the arena.
+/// The fixed part of a node. References to it must not be used to reach links, key or value: they
+/// lie outside of it. Those are reached from pointers of the arena.
 #[repr(C)]
 pub(super) struct Node {
     prefix: u64,
@@ -101,8 +102,8 @@ impl<'a> NodeRef<'a> {
     /// The node is higher than `level`.
     #[inline]
     pub(super) unsafe fn link(self, level: usize) -> &'a Link {
-        // SAFETY: `level + 1` links lie before the header, in the same allocation, and were initialised before the
-        // node was published.
+        // SAFETY: `level + 1` links lie before the header, in the same allocation, and were
+        // initialised before the node was published.
         unsafe { self.0.cast::<Link>().sub(level + 1).as_ref() }
     }
 
@@ -147,8 +148,8 @@ impl<'a> NodeRef<'a> {
             && self.compare_behind_prefix(target) == Ordering::Equal
     }
 
-    /// Compares nodes with equal prefixes. Keys of up to eight bytes end with the prefix; they can only differ in
-    /// trailing zeros, which the lengths show.
+    /// Compares nodes with equal prefixes. Keys of up to eight bytes end with the prefix; they can
+    /// only differ in trailing zeros, which the lengths show.
     #[inline]
     fn compare_behind_prefix(self, target: &Target<'_>) -> Ordering {
         let (mine, theirs) = (self.key(), target.key);
@@ -199,9 +200,9 @@ pub(super) fn create(
     } else {
         (arena.front(fixed), arena.back(value.len()))
     };
-    // SAFETY: the allocations are exclusive; the first is aligned for nodes and links, and as large as the links (of
-    // a pointer's size), the header and the key together, which are laid out one after another; `value_at` starts as
-    // many bytes as the value has.
+    // SAFETY: the allocations are exclusive; the first is aligned for nodes and links, and as large
+    // as the links (of a pointer's size), the header and the key together, which are laid out one
+    // after another; `value_at` starts as many bytes as the value has.
     unsafe {
         let node = piece.add(links).cast::<Node>();
         node.write(Node {

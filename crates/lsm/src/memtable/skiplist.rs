@@ -5,8 +5,8 @@
 //! 1. Nodes are fully written before they are published, never change afterwards except for their
 //!    links, are never removed, and are freed with the arena, that is, with the [`SkipLists`].
 //! 2. A link on level `l` is null or leads to a node of the same list that is higher than `l`.
-//! 3. A node is published bottom-up with release stores, so a reader that finds it on a level (with an acquire load)
-//!    finds it on all levels below.
+//! 3. A node is published bottom-up with release stores, so a reader that finds it on a level (with
+//!    an acquire load) finds it on all levels below.
 //! 4. Only the holder of the writer's lock stores links.
 
 use std::ptr;
@@ -28,8 +28,8 @@ const MAX_HEIGHT: usize = 12;
 /// So many nodes of a level tell within an eighth or so how many there are on the lowest.
 const ENOUGH: u64 = 64;
 
-/// The start of a list. The head precedes every node, and has the maximum height; a predecessor of `None` means the
-/// head.
+/// The start of a list. The head precedes every node, and has the maximum height; a predecessor of
+/// `None` means the head.
 struct Head([Link; MAX_HEIGHT]);
 
 impl Head {
@@ -52,13 +52,13 @@ impl Head {
     /// `prev` is of this list and higher than `level`.
     #[inline]
     unsafe fn next<'a>(&'a self, prev: Option<NodeRef<'a>>, level: usize) -> Option<NodeRef<'a>> {
-        // SAFETY: guaranteed by the caller; by invariant 2 the link leads to a node of this list, and the borrow of
-        // the head keeps the lists alive.
+        // SAFETY: guaranteed by the caller; by invariant 2 the link leads to a node of this list,
+        // and the borrow of the head keeps the lists alive.
         unsafe { NodeRef::new(self.link(prev, level).load(Ordering::Acquire)) }
     }
 
-    /// The neighbours on `level` between which `is_before` turns false, starting at `prev` and given that it is false
-    /// for `bound`, which was compared on a higher level.
+    /// The neighbours on `level` between which `is_before` turns false, starting at `prev` and
+    /// given that it is false for `bound`, which was compared on a higher level.
     ///
     /// # Safety
     /// `prev` and `bound` are of this list, and `prev` is higher than `level`.
@@ -99,8 +99,9 @@ impl Head {
         self.split(|node| node.is_before(&target)).1
     }
 
-    /// About how many nodes are neither before `lo` nor behind what is before `hi`; of few, how many. Counts those of the highest
-    /// level that has enough of them, each of which stands for as many as its level leaves out: O(log n).
+    /// About how many nodes are neither before `lo` nor behind what is before `hi`; of few, how
+    /// many. Counts those of the highest level that has enough of them, each of which stands for as
+    /// many as its level leaves out: O(log n).
     fn between(&self, lo: &Target<'_>, hi: Option<&Target<'_>>) -> u64 {
         let (mut prev, mut next) = (None, None);
         for level in (0..MAX_HEIGHT).rev() {
@@ -126,9 +127,10 @@ impl Head {
     }
 }
 
-/// The neighbours of the last insert on each level: null stands for the head as a predecessor and for the end as a
-/// successor. On every level `prev` and `next` are linked to each other, and the gap of a level lies within the gap
-/// of the level above. An insert into the lowest gap, as for each ascending key, needs no search.
+/// The neighbours of the last insert on each level: null stands for the head as a predecessor and
+/// for the end as a successor. On every level `prev` and `next` are linked to each other, and the
+/// gap of a level lies within the gap of the level above. An insert into the lowest gap, as for
+/// each ascending key, needs no search.
 struct Splice {
     prev: [*mut Node; MAX_HEIGHT],
     next: [*mut Node; MAX_HEIGHT],
@@ -153,8 +155,8 @@ struct Writer {
     resumed: usize,
 }
 
-// SAFETY: the splices and the deferred nodes point to nodes of the arena beside them, and nodes are not bound to a
-// thread.
+// SAFETY: the splices and the deferred nodes point to nodes of the arena beside them, and nodes are
+// not bound to a thread.
 unsafe impl Send for Writer {}
 
 impl Writer {
@@ -233,8 +235,9 @@ pub(super) struct Inserter<'a> {
 }
 
 impl<'a> Inserter<'a> {
-    /// Inserts an entry, or returns false when the list has `(key, seq)` already. O(log n), and O(1) for a key that
-    /// follows the last one of the list. With `defer`, [`Inserter::resume`] returns its node later.
+    /// Inserts an entry, or returns false when the list has `(key, seq)` already. O(log n), and
+    /// O(1) for a key that follows the last one of the list. With `defer`, [`Inserter::resume`]
+    /// returns its node later.
     ///
     /// # Panics
     /// When there is no such list, or the key or the value is longer than [`node::MAX_LEN`].
@@ -306,16 +309,17 @@ impl<'a> Inserter<'a> {
     }
 }
 
-/// Makes `splice` the neighbours of `target` on all levels. Climbs to the lowest level where the target falls between
-/// the remembered neighbours, and searches downwards from there.
+/// Makes `splice` the neighbours of `target` on all levels. Climbs to the lowest level where the
+/// target falls between the remembered neighbours, and searches downwards from there.
 ///
 /// # Safety
 /// The splice is one of this list, and the caller holds the writer's lock.
 #[inline]
 unsafe fn find(head: &Head, splice: &mut Splice, target: &Target<'_>) {
     let mut level = 0;
-    // SAFETY: the splice's pointers are null or nodes of this list (by the caller), which `head` keeps alive; its
-    // predecessor on a level is higher than that level, and so than the ones below.
+    // SAFETY: the splice's pointers are null or nodes of this list (by the caller), which `head`
+    // keeps alive; its predecessor on a level is higher than that level, and so than the ones
+    // below.
     unsafe {
         let (mut prev, mut next) = (None, None);
         while level < MAX_HEIGHT {
@@ -340,8 +344,8 @@ unsafe fn find(head: &Head, splice: &mut Splice, target: &Target<'_>) {
     }
 }
 
-/// A cursor over one list of a memtable. It keeps the memtable's entries alive, and sees entries inserted ahead of
-/// it. Moves cost O(log n), `next` O(1); none can fail.
+/// A cursor over one list of a memtable. It keeps the memtable's entries alive, and sees entries
+/// inserted ahead of it. Moves cost O(log n), `next` O(1); none can fail.
 pub struct MemCursor {
     lists: Arc<SkipLists>,
     list: usize,
@@ -374,8 +378,8 @@ impl MemCursor {
         self.lists.heads.get(self.list)
     }
 
-    /// About how many entries have keys from `lo` on, up to but without `hi` (`None` is past the last): within a quarter or so, and
-    /// exact for few. O(log n), wherever the cursor stands.
+    /// About how many entries have keys from `lo` on, up to but without `hi` (`None` is past the
+    /// last): within a quarter or so, and exact for few. O(log n), wherever the cursor stands.
     pub fn between(&self, lo: &[u8], hi: Option<&[u8]>) -> u64 {
         let (lo, hi) = (
             Target::new(lo, MAX_SEQ),

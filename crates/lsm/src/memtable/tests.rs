@@ -16,7 +16,8 @@ use crate::entry::MAX_SEQ;
 type Position = (Vec<u8>, Reverse<Seq>);
 type Model = BTreeMap<Position, (Kind, Vec<u8>)>;
 
-/// `n`, or less where every step is slow: under Miri, and with `ESKER_TEST_DIVISOR=20` for a run under valgrind.
+/// `n`, or less where every step is slow: under Miri, and with `ESKER_TEST_DIVISOR=20` for a run
+/// under valgrind.
 fn steps(n: usize) -> usize {
     let divisor = std::env::var("ESKER_TEST_DIVISOR").ok();
     let usual = if cfg!(miri) { 200 } else { 1 };
@@ -326,7 +327,8 @@ fn scattered(i: u64) -> Vec<u8> {
     key
 }
 
-/// Checks that the cursor is strictly ascending (or descending), and finds everything up to `visible`.
+/// Checks that the cursor is strictly ascending (or descending), and finds everything up to
+/// `visible`.
 fn walk(table: &Memtable, visible: u64, forward: bool) {
     let mut cursor = table.cursor();
     if forward {

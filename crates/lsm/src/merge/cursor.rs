@@ -13,8 +13,9 @@ enum Direction {
     Backward,
 }
 
-/// Merges sources, given newest first. A tree has few of them, so the next one is found by a scan; while one source
-/// stays ahead of the runner-up, no other is compared, which is the common case when keys grow with time.
+/// Merges sources, given newest first. A tree has few of them, so the next one is found by a scan;
+/// while one source stays ahead of the runner-up, no other is compared, which is the common case
+/// when keys grow with time.
 pub(crate) struct MergeCursor<C> {
     sources: Vec<C>,
     current: Option<usize>,
@@ -105,7 +106,8 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    /// Reverses the direction: every other source moves to its nearest entry on the far side of this one.
+    /// Reverses the direction: every other source moves to its nearest entry on the far side of
+    /// this one.
     fn turn(&mut self, direction: Direction) -> Result<()> {
         let Some(current) = self.current else {
             return Ok(());

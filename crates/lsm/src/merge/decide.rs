@@ -1,8 +1,8 @@
-//! The decision on one entry in a flush or compaction: a pure function of its circumstances. The stream (`stream.rs`)
-//! determines these, combines operands and emits; all decisions are made here.
+//! The decision on one entry in a flush or compaction: a pure function of its circumstances. The
+//! stream (`stream.rs`) determines these, combines operands and emits; all decisions are made here.
 //!
-//! An entry is dropped for one of four reasons ([`Reason`]), or because it is a tombstone that no longer hides
-//! anything. Readers pin the components that they read, so nothing is kept for them.
+//! An entry is dropped for one of four reasons ([`Reason`]), or because it is a tombstone that no
+//! longer hides anything. Readers pin the components that they read, so nothing is kept for them.
 
 use super::Decision;
 use crate::entry::Kind;
@@ -31,8 +31,8 @@ pub(super) struct Circumstances {
     pub(super) is_shadowed: bool,
     /// It has expired.
     pub(super) is_expired: bool,
-    /// The key was written after the repair watermark that the tree waits for: its puts are kept until repair has
-    /// found them.
+    /// The key was written after the repair watermark that the tree waits for: its puts are kept
+    /// until repair has found them.
     pub(super) awaits_repair: bool,
 }
 
@@ -43,8 +43,8 @@ pub(super) enum Fate {
     Keep,
     /// It is kept with another value.
     Rewrite(Vec<u8>),
-    /// The key is deleted from here on: a tombstone replaces the entry, while an older entry may exist that it must
-    /// hide. `None` for an entry that was a tombstone before.
+    /// The key is deleted from here on: a tombstone replaces the entry, while an older entry may
+    /// exist that it must hide. `None` for an entry that was a tombstone before.
     Delete(Option<Reason>),
     /// It is dropped without replacement.
     Drop(Reason),
@@ -76,10 +76,11 @@ pub(super) fn decide(entry: Circumstances, filter: impl FnOnce() -> Decision) ->
 mod tests {
     use super::*;
 
-    /// The decisions for a kind: for the 16 combinations of obsolete, shadowed, expired and awaiting repair (in this
-    /// order, the first the most significant bit), the result where the filter keeps (`k`), rewrites (`r`) and drops
-    /// (`d`). `K` keep, `R` rewrite, `A` tombstone as it was, `E` and `F` tombstones for expired or filtered entries,
-    /// `o`, `s`, `e`, `f` dropped as obsolete, shadowed, expired, filtered.
+    /// The decisions for a kind: for the 16 combinations of obsolete, shadowed, expired and
+    /// awaiting repair (in this order, the first the most significant bit), the result where the
+    /// filter keeps (`k`), rewrites (`r`) and drops (`d`). `K` keep, `R` rewrite, `A` tombstone as
+    /// it was, `E` and `F` tombstones for expired or filtered entries, `o`, `s`, `e`, `f` dropped
+    /// as obsolete, shadowed, expired, filtered.
     const PUTS: [&str; 16] = [
         "KRF", "KRF", "EEE", "EEE", // neither obsolete nor shadowed
         "sss", "KKK", "sss", "KKK", // shadowed

@@ -16,43 +16,46 @@ pub enum Decision {
     Rewrite(Vec<u8>),
 }
 
-/// Drops or rewrites entries in flushes and compactions (for example those that a newer entry of the same key has
-/// made useless). Several on one tree: [`Filters`]. Called on flush and compaction threads.
+/// Drops or rewrites entries in flushes and compactions (for example those that a newer entry of
+/// the same key has made useless). Several on one tree: [`Filters`]. Called on flush and compaction
+/// threads.
 pub trait CompactionFilterFactory: Send + Sync {
     /// Begins a filter for one flush or compaction, given the obsolete writes.
     fn begin(&self, obsolete: &ObsoleteWrites) -> Box<dyn CompactionFilter>;
 
-    /// True when entries may also move down unfiltered, where that saves rewriting them: for filters that only clean
-    /// up.
+    /// True when entries may also move down unfiltered, where that saves rewriting them: for
+    /// filters that only clean up.
     fn may_be_skipped(&self) -> bool {
         false
     }
 
-    /// True when a filter keeps state of one key for entries of another. Such a tree is compacted in one piece
-    /// (`compaction/pieces.rs`).
+    /// True when a filter keeps state of one key for entries of another. Such a tree is compacted
+    /// in one piece (`compaction/pieces.rs`).
     fn spans_keys(&self) -> bool {
         true
     }
 
-    /// Shows the numbers of the writes that an entry refers to in a way that a query could take for current. False
-    /// when that cannot be determined; then the obsolete set keeps all numbers (`obsolete/mod.rs`).
+    /// Shows the numbers of the writes that an entry refers to in a way that a query could take for
+    /// current. False when that cannot be determined; then the obsolete set keeps all numbers
+    /// (`obsolete/mod.rs`).
     fn writes(&self, entry: FilteredEntry<'_>, show: &mut dyn FnMut(Seq)) -> bool {
         show(entry.seq);
         true
     }
 
-    /// True when nothing that [`CompactionFilterFactory::writes`] shows of a filtered entry is a write that the
-    /// filter knows to be obsolete.
+    /// True when nothing that [`CompactionFilterFactory::writes`] shows of a filtered entry is a
+    /// write that the filter knows to be obsolete.
     fn drops_obsolete(&self) -> bool {
         false
     }
 }
 
-/// Filters the surviving entries of one flush or compaction, one by one and in order, so it may keep state of earlier
-/// entries, within bounded memory. Must be deterministic given its own clock, must not block or call into the engine.
+/// Filters the surviving entries of one flush or compaction, one by one and in order, so it may
+/// keep state of earlier entries, within bounded memory. Must be deterministic given its own clock,
+/// must not block or call into the engine.
 pub trait CompactionFilter {
-    /// The decision on this entry. Never called for deletes. `is_oldest` returns whether no component older than the
-    /// inputs can hold the key (it costs a search).
+    /// The decision on this entry. Never called for deletes. `is_oldest` returns whether no
+    /// component older than the inputs can hold the key (it costs a search).
     fn decide(&mut self, entry: FilteredEntry<'_>, is_oldest: &mut dyn FnMut() -> bool)
     -> Decision;
 }
@@ -72,7 +75,8 @@ pub struct FilteredEntry<'a> {
     pub expires: Option<Time>,
 }
 
-/// Several filters on one tree: each sees the entries that the earlier ones keep, as rewritten by them.
+/// Several filters on one tree: each sees the entries that the earlier ones keep, as rewritten by
+/// them.
 pub struct Filters(Vec<Arc<dyn CompactionFilterFactory>>);
 
 impl Filters {

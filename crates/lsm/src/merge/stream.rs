@@ -1,9 +1,10 @@
-//! The output of a flush or compaction: determines the circumstances of each merged entry, calls the decision
-//! (`decide.rs`), and emits the surviving entries.
+//! The output of a flush or compaction: determines the circumstances of each merged entry, calls
+//! the decision (`decide.rs`), and emits the surviving entries.
 //!
-//! - Operands are first combined piece by piece by the tree's [`MergeOperator`]; a piece is decided on as one entry.
-//! - A tombstone is held back until an older entry of its key is kept, which it must hide. At the end of the key it
-//!   is dropped, unless an older component may hold the key.
+//! - Operands are first combined piece by piece by the tree's [`MergeOperator`]; a piece is decided
+//!   on as one entry.
+//! - A tombstone is held back until an older entry of its key is kept, which it must hide. At the
+//!   end of the key it is dropped, unless an older component may hold the key.
 //!
 //! At most one operand piece is in memory, however long a key's list is.
 
@@ -28,8 +29,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) obsolete: ObsoleteWrites,
     /// Collects the numbers of puts that are dropped, or become tombstones, for other reasons.
     pub(crate) reported: Option<&'a mut SeqSet>,
-    /// Puts of a key that was written since this number are kept, however many newer ones there are: repair must see
-    /// which write superseded which.
+    /// Puts of a key that was written since this number are kept, however many newer ones there
+    /// are: repair must see which write superseded which.
     pub(crate) repaired: Seq,
     /// Entries that expire up to this time have expired.
     pub(crate) now: Time,
@@ -186,7 +187,8 @@ impl<'a, C: Cursor> MergeStream<'a, C> {
                     break;
                 }
                 if !is_expired {
-                    // A part that never expires outlives the others; but some of the elements expire.
+                    // A part that never expires outlives the others; but some of the elements
+                    // expire.
                     let never = MAX_TIME;
                     expires = match (expires, until) {
                         (None, None) => None,

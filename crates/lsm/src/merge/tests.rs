@@ -1,4 +1,5 @@
-//! Surviving entries of a compaction, and the cursor obsolete several sources, compared with models.
+//! Surviving entries of a compaction, and the cursor obsolete several sources, compared with
+//! models.
 
 use std::sync::Arc;
 

@@ -5,8 +5,9 @@
 //! value  one Roaring container, in the portable Roaring format
 //! ```
 //!
-//! An entry with an empty value stands for the number of its key: memtables hold these, and so do tables created
-//! before there were chunks. Both forms may occur in one run; together they are one set.
+//! An entry with an empty value stands for the number of its key: memtables hold these, and so do
+//! tables created before there were chunks. Both forms may occur in one run; together they are one
+//! set.
 
 use roaring::RoaringBitmap;
 
@@ -17,8 +18,8 @@ use crate::entry::{Seq, key_seq, seq_key};
 /// The longest value: a bitmap container and its header.
 const MAX_BYTES: usize = (8 << 10) + 16;
 
-/// Decodes an entry of a bitmap tree and adds it to a set; returns a description of the damage otherwise. Accepts any
-/// bytes.
+/// Decodes an entry of a bitmap tree and adds it to a set; returns a description of the damage
+/// otherwise. Accepts any bytes.
 pub(crate) fn decode(key: &[u8], value: &[u8], into: &mut SeqSet) -> Result<(), &'static str> {
     let first = key_seq(key).ok_or("a key is not a sequence number")?;
     if value.is_empty() {

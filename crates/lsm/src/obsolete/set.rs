@@ -1,8 +1,9 @@
-//! Sets of sequence numbers: a Roaring container for each chunk of 65,536 numbers, as an array, a bitmap or runs,
-//! whichever is smallest. So a range wholly inside or outside of the set costs next to nothing.
+//! Sets of sequence numbers: a Roaring container for each chunk of 65,536 numbers, as an array, a
+//! bitmap or runs, whichever is smallest. So a range wholly inside or outside of the set costs next
+//! to nothing.
 //!
-//! Persistent: a clone shares all chunks, and a change copies the chunk that it changes. So versions pin sets at the
-//! cost of what changed since.
+//! Persistent: a clone shares all chunks, and a change copies the chunk that it changes. So
+//! versions pin sets at the cost of what changed since.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ impl SeqSet {
         SeqSet::default()
     }
 
-    /// True when `seq` is in the set. Finds the chunk in O(1) where there are no gaps between chunks.
+    /// True when `seq` is in the set. Finds the chunk in O(1) where there are no gaps between
+    /// chunks.
     #[inline]
     pub fn contains(&self, seq: Seq) -> bool {
         let chunk = self.find(seq >> LOW).and_then(|at| self.chunks.get(at));

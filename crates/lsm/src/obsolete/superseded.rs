@@ -1,6 +1,6 @@
-//! The obsolete writes as of a snapshot: the set in a bitmap tree's tables, which the snapshot's version pins, and
-//! its memtables, whose entries may be newer than the snapshot. So a bit set for a later write hides nothing from an
-//! older reader.
+//! The obsolete writes as of a snapshot: the set in a bitmap tree's tables, which the snapshot's
+//! version pins, and its memtables, whose entries may be newer than the snapshot. So a bit set for
+//! a later write hides nothing from an older reader.
 
 use std::sync::{Arc, OnceLock};
 
@@ -42,20 +42,21 @@ impl Superseded {
         }
     }
 
-    /// True when the write `seq` is obsolete. O(1), and a search in each memtable that is not empty.
+    /// True when the write `seq` is obsolete. O(1), and a search in each memtable that is not
+    /// empty.
     #[inline]
     pub fn contains(&self, seq: Seq) -> bool {
         self.bitmap.contains(seq) || (!self.memtables.is_empty() && self.in_memory(seq))
     }
 
-    /// The repair watermark: every superseded number up to it that a tree still has entries of is in the set, if the
-    /// set [is whole](Superseded::is_whole).
+    /// The repair watermark: every superseded number up to it that a tree still has entries of is
+    /// in the set, if the set [is whole](Superseded::is_whole).
     pub fn repair_watermark(&self) -> Seq {
         self.repair_watermark
     }
 
-    /// False when a table could not be read when the group was opened: the numbers in the set are correct, but others
-    /// may be missing.
+    /// False when a table could not be read when the group was opened: the numbers in the set are
+    /// correct, but others may be missing.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }

@@ -1,14 +1,15 @@
-//! Batched point lookups (Luo & Carey section 3.2): keys in ascending order, cut into batches; each batch passes
-//! through the components of a tree from the newest to the oldest, each front to back, before the next batch begins.
-//! The optimisations, each of which can be switched off ([`LookupOptions`]):
+//! Batched point lookups (Luo & Carey section 3.2): keys in ascending order, cut into batches; each
+//! batch passes through the components of a tree from the newest to the oldest, each front to back,
+//! before the next batch begins. The optimisations, each of which can be switched off
+//! ([`LookupOptions`]):
 //!
-//! - *Batches*: the blocks of a run that a batch needs are read together, neighbours in one read, and a block that
-//!   holds several keys is read once. Without batches, each key is looked up separately in all components: a random
-//!   read per key.
-//! - *Stateful search*: in a run, a key near the one before it costs a few comparisons instead of a search from the
-//!   top.
-//! - *Component-ID hints*: with the sequence number of a key's entry ([`Expected`]), components that cannot hold it
-//!   are skipped without a filter probe.
+//! - *Batches*: the blocks of a run that a batch needs are read together, neighbours in one read,
+//!   and a block that holds several keys is read once. Without batches, each key is looked up
+//!   separately in all components: a random read per key.
+//! - *Stateful search*: in a run, a key near the one before it costs a few comparisons instead of a
+//!   search from the top.
+//! - *Component-ID hints*: with the sequence number of a key's entry ([`Expected`]), components
+//!   that cannot hold it are skipped without a filter probe.
 //!
 //! The paper's fourth optimisation, blocked Bloom filters, is a setting of table builders
 //! ([`crate::Options::blocked_filter`]).
@@ -27,7 +28,8 @@ use crate::table::{Locator, WantedBlock, fetch, meet};
 use crate::version::Run;
 use esker_coding::Slice;
 
-/// Limits of the data blocks held at a time, in blocks and in bytes (one block of any size is always held).
+/// Limits of the data blocks held at a time, in blocks and in bytes (one block of any size is
+/// always held).
 const WINDOW: usize = 256;
 const WINDOW_BYTES: usize = 1 << 20;
 /// The window of small batches has half of their bytes, but at least this many.
@@ -36,14 +38,15 @@ const LEAST_WINDOW: usize = 64 << 10;
 /// Memory of a key of a batch beside its bytes and its value.
 const KEY_BYTES: usize = 64;
 
-/// Settings of batched lookups: the optimisations of Luo & Carey section 3.2. Each can be switched off, for
-/// measurements or when in doubt: answers are the same.
+/// Settings of batched lookups: the optimisations of Luo & Carey section 3.2. Each can be switched
+/// off, for measurements or when in doubt: answers are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupOptions {
-    /// Bytes of a batch: its keys and their expected values, estimated from those found so far. 0: no batches, each
-    /// key is looked up separately. Default 16 MiB.
+    /// Bytes of a batch: its keys and their expected values, estimated from those found so far. 0:
+    /// no batches, each key is looked up separately. Default 16 MiB.
     pub batch_bytes: usize,
-    /// Search from the position of the previous key, instead of from the top of each table. Default true.
+    /// Search from the position of the previous key, instead of from the top of each table. Default
+    /// true.
     pub stateful: bool,
     /// Use [`Expected`] sequence numbers. Default true.
     pub hints: bool,
@@ -59,22 +62,23 @@ impl Default for LookupOptions {
     }
 }
 
-/// The known bounds of the newest entry of each key, at the keys' positions. Where a bound is too high the key may
-/// not be found, or an older entry of it.
+/// The known bounds of the newest entry of each key, at the keys' positions. Where a bound is too
+/// high the key may not be found, or an older entry of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Expected<'a> {
     /// None.
     #[default]
     Unknown,
-    /// The newest entry has at least this sequence number, or is gone altogether. Components whose largest number is
-    /// below it are skipped.
+    /// The newest entry has at least this sequence number, or is gone altogether. Components whose
+    /// largest number is below it are skipped.
     AtLeast(&'a [Seq]),
     /// The newest entry has this sequence number. Components that cannot hold it are skipped.
     Exactly(&'a [Seq]),
 }
 
 impl Expected<'_> {
-    /// The least and the greatest sequence number that the newest entry of the key at this position can have.
+    /// The least and the greatest sequence number that the newest entry of the key at this position
+    /// can have.
     #[inline]
     fn seqs(&self, at: usize) -> (Seq, Seq) {
         let known = |seqs: &[Seq]| seqs.get(at).copied();
@@ -87,8 +91,8 @@ impl Expected<'_> {
 }
 
 impl Snapshot {
-    /// Looks up `keys`, which must ascend, and puts the results into `found` at the same positions (`None` for keys
-    /// without a value).
+    /// Looks up `keys`, which must ascend, and puts the results into `found` at the same positions
+    /// (`None` for keys without a value).
     ///
     /// # Errors
     /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of the blocks read.
@@ -108,8 +112,9 @@ impl Snapshot {
         })
     }
 
-    /// Looks up `keys`, which must ascend (some may be equal), and passes the position and the newest entry of each
-    /// that has a value to `visit`, in no particular order: for callers that need not hold all values at once.
+    /// Looks up `keys`, which must ascend (some may be equal), and passes the position and the
+    /// newest entry of each that has a value to `visit`, in no particular order: for callers that
+    /// need not hold all values at once.
     ///
     /// # Errors
     /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of the blocks read.
@@ -197,12 +202,13 @@ impl Lookup<'_> {
         }
     }
 
-    /// Looks up the next batch, and passes the position and the newest entry of each key that has a value to `visit`,
-    /// in no particular order. Returns the positions of the batch, which follow those of the batch before; `None`
-    /// when no key is left.
+    /// Looks up the next batch, and passes the position and the newest entry of each key that has a
+    /// value to `visit`, in no particular order. Returns the positions of the batch, which follow
+    /// those of the batch before; `None` when no key is left.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of the blocks read; the lookup has ended then.
+    /// [`crate::Error::Io`] and [`crate::Error::Corruption`] of the blocks read; the lookup has
+    /// ended then.
     pub fn next_batch(
         &mut self,
         visit: &mut dyn FnMut(usize, Found),
@@ -324,7 +330,8 @@ fn see_timed(
     }
 }
 
-/// The estimated size of values: from those found, and before there are any, from the tree's entries.
+/// The estimated size of values: from those found, and before there are any, from the tree's
+/// entries.
 struct ValueSize {
     bytes: u64,
     count: u64,
@@ -402,7 +409,8 @@ struct RunSearch<'a> {
     filtered: bool,
     /// The table of the previous key, and the position in it.
     locator: Option<(usize, Locator<'a>)>,
-    /// The blocks of the window, and the keys to search for: position of the key, index of the block.
+    /// The blocks of the window, and the keys to search for: position of the key, index of the
+    /// block.
     blocks: Vec<WantedBlock<'a>>,
     spots: Vec<(usize, usize)>,
     /// Bytes of the blocks.
@@ -414,7 +422,8 @@ impl<'a> RunSearch<'a> {
         RunSearch {
             run,
             batch,
-            // What is known to have been written, and in no newer component, is in the oldest one, unless it was deleted: filters have little to exclude.
+            // What is known to have been written, and in no newer component, is in the oldest one,
+            // unless it was deleted: filters have little to exclude.
             filtered: !is_last || matches!(batch.expected, Expected::Unknown),
             locator: None,
             blocks: Vec::new(),
@@ -423,8 +432,8 @@ impl<'a> RunSearch<'a> {
         }
     }
 
-    /// Searches for the keys at the positions `wanted`, and puts the positions of those that the run lacks into
-    /// `missing`.
+    /// Searches for the keys at the positions `wanted`, and puts the positions of those that the
+    /// run lacks into `missing`.
     fn run(
         &mut self,
         wanted: &[usize],

@@ -1,5 +1,5 @@
-//! The components of a tree in a snapshot, newest first: reads that can stop early (top-K lookups, posting lists,
-//! batched lookups) visit them one by one.
+//! The components of a tree in a snapshot, newest first: reads that can stop early (top-K lookups,
+//! posting lists, batched lookups) visit them one by one.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ impl Component {
         }
     }
 
-    /// The sequence number of the newest entry of `key`, deletes included; in a memtable, of those up to `seq`.
+    /// The sequence number of the newest entry of `key`, deletes included; in a memtable, of those
+    /// up to `seq`.
     pub fn newest(&self, key: &[u8], seq: Seq, cost: &Cost) -> Result<Option<Seq>> {
         match self {
             Component::Memtable(memtable) => Ok(memtable.get(key, seq).map(|entry| entry.seq)),
@@ -50,7 +51,8 @@ impl Component {
         }
     }
 
-    /// False when the component certainly has no entry of `key`: probes a key filter, reads no data block.
+    /// False when the component certainly has no entry of `key`: probes a key filter, reads no data
+    /// block.
     pub fn may_contain(&self, key: &[u8], cost: &Cost) -> Result<bool> {
         match self {
             Component::Memtable(memtable) => Ok(memtable.get(key, MAX_SEQ).is_some()),
@@ -69,11 +71,12 @@ impl Component {
         }
     }
 
-    /// Keys that cut a run into pieces of similar size, ascending: the ends of its partitions. For sharing work among
-    /// threads. None for a memtable.
+    /// Keys that cut a run into pieces of similar size, ascending: the ends of its partitions. For
+    /// sharing work among threads. None for a memtable.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) and [`Error::Corruption`](crate::Error::Corruption) of a table that is not open yet.
+    /// [`Error::Io`](crate::Error::Io) and [`Error::Corruption`](crate::Error::Corruption) of a
+    /// table that is not open yet.
     pub fn cuts(&self) -> Result<Vec<Vec<u8>>> {
         let mut cuts = Vec::new();
         if let Component::Run(run) = self {
@@ -93,8 +96,8 @@ impl Component {
 }
 
 impl Component {
-    /// The parts of a component that hold keys in `lo..hi` (unbounded above without `hi`), by key: a whole memtable,
-    /// or tables of a run.
+    /// The parts of a component that hold keys in `lo..hi` (unbounded above without `hi`), by key:
+    /// a whole memtable, or tables of a run.
     pub fn parts(&self, lo: &[u8], hi: Option<&[u8]>) -> Vec<Part> {
         match self {
             Component::Memtable(memtable) => vec![Part::Memtable(memtable.clone())],
@@ -134,8 +137,8 @@ impl Part {
         }
     }
 
-    /// A cursor over the part: every entry, superseded ones and deletes included. The token of `cost` stops it; its
-    /// own cost is counted separately.
+    /// A cursor over the part: every entry, superseded ones and deletes included. The token of
+    /// `cost` stops it; its own cost is counted separately.
     pub fn cursor(&self, options: ReadOptions, cost: &Cost) -> PartCursor {
         let stop = cost.stop();
         let cursor = match self {
@@ -153,8 +156,8 @@ impl Part {
 pub struct PartCursor(SourceCursor, Time);
 
 impl PartCursor {
-    /// The same cursor, with entries that have expired by `time` ([`Snapshot::time`](crate::Snapshot::time)) shown as
-    /// deletes.
+    /// The same cursor, with entries that have expired by `time`
+    /// ([`Snapshot::time`](crate::Snapshot::time)) shown as deletes.
     pub fn at(self, time: Time) -> PartCursor {
         PartCursor(self.0, time)
     }
@@ -225,8 +228,8 @@ impl Cursor for PartCursor {
     }
 }
 
-/// The entries of one key, newest first, read component by component: a caller that stops early does not touch older
-/// components.
+/// The entries of one key, newest first, read component by component: a caller that stops early
+/// does not touch older components.
 pub struct Entries {
     components: std::vec::IntoIter<Component>,
     key: Vec<u8>,

@@ -1,9 +1,12 @@
-//! About how much lies between two keys of a tree: from block indexes and, where these leave it open, one data block.
+//! About how much lies between two keys of a tree: from block indexes and, where these leave it
+//! open, one data block.
 //!
-//! An index knows the entries and the bytes of each block. Blocks that lie in the range from end to end are counted by them; how
-//! much of a block is in the range in which it begins or ends, its keys tell if they lie evenly. Where most of what may be there lies in such
-//! blocks (a rare value is in a part of one block), the one of the largest run is read: what it has, the other runs have in
-//! proportion to their sizes. In a tree of lists an entry stands for many units; what bytes a unit takes, the block shows, too.
+//! An index knows the entries and the bytes of each block. Blocks that lie in the range from end to
+//! end are counted by them; how much of a block is in the range in which it begins or ends, its
+//! keys tell if they lie evenly. Where most of what may be there lies in such blocks (a rare value
+//! is in a part of one block), the one of the largest run is read: what it has, the other runs have
+//! in proportion to their sizes. In a tree of lists an entry stands for many units; what bytes a
+//! unit takes, the block shows, too.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -104,7 +107,8 @@ pub struct Sought<'a> {
     pub hi: Option<&'a [u8]>,
     /// The only key, where it is one: key filters are asked for it.
     pub key: Option<&'a [u8]>,
-    /// What share of it lies before a key, where that is known better than from how keys lie between the ends.
+    /// What share of it lies before a key, where that is known better than from how keys lie
+    /// between the ends.
     pub part: Option<&'a PartBefore<'a>>,
     /// True when what is sought has one value: then how keys lie around it tells nothing.
     pub is_one: bool,
@@ -249,7 +253,8 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// The share of the entries of a tree that have keys before this one, by the block indexes of its largest run.
+    /// The share of the entries of a tree that have keys before this one, by the block indexes of
+    /// its largest run.
     ///
     /// # Errors
     /// What reading block indexes fails with.
@@ -422,7 +427,8 @@ impl Estimate<'_> {
                 // There is nothing to take back that was not added.
                 Some(part) if share.since == 0 => part.max(LEAST_ADDED),
                 Some(part) if largest == Some(at) => part,
-                // The units of a run that it does not repeat are at most as many as the writes that made it.
+                // The units of a run that it does not repeat are at most as many as the writes that
+                // made it.
                 _ if self.count.repeats() && share.since > 0 => {
                     let all = share.mass / self.model.unit;
                     (share.writes / all.max(1.0)).min(1.0)
@@ -489,7 +495,8 @@ impl Estimate<'_> {
     }
 }
 
-/// What share of a range lies before a key and sequence number in it, which two blocks of a table have between them.
+/// What share of a range lies before a key and sequence number in it, which two blocks of a table
+/// have between them.
 fn split(sought: Sought<'_>, meta: &TableMeta, key: &[u8], seq: Seq) -> Result<Option<f64>> {
     if key == sought.lo {
         if seq == 0 {

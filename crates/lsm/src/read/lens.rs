@@ -27,7 +27,8 @@ pub(super) enum Shown {
     Nothing,
 }
 
-/// The time of a snapshot, and the operator of a tree whose operands have elements with their own expiry times.
+/// The time of a snapshot, and the operator of a tree whose operands have elements with their own
+/// expiry times.
 #[derive(Clone, Default)]
 pub(crate) struct Lens {
     pub(super) horizon: Horizon,

@@ -1,5 +1,5 @@
-//! Estimates of what lies in an area: in many ranges of keys, of which each has a few blocks. The samples of the tables tell it,
-//! of what is not rare.
+//! Estimates of what lies in an area: in many ranges of keys, of which each has a few blocks. The
+//! samples of the tables tell it, of what is not rare.
 
 use super::{Component, Snapshot};
 use crate::batch::TreeId;
@@ -66,7 +66,8 @@ impl Snapshot {
 /// What is known of the runs.
 #[derive(Default)]
 struct InRuns {
-    /// What lies in the ranges, if keys lie evenly in blocks: in tables with a sample, and in others.
+    /// What lies in the ranges, if keys lie evenly in blocks: in tables with a sample, and in
+    /// others.
     by_keys: f64,
     unsampled: f64,
     /// The entries of these blocks of tables with a sample.

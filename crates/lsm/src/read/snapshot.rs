@@ -1,6 +1,6 @@
-//! A snapshot: a version of the tables, the memtables beside it, and a sequence number. A query runs against one
-//! snapshot for all trees; a snapshot never changes, and writers do not wait for it. It pins its files and memtables:
-//! hold it as long as a query takes, not longer.
+//! A snapshot: a version of the tables, the memtables beside it, and a sequence number. A query
+//! runs against one snapshot for all trees; a snapshot never changes, and writers do not wait for
+//! it. It pins its files and memtables: hold it as long as a query takes, not longer.
 
 use std::sync::Arc;
 
@@ -56,15 +56,16 @@ impl Snapshot {
         self.horizon.now
     }
 
-    /// True when what expires at that time has expired for this snapshot: for whoever keeps times in values of his own. It is written down, as for
-    /// entries that expire, before anybody learns of it: nothing comes back when the clock is set back.
+    /// True when what expires at that time has expired for this snapshot: for layers that keep
+    /// times in their values. The time is written down before this returns, as for entries that
+    /// expire: nothing comes back when the clock is set back.
     #[inline]
     pub fn has_expired(&self, expires: Time) -> bool {
         self.horizon.hides(expires)
     }
 
-    /// The same snapshot, whose reads `stop` stops, if given: those of its cursors and walks, and those counted by
-    /// [`Snapshot::cost`].
+    /// The same snapshot, whose reads `stop` stops, if given: those of its cursors and walks, and
+    /// those counted by [`Snapshot::cost`].
     pub fn with_stop(self, stop: Option<Stop>) -> Snapshot {
         Snapshot { stop, ..self }
     }
@@ -74,7 +75,8 @@ impl Snapshot {
         Cost::until(self.stop.as_ref())
     }
 
-    /// Refuses reads after the group was closed: for operations that might answer without a lookup or a cursor.
+    /// Refuses reads after the group was closed: for operations that might answer without a lookup
+    /// or a cursor.
     ///
     /// # Errors
     /// [`crate::Error::Closed`].
@@ -97,8 +99,9 @@ impl Snapshot {
         self.view.version.trees.get(&tree)
     }
 
-    /// The newest value of `key`, `None` when it has none or was deleted. Searches the memtables, then probes one
-    /// filter per run whose key range includes `key`; reads one data block for a hit.
+    /// The newest value of `key`, `None` when it has none or was deleted. Searches the memtables,
+    /// then probes one filter per run whose key range includes `key`; reads one data block for a
+    /// hit.
     pub fn get(&self, tree: TreeId, key: &[u8], cost: &Cost) -> Result<Option<Found>> {
         self.view.check_open()?;
         for memtable in self.view.memtables(tree) {
@@ -174,7 +177,8 @@ impl Snapshot {
         }
     }
 
-    /// The newest entry of `key` in the memtables alone, deletes included: without reading the disk.
+    /// The newest entry of `key` in the memtables alone, deletes included: without reading the
+    /// disk.
     pub fn get_in_memory(&self, tree: TreeId, key: &[u8]) -> Option<Found> {
         self.view.memtables(tree).find_map(|memtable| {
             memtable.get(key, self.seq).map(|entry| {
@@ -189,14 +193,15 @@ impl Snapshot {
         })
     }
 
-    /// Entries above this sequence number are still in the memtables: [`Snapshot::get_in_memory`] finds them.
+    /// Entries above this sequence number are still in the memtables: [`Snapshot::get_in_memory`]
+    /// finds them.
     pub fn flushed(&self) -> Seq {
         let oldest = self.view.full.last().unwrap_or(&self.view.active);
         oldest.component().min - 1
     }
 
-    /// True when the tree has the same tables as in an earlier snapshot: nothing of it was flushed, compacted or
-    /// dropped since.
+    /// True when the tree has the same tables as in an earlier snapshot: nothing of it was flushed,
+    /// compacted or dropped since.
     pub fn has_tables_of(&self, earlier: &Snapshot, tree: TreeId) -> bool {
         match (self.tree(tree), earlier.tree(tree)) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
@@ -235,15 +240,16 @@ impl Snapshot {
             .collect()
     }
 
-    /// The keys of a tree that have a value. With `readahead` over 0 bytes it reads ahead and does not fill the block
-    /// cache: for scans of much of a tree.
+    /// The keys of a tree that have a value. With `readahead` over 0 bytes it reads ahead and does
+    /// not fill the block cache: for scans of much of a tree.
     pub fn cursor(&self, tree: TreeId, readahead: usize) -> TreeCursor {
         let sources = self.sources(&self.components(tree), readahead);
         TreeCursor::new(sources, self.seq, self.lens(Some(tree)))
     }
 
-    /// The keys that have a value in these components alone, newest first as in [`Snapshot::components`] (a run may
-    /// lack some of its tables): for callers that know that the others do not matter.
+    /// The keys that have a value in these components alone, newest first as in
+    /// [`Snapshot::components`] (a run may lack some of its tables): for callers that know that the
+    /// others do not matter.
     pub fn cursor_over(&self, components: &[Component], readahead: usize) -> TreeCursor {
         TreeCursor::new(
             self.sources(components, readahead),
@@ -258,7 +264,8 @@ impl Snapshot {
         EntryCursor::new(sources, self.seq, self.lens(Some(tree)))
     }
 
-    /// Every entry of some components, given newest first. Expired elements of operands are included.
+    /// Every entry of some components, given newest first. Expired elements of operands are
+    /// included.
     pub fn entries_in(&self, components: &[Component], readahead: usize) -> EntryCursor {
         EntryCursor::new(
             self.sources(components, readahead),
@@ -284,16 +291,17 @@ impl Snapshot {
         self.walk_from(tree, key, self.seq)
     }
 
-    /// As [`Snapshot::walk`], starting with the newest entry whose sequence number is at most `seq`.
+    /// As [`Snapshot::walk`], starting with the newest entry whose sequence number is at most
+    /// `seq`.
     pub fn walk_from(&self, tree: TreeId, key: &[u8], seq: Seq) -> Entries {
         let stop = self.stop.as_ref();
         let lens = self.lens(Some(tree));
         Entries::new(self.components(tree), key, seq.min(self.seq), lens, stop)
     }
 
-    /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]` of `tree`:
-    /// LevelDB++'s GetLite (section 3), made exact by reading the key's block where a filter of a newer component
-    /// answers "maybe".
+    /// True when `seq` is the newest entry of `key`, given that it was found in `components[at]` of
+    /// `tree`: LevelDB++'s GetLite (section 3), made exact by reading the key's block where a
+    /// filter of a newer component answers "maybe".
     pub fn is_newest(
         &self,
         tree: TreeId,
@@ -305,8 +313,8 @@ impl Snapshot {
     ) -> Result<bool> {
         let keeps_one = self.tree(tree).is_some_and(|tree| tree.options.keeps_one());
         for (index, component) in components.iter().take(at + 1).enumerate() {
-            // In most trees compactions keep only one entry of a key that is put and deleted whole, so a run has one;
-            // a memtable has all of them.
+            // In most trees compactions keep only one entry of a key that is put and deleted whole,
+            // so a run has one; a memtable has all of them.
             if index == at && keeps_one && matches!(component, Component::Run(_)) {
                 break;
             }
@@ -317,8 +325,8 @@ impl Snapshot {
         Ok(true)
     }
 
-    /// About how many entries of a tree lie in `lo..hi` (unbounded above without `hi`): of tables from block indexes alone, of
-    /// memtables by counting at most 1,000 entries.
+    /// About how many entries of a tree lie in `lo..hi` (unbounded above without `hi`): of tables
+    /// from block indexes alone, of memtables by counting at most 1,000 entries.
     ///
     /// # Errors
     /// What reading block indexes fails with.
@@ -332,8 +340,8 @@ impl Snapshot {
         self.approximate_where(tree, &[(lo, hi)], &|_| true, cost)
     }
 
-    /// About how many entries of a tree lie in some ranges, which are in order and do not overlap, and in tables for which
-    /// `meets` is true. A block in which several ranges lie counts once.
+    /// About how many entries of a tree lie in some ranges, which are in order and do not overlap,
+    /// and in tables for which `meets` is true. A block in which several ranges lie counts once.
     ///
     /// # Errors
     /// What reading block indexes fails with.

@@ -9,14 +9,14 @@ use crate::read::SourceCursor;
 use crate::read::lens::{Lens, Shown};
 use esker_coding::Slice;
 
-/// Every visible entry of a tree, superseded ones, deletes and operands included, by key and per key the newest
-/// first.
+/// Every visible entry of a tree, superseded ones, deletes and operands included, by key and per
+/// key the newest first.
 pub struct EntryCursor {
     merged: MergeCursor<SourceCursor>,
     seq: Seq,
     lens: Lens,
-    /// The visible form of the merge's current entry if it is timed, and the rest of its value if some of it has
-    /// expired.
+    /// The visible form of the merge's current entry if it is timed, and the rest of its value if
+    /// some of it has expired.
     shown: Shown,
     left: Option<Vec<u8>>,
     /// The keys that are shown: from the first on, and before the second.
@@ -38,9 +38,9 @@ impl EntryCursor {
         }
     }
 
-    /// Bounds the cursor: it shows the keys from `lo` on and before `hi` alone, and ends there without reading on to
-    /// the next entry that is visible, which may be far where much is deleted or has expired. The next move is to be a
-    /// seek.
+    /// Bounds the cursor: it shows the keys from `lo` on and before `hi` alone, and ends there
+    /// without reading on to the next entry that is visible, which may be far where much is deleted
+    /// or has expired. The next move is to be a seek.
     pub fn within(&mut self, lo: &[u8], hi: Option<&[u8]>) {
         self.valid = false;
         self.bounds.0.clear();
@@ -192,8 +192,8 @@ impl Cursor for EntryCursor {
     }
 }
 
-/// The keys of a tree that have a value in a snapshot, each with its newest entry, forward and backward. For trees of
-/// puts and deletes; in an operand list it shows the newest piece.
+/// The keys of a tree that have a value in a snapshot, each with its newest entry, forward and
+/// backward. For trees of puts and deletes; in an operand list it shows the newest piece.
 pub struct TreeCursor {
     entries: EntryCursor,
     /// The user key last shown or skipped, going forward.
@@ -248,8 +248,8 @@ impl TreeCursor {
         Ok(())
     }
 
-    /// Going backward, the merge is on the oldest entry of a key: moves to its newest, keeps that, and repeats while
-    /// it is a delete.
+    /// Going backward, the merge is on the oldest entry of a key: moves to its newest, keeps that,
+    /// and repeats while it is a delete.
     fn skip_tombstones_backward(&mut self) -> Result<()> {
         self.behind = None;
         while self.entries.valid() {

@@ -1,5 +1,5 @@
-//! Bit strings: written front to back, read at any position. Bit `i` is bit `i % 64` of word `i / 64`; words are
-//! little-endian.
+//! Bit strings: written front to back, read at any position. Bit `i` is bit `i % 64` of word `i /
+//! 64`; words are little-endian.
 
 /// The widest field, in bits.
 pub(super) const MAX_WIDTH: u32 = 57;

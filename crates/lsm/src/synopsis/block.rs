@@ -1,5 +1,5 @@
-//! The synopsis block of a table's partition: for each data block its sequence bounds, and for each attribute slot a
-//! zone map and a value filter.
+//! The synopsis block of a table's partition: for each data block its sequence bounds, and for each
+//! attribute slot a zone map and a value filter.
 //!
 //! ```text
 //! bounds      n x (min_seq u64, max_seq u64)
@@ -8,7 +8,8 @@
 //! n u32, slots u32
 //! ```
 //!
-//! Slot by slot, because a lookup probes one attribute of all blocks: it reads one contiguous range.
+//! Slot by slot, because a lookup probes one attribute of all blocks: it reads one contiguous
+//! range.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -20,12 +21,13 @@ use crate::attributes::Summary;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 
-/// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 0.1 % false
-/// positives.
+/// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 0.1 %
+/// false positives.
 pub(crate) const BITS_PER_VALUE: usize = 16;
 const PROBES: usize = 6;
 
-/// Builds the synopsis block of one partition after another, and the zone maps and fingerprint maps of the table.
+/// Builds the synopsis block of one partition after another, and the zone maps and fingerprint maps
+/// of the table.
 pub(crate) struct SynopsisBuilder {
     slots: Vec<Slot>,
     /// The open partition, and the bits of a block's number within its partition.
@@ -60,8 +62,8 @@ struct Slot {
 const NO_BOUNDS: (Seq, Seq) = (MAX_SEQ, 0);
 
 impl SynopsisBuilder {
-    /// For tables with these summaries per attribute slot, partitions of at most this many blocks, and value filters
-    /// with this many bits per distinct value.
+    /// For tables with these summaries per attribute slot, partitions of at most this many blocks,
+    /// and value filters with this many bits per distinct value.
     pub(crate) fn new(
         summaries: &[Summary],
         partition_blocks: usize,
@@ -167,8 +169,8 @@ impl SynopsisBuilder {
             + 8
     }
 
-    /// Appends the synopsis block, calls `zone` with each slot's zone map of the partition, returns the partition's
-    /// sequence bounds, and begins the next partition.
+    /// Appends the synopsis block, calls `zone` with each slot's zone map of the partition, returns
+    /// the partition's sequence bounds, and begins the next partition.
     pub(crate) fn finish(
         &mut self,
         out: &mut Vec<u8>,
@@ -205,7 +207,8 @@ impl Slot {
         let mut all = self.holds.then_some((min, Some(max)));
         cover_box(&mut all, Some((corner, Some(corner))));
         self.holds = true;
-        // Without a greatest value it holds anything: values of several lengths, which do not occur.
+        // Without a greatest value it holds anything: values of several lengths, which do not
+        // occur.
         let (min, max) = all.unwrap_or_default();
         (self.min, self.max) = (min, max.unwrap_or_default());
     }
@@ -248,8 +251,8 @@ impl Slot {
     }
 }
 
-/// Appends a Bloom filter over values with these hashes, behind its length; with 0 bits none, which admits all
-/// values.
+/// Appends a Bloom filter over values with these hashes, behind its length; with 0 bits none, which
+/// admits all values.
 fn put_filter(out: &mut Vec<u8>, hashes: &[u64], bits_per_value: usize) {
     let len = (hashes.len() * bits_per_value).div_ceil(8);
     put_varint(out, len as u64);

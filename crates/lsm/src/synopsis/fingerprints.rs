@@ -1,22 +1,25 @@
-//! The fingerprint map of a table: for one attribute, the data blocks that hold a value. It replaces a Bloom filter
-//! per block: a lookup probes one page of it, not every filter.
+//! The fingerprint map of a table: for one attribute, the data blocks that hold a value. It
+//! replaces a Bloom filter per block: a lookup probes one page of it, not every filter.
 //!
-//! A value is identified by its hash, of which the map keeps as much as is needed for about one false positive per
-//! [`SPARSITY`] lookups: some 9 bits beyond those implied by its position in the map. With the number of its block
-//! that makes a little over 3 bytes per value and block. The map is written once, in hash order, and cut into pages
-//! of some 4 KiB, each a separate block of the file:
+//! A value is identified by its hash, of which the map keeps as much as is needed for about one
+//! false positive per [`SPARSITY`] lookups: some 9 bits beyond those implied by its position in the
+//! map. With the number of its block that makes a little over 3 bytes per value and block. The map
+//! is written once, in hash order, and cut into pages of some 4 KiB, each a separate block of the
+//! file:
 //!
 //! ```text
 //! least hash u64, span u64 (greatest - least + 1), blocks u32, entries u32, list bits u64
 //! buckets   per bucket, as many as entries: a one bit per entry in it, and a zero bit
-//! entries   per entry: 9 bits of remainder, and `width` bits: a block, or `blocks` + the place of a list
+//! entries   per entry: 9 bits of remainder, and `width` bits: a block, or `blocks` + the place of
+//!           a list
 //! lists     of values in more than 3 blocks
 //! ```
 //!
-//! Each part is padded to 8 bytes. A hash `h` (the upper 40 bits of the value's) has the position `p = (h - least) *
-//! entries * 512 / span`; its bucket is `p / 512`, its remainder `p % 512`. A list is the number of blocks (Elias
-//! gamma), a parameter `k` (5 bits), the first block, and for each further one the gap to the one before less 1, in
-//! Rice code: `gap >> k` zeros and a one, `k` bits.
+//! Each part is padded to 8 bytes. A hash `h` (the upper 40 bits of the value's) has the position
+//! `p = (h - least) * entries * 512 / span`; its bucket is `p / 512`, its remainder `p % 512`. A
+//! list is the number of blocks (Elias gamma), a parameter `k` (5 bits), the first block, and for
+//! each further one the gap to the one before less 1, in Rice code: `gap >> k` zeros and a one, `k`
+//! bits.
 
 use super::bits::{BitWriter, Bits, MAX_WIDTH, width_of};
 
@@ -67,8 +70,8 @@ impl MapBuilder {
         self.pairs.len() * 13 / 4
     }
 
-    /// Passes the pages of the map to the sink, each with its least hash, ascending. False when there is no map,
-    /// because the table has too many blocks.
+    /// Passes the pages of the map to the sink, each with its least hash, ascending. False when
+    /// there is no map, because the table has too many blocks.
     pub(crate) fn finish<E>(
         mut self,
         mut page: impl FnMut(u64, &[u8]) -> Result<(), E>,
@@ -247,8 +250,8 @@ impl<'a> MapPage<'a> {
         self.least
     }
 
-    /// Appends the blocks that may hold the value with this hash (of [`map_hash`]); a block may come
-    /// twice. `None` when the page is malformed.
+    /// Appends the blocks that may hold the value with this hash (of [`map_hash`]); a block may
+    /// come twice. `None` when the page is malformed.
     pub(crate) fn blocks(&self, hash: u64, out: &mut Vec<usize>) -> Option<()> {
         let Some(beyond) = hash.checked_sub(self.least).filter(|x| *x < self.span) else {
             return Some(());

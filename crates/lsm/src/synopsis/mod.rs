@@ -1,12 +1,14 @@
 //! Synopses: summaries of the entries of a block, a partition or a table.
 //!
-//! Per attribute a *zone map* (least and greatest value) and a *value filter* (a small Bloom filter over the distinct
-//! values), as in LevelDB++ section 3, or instead of the filters of all blocks one *fingerprint map* of the table
-//! (`fingerprints.rs`); a sample of the values (`sample.rs`), for estimates; and the bounds of the sequence numbers, with which a top-K search skips data that holds
-//! nothing newer than its K-th result (our replacement of the paper's "levels are ordered by time").
+//! Per attribute a *zone map* (least and greatest value) and a *value filter* (a small Bloom filter
+//! over the distinct values), as in LevelDB++ section 3, or instead of the filters of all blocks
+//! one *fingerprint map* of the table (`fingerprints.rs`); a sample of the values (`sample.rs`),
+//! for estimates; and the bounds of the sequence numbers, with which a top-K search skips data that
+//! holds nothing newer than its K-th result (our replacement of the paper's "levels are ordered by
+//! time").
 //!
-//! All but samples have one-sided errors: a synopsis may answer "maybe" for an absent value, never "no" for a present
-//! one.
+//! All but samples have one-sided errors: a synopsis may answer "maybe" for an absent value, never
+//! "no" for a present one.
 
 mod bits;
 mod block;
@@ -38,15 +40,16 @@ pub struct ValueRange {
     pub lo: Bound<Vec<u8>>,
     /// The upper bound.
     pub hi: Bound<Vec<u8>>,
-    /// Where values are summarised by boxes ([`crate::attributes::Summary::Boxes`]): those of which one is to be met. Without
-    /// any, every box is.
+    /// Where values are summarised by boxes ([`crate::attributes::Summary::Boxes`]): those of which
+    /// one is to be met. Without any, every box is.
     pub boxes: Option<Vec<Corners>>,
 }
 
 /// A box: the least of each number, and the greatest, as they are at the end of values.
 pub type Corners = (Vec<u8>, Vec<u8>);
 
-/// True unless two boxes are apart; those that are none, or of other dimensions, cannot be told apart.
+/// True unless two boxes are apart; those that are none, or of other dimensions, cannot be told
+/// apart.
 fn meet((low, high): &Corners, min: &[u8], max: &[u8]) -> bool {
     let dimensions = low.len();
     if [high.len(), min.len(), max.len()] != [dimensions; 3] {
@@ -91,7 +94,8 @@ impl ValueRange {
         }
     }
 
-    /// True when some value between `min` and `max` (both included; `None` is unbounded) is in the range.
+    /// True when some value between `min` and `max` (both included; `None` is unbounded) is in the
+    /// range.
     #[inline]
     pub fn overlaps(&self, min: &[u8], max: Option<&[u8]>) -> bool {
         if let Some(boxes) = &self.boxes {
@@ -130,8 +134,8 @@ fn shorten_least(min: &mut Vec<u8>) {
     min.truncate(MAX_BOUND_LEN);
 }
 
-/// Shortens a greatest value to a bound that is not below it: itself, or the successor of its prefix. False when
-/// there is none.
+/// Shortens a greatest value to a bound that is not below it: itself, or the successor of its
+/// prefix. False when there is none.
 fn shorten_greatest(max: &mut Vec<u8>) -> bool {
     if max.len() <= MAX_BOUND_LEN {
         return true;

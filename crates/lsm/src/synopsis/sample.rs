@@ -1,7 +1,9 @@
-//! The sample of a table: the attribute values of some of its entries, which tell about how many entries have values in a
-//! range. A table that is small has one entry in eight in it; a large one keeps halving the share, so that it has a few thousand.
+//! The sample of a table: the attribute values of some of its entries, which tell about how many
+//! entries have values in a range. A table that is small has one entry in eight in it; a large one
+//! keeps halving the share, so that it has a few thousand.
 //!
-//! An entry is in the sample by the hash of its key alone, so a sample is the same whichever job writes the table.
+//! An entry is in the sample by the hash of its key alone, so a sample is the same whichever job
+//! writes the table.
 //!
 //! ```text
 //! block of a slot  entries in the sample varint, then per entry that has a value:
@@ -177,8 +179,8 @@ impl SampleShare {
         self.matches >= ENOUGH
     }
 
-    /// About how many entries of the tables meet the condition; `None` without any sample. Where none of the samples does, a part of
-    /// what one of them stands for.
+    /// About how many entries of the tables meet the condition; `None` without any sample. Where
+    /// none of the samples does, a part of what one of them stands for.
     pub fn told(&self) -> Option<f64> {
         match (self.sampled, self.matches) {
             (0, _) => None,

@@ -157,8 +157,8 @@ fn malformed_blocks_do_no_harm() {
     }
 }
 
-/// Values whose last two numbers are coordinates: boxes never deny a value that is there, and tell apart what is apart in one
-/// dimension, though the least and greatest value do not.
+/// Values whose last two numbers are coordinates: boxes never deny a value that is there, and tell
+/// apart what is apart in one dimension, though the least and greatest value do not.
 #[test]
 fn boxes_tell_apart_what_is_apart_in_any_dimension() {
     let value = |x: u64, y: u64| [&[7][..], &x.to_be_bytes(), &y.to_be_bytes()].concat();

@@ -1,5 +1,5 @@
-//! Lookups of many keys: first locates the blocks of the keys, without reading data; then reads all data blocks at
-//! once, neighbours in one read and the reads together; then searches the blocks.
+//! Lookups of many keys: first locates the blocks of the keys, without reading data; then reads all
+//! data blocks at once, neighbours in one read and the reads together; then searches the blocks.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::fs::{ReadRequest, read_many};
 const GAP: u64 = 8 << 10;
 /// The most bytes of a read, unless a single block is longer.
 const PIECE: u64 = 256 << 10;
-/// Blocks of a read with more of them than this are not cached: they were cheap to read, and would evict more
-/// expensive ones.
+/// Blocks of a read with more of them than this are not cached: they were cheap to read, and would
+/// evict more expensive ones.
 const CACHED_TOGETHER: usize = 4;
 
 /// A data block to read, and after [`fetch`] its contents.
@@ -29,8 +29,9 @@ pub(crate) struct WantedBlock<'t> {
     bytes: Option<(Arc<Vec<u8>>, Layout)>,
 }
 
-/// Finds the blocks of ascending keys in a table. The first search is from the top; each further one continues from
-/// the position of the one before, in steps that double, so a key near the one before it costs a few comparisons.
+/// Finds the blocks of ascending keys in a table. The first search is from the top; each further
+/// one continues from the position of the one before, in steps that double, so a key near the one
+/// before it costs a few comparisons.
 pub(crate) struct Locator<'t> {
     table: &'t Arc<Table>,
     /// The partition of the last block found, and its index; `None` before the first search.
@@ -61,8 +62,9 @@ impl<'t> Locator<'t> {
         (self.partition, self.index, self.block) = (0, None, 0);
     }
 
-    /// Adds the one block that can hold an entry of `key` to `wanted`, unless it is the last there; false when the
-    /// key filter, if it is to be probed, excludes `key`, or the newest entry of `key` in the table can have no sequence number in `seqs`.
+    /// Adds the one block that can hold an entry of `key` to `wanted`, unless it is the last there;
+    /// false when the key filter, if it is to be probed, excludes `key`, or the newest entry of
+    /// `key` in the table can have no sequence number in `seqs`.
     ///
     /// # Errors
     /// Those of reading the filter and the index block.
@@ -145,8 +147,8 @@ impl<'t> WantedBlock<'t> {
         Ok(())
     }
 
-    /// The newest entry of `key` in the fetched block. `near` is the end position of the search for an earlier key in
-    /// this block, and is updated by this one; `None` searches from the top.
+    /// The newest entry of `key` in the fetched block. `near` is the end position of the search for
+    /// an earlier key in this block, and is updated by this one; `None` searches from the top.
     pub(crate) fn get<'k>(
         &self,
         key: &'k [u8],
@@ -219,8 +221,8 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// The entries of many data blocks, in the order of `hints`. Blocks that are not cached are read together; pass them
-/// in file order where possible, so that neighbours are read in one piece.
+/// The entries of many data blocks, in the order of `hints`. Blocks that are not cached are read
+/// together; pass them in file order where possible, so that neighbours are read in one piece.
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::Corruption`] of the indexes and the data blocks;

@@ -7,10 +7,12 @@
 //! base u64, where the entries begin u32, r u32
 //! ```
 //!
-//! `shared` bytes of the key are those of the entry before; an entry at a restart shares none. There is one at the first entry and then every 16 entries,
-//! or every 2 KiB of values, so that a search in a block of large values takes few single steps. The stamp is
-//! `zigzag(seq - base) << 2 | kind`, base being the first entry's sequence number. Keys are stored together and next
-//! to the restarts, because a search that skipped over the values would miss the processor's cache once per entry.
+//! `shared` bytes of the key are those of the entry before; an entry at a restart shares none. A
+//! restart is at the first entry and then every 16 entries, or every 2 KiB of values, so that a
+//! search in a block of large values takes few single steps. The stamp is
+//! `zigzag(seq - base) << 2 | kind`, base being the first entry's sequence number. Keys are stored
+//! together and next to the restarts, because a search that skipped over the values would miss the
+//! processor's cache once per entry.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -170,15 +172,16 @@ impl Numbers {
         }
     }
 
-    /// From the first 8 bytes, where the numbers are as small as nearly always: of one byte each those of the key, of one or two the length of the
-    /// value, of up to three the stamp.
+    /// From the first 8 bytes, where the numbers are as small as nearly always: of one byte each
+    /// those of the key, of one or two the length of the value, of up to three the stamp.
     #[inline(always)]
     fn short(word: u64) -> Option<Numbers> {
         let (shared, key_len, value) = (word & 0x7f, word >> 8 & 0x7f, word >> 16);
         let value_is_long = value >> 7 & 1;
         let second = value >> 1 & 0x3f80 & value_is_long.wrapping_neg();
         let stamp = value >> (8 + 8 * value_is_long);
-        // The bits that say that a number goes on; the first byte of the stamp without one is its last.
+        // The bits that say that a number goes on; the first byte of the stamp without one is its
+        // last.
         let stamp_last = (!stamp & 0x80_8080).trailing_zeros();
         if word & 0x8080 != 0 || value_is_long & (value >> 15) != 0 || stamp_last >= 64 {
             return None;
@@ -227,8 +230,8 @@ impl Place {
         bytes.get(self.key..self.key_end).unwrap_or_default()
     }
 
-    /// The order of the entry relative to `(key, seq)`, of which it is known to share as much as with the entry before, and how many bytes of `key` it
-    /// shares.
+    /// The order of the entry relative to `(key, seq)`, of which it is known to share as much as
+    /// with the entry before, and how many bytes of `key` it shares.
     #[inline]
     fn order(&self, bytes: &[u8], key: &[u8], seq: Seq) -> Option<(Ordering, usize)> {
         let rest = self.key_rest(bytes);
@@ -266,7 +269,8 @@ pub(crate) struct Near<'k> {
 enum Step {
     /// Where it ends; the inner `None`: behind the last entry.
     Here(Option<Place>),
-    /// It goes on, from the entry, of which so many bytes of the key are known to match, or from the top.
+    /// It goes on, from the entry, of which so many bytes of the key are known to match, or from
+    /// the top.
     Behind(Option<(Place, usize)>),
 }
 
@@ -355,9 +359,9 @@ impl Layout {
         self.entry(bytes, place.key_end, place.value_end)
     }
 
-    /// The first entry at or after `(key, seq)`; the inner `None`: all entries are before. The entry's key is
-    /// `key[..shared]` and its rest. The search assembles no keys: it suffices to track how much of `key` the last
-    /// entry matched.
+    /// The first entry at or after `(key, seq)`; the inner `None`: all entries are before. The
+    /// entry's key is `key[..shared]` and its rest. The search assembles no keys: it suffices to
+    /// track how much of `key` the last entry matched.
     pub(super) fn seek(&self, bytes: &[u8], key: &[u8], seq: Seq) -> Option<Option<Place>> {
         let place = match self.last_restart(false, 0, bytes, key, seq)? {
             Some((_, place)) => place,
@@ -366,8 +370,8 @@ impl Layout {
         self.walk(bytes, place, 0, key, seq)
     }
 
-    /// The first entry of `key` or a later key, for ascending keys: `near` is the end position of the search for the
-    /// key before, `None` for the first, and is updated by this one.
+    /// The first entry of `key` or a later key, for ascending keys: `near` is the end position of
+    /// the search for the key before, `None` for the first, and is updated by this one.
     pub(super) fn seek_near<'k>(
         &self,
         bytes: &[u8],
@@ -427,8 +431,8 @@ impl Layout {
         })
     }
 
-    /// The last restart from `from` on whose entry is before `(key, seq)`, and that entry; the inner `None`: there is
-    /// no such restart.
+    /// The last restart from `from` on whose entry is before `(key, seq)`, and that entry; the
+    /// inner `None`: there is no such restart.
     #[inline]
     fn last_restart(
         &self,
@@ -474,8 +478,8 @@ impl Layout {
         seq: Seq,
     ) -> Option<Option<Place>> {
         loop {
-            // An entry that shares more than was matched differs from `key` at the same byte as the one before, and
-            // precedes it for the same reason.
+            // An entry that shares more than was matched differs from `key` at the same byte as the
+            // one before, and precedes it for the same reason.
             if place.shared <= matched {
                 let (order, common) = place.order(bytes, key, seq)?;
                 if order != Ordering::Less {
@@ -491,8 +495,8 @@ impl Layout {
     }
 }
 
-/// A position in one data block. The moves return `None` when the block is malformed, and otherwise whether they
-/// reached an entry.
+/// A position in one data block. The moves return `None` when the block is malformed, and otherwise
+/// whether they reached an entry.
 pub(super) struct BlockCursor {
     bytes: Arc<Vec<u8>>,
     layout: Layout,

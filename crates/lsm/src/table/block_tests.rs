@@ -38,7 +38,8 @@ fn random_bytes(rng: &mut fastrand::Rng, len: usize, letters: u8) -> Vec<u8> {
 
 type Entry = (Vec<u8>, Seq, Kind, Vec<u8>);
 
-/// Entries in order: keys of few letters and all lengths, some with many versions, and values of all lengths.
+/// Entries in order: keys of few letters and all lengths, some with many versions, and values of
+/// all lengths.
 fn random_entries(rng: &mut fastrand::Rng) -> Vec<Entry> {
     let (letters, longest) = (rng.u8(1..=5), [4, 12, 130, 300][rng.usize(..4)]);
     let largest = [1, 100, 600, 5000][rng.usize(..4)];

@@ -17,12 +17,14 @@ use crate::synopsis::{SampleBuilder, SynopsisBuilder, Zone};
 /// Bytes buffered before they are appended to the file.
 const APPEND_LEN: usize = 256 << 10;
 
-/// A partition ends when its index, filter and synopsis blocks reach this size, in bytes: they are read whole.
+/// A partition ends when its index, filter and synopsis blocks reach this size, in bytes: they are
+/// read whole.
 const MAX_DESCRIPTION_LEN: usize = 16 << 10;
 
-/// Builds one table. Entries come in the order of [`crate::entry::compare`]; memory is bounded by a data block, the
-/// index, filter and synopsis of a partition, and the top-level index. A builder that is dropped, or that has
-/// returned an error, leaves an unfinished file behind for its owner to remove.
+/// Builds one table. Entries come in the order of [`crate::entry::compare`]; memory is bounded by a
+/// data block, the index, filter and synopsis of a partition, and the top-level index. A builder
+/// that is dropped, or that has returned an error, leaves an unfinished file behind for its owner
+/// to remove.
 pub struct TableBuilder<'f> {
     out: Output<'f>,
     options: TableOptions,
@@ -48,8 +50,8 @@ pub struct TableBuilder<'f> {
 }
 
 impl<'f> TableBuilder<'f> {
-    /// Begins table `number`, whose file is at `path` if it gets one of its own: the file is created when the first
-    /// part of the table is written.
+    /// Begins table `number`, whose file is at `path` if it gets one of its own: the file is
+    /// created when the first part of the table is written.
     pub fn begin(
         fs: &'f dyn Fs,
         path: &Path,
@@ -99,7 +101,8 @@ impl<'f> TableBuilder<'f> {
         }
     }
 
-    /// Adds an entry, which must follow the previous one in order. Attributes are extracted from all but deletes.
+    /// Adds an entry, which must follow the previous one in order. Attributes are extracted from
+    /// all but deletes.
     ///
     /// # Errors
     /// [`Error::Limit`] for a key, value or sequence number over its limit; [`Error::Io`] when the
@@ -186,8 +189,8 @@ impl<'f> TableBuilder<'f> {
         Ok(self.meta)
     }
 
-    /// As [`TableBuilder::finish`], but a table that is still wholly in memory gets no file: its bytes are returned,
-    /// for a shared file.
+    /// As [`TableBuilder::finish`], but a table that is still wholly in memory gets no file: its
+    /// bytes are returned, for a shared file.
     ///
     /// # Errors
     /// Those of [`TableBuilder::finish`].
@@ -290,8 +293,8 @@ impl<'f> TableBuilder<'f> {
         Ok(())
     }
 
-    /// Indexes the previous data block, now that the next key is known, and ends the partition when it is full.
-    /// `None`: there is no next key.
+    /// Indexes the previous data block, now that the next key is known, and ends the partition when
+    /// it is full. `None`: there is no next key.
     fn place_pending(&mut self, next: Option<&[u8]>) -> Result<()> {
         let Some((handle, entries)) = self.pending.take() else {
             return Ok(());

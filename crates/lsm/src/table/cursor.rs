@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 use crate::stop::Stop;
 use esker_coding::Slice;
 
-/// A cursor over a table's entries. Keeps its current data block and index block, so that a seek to a nearby key, as
-/// in batched lookups of sorted keys, needs no search from the top. After an error it is invalid until the next seek.
+/// A cursor over a table's entries. Keeps its current data block and index block, so that a seek to
+/// a nearby key, as in batched lookups of sorted keys, needs no search from the top. After an error
+/// it is invalid until the next seek.
 pub struct TableCursor {
     table: Arc<Table>,
     options: ReadOptions,
@@ -118,7 +119,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Reads a block from a large range of the file: the one in memory, or the next in the direction of travel.
+    /// Reads a block from a large range of the file: the one in memory, or the next in the
+    /// direction of travel.
     fn read_ahead(&mut self, handle: Handle, out: &mut Vec<u8>) -> Result<()> {
         self.cost.check()?;
         let table = &self.table;
@@ -156,8 +158,8 @@ impl TableCursor {
         expand(sealed, handle, packing, out).map_err(damaged)
     }
 
-    /// The partition and data block that can hold the first entry at or after `(key, seq)`, searched near the current
-    /// block first.
+    /// The partition and data block that can hold the first entry at or after `(key, seq)`,
+    /// searched near the current block first.
     fn locate(&mut self, key: &[u8], seq: Seq) -> Result<Option<(usize, usize)>> {
         let p = self.partition;
         let mut from = 0;

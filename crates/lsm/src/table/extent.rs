@@ -1,4 +1,5 @@
-//! How much of a table lies between two keys, as far as its index tells: without a look at data blocks.
+//! How much of a table lies between two keys, as far as its index tells: without a look at data
+//! blocks.
 
 use super::BlockHint;
 use super::block::common_prefix;
@@ -48,13 +49,15 @@ pub struct Edge {
 /// What a table has between two keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extent {
-    /// The blocks that are in the range from end to end. A block of one entry at an end is taken for one where that seems so.
+    /// The blocks that are in the range from end to end. A block of one entry at an end is taken
+    /// for one where that seems so.
     pub whole: Amount,
     /// The first of all blocks that have something of the range.
     pub first: Option<BlockHint>,
     /// The blocks that are not: at most two.
     pub edges: Vec<Edge>,
-    /// Of a range that lies in two blocks and fills neither: the key and the sequence number between them.
+    /// Of a range that lies in two blocks and fills neither: the key and the sequence number
+    /// between them.
     pub middle: Option<(Vec<u8>, Seq)>,
 }
 
@@ -65,7 +68,8 @@ impl Extent {
     }
 }
 
-/// Where `at` lies between two keys, read as numbers: 0 at the first and before it, 1 at the second and behind it.
+/// Where `at` lies between two keys, read as numbers: 0 at the first and before it, 1 at the second
+/// and behind it.
 pub fn part_before(lo: &[u8], hi: &[u8], at: &[u8]) -> f64 {
     if at <= lo {
         return 0.0;
@@ -183,8 +187,8 @@ impl Table {
             let entry = index.entry(place.block)?;
             let around = self.around(place, index, &entry)?;
             let is_inside = |key: &[u8]| lo <= key && hi.is_none_or(|hi| key < hi);
-            // A large entry is a block, and in the range or not: by the separator behind it, or, as separators are as short as they
-            // can be, by the one before it.
+            // A large entry is a block, and in the range or not: by the separator behind it, or, as
+            // separators are as short as they can be, by the one before it.
             let is_large = entry.entries == 1
                 && (is_inside(&around.last)
                     || !ended.is_empty()
@@ -238,8 +242,8 @@ impl Table {
         })
     }
 
-    /// Adds the blocks behind the first and before the last. Of partitions between, whose indexes are not read, the bytes are as the
-    /// others' are compressed.
+    /// Adds the blocks behind the first and before the last. Of partitions between, whose indexes
+    /// are not read, the bytes are as the others' are compressed.
     fn add_between(
         &self,
         first: &Place<'_>,

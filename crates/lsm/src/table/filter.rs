@@ -1,7 +1,7 @@
-//! The key filter of a partition: a Bloom filter. Usually a *blocked* one, whose bits of one key all lie in one line
-//! of 512 bits, so that a probe costs one cache miss (Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient
-//! Bloom Filters", 2007). A *standard* one spreads the bits of a key over the whole filter, and has slightly fewer
-//! false positives for its size.
+//! The key filter of a partition: a Bloom filter. Usually a *blocked* one, whose bits of one key
+//! all lie in one line of 512 bits, so that a probe costs one cache miss (Putze, Sanders, Singler:
+//! "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). A *standard* one spreads the bits of a
+//! key over the whole filter, and has slightly fewer false positives for its size.
 //!
 //! ```text
 //! bits      blocked: n x 64 bytes; standard: n bytes
@@ -123,8 +123,9 @@ fn in_standard(bits: &[u8], probes: u8, hash: u64) -> Option<bool> {
     Some(true)
 }
 
-/// The bits of a key in a standard filter of `size` bytes: the hash's lower half selects the first, the upper half
-/// the distance from each to the next (Kirsch and Mitzenmacher: "Less Hashing, Same Performance", 2006).
+/// The bits of a key in a standard filter of `size` bytes: the hash's lower half selects the first,
+/// the upper half the distance from each to the next (Kirsch and Mitzenmacher: "Less Hashing, Same
+/// Performance", 2006).
 #[inline]
 fn standard_bits(hash: u64, probes: u8, size: usize) -> impl Iterator<Item = usize> {
     let (first, step) = (hash as u32, (hash >> 32) as u32 | 1);

@@ -1,14 +1,15 @@
 //! The framing of a table file: header, footer, and sealed blocks. All integers little-endian.
 //!
 //! ```text
-//! header   magic "ESKERTBL", version u32, zero u32, file number u64, xxh3 of the 24 bytes before u64
+//! header   magic "ESKERTBL", version u32, zero u32, file number u64,
+//!          xxh3 of the 24 bytes before u64
 //! blocks   payload, type u8 (0 raw, 1 LZ4), checksum u32
 //! footer   top-level index handle, properties handle (offset u64, stored u32, raw u32 each),
 //!          file number u64, version u32, zero u32, xxh3 of the 48 bytes before u64, magic
 //! ```
 //!
-//! A block's checksum is the low half of the xxh3 of payload and type, seeded with the file's number and the block's
-//! offset, so that a misplaced block is detected like a flipped bit.
+//! A block's checksum is the low half of the xxh3 of payload and type, seeded with the file's
+//! number and the block's offset, so that a misplaced block is detected like a flipped bit.
 
 use std::path::Path;
 
@@ -245,8 +246,8 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    /// Appends `payload` to `out` as the block at `offset` of file `number`. Compressed only where that saves an
-    /// eighth: a smaller saving is not worth decompressing on every read.
+    /// Appends `payload` to `out` as the block at `offset` of file `number`. Compressed only where
+    /// that saves an eighth: a smaller saving is not worth decompressing on every read.
     pub(super) fn seal(
         &mut self,
         out: &mut Vec<u8>,
@@ -278,7 +279,8 @@ impl Sealer {
     }
 
     fn pack(&mut self, payload: &[u8]) -> Option<&[u8]> {
-        // Where less than an eighth is saved the compressor runs out of space, which has the same result.
+        // Where less than an eighth is saved the compressor runs out of space, which has the same
+        // result.
         let room = payload.len() - payload.len() / 8;
         if self.scratch.len() < room {
             self.scratch.resize(room, 0);

@@ -1,5 +1,5 @@
-//! Fuzzing of tables: changes the contents of a valid table's blocks and seals them again, so that the parsers behind
-//! the checksums are reached.
+//! Fuzzing of tables: changes the contents of a valid table's blocks and seals them again, so that
+//! the parsers behind the checksums are reached.
 
 #![allow(
     clippy::unwrap_used,
@@ -131,9 +131,10 @@ fn payload(file: &[u8], handle: Handle) -> Vec<u8> {
     out
 }
 
-/// Decodes a table. The first byte selects a sample, or means that the rest is a file as it is. Otherwise the rest
-/// are changes, four bytes each: in the block given by the first, the byte given by the next two becomes the fourth.
-/// All checksums are corrected, and every read of the table is made.
+/// Decodes a table. The first byte selects a sample, or means that the rest is a file as it is.
+/// Otherwise the rest are changes, four bytes each: in the block given by the first, the byte given
+/// by the next two becomes the fourth. All checksums are corrected, and every read of the table is
+/// made.
 pub fn table(data: &[u8]) {
     let Some((pick, changes)) = data.split_first() else {
         return;
@@ -243,7 +244,8 @@ fn read_all(file: &[u8], meta: TableMeta) {
     });
 }
 
-/// Moves a cursor through the table in every way; terminates, because each entry takes bytes of the file.
+/// Moves a cursor through the table in every way; terminates, because each entry takes bytes of the
+/// file.
 fn walk(table: &Arc<Table>, file: usize, readahead: usize) -> Result<()> {
     let mut cursor = table.cursor(ReadOptions {
         fill_cache: true,

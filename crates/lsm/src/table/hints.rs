@@ -1,5 +1,5 @@
-//! Block hints: the data blocks of a table that may hold the result of a lookup, by the fingerprint map of an
-//! attribute, and by a range of keys.
+//! Block hints: the data blocks of a table that may hold the result of a lookup, by the fingerprint
+//! map of an attribute, and by a range of keys.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -19,10 +19,10 @@ pub type KeyRange<'a> = (&'a [u8], Option<&'a [u8]>);
 pub type ShowSummary<'v> = dyn FnMut(BlockHint, Option<(&[u8], Option<&[u8]>)>, bool) + 'v;
 
 impl Table {
-    /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of the table: reads one
-    /// page of it, however large the table. Their sequence bounds are those of their partitions. False, and nothing
-    /// is appended, when the table has no such map or the range more than one value: then partitions have to be
-    /// probed one by one.
+    /// Appends the data blocks that may hold the one value of `range`, by the fingerprint map of
+    /// the table: reads one page of it, however large the table. Their sequence bounds are those of
+    /// their partitions. False, and nothing is appended, when the table has no such map or the
+    /// range more than one value: then partitions have to be probed one by one.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the page.
@@ -68,8 +68,9 @@ impl Table {
         Ok(true)
     }
 
-    /// Shows what partition `p` says of each of its data blocks: which it is, the least and the greatest value (`None` without any;
-    /// a greatest of `None` is unbounded), and whether it may hold a value in `range`.
+    /// Shows what partition `p` says of each of its data blocks: which it is, the least and the
+    /// greatest value (`None` without any; a greatest of `None` is unbounded), and whether it may
+    /// hold a value in `range`.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the synopsis block.
@@ -110,9 +111,9 @@ impl Table {
         self.top().get(p).map_or(0, |part| part.entries)
     }
 
-    /// Appends the first key of every so many data blocks. `passed` is how many blocks there were before, in other tables: it
-    /// is counted on, so that a sample of many tables is as dense in the small ones as in the large ones. Does not fill the
-    /// block cache.
+    /// Appends the first key of every so many data blocks. `passed` is how many blocks there were
+    /// before, in other tables: it is counted on, so that a sample of many tables is as dense in
+    /// the small ones as in the large ones. Does not fill the block cache.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the index, the synopsis and the data blocks.
@@ -167,8 +168,9 @@ impl Table {
         !ends_before(p, lo) && hi.is_none_or(begins_before)
     }
 
-    /// Appends the data blocks of partition `p` that can hold entries of the user keys in some of `ranges`, which ascend and do
-    /// not overlap: in key order, each once. A few blocks get the sequence bounds of the partition.
+    /// Appends the data blocks of partition `p` that can hold entries of the user keys in some of
+    /// `ranges`, which ascend and do not overlap: in key order, each once. A few blocks get the
+    /// sequence bounds of the partition.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the index and the synopsis block.
@@ -199,7 +201,8 @@ impl Table {
             // Where the range before ended: its last block may have entries of this one, too.
             let mut end = 0_usize;
             for (lo, hi) in ranges {
-                // A range before the partition, or behind it, is not in its first block, nor in its last.
+                // A range before the partition, or behind it, is not in its first block, nor in its
+                // last.
                 if !self.partition_meets(p, lo, *hi) {
                     continue;
                 }

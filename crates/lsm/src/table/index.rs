@@ -5,15 +5,16 @@
 //! ```text
 //! prefix     what the user keys of all separators begin with
 //! rests      the rest of each key, one behind the other
-//! heads      per data block: the first 8 bytes of the rest, as a number (u64; 0 behind a short one)
+//! heads      per data block: the first 8 bytes of the rest, as a number (u64; 0 behind a short
+//!            one)
 //! records    per data block: where its rest ends u32, entries u32, sequence number u64, handle
 //! prefix length u32, n u32
 //! ```
 //!
 //! A search compares the heads, which share few cache lines, and a key only where heads are equal.
 //!
-//! A separator is at or after the last entry of its block (or partition), and before the first of the next. The
-//! top-level index is stored in varints, and kept as columns in memory.
+//! A separator is at or after the last entry of its block (or partition), and before the first of
+//! the next. The top-level index is stored in varints, and kept as columns in memory.
 
 use std::cmp::Ordering;
 
@@ -26,8 +27,8 @@ use crate::synopsis::{Zone, ZoneRef, put_zone, read_zone, zone_ref};
 
 const RECORD_LEN: usize = 32;
 
-/// A separator of an entry `(key, seq)` and a later one of key `next`: as short as possible, and no longer than
-/// `key`.
+/// A separator of an entry `(key, seq)` and a later one of key `next`: as short as possible, and no
+/// longer than `key`.
 pub(super) fn separator(key: &[u8], seq: Seq, next: &[u8], out: &mut Vec<u8>) -> Seq {
     out.clear();
     if key == next {
@@ -453,7 +454,8 @@ impl Top {
         compare(self.key(p), last_seq, key, seq)
     }
 
-    /// The first partition from `from` on that can hold an entry at or after `(key, seq)`. Only for prepared indexes.
+    /// The first partition from `from` on that can hold an entry at or after `(key, seq)`. Only for
+    /// prepared indexes.
     #[inline]
     pub(super) fn find(&self, from: usize, key: &[u8], seq: Seq) -> usize {
         self.search(false, from, key, seq)

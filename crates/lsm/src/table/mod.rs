@@ -6,16 +6,18 @@
 //!            data blocks ... | index | key filter | synopsis
 //! ```
 //!
-//! A *partition* is some 64 data blocks with the three blocks that describe them: their locations (`index.rs`), their
-//! keys (`filter.rs`), and their attribute values and sequence numbers (`crate::synopsis`). Those three are read
-//! through the block cache like the data, so that a large table needs little memory: only the top-level index, one
-//! record per partition, is pinned. A point lookup reads at most a filter block, an index block and a data block.
+//! A *partition* is some 64 data blocks with the three blocks that describe them: their locations
+//! (`index.rs`), their keys (`filter.rs`), and their attribute values and sequence numbers
+//! (`crate::synopsis`). Those three are read through the block cache like the data, so that a large
+//! table needs little memory: only the top-level index, one record per partition, is pinned. A
+//! point lookup reads at most a filter block, an index block and a data block.
 //!
-//! One user key may have any number of entries (versions, merge operands), newest first, which may span blocks and
-//! partitions; tables treat each entry separately.
+//! One user key may have any number of entries (versions, merge operands), newest first, which may
+//! span blocks and partitions; tables treat each entry separately.
 //!
-//! `format.rs` has the framing of the file and of blocks, `block.rs` the data blocks, `builder.rs` writes,
-//! `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs` and `sampled.rs` estimate, `verify.rs` checks everything.
+//! `format.rs` has the framing of the file and of blocks, `block.rs` the data blocks, `builder.rs`
+//! writes, `reader.rs` reads, `batch.rs` reads many keys at once, `cursor.rs` iterates, `extent.rs`
+//! and `sampled.rs` estimate, `verify.rs` checks everything.
 
 mod batch;
 mod block;
@@ -214,8 +216,8 @@ impl TableMeta {
 pub struct ReadOptions {
     /// Whether blocks that were not in the cache are put there.
     pub fill_cache: bool,
-    /// Over 0: data blocks are read in ranges of this many bytes, past the cache. For compactions and scans of whole
-    /// tables.
+    /// Over 0: data blocks are read in ranges of this many bytes, past the cache. For compactions
+    /// and scans of whole tables.
     pub readahead: usize,
 }
 

@@ -31,12 +31,13 @@ pub struct Table {
     cache_id: u64,
     top: Top,
     samples: Samples,
-    /// Per partition, its index and key filter, pinned on first use if the cache had capacity to reserve: nearly
-    /// every read needs them.
+    /// Per partition, its index and key filter, pinned on first use if the cache had capacity to
+    /// reserve: nearly every read needs them.
     pinned: Box<[OnceLock<Pinned>]>,
 }
 
-/// The counts behind the table record in the properties: data blocks, bytes of keys, bytes of values.
+/// The counts behind the table record in the properties: data blocks, bytes of keys, bytes of
+/// values.
 const PROPERTY_COUNTS: usize = 3;
 
 /// The pinned blocks of a partition.
@@ -45,13 +46,15 @@ struct Pinned {
     filter: Option<PinnedFilter>,
 }
 
-/// A key filter laid out so that a probe touches one further cache line: the byte with the probe count is here.
+/// A key filter laid out so that a probe touches one further cache line: the byte with the probe
+/// count is here.
 struct PinnedFilter {
     bits: Box<[u8]>,
     form: u8,
 }
 
-/// The bytes of an index block: a pinned one is borrowed, without a reference count that readers would share.
+/// The bytes of an index block: a pinned one is borrowed, without a reference count that readers
+/// would share.
 pub(super) enum IndexBytes<'t> {
     Pinned(&'t Arc<Vec<u8>>),
     Loaded(Arc<Vec<u8>>),
@@ -88,8 +91,8 @@ impl Table {
     /// Opens the table that `meta` describes.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file is missing or unreadable; [`Error::Corruption`] when it is damaged, truncated, or
-    /// not the table that `meta` describes; [`Error::NewerFormat`].
+    /// [`Error::Io`] when the file is missing or unreadable; [`Error::Corruption`] when it is
+    /// damaged, truncated, or not the table that `meta` describes; [`Error::NewerFormat`].
     pub fn open(
         fs: &dyn Fs,
         path: PathBuf,
@@ -100,7 +103,8 @@ impl Table {
         Table::open_in(file, path, 0, meta.into(), cache)
     }
 
-    /// Opens the table that `meta` describes in `file`, a range of the file at `path` that begins at `base`.
+    /// Opens the table that `meta` describes in `file`, a range of the file at `path` that begins
+    /// at `base`.
     ///
     /// # Errors
     /// Those of [`Table::open`].
@@ -285,8 +289,8 @@ impl Table {
         Ok(admits)
     }
 
-    /// The key filter of a partition. The partition's index lies just before it, and is often needed next: where
-    /// neither is cached they are read together.
+    /// The key filter of a partition. The partition's index lies just before it, and is often
+    /// needed next: where neither is cached they are read together.
     fn filter_of(&self, part: &Partition, cost: &Cost) -> Result<Arc<Vec<u8>>> {
         let (index, filter) = (part.index, part.filter);
         let together = index.end() == filter.offset && self.cache.capacity() > 0;
@@ -321,8 +325,9 @@ impl Table {
         self.pinned(p).is_some()
     }
 
-    /// Pins the index blocks and key filters, as far as the cache has capacity: for a new table, so that its first
-    /// reads cost no more than later ones. Read errors are left to the reads that need these blocks.
+    /// Pins the index blocks and key filters, as far as the cache has capacity: for a new table, so
+    /// that its first reads cost no more than later ones. Read errors are left to the reads that
+    /// need these blocks.
     pub(crate) fn warm(&self) {
         let cost = Cost::default();
         for p in 0..self.top.len() {
@@ -335,8 +340,8 @@ impl Table {
         }
     }
 
-    /// The index block of partition `p`. With `keep` it is pinned together with the key filter, if the cache has
-    /// capacity for that.
+    /// The index block of partition `p`. With `keep` it is pinned together with the key filter, if
+    /// the cache has capacity for that.
     pub(super) fn index_of(
         &self,
         p: usize,
@@ -406,8 +411,8 @@ impl Table {
             .is_some_and(|(min, max)| range.overlaps(min, max))
     }
 
-    /// Appends the data blocks of partition `p` that may hold a value in `range`, in key order: those not excluded by
-    /// their zone map or, for a range of one value, by their value filter.
+    /// Appends the data blocks of partition `p` that may hold a value in `range`, in key order:
+    /// those not excluded by their zone map or, for a range of one value, by their value filter.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of the synopsis block.
@@ -508,8 +513,9 @@ impl Table {
             .ok_or_else(|| self.malformed(handle))
     }
 
-    /// The entries of the data blocks spanned by the user keys in `[lo, hi)`, by number: from the first to before the second.
-    /// Rounded up to whole blocks: never too few. `hi` of `None` is past the last key.
+    /// The entries of the data blocks spanned by the user keys in `[lo, hi)`, by number: from the
+    /// first to before the second. Rounded up to whole blocks: never too few. `hi` of `None` is
+    /// past the last key.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corruption`] of up to two index blocks.
@@ -524,7 +530,8 @@ impl Table {
         Ok((skipped, reached))
     }
 
-    /// The number of entries before the data block in which `key` would be (`None`: the last one), and up to its end.
+    /// The number of entries before the data block in which `key` would be (`None`: the last one),
+    /// and up to its end.
     fn reach(&self, key: Option<&[u8]>, cost: &Cost) -> Result<(u64, u64)> {
         let last = self.top.len().saturating_sub(1);
         let p = key.map_or(last, |key| self.top.find(0, key, MAX_SEQ).min(last));

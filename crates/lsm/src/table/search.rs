@@ -1,10 +1,11 @@
 //! Searches of sorted positions: from the top, and from a nearby position.
 
-/// Finds the first position in `lo..hi` that is not `before` the target, `hi` when all are; `None` when `before`
-/// fails. Positions before the target come first; the last one is the last for which `before` returned true.
+/// Finds the first position in `lo..hi` that is not `before` the target, `hi` when all are; `None`
+/// when `before` fails. Positions before the target come first; the last one is the last for which
+/// `before` returned true.
 ///
-/// From the top it is a binary search. `near` searches from `lo` on in steps that double, and then within the last
-/// step (Luo & Carey section 3.2): O(log d) for a target at distance d.
+/// From the top it is a binary search. `near` searches from `lo` on in steps that double, and then
+/// within the last step (Luo & Carey section 3.2): O(log d) for a target at distance d.
 #[inline]
 pub(super) fn first_not_before(
     near: bool,

@@ -303,7 +303,8 @@ fn check_extents(table: &Table, entries: &[Entry], rng: &mut fastrand::Rng) {
     }
 }
 
-/// The blocks of several ranges: each once, in order, all that have something of a range, and few others.
+/// The blocks of several ranges: each once, in order, all that have something of a range, and few
+/// others.
 fn check_ranges(table: &Table, entries: &[Entry], rng: &mut fastrand::Rng) {
     let cost = Cost::default();
     for _ in 0..20 {

@@ -18,15 +18,16 @@ use crate::synopsis::{
 };
 
 impl Table {
-    /// Reads the whole file and checks it: checksums, the order of entries, the index, that key filters admit each
-    /// key, that sequence bounds and zone maps enclose their entries, and the counts. Reports all damage, and
-    /// continues after each. Returns the number of entries that could be read.
+    /// Reads the whole file and checks it: checksums, the order of entries, the index, that key
+    /// filters admit each key, that sequence bounds and zone maps enclose their entries, and the
+    /// counts. Reports all damage, and continues after each. Returns the number of entries that
+    /// could be read.
     pub fn verify(&self, report: &mut dyn FnMut(Error)) -> u64 {
         self.verify_with(None, report)
     }
 
-    /// As [`Table::verify`], and also checks that the synopses cover the attribute values of each entry, as extracted
-    /// by `extractor`.
+    /// As [`Table::verify`], and also checks that the synopses cover the attribute values of each
+    /// entry, as extracted by `extractor`.
     pub fn verify_with(
         &self,
         extractor: Option<&dyn Extractor>,
@@ -327,8 +328,8 @@ impl Audit<'_> {
         }
     }
 
-    /// True unless the fingerprint map of a slot excludes a value from a block. Damaged pages were reported before,
-    /// and exclude nothing.
+    /// True unless the fingerprint map of a slot excludes a value from a block. Damaged pages were
+    /// reported before, and exclude nothing.
     fn mapped(&self, slot: usize, hash: u64, claim: &Claim<'_>) -> bool {
         let maps = self.table.top().maps();
         let Some(at) = maps.iter().position(|map| map.slot == slot) else {
@@ -348,8 +349,8 @@ impl Audit<'_> {
             .is_none_or(|()| blocks.contains(&(claim.partition << map.shift | claim.block)))
     }
 
-    /// Compares the counts with those in the manifest. Skipped for a table with unreadable blocks, whose counts
-    /// cannot be right.
+    /// Compares the counts with those in the manifest. Skipped for a table with unreadable blocks,
+    /// whose counts cannot be right.
     fn totals(&mut self) {
         let meta = self.table.meta();
         let [deletes, puts, operands] = self.counts;

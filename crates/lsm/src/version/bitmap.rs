@@ -1,9 +1,10 @@
-//! The in-memory sets of bitmap trees: the numbers in their tables (`obsolete/mod.rs`). Read when the group is
-//! opened, a chunk at a time; later each installed version inherits the set of the one before and adds the numbers in
-//! its new tables ([`Edit::bits`]).
+//! The in-memory sets of bitmap trees: the numbers in their tables (`obsolete/mod.rs`). Read when
+//! the group is opened, a chunk at a time; later each installed version inherits the set of the one
+//! before and adds the numbers in its new tables ([`Edit::bits`]).
 //!
-//! An unreadable table does not fail the opening: the tree's set has the numbers that could be read, which are
-//! correct, and is marked as possibly incomplete ([`TreeVersion::damage`](super::TreeVersion::damage)).
+//! An unreadable table does not fail the opening: the tree's set has the numbers that could be
+//! read, which are correct, and is marked as possibly incomplete
+//! ([`TreeVersion::damage`](super::TreeVersion::damage)).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +40,8 @@ impl Version {
         }
     }
 
-    /// Updates the sets after `edit` was applied. A compaction of the bitmap tree itself adds no numbers.
+    /// Updates the sets after `edit` was applied. A compaction of the bitmap tree itself adds no
+    /// numbers.
     pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) {
         let ordinal = self.ordinal;
         for (id, swept) in &edit.swept {
@@ -68,7 +70,8 @@ impl Version {
         }
     }
 
-    /// Where a compaction of one tree added only its own drops to a set, its tables have no entries of these either.
+    /// Where a compaction of one tree added only its own drops to a set, its tables have no entries
+    /// of these either.
     fn note_own_drops(&self, edit: &Edit, merged: &BTreeSet<TreeId>, set: &str, before: u64) {
         let trees = merged.iter().filter_map(|id| self.trees.get(id));
         let mut trees = trees.filter(|tree| {
@@ -88,8 +91,8 @@ impl Version {
 }
 
 impl Version {
-    /// Updates the sets after another process's edits, applied to `before`. An unreadable table is damage, as at
-    /// opening.
+    /// Updates the sets after another process's edits, applied to `before`. An unreadable table is
+    /// damage, as at opening.
     pub(crate) fn follow_bitmaps(&mut self, before: &Version) {
         let ordinal = self.ordinal;
         for tree in self.trees.values_mut().filter(|tree| tree.options.bitmap) {

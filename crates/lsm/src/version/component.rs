@@ -2,11 +2,12 @@
 
 use crate::entry::Seq;
 
-/// The span of sequence numbers of a component's writes. Comparable between the trees of a group, because they flush
-/// together (Luo & Carey section 4.1).
+/// The span of sequence numbers of a component's writes. Comparable between the trees of a group,
+/// because they flush together (Luo & Carey section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ComponentId {
-    /// The first sequence number of the component's generation (or of the oldest one compacted into it).
+    /// The first sequence number of the component's generation (or of the oldest one compacted into
+    /// it).
     pub min: Seq,
     /// The last sequence number.
     pub max: Seq,

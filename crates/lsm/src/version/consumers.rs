@@ -1,18 +1,20 @@
-//! The places of the consumers of the log: one file each in the folder `consumers`, beside the manifest and not in it, because
-//! a process that only reads the store notes its place, too.
+//! The places of the consumers of the log: one file each in the folder `consumers`, beside the
+//! manifest and not in it, because a process that only reads the store notes its place, too.
 //!
 //! ```text
 //! NAME: the xxh3-128 of the consumer's name, in hexadecimal
 //!   magic "ESKERCON" | format version u32 | history u64 | position varint | most bytes varint
 //!   | name bytes | replaced name bytes (empty: none) | checksum u64 (xxh3-64 of all before)
-//! NAME.lock  locked by whoever is that consumer
-//! LOCK       locked while a place is written or removed, and while a writer decides which segments to remove
+//! NAME.lock  locked by the process that is that consumer
+//! LOCK       locked while a place is written or removed, and while a writer decides which
+//!            segments to remove
 //! ```
 //!
-//! *Why a writer removes nothing that a consumer waits for.* A writer holds `LOCK` from reading the places until the
-//! manifest lists, for readers to see, what it keeps; files are removed after that. A consumer holds `LOCK` from writing its place until it has seen in
-//! the manifest that the log behind it is kept. So whichever is first is seen by the other. Where a writer does not
-//! get the lock at once it removes nothing this time: it never waits for another process.
+//! *Why a writer removes nothing that a consumer waits for.* A writer holds `LOCK` from reading the
+//! places until the manifest lists, for readers to see, what it keeps; files are removed after
+//! that. A consumer holds `LOCK` from writing its place until it has seen in the manifest that the
+//! log behind it is kept. So whichever is first is seen by the other. Where a writer does not get
+//! the lock at once it removes nothing this time: it never waits for another process.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -97,8 +99,8 @@ impl ConsumerPlaces<'_> {
         }
     }
 
-    /// The lock of a consumer. Called with that of all places held: then no other has the file open while it is
-    /// removed.
+    /// The lock of a consumer. Called with that of all places held: then no other has the file open
+    /// while it is removed.
     ///
     /// # Errors
     /// [`Error::ConsumerInUse`] when another has it.
@@ -182,7 +184,8 @@ impl ConsumerPlaces<'_> {
         self.sync()
     }
 
-    /// Removes the place of a consumer, durably; false when it has none. Called with the lock of all places held.
+    /// Removes the place of a consumer, durably; false when it has none. Called with the lock of
+    /// all places held.
     pub(crate) fn remove(&self, name: &str) -> Result<bool> {
         let path = self.path(name);
         match self.fs.remove(&path) {
@@ -194,7 +197,8 @@ impl ConsumerPlaces<'_> {
         Ok(true)
     }
 
-    /// Removes the file that a consumer's lock is on, when nobody is that consumer. Called with the lock of all places held.
+    /// Removes the file that a consumer's lock is on, when no process is that consumer. Called with
+    /// the lock of all places held.
     pub(crate) fn remove_lock(&self, name: &str) {
         // An empty file that stays does no harm.
         let _ = self.fs.remove(&self.lock_path(name));

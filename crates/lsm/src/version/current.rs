@@ -1,5 +1,5 @@
-//! The file `CURRENT`: names the current manifest, and records the lengths of all growing files after a clean close.
-//! With that seal a file that is truncated later is damage, not a torn tail.
+//! The file `CURRENT`: names the current manifest, and records the lengths of all growing files
+//! after a clean close. With that seal a file that is truncated later is damage, not a torn tail.
 //!
 //! ```text
 //! magic "ESKERCUR" | format version u32 | state u8 (0 running, 1 sealed) | manifest number u64

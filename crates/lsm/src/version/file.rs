@@ -1,9 +1,10 @@
 //! Tables in versions, and the files that contain them.
 //!
-//! Most tables are a file each. Small tables that one job writes for many trees share a file ([`Place`]): it is
-//! created, synced and opened once for all of them. A table is identified by its own number; that of a shared file is
-//! only the file's name. A shared file stays while one of its tables is in use, so [`DataFile`] counts its live
-//! bytes, and the live tables of a mostly unused file are moved elsewhere (`group/space.rs`).
+//! Most tables are a file each. Small tables that one job writes for many trees share a file
+//! ([`Place`]): it is created, synced and opened once for all of them. A table is identified by its
+//! own number; that of a shared file is only the file's name. A shared file stays while one of its
+//! tables is in use, so [`DataFile`] counts its live bytes, and the live tables of a mostly unused
+//! file are moved elsewhere (`group/space.rs`).
 
 use std::cmp;
 use std::path::{Path, PathBuf};
@@ -63,15 +64,16 @@ pub(crate) struct NewTable {
 /// Bytes that are copied at a time.
 const COPIED_AT_ONCE: u64 = 1 << 20;
 
-/// A file of tables. Removed from disk when no handle to its tables is left and no later version has one.
+/// A file of tables. Removed from disk when no handle to its tables is left and no later version
+/// has one.
 pub(crate) struct DataFile {
     number: u64,
     len: u64,
     source: TableSource,
     /// Its bytes that belong to the newest version, or to a named snapshot.
     live: AtomicU64,
-    /// Whether this handle removed a table of it from the store. A handle that only reads the manifest removes
-    /// nothing.
+    /// Whether this handle removed a table of it from the store. A handle that only reads the
+    /// manifest removes nothing.
     replaced: AtomicBool,
     /// Open for all tables that share it.
     open: OnceLock<Arc<dyn ReadFile>>,
@@ -105,7 +107,8 @@ impl DataFile {
         self.live.load(Ordering::Relaxed) < self.len / 2
     }
 
-    /// Copies the bytes to a new file, durably: also when the file has lost its name, if it is open.
+    /// Copies the bytes to a new file, durably: also when the file has lost its name, if it is
+    /// open.
     pub(crate) fn copy_to(&self, to: &Path, stop: Option<&Stop>) -> Result<()> {
         let from = self.source.path(self.number);
         let file = self.open()?;
@@ -152,11 +155,12 @@ impl Drop for DataFile {
     }
 }
 
-/// A table in versions: opened on first read, so that damage is an error only of the reads that need it. Its file is
-/// removed with the last version that holds it, if a compaction replaced it and no named snapshot has it (or another
-/// table of the file).
+/// A table in versions: opened on first read, so that damage is an error only of the reads that
+/// need it. Its file is removed with the last version that holds it, if a compaction replaced it
+/// and no named snapshot has it (or another table of the file).
 pub struct TableFile {
-    /// The first bytes of its smallest and largest key, which decide most comparisons without reading the keys.
+    /// The first bytes of its smallest and largest key, which decide most comparisons without
+    /// reading the keys.
     heads: (u64, u64),
     meta: Arc<TableMeta>,
     component: ComponentId,
@@ -164,8 +168,8 @@ pub struct TableFile {
     place: Option<Place>,
     open: OnceLock<Arc<Table>>,
     opening: Mutex<()>,
-    /// How many versions have it: the newest one, and named snapshots. At 0 it is not counted in the file's live
-    /// bytes.
+    /// How many versions have it: the newest one, and named snapshots. At 0 it is not counted in
+    /// the file's live bytes.
     uses: AtomicU32,
     saw: AtomicU64,
 }
@@ -313,8 +317,8 @@ impl TableFile {
         }
     }
 
-    /// The version whose obsolete set the table was written with: it has no entry of any write in that set
-    /// ([`Version::ordinal`](super::Version::ordinal)). 0 when unknown.
+    /// The version whose obsolete set the table was written with: it has no entry of any write in
+    /// that set ([`Version::ordinal`](super::Version::ordinal)). 0 when unknown.
     pub(crate) fn saw(&self) -> u64 {
         self.saw.load(Ordering::Acquire)
     }
@@ -331,8 +335,8 @@ impl TableFile {
         }
     }
 
-    /// Uncounts a version that had the table and is neither the newest any more nor kept. The file is removed with
-    /// the last.
+    /// Uncounts a version that had the table and is neither the newest any more nor kept. The file
+    /// is removed with the last.
     pub(crate) fn mark_obsolete(&self) {
         self.forget();
         self.file.replaced.store(true, Ordering::Release);

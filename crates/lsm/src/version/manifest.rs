@@ -1,5 +1,6 @@
-//! The manifest: a log of edits, from which the version is rebuilt at opening. A handle that begins to write starts a
-//! new manifest with the whole version as its first record, so no manifest is appended to across openings.
+//! The manifest: a log of edits, from which the version is rebuilt at opening. A handle that begins
+//! to write starts a new manifest with the whole version as its first record, so no manifest is
+//! appended to across openings.
 
 use std::path::{Path, PathBuf};
 
@@ -69,8 +70,9 @@ impl Manifest {
             error,
             rolled_back: false,
         })?;
-        // Losing the edit later is damage, because the files that it replaced are gone. Without the marker it would
-        // pass for a torn record. The edit is durable, so a failure to write the marker is no error of the edit.
+        // Losing the edit later is damage, because the files that it replaced are gone. Without the
+        // marker it would pass for a torn record. The edit is durable, so a failure to write the
+        // marker is no error of the edit.
         let _ = self.log.append_marker();
         Ok(())
     }
@@ -114,8 +116,8 @@ pub(crate) struct Recovered {
 /// Resolves the options of a tree by its name and configuration.
 type AskOptions<'o> = dyn Fn(&str, &[u8]) -> Result<TreeOptions> + 'o;
 
-/// Rebuilds the version from the manifest that `CURRENT` names. `beside` a writer, an edit is applied once a sync
-/// marker behind it confirms that it is durable.
+/// Rebuilds the version from the manifest that `CURRENT` names. `beside` a writer, an edit is
+/// applied once a sync marker behind it confirms that it is durable.
 pub(crate) fn recover(
     source: &TableSource,
     options: &AskOptions<'_>,
@@ -215,8 +217,8 @@ impl Recovered {
         Follower::open(&*source.fs, &path, LogFormat::MANIFEST, number, self.end)
     }
 
-    /// Applies edits appended since; also an edit without a sync marker if there is no writer, for which `writer_is_gone` is
-    /// called then. True when anything changed.
+    /// Applies edits appended since; also an edit without a sync marker if there is no writer, for
+    /// which `writer_is_gone` is called then. True when anything changed.
     pub(crate) fn go_on(
         &mut self,
         manifest: &mut Follower,
@@ -253,8 +255,8 @@ impl Recovered {
         }
     }
 
-    /// Reads a record of the manifest. An edit is pending until the next record confirms that it is durable. True
-    /// when one was applied.
+    /// Reads a record of the manifest. An edit is pending until the next record confirms that it is
+    /// durable. True when one was applied.
     fn take(
         &mut self,
         offset: u64,

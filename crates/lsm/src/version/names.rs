@@ -1,5 +1,5 @@
-//! Trees by name, by the tree that they follow and by the set that they read: looked up for each tree that a job
-//! writes, so never by a scan of all trees.
+//! Trees by name, by the tree that they follow and by the set that they read: looked up for each
+//! tree that a job writes, so never by a scan of all trees.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::tree::TreeVersion;
 use crate::batch::TreeId;
 
-/// Changes only with the trees of a version; shared by all versions between two changes. Each change copies it, so
-/// its contents are shared.
+/// Changes only with the trees of a version; shared by all versions between two changes. Each
+/// change copies it, so its contents are shared.
 #[derive(Clone, Default)]
 pub(super) struct Names {
     by_name: HashMap<Arc<str>, TreeId>,

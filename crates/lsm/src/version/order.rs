@@ -1,5 +1,5 @@
-//! The stored order of commits, beside the commits themselves. Rewritten whole with each change; it stays small,
-//! since all of its parts are bounded.
+//! The stored order of commits, beside the commits themselves. Rewritten whole with each change; it
+//! stays small, since all of its parts are bounded.
 //!
 //! ```text
 //! order  history u64 | reserved varint
@@ -45,7 +45,8 @@ pub(crate) struct Order {
     pub(crate) history: u64,
     /// Sequence numbers below this one may have been allocated, and seen, though no file has them.
     pub(crate) reserved: Seq,
-    /// Numbers after the first and up to the second were allocated and lost in a power cut, or never used.
+    /// Numbers after the first and up to the second were allocated and lost in a power cut, or
+    /// never used.
     pub(crate) lost: Vec<(Seq, Seq)>,
     /// Retained segments whose contents are all in tables, oldest first.
     pub(crate) kept: Vec<ClosedSegment>,

@@ -57,8 +57,8 @@ impl Run {
         self.tables.partition_point(|table| table.ends_before(key))
     }
 
-    /// The position of the table that may hold `key`. In a run by key a binary search; otherwise each table is
-    /// checked.
+    /// The position of the table that may hold `key`. In a run by key a binary search; otherwise
+    /// each table is checked.
     #[inline]
     pub(crate) fn position_of(&self, key: &[u8]) -> Option<usize> {
         let Some(partitioner) = &self.partitioner else {
@@ -89,8 +89,8 @@ impl Run {
             .filter(move |table| table.meta().largest.as_slice() >= lo)
     }
 
-    /// The run's tables that may share keys with any of `tables`, which belong to the same tree. In a run by key
-    /// these are all between the least and the greatest key of `tables`.
+    /// The run's tables that may share keys with any of `tables`, which belong to the same tree. In
+    /// a run by key these are all between the least and the greatest key of `tables`.
     pub fn overlapped<'t>(
         &self,
         tables: impl Iterator<Item = &'t Arc<TableFile>> + Clone,
@@ -108,14 +108,16 @@ impl Run {
         self.tables.iter().filter(overlaps).cloned().collect()
     }
 
-    /// Where a table of the run stands in the order of turns of compactions: by its key, or as the partitioner says.
+    /// Where a table of the run stands in the order of turns of compactions: by its key, or as the
+    /// partitioner says.
     pub fn turn<'t>(&self, table: &'t TableFile) -> Cow<'t, [u8]> {
         let partitioner = self.partitioner.as_ref();
         let turn = partitioner.and_then(|partitioner| partitioner.turn(table.bounds()));
         turn.map_or(Cow::Borrowed(&table.meta().smallest), Cow::Owned)
     }
 
-    /// Sorts the tables, and returns an error where two of them overlap, or one has bounds of an unknown order.
+    /// Sorts the tables, and returns an error where two of them overlap, or one has bounds of an
+    /// unknown order.
     pub(super) fn normalise(&mut self) -> Result<(), String> {
         Arc::make_mut(&mut self.tables).sort_by(|a, b| a.meta().smallest.cmp(&b.meta().smallest));
         let id = self

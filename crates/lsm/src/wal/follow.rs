@@ -25,8 +25,8 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Opens the log file `number` at `path`, whose header is written, to read from `offset` on: the end of a record,
-    /// or 0 for the first.
+    /// Opens the log file `number` at `path`, whose header is written, to read from `offset` on:
+    /// the end of a record, or 0 for the first.
     ///
     /// Fails as [`replay`](super::replay()) does.
     pub fn open(
@@ -67,9 +67,9 @@ impl Follower {
         self.header
     }
 
-    /// Passes the next record within the file's first `end` bytes, which must be written, to `visit`; returns its
-    /// result, and `None` behind the last record. The next call continues behind the record, unless `visit` refused
-    /// it with `None`.
+    /// Passes the next record within the file's first `end` bytes, which must be written, to
+    /// `visit`; returns its result, and `None` behind the last record. The next call continues
+    /// behind the record, unless `visit` refused it with `None`.
     ///
     /// # Errors
     /// [`Error::Corruption`]: written bytes are missing. [`Error::Io`]. Errors of `visit`.
@@ -86,7 +86,8 @@ impl Follower {
         visited.map_err(|why| Error::corruption(&self.path, offset, why))
     }
 
-    /// As [`Follower::next`], up to the current end. Bytes that are no valid record count as not written yet.
+    /// As [`Follower::next`], up to the current end. Bytes that are no valid record count as not
+    /// written yet.
     pub fn next_written<T>(
         &mut self,
         mut visit: impl FnMut(Record<'_>) -> Result<Option<T>>,

@@ -1,4 +1,5 @@
-//! Framed, checksummed record files: the write-ahead log and the manifest, and logs of other crates ([`LogFormat`]).
+//! Framed, checksummed record files: the write-ahead log and the manifest, and logs of other crates
+//! ([`LogFormat`]).
 //!
 //! A file is a header of 48 bytes and records behind it. All integers are little-endian.
 //!
@@ -8,21 +9,25 @@
 //! record   payload length u32 | checksum u32 | type u8 | payload
 //! ```
 //!
-//! A record's checksum is seeded with the file's number and the record's offset, so that a misplaced record is
-//! invalid. Type 1 is data. Type 2 is a sync marker: magic 8 | offset u64, which says that the file was durable up to
-//! that offset before the marker was written. In a log, type 3 is data whose writer waits until it is durable, and
-//! type 4 (number u64) names the possible next segment for readers beside the writer, and type 5 (milliseconds since
-//! 1970 u64) says when the data behind it was appended. In a manifest, and in logs of
-//! format 1, the checksum is the low half of the xxh3-64 of type and payload. In other logs it is that of the type,
-//! the payload's first eight bytes (of a batch: its first sequence number, which it gets only when it is appended)
-//! and the xxh3-64 of the rest, so that writers can hash their batch before they take the lock.
+//! A record's checksum is seeded with the file's number and the record's offset, so that a
+//! misplaced record is invalid. Type 1 is data. Type 2 is a sync marker: magic 8 | offset u64,
+//! which says that the file was durable up to that offset before the marker was written. In a log,
+//! type 3 is data whose writer waits until it is durable, and type 4 (number u64) names the
+//! possible next segment for readers beside the writer, and type 5 (milliseconds since 1970 u64)
+//! says when the data behind it was appended. In a manifest, and in logs of format 1, the checksum
+//! is the low half of the xxh3-64 of type and payload. In other logs it is that of the type, the
+//! payload's first eight bytes (of a batch: its first sequence number, which it gets only when it
+//! is appended) and the xxh3-64 of the rest, so that writers can hash their batch before they take
+//! the lock.
 //!
-//! A log that is often synced is *preallocated*: there are zeros behind its end, and records overwrite them. So a
-//! sync need not record a new length. Zeros up to the end of the file are not a torn record but the end of the log.
+//! A log that is often synced is *preallocated*: there are zeros behind its end, and records
+//! overwrite them. So a sync need not record a new length. Zeros up to the end of the file are not
+//! a torn record but the end of the log.
 //!
-//! The sync markers distinguish a torn tail from damage. A power cut may leave any part of the unsynced bytes, so a
-//! bad record ends the log if it can be such a remnant. It cannot when a later marker says that it was durable, or
-//! when the file was closed and its length recorded elsewhere: then it is damage, and an error.
+//! The sync markers distinguish a torn tail from damage. A power cut may leave any part of the
+//! unsynced bytes, so a bad record ends the log if it can be such a remnant. It cannot when a later
+//! marker says that it was durable, or when the file was closed and its length recorded elsewhere:
+//! then it is damage, and an error.
 
 mod follow;
 mod replay;
@@ -37,20 +42,23 @@ pub use writer::{AppendError, LogWriter};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// What tells the files of a log from those of others: how each file begins. Other crates have logs of their own with
-/// a magic number of their own: records, markers, torn tails and following are the same in all of them.
+/// What tells the files of a log from those of others: how each file begins. Other crates have logs
+/// of their own with a magic number of their own: records, markers, torn tails and following are
+/// the same in all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogFormat {
     /// The first eight bytes of each file.
     pub magic: [u8; 8],
-    /// The version of what the records hold, 1 at least: new files get it, and files up to it are read.
+    /// The version of what the records hold, 1 at least: new files get it, and files up to it are
+    /// read.
     pub version: u32,
 }
 
 impl LogFormat {
     /// The engine's write-ahead log: batches of writes.
     ///
-    /// 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4. 4: of type 5.
+    /// 2: checksums in two steps, and zeros behind the end. 3: records of the types 3 and 4. 4: of
+    /// type 5.
     pub const WAL: LogFormat = LogFormat {
         magic: *b"ESKERLOG",
         version: 4,
@@ -58,15 +66,17 @@ impl LogFormat {
 
     /// The engine's manifest: edits to the set of live files.
     ///
-    /// 2: an edit may record the last synced write. 3: the order of commits, dropped numbers, tables that share a
-    /// file. 4: trees get other names. 5: the store has no log of its own; no other manifest has it.
+    /// 2: an edit may record the last synced write. 3: the order of commits, dropped numbers,
+    /// tables that share a file. 4: trees get other names. 5: the store has no log of its own; no
+    /// other manifest has it.
     pub const MANIFEST: LogFormat = LogFormat {
         magic: *b"ESKERMAN",
         version: 5,
     };
 
-    /// True for files of log records, as all but the manifest's are: with records of all types, checksums in two steps,
-    /// and zeros behind the end; the first version of the write-ahead log had only the types.
+    /// True for files of log records, as all but the manifest's are: with records of all types,
+    /// checksums in two steps, and zeros behind the end; the first version of the write-ahead log
+    /// had only the types.
     fn is_log(self) -> bool {
         self.magic != LogFormat::MANIFEST.magic
     }
@@ -137,8 +147,8 @@ fn header_checksum(fields: &[u8]) -> u64 {
     xxh3_64(fields)
 }
 
-/// Corrects the checksums of a log file: that of the header, and of each record by its length, so that fuzzing
-/// reaches the parsers behind them.
+/// Corrects the checksums of a log file: that of the header, and of each record by its length, so
+/// that fuzzing reaches the parsers behind them.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn reseal(file: &mut [u8], number: u64) {
     let Some((header, records)) = file.split_at_mut_checked(HEADER_LEN) else {

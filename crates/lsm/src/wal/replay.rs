@@ -21,8 +21,8 @@ pub struct LogHeader {
     pub format: LogFormat,
     /// The file's number.
     pub number: u64,
-    /// The number and the final length of the previous file, if that could still be replayed when this one was
-    /// started.
+    /// The number and the final length of the previous file, if that could still be replayed when
+    /// this one was started.
     pub previous: Option<(u64, u64)>,
 }
 
@@ -80,14 +80,15 @@ pub struct Replayed {
     pub synced: u64,
 }
 
-/// Passes every record of the log file `number` at `path` to `visit`, in order, with its offset. `sealed` is the
-/// exact length recorded at a clean close.
+/// Passes every record of the log file `number` at `path` to `visit`, in order, with its offset.
+/// `sealed` is the exact length recorded at a clean close.
 ///
 /// Linear in the file's length. Memory: one chunk of 256 KiB, or the longest record.
 ///
-/// Fails with [`Error::Corruption`] for a bad record that a sync marker or `sealed` says was durable (also when
-/// records before it were visited), for a sealed file of another length, and for the file of another kind or number;
-/// with [`Error::NewerFormat`]; with [`Error::Io`]; and with errors of `visit`.
+/// Fails with [`Error::Corruption`] for a bad record that a sync marker or `sealed` says was
+/// durable (also when records before it were visited), for a sealed file of another length, and for
+/// the file of another kind or number; with [`Error::NewerFormat`]; with [`Error::Io`]; and with
+/// errors of `visit`.
 pub fn replay(
     fs: &dyn Fs,
     path: &Path,
@@ -294,7 +295,8 @@ impl Log<'_> {
         if sum != Some(checksum(format, body, seed(number, offset))) {
             return Ok(Err("a record with a wrong checksum".into()));
         }
-        // A valid checksum means that the record was written like this: other errors in it are not a torn write.
+        // A valid checksum means that the record was written like this: other errors in it are not
+        // a torn write.
         let impossible = |what: &str| Error::corruption(path, offset, what);
         let record = match body.split_first() {
             Some((&DATA, payload)) => Record::Data {
@@ -353,8 +355,8 @@ impl Log<'_> {
         Ok(Tail::Torn { offset, why })
     }
 
-    /// The offset of a sync marker behind `offset` that covers it. The bytes between may be anything, so this checks
-    /// every offset.
+    /// The offset of a sync marker behind `offset` that covers it. The bytes between may be
+    /// anything, so this checks every offset.
     fn marker_over(&mut self, offset: u64) -> Result<Option<u64>> {
         let mut at = offset;
         while self.len.saturating_sub(at) >= MARK_LEN as u64 {

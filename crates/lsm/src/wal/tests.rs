@@ -416,7 +416,8 @@ fn what_is_in_the_place_of_zeros_is_a_torn_tail_or_damage() {
             Some(len as u64)
         );
     }
-    // A record replaced by zeros: later records prove that it existed, markers among them that it was synced.
+    // A record replaced by zeros: later records prove that it existed, markers among them that it
+    // was synced.
     for (place, (offset, payload)) in records.iter().enumerate() {
         let mut changed = bytes.clone();
         changed[*offset as usize..][..PREFIX_LEN + payload.len()].fill(0);

@@ -20,8 +20,8 @@ const KEPT_BUFFER: usize = 1 << 20;
 /// Bytes preallocated at a time: as much as the log has, within these bounds.
 const AHEAD: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 20;
 
-/// Writes one log file. After a failed sync, or a failed append that could not be rolled back, every later call fails
-/// with [`Error::Poisoned`].
+/// Writes one log file. After a failed sync, or a failed append that could not be rolled back,
+/// every later call fails with [`Error::Poisoned`].
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
     path: PathBuf,
@@ -55,8 +55,8 @@ struct Appending {
 pub struct AppendError {
     /// Why.
     pub error: Error,
-    /// True when the file is unchanged and the log can continue; false when it is in an unknown state and the log
-    /// refuses further calls.
+    /// True when the file is unchanged and the log can continue; false when it is in an unknown
+    /// state and the log refuses further calls.
     pub rolled_back: bool,
 }
 
@@ -79,9 +79,9 @@ impl std::error::Error for AppendError {
 }
 
 impl LogWriter {
-    /// Starts the log file `number` at `path`, truncating an existing one. `previous` is the number and the final
-    /// length of the previous file, if that may still be replayed. Nothing is durable yet: that takes
-    /// [`LogWriter::sync`] and a sync of the folder.
+    /// Starts the log file `number` at `path`, truncating an existing one. `previous` is the number
+    /// and the final length of the previous file, if that may still be replayed. Nothing is durable
+    /// yet: that takes [`LogWriter::sync`] and a sync of the folder.
     ///
     /// Fails with [`Error::Io`]; the file is removed then.
     pub fn create(
@@ -128,11 +128,12 @@ impl LogWriter {
         })
     }
 
-    /// Appends one record whose payload is the concatenation of the parts, in one write, and returns its end. It is
-    /// durable after the next [`LogWriter::sync`]. Called by one thread at a time.
+    /// Appends one record whose payload is the concatenation of the parts, in one write, and
+    /// returns its end. It is durable after the next [`LogWriter::sync`]. Called by one thread at a
+    /// time.
     ///
-    /// On failure the file is truncated to its previous length. Fails with [`Error::Io`], with [`Error::Limit`] for a
-    /// payload of 4 GiB or more, and with [`Error::Poisoned`].
+    /// On failure the file is truncated to its previous length. Fails with [`Error::Io`], with
+    /// [`Error::Limit`] for a payload of 4 GiB or more, and with [`Error::Poisoned`].
     pub fn append(&self, payload_parts: &[&[u8]]) -> std::result::Result<u64, AppendError> {
         let body = |buffer: &mut Vec<u8>, offset| {
             let seed = seed(self.number, offset);
@@ -144,9 +145,10 @@ impl LogWriter {
         self.put(Some((len, &body)))
     }
 
-    /// As [`LogWriter::append`], given the [`rest_hash`](super::rest_hash) of the payload: a caller that appends
-    /// under a lock hashes outside of it. `demanded` records that its writer waits until it is durable: readers of
-    /// the log wait as well. With `time`, in milliseconds since 1970, a record of that comes first. Not for manifests.
+    /// As [`LogWriter::append`], given the [`rest_hash`](super::rest_hash) of the payload: a caller
+    /// that appends under a lock hashes outside of it. `demanded` records that its writer waits
+    /// until it is durable: readers of the log wait as well. With `time`, in milliseconds since
+    /// 1970, a record of that comes first. Not for manifests.
     pub fn append_hashed(
         &self,
         payload: &[u8],
@@ -190,7 +192,8 @@ impl LogWriter {
             });
         }
 
-        // Held during the write; there is one appending thread, and separate markers are rare and short.
+        // Held during the write; there is one appending thread, and separate markers are rare and
+        // short.
         let mut appending = self.appending.lock();
         let Appending {
             buffer,
@@ -257,15 +260,16 @@ impl LogWriter {
         }
     }
 
-    /// Appends a sync marker, if a sync is not marked yet: for files that are read concurrently, or appended to so
-    /// rarely that the marker before the next record comes late. The marker itself is durable after the next sync.
-    /// May run beside an append. Fails as [`LogWriter::append`] does.
+    /// Appends a sync marker, if a sync is not marked yet: for files that are read concurrently, or
+    /// appended to so rarely that the marker before the next record comes late. The marker itself
+    /// is durable after the next sync. May run beside an append. Fails as [`LogWriter::append`]
+    /// does.
     pub fn append_marker(&self) -> std::result::Result<(), AppendError> {
         self.put(None).map(|_| ())
     }
 
-    /// Records that the log may continue in the file numbered `next`, and returns the offset from which it would. It
-    /// need not: records can still be appended.
+    /// Records that the log may continue in the file numbered `next`, and returns the offset from
+    /// which it would. It need not: records can still be appended.
     pub fn end(&self, next: u64) -> std::result::Result<u64, AppendError> {
         let put = |buffer: &mut Vec<u8>, offset| {
             let seed = seed(self.number, offset);
@@ -281,8 +285,8 @@ impl LogWriter {
         self.appending.lock().sealed = true;
     }
 
-    /// Truncates the preallocated zeros, when no more records will come. Durable after the next [`LogWriter::sync`].
-    /// A failure is ignored.
+    /// Truncates the preallocated zeros, when no more records will come. Durable after the next
+    /// [`LogWriter::sync`]. A failure is ignored.
     pub fn trim(&self) {
         let mut appending = self.appending.lock();
         let len = self.len.load(Ordering::Relaxed);
@@ -292,11 +296,11 @@ impl LogWriter {
         }
     }
 
-    /// Makes data appended before this call durable. May run beside an append. Always syncs, also when nothing was
-    /// appended since the last sync: an append may have been rolled back.
+    /// Makes data appended before this call durable. May run beside an append. Always syncs, also
+    /// when nothing was appended since the last sync: an append may have been rolled back.
     ///
-    /// Fails with [`Error::Io`], and from then on with [`Error::Poisoned`]: after a failed sync the kernel may have
-    /// dropped the data, and a later success proves nothing.
+    /// Fails with [`Error::Io`], and from then on with [`Error::Poisoned`]: after a failed sync the
+    /// kernel may have dropped the data, and a later success proves nothing.
     pub fn sync(&self) -> Result<()> {
         self.usable()?;
         let up_to = self.len.load(Ordering::Acquire);
@@ -322,8 +326,8 @@ impl LogWriter {
         self.len() <= HEADER_LEN as u64
     }
 
-    /// True when all records of the file are durable (except markers), and no append that was rolled back can
-    /// reappear behind them.
+    /// True when all records of the file are durable (except markers), and no append that was
+    /// rolled back can reappear behind them.
     #[inline]
     pub fn is_durable(&self) -> bool {
         let end = self.records_end.load(Ordering::Acquire);

@@ -1,6 +1,7 @@
-//! Bitmap trees: the drops that compactions report are exactly those they make, snapshots see the bits as of their
-//! own time, watermarks and bits survive reopening, and damage in a bitmap tree is an error that names the file.
-//! `ESKER_SEEDS=1000 cargo test -p esker-lsm --test all bitmap::` runs more seeds; `ESKER_SEED=17` repeats one.
+//! Bitmap trees: the drops that compactions report are exactly those they make, snapshots see the
+//! bits as of their own time, watermarks and bits survive reopening, and damage in a bitmap tree is
+//! an error that names the file. `ESKER_SEEDS=1000 cargo test -p esker-lsm --test all bitmap::`
+//! runs more seeds; `ESKER_SEED=17` repeats one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -506,7 +507,8 @@ fn a_bit_set_during_a_compaction_is_kept_and_applies_at_once_to_a_live_set() {
         std::thread::scope(|scope| {
             let merge = scope.spawn(|| group.compact(Some(tree)).unwrap());
             was_reached.recv().unwrap();
-            // The compaction has read past `a`. Now `z` is rewritten, and the bit of its old version set.
+            // The compaction has read past `a`. Now `z` is rewritten, and the bit of its old
+            // version set.
             put(&group, tree, &["z"]);
             group.flush().unwrap();
             group

@@ -1,4 +1,5 @@
-//! Runs ingested above or below a tree, rewritten tables, and batches refused because trees have changed.
+//! Runs ingested above or below a tree, rewritten tables, and batches refused because trees have
+//! changed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

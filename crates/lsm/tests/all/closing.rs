@@ -1,5 +1,6 @@
-//! Closing is a protocol: once `close` has returned nothing is installed, whatever was running, and every running job
-//! has either ended before the seal or fails with `Error::Closed`. The store can always be opened again.
+//! Closing is a protocol: once `close` has returned nothing is installed, whatever was running, and
+//! every running job has either ended before the seal or fails with `Error::Closed`. The store can
+//! always be opened again.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,8 @@ fn create(group: &Group) -> (TreeId, TreeId) {
     (ids[0], ids[1])
 }
 
-/// Runs `work` on a separate thread, and fails when it does not end: detects a wait that must not happen.
+/// Runs `work` on a separate thread, and fails when it does not end: detects a wait that must not
+/// happen.
 fn ends<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -180,7 +182,8 @@ fn a_job_that_close_did_not_wait_for_fails_and_changes_nothing() {
     }
 }
 
-/// Closing runs its last compaction; meanwhile another thread's flush begins, and resumes when `close` has returned.
+/// Closing runs its last compaction; meanwhile another thread's flush begins, and resumes when
+/// `close` has returned.
 #[test]
 fn a_flush_that_begins_while_the_store_closes_installs_nothing_behind_the_seal() {
     let memory = Memory::new();
@@ -292,7 +295,8 @@ fn stores_that_are_closed_beside_other_work_open_again() {
     }
 }
 
-/// When no flush is possible the log is still synced, the store is sealed, and `close` reports the failure.
+/// When no flush is possible the log is still synced, the store is sealed, and `close` reports the
+/// failure.
 #[test]
 fn a_close_that_cannot_flush_syncs_the_log_and_seals() {
     for background in [false, true] {
@@ -372,8 +376,9 @@ fn a_close_that_cannot_seal_can_be_tried_again() {
     assert!(holds(&group, data, "k"));
 }
 
-/// A handle that has written nothing must still make durable what it shows: the log that a killed process left is
-/// only in the system's cache, and so is the last edit of a manifest whose sync failed.
+/// A handle that has written nothing must still make durable what it shows: the log that a killed
+/// process left is only in the system's cache, and so is the last edit of a manifest whose sync
+/// failed.
 #[test]
 fn unsynced_writes_of_an_earlier_handle_are_durable_after_a_sync_a_flush_or_a_close() {
     type Step = fn(&Group) -> Result<()>;

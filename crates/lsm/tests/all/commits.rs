@@ -1,5 +1,6 @@
-//! Commits are ordered: readers always see a prefix of the acknowledged writes, whatever the durability of each,
-//! whichever thread waits, and whatever fails. One sync covers all writes appended when it began.
+//! Commits are ordered: readers always see a prefix of the acknowledged writes, whatever the
+//! durability of each, whichever thread waits, and whatever fails. One sync covers all writes
+//! appended when it began.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -104,7 +105,8 @@ fn a_write_behind_one_that_waits_for_its_sync_is_not_acknowledged_before_it() {
     held.go.send(true).unwrap();
     first.join().unwrap().unwrap();
     assert!(holds(&held.group, held.tree, 1), "a writer sees its write");
-    // The later writes need no sync of their own, but may have come too late for this one to cover them.
+    // The later writes need no sync of their own, but may have come too late for this one to cover
+    // them.
     drop(held.go);
     second.join().unwrap().unwrap();
     third.join().unwrap().unwrap();
@@ -194,9 +196,9 @@ fn a_sync_of_everything_waits_for_the_one_that_is_under_way() {
 const WRITERS: u64 = 4;
 const WRITES: u64 = 60;
 
-/// Writers with mixed durability on a disk of which one call fails: at each moment readers see a prefix of the order,
-/// every acknowledged write is in it, and after a power cut the store has a prefix again, with everything
-/// acknowledged as durable.
+/// Writers with mixed durability on a disk of which one call fails: at each moment readers see a
+/// prefix of the order, every acknowledged write is in it, and after a power cut the store has a
+/// prefix again, with everything acknowledged as durable.
 #[test]
 fn readers_see_a_prefix_of_the_acknowledged_writes_whatever_fails() {
     for seed in seeds(40) {

@@ -1,5 +1,6 @@
-//! Consumers of the log, noted by the writer or by a reader beside it: what is behind the place of one is kept, from the
-//! moment that its registration returned, whatever the writer does; each is one at a time.
+//! Consumers of the log, noted by the writer or by a reader beside it: what is behind the place of
+//! one is kept, from the moment that its registration returned, whatever the writer does; each is
+//! one at a time.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -141,8 +142,8 @@ fn a_consumer_is_one_at_a_time() {
     }
 }
 
-/// A time is said of changes that were written then only: not of those that were written later, while nobody wanted to
-/// know it, also in a copy, and after a write that failed.
+/// A time is said of changes that were written then only: not of those that were written later,
+/// while nobody wanted to know it, also in a copy, and after a write that failed.
 #[test]
 fn a_time_is_that_of_the_change() {
     let fs = Memory::new();
@@ -210,8 +211,9 @@ fn a_time_is_that_of_the_change() {
     }
 }
 
-/// Whoever closes, the writer or a reader, is no consumer any more, whatever handles still live: they answer `Closed`, and
-/// neither keep others from being that consumer nor write where others do.
+/// Whoever closes, the writer or a reader, is no consumer any more, whatever handles still live:
+/// they answer `Closed`, and neither keep others from being that consumer nor write where others
+/// do.
 #[test]
 fn closing_gives_up_consumers() {
     for by_writer in [true, false] {
@@ -307,8 +309,8 @@ fn a_place_that_is_damaged_is_said_and_stops_nobody_else() {
     }
 }
 
-/// At each call of a flush that removes a segment, another process registers behind the oldest place: either it is
-/// refused, or it gets all.
+/// At each call of a flush that removes a segment, another process registers behind the oldest
+/// place: either it is refused, or it gets all.
 #[test]
 fn a_registration_beside_a_flush_is_refused_or_kept() {
     let (mut refused, mut kept) = (0, 0);
@@ -367,8 +369,8 @@ fn a_registration_beside_a_flush_is_refused_or_kept() {
     assert!(refused > 0 && kept > 0, "{refused} refused, {kept} kept");
 }
 
-/// A segment that a flush kept only because somebody was noting a place is not durable: nobody waited for it. Who waits
-/// for it later has it made durable.
+/// A segment that a flush kept only because somebody was noting a place is not durable: nobody
+/// waited for it. Who waits for it later has it made durable.
 #[test]
 fn what_was_kept_without_a_sync_is_durable_once_somebody_waits_for_it() {
     for mode in [PowerCut::Lost, PowerCut::Torn, PowerCut::Reordered] {
@@ -394,7 +396,8 @@ fn what_was_kept_without_a_sync_is_durable_once_somebody_waits_for_it() {
     }
 }
 
-/// A consumer that goes on, past what the reader has seen, while a reader makes a copy is a consumer of the copy, too.
+/// A consumer that goes on, past what the reader has seen, while a reader makes a copy is a
+/// consumer of the copy, too.
 #[test]
 fn a_copy_by_a_reader_has_a_consumer_that_goes_on_meanwhile() {
     let fs = Memory::new();
@@ -424,8 +427,8 @@ fn a_copy_by_a_reader_has_a_consumer_that_goes_on_meanwhile() {
     assert_eq!(behind(&copy, place).unwrap(), [2]);
 }
 
-/// Random work of a writer, and of consumers in its process and beside it, over flushes, reopenings and power cuts:
-/// what is behind each place is there, whole and in order.
+/// Random work of a writer, and of consumers in its process and beside it, over flushes, reopenings
+/// and power cuts: what is behind each place is there, whole and in order.
 #[test]
 fn consumers_miss_nothing() {
     for seed in seeds(80) {
@@ -550,7 +553,8 @@ fn rest(model: &[(u64, u32)], place: Position, last: u64) -> Vec<u32> {
     rest.map(|(_, number)| *number).collect()
 }
 
-/// In a copy each consumer is where it was, and gets what it has not read of that, then what is written there.
+/// In a copy each consumer is where it was, and gets what it has not read of that, then what is
+/// written there.
 fn goes_on(
     fs: &Memory,
     copy: &Path,

@@ -1,7 +1,8 @@
-//! Power cuts and failing calls, at every call of a random workload. Writes acknowledged as synced survive; of the
-//! rest a prefix does, batches are atomic, and nothing is invented. Compactions run in one piece or in several, one
-//! after the other, and snapshots held across them are checked at the end. `ESKER_SEEDS=200 cargo test -p esker-lsm --test all crash::`
-//! runs more seeds; `ESKER_SEED=17` repeats one.
+//! Power cuts and failing calls, at every call of a random workload. Writes acknowledged as synced
+//! survive; of the rest a prefix does, batches are atomic, and nothing is invented. Compactions run
+//! in one piece or in several, one after the other, and snapshots held across them are checked at
+//! the end. `ESKER_SEEDS=200 cargo test -p esker-lsm --test all crash::` runs more seeds;
+//! `ESKER_SEED=17` repeats one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,8 +24,9 @@ const MODES: [PowerCut; 4] = [
     PowerCut::Reordered,
 ];
 
-/// The trees by name, each with its keys and values. The key `last` of tree `a` holds the number of the last step
-/// that wrote, so that each state is distinct. The contents of a named snapshot are a tree named `@SNAPSHOT/TREE`.
+/// The trees by name, each with its keys and values. The key `last` of tree `a` holds the number of
+/// the last step that wrote, so that each state is distinct. The contents of a named snapshot are a
+/// tree named `@SNAPSHOT/TREE`.
 type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
 const LAST: &[u8] = b"last";

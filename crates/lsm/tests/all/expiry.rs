@@ -1,6 +1,7 @@
-//! Entries that expire: compared with a model under a clock that steps, forward and back, through flushes,
-//! compactions, held snapshots, kills and power cuts; and the store's handling of a wrong clock. `ESKER_SEEDS=1000
-//! cargo test -p esker-lsm --test all expiry::` runs more seeds; `ESKER_SEED=17` repeats one.
+//! Entries that expire: compared with a model under a clock that steps, forward and back, through
+//! flushes, compactions, held snapshots, kills and power cuts; and the store's handling of a wrong
+//! clock. `ESKER_SEEDS=1000 cargo test -p esker-lsm --test all expiry::` runs more seeds;
+//! `ESKER_SEED=17` repeats one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +20,8 @@ use esker_lsm::{
 };
 use esker_sim::memory::{Memory, PowerCut};
 
-/// Trees by layout, and two with lists: of operands that expire as a whole, and of elements that do.
+/// Trees by layout, and two with lists: of operands that expire as a whole, and of elements that
+/// do.
 const TREES: [&str; 7] = ["leveled", "tiered", "lazy", "tiles", "two", "list", "timed"];
 
 /// Appends operands.
@@ -561,7 +563,8 @@ fn an_expired_table_is_dropped_unread_unless_it_hides_something() {
     group.run_compactions().unwrap();
     assert_eq!(group.stats().drops, 1);
     assert!(!tables().contains(&over));
-    // The other one hides live entries: it is not dropped, and the entries it replaced do not reappear.
+    // The other one hides live entries: it is not dropped, and the entries it replaced do not
+    // reappear.
     assert!(group.stats().merge_read_bytes >= read);
     let (now, cost) = (group.snapshot(), Cost::default());
     assert!(now.get(tree, b"000025", &cost).unwrap().is_none());
@@ -601,7 +604,8 @@ fn a_bounded_cursor_reads_nothing_outside_its_bounds() {
             false => cursor.seek_first().unwrap(),
             true => cursor.seek_last().unwrap(),
         }
-        // An entry that has expired is shown as a delete by a cursor over entries, and not at all by one over keys.
+        // An entry that has expired is shown as a delete by a cursor over entries, and not at all
+        // by one over keys.
         let mut there = 0;
         while cursor.valid() {
             there += 1;
@@ -723,7 +727,8 @@ fn what_a_read_has_hidden_stays_hidden_when_the_process_is_killed_and_the_clock_
     }
 }
 
-/// A reader beside the writer may have a clock that is behind: it shows nothing that the writer has shown as expired.
+/// A reader beside the writer may have a clock that is behind: it shows nothing that the writer has
+/// shown as expired.
 #[test]
 fn a_reader_learns_at_a_refresh_what_the_writer_has_hidden() {
     let (fs, clock) = (Memory::new(), Arc::new(AtomicU64::new(START)));

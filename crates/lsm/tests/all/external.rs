@@ -1,6 +1,7 @@
-//! A store whose log is another's: here a `Vec`, which survives everything. After a power cut at any call of the file
-//! system the trees hold what follows from a prefix of the log, and say from which; the rest is applied again.
-//! `ESKER_SEEDS=200 cargo test -p esker-lsm --test all external::` runs more seeds; `ESKER_SEED=17` repeats one.
+//! A store whose log is another's: here a `Vec`, which survives everything. After a power cut at
+//! any call of the file system the trees hold what follows from a prefix of the log, and say from
+//! which; the rest is applied again. `ESKER_SEEDS=200 cargo test -p esker-lsm --test all
+//! external::` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -86,7 +87,8 @@ struct Life<'l> {
     log: &'l mut Vec<Entry>,
     /// Entries that the store is known to hold durably.
     durable: usize,
-    /// The first number of each entry that was written in this life is behind that of the one before.
+    /// The first number of each entry that was written in this life is behind that of the one
+    /// before.
     seqs: Vec<(Seq, usize)>,
     /// Named snapshots, and the entries they have.
     kept: BTreeMap<String, usize>,
@@ -95,8 +97,8 @@ struct Life<'l> {
 }
 
 impl<'l> Life<'l> {
-    /// Opens the store in `fs`, which holds at least `durable` entries of the log. Returns it before the rest is
-    /// applied again.
+    /// Opens the store in `fs`, which holds at least `durable` entries of the log. Returns it
+    /// before the rest is applied again.
     fn begin(fs: Arc<dyn Fs>, seed: u64, log: &'l mut Vec<Entry>, durable: usize) -> Life<'l> {
         let group = open(fs, seed).unwrap_or_else(|error| panic!("open: {error}"));
         let snapshot = group.snapshot();
@@ -139,8 +141,8 @@ impl<'l> Life<'l> {
         is_ok
     }
 
-    /// Makes the trees that are missing, and applies the entries behind the last one that the store has. False where
-    /// it failed.
+    /// Makes the trees that are missing, and applies the entries behind the last one that the store
+    /// has. False where it failed.
     fn catch_up(&mut self) -> bool {
         for name in TREES {
             if self.group.tree(name).is_none() {

@@ -1,5 +1,6 @@
-//! One damaged table is an error only of the reads that need it: other trees are compacted, writers continue at their
-//! usual rate, closing succeeds, the failure is reported, and ends with its cause.
+//! One damaged table is an error only of the reads that need it: other trees are compacted, writers
+//! continue at their usual rate, closing succeeds, the failure is reported, and ends with its
+//! cause.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -191,7 +192,8 @@ fn the_failure_ends_with_its_tree() {
     group.close().unwrap();
 }
 
-/// With background threads: writers are neither refused nor slowed down because of a tree that cannot be compacted.
+/// With background threads: writers are neither refused nor slowed down because of a tree that
+/// cannot be compacted.
 #[test]
 fn writers_and_compactions_of_other_trees_continue() {
     let fs = Hooked::new(Arc::new(Memory::new()));
@@ -223,7 +225,8 @@ fn writers_and_compactions_of_other_trees_continue() {
     group.close().unwrap();
 }
 
-/// A flush concerns all trees: writers that wait for it get the error, and it is reported until it succeeds.
+/// A flush concerns all trees: writers that wait for it get the error, and it is reported until it
+/// succeeds.
 #[test]
 fn a_failing_flush_is_reported_separately() {
     let fs = Hooked::new(Arc::new(Memory::new()));

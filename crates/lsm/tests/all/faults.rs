@@ -1,5 +1,5 @@
-//! Full disks, failed calls, locks and invalid folders: errors that name their cause, reads that continue, and
-//! nothing lost.
+//! Full disks, failed calls, locks and invalid folders: errors that name their cause, reads that
+//! continue, and nothing lost.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,8 +46,8 @@ fn one_tree(group: &Group) -> TreeId {
     tree.unwrap_or_else(|| group.create_trees(&[("t".into(), vec![])]).unwrap()[0])
 }
 
-/// The remains of an append are truncated, and a power cut may restore them until the file is synced: closing must
-/// not take a file for durable because all acknowledged writes are.
+/// The remains of an append are truncated, and a power cut may restore them until the file is
+/// synced: closing must not take a file for durable because all acknowledged writes are.
 #[test]
 fn a_rolled_back_append_does_not_reappear_behind_the_seal() {
     let mut came_back = 0;

@@ -1,6 +1,6 @@
-//! Policies and partitioners of users: runs that are disjoint in a custom order, several runs in a level, and choices
-//! that the engine refuses. Their exactness under random operations is tested in `model.rs`, under power cuts in
-//! `crash.rs`.
+//! Policies and partitioners of users: runs that are disjoint in a custom order, several runs in a
+//! level, and choices that the engine refuses. Their exactness under random operations is tested in
+//! `model.rs`, under power cuts in `crash.rs`.
 
 use std::path::Path;
 use std::sync::Arc;

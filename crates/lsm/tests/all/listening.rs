@@ -1,4 +1,5 @@
-//! Who listens is called for each commit and for each end, and never sleeps beside something to find.
+//! Who listens is called for each commit and for each end, and never sleeps beside something to
+//! find.
 
 use std::io;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Batched lookups return the same as single ones, with all options and hints. `ESKER_SEEDS=1000 cargo test --test
-//! lookup` runs more seeds; `ESKER_SEED=17` repeats one.
+//! Batched lookups return the same as single ones, with all options and hints. `ESKER_SEEDS=1000
+//! cargo test --test lookup` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -249,7 +249,8 @@ fn hints_spare_filters_and_batches_spare_blocks() {
         hints: false,
     };
     let asked = |cost: &Cost| cost.filters_probed.get();
-    // Each key is in one run only, and mostly within the key range of all: half of them are probed for it.
+    // Each key is in one run only, and mostly within the key range of all: half of them are probed
+    // for it.
     let blindly = asked(&cost_of(Expected::Unknown, naive));
     assert!((5400..=5500).contains(&blindly), "{blindly}");
     assert_eq!(asked(&cost_of(Expected::Exactly(&seqs), naive)), blindly);
@@ -257,7 +258,8 @@ fn hints_spare_filters_and_batches_spare_blocks() {
         hints: true,
         ..naive
     };
-    // An existing version is found before the components that cannot hold it; for the 100 keys of the oldest one no filter is probed.
+    // An existing version is found before the components that cannot hold it; for the 100 keys of
+    // the oldest one no filter is probed.
     let at_least = asked(&cost_of(Expected::AtLeast(&seqs), hinted));
     assert_eq!(at_least, blindly - 100);
     assert_eq!(asked(&cost_of(Expected::Exactly(&seqs), hinted)), 900);

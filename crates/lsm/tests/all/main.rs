@@ -1,4 +1,5 @@
-//! The tests of the engine, one module a subject. Those that count what the process allocates are programs of their own beside it.
+//! The tests of the engine, one module a subject. Those that count what the process allocates are
+//! programs of their own beside it.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../common/mod.rs"]

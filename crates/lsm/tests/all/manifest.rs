@@ -1,5 +1,5 @@
-//! The manifest of a long-lived handle is rewritten, and a power cut or a failing call at any moment of that leaves
-//! the old or the new one.
+//! The manifest of a long-lived handle is rewritten, and a power cut or a failing call at any
+//! moment of that leaves the old or the new one.
 
 use crate::common;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Stores of many trees: a job that writes to many of them creates few files, whose size is close to the live data,
-//! and no writer waits while files are read or removed.
+//! Stores of many trees: a job that writes to many of them creates few files, whose size is close
+//! to the live data, and no writer waits while files are read or removed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -344,7 +344,8 @@ fn sets_of_obsolete_writes_are_swept_together() {
         put(&group, *tree, 1, b"two");
         model.insert((*tree, 1), b"two".to_vec());
     }
-    // The flush records the obsolete ones. One more is recorded that still has an entry, so it is kept.
+    // The flush records the obsolete ones. One more is recorded that still has an entry, so it is
+    // kept.
     group.flush().unwrap();
     let over = group.snapshot().version().trees[&sets[3]].bitmap().clone();
     let mut more = [Ok(over.iter().next().unwrap() + 1)].into_iter();

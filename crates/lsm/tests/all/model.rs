@@ -1,5 +1,5 @@
-//! Random operations compared with a model that remembers every write. `ESKER_SEEDS=1000 cargo test -p esker-lsm --test all model::`
-//! runs more seeds; `ESKER_SEED=17` repeats one.
+//! Random operations compared with a model that remembers every write. `ESKER_SEEDS=1000 cargo test
+//! -p esker-lsm --test all model::` runs more seeds; `ESKER_SEED=17` repeats one.
 
 use crate::common;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
-//! Concurrent compactions, and large ones in pieces: nothing is lost or torn by power cuts, full disks, closing and
-//! dropping in the middle of them; their result equals that of a single compaction; and a slow tree does not stop a
-//! fast one.
+//! Concurrent compactions, and large ones in pieces: nothing is lost or torn by power cuts, full
+//! disks, closing and dropping in the middle of them; their result equals that of a single
+//! compaction; and a slow tree does not stop a fast one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,8 @@ use esker_sim::faulty::Faulty;
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
-/// Compactions of several trees, in pieces, with a writer and held snapshots: each sees its own state.
+/// Compactions of several trees, in pieces, with a writer and held snapshots: each sees its own
+/// state.
 #[test]
 fn many_compactions_at_a_time_show_what_was_written() {
     for seed in seeds(12) {
@@ -57,7 +58,8 @@ fn many_compactions_at_a_time_show_what_was_written() {
     }
 }
 
-/// A power cut at any call, with several compactions running: everything durable survives, and nothing is torn.
+/// A power cut at any call, with several compactions running: everything durable survives, and
+/// nothing is torn.
 #[test]
 fn a_power_cut_in_the_middle_of_several_compactions() {
     for seed in seeds(60) {
@@ -97,8 +99,8 @@ fn a_power_cut_in_the_middle_of_several_compactions() {
     }
 }
 
-/// Pieces run one after the other on the caller's thread: every run is the same, and the tree's contents equal those
-/// after a compaction in one piece.
+/// Pieces run one after the other on the caller's thread: every run is the same, and the tree's
+/// contents equal those after a compaction in one piece.
 #[test]
 fn pieces_without_threads_are_deterministic_and_leave_the_same() {
     for seed in seeds(20) {
@@ -135,8 +137,8 @@ fn pieces_without_threads_are_deterministic_and_leave_the_same() {
     }
 }
 
-/// A full disk in the middle of several compactions: no file of a failed one stays, and all resume when there is
-/// space.
+/// A full disk in the middle of several compactions: no file of a failed one stays, and all resume
+/// when there is space.
 #[test]
 fn a_full_disk_in_the_middle_of_several_compactions() {
     for seed in seeds(20) {
@@ -220,8 +222,8 @@ fn trees_are_created_and_dropped_while_others_are_compacted() {
     }
 }
 
-/// Closing with several compactions running, in pieces: it is prompt, whatever their rate limit, and all writes
-/// survive.
+/// Closing with several compactions running, in pieces: it is prompt, whatever their rate limit,
+/// and all writes survive.
 #[test]
 fn closing_ends_several_compactions() {
     for seed in seeds(20) {
@@ -248,8 +250,8 @@ fn closing_ends_several_compactions() {
     }
 }
 
-/// While the compaction of one tree is blocked, others are compacted, as often as they need it; their writers are not
-/// slowed down; the blocked tree cannot be dropped yet, and others can.
+/// While the compaction of one tree is blocked, others are compacted, as often as they need it;
+/// their writers are not slowed down; the blocked tree cannot be dropped yet, and others can.
 #[test]
 fn a_slow_tree_does_not_stop_a_fast_one() {
     let memory = Memory::new();
@@ -317,7 +319,8 @@ fn a_slow_tree_does_not_stop_a_fast_one() {
         group.flush().unwrap();
         await_that("the fast one is merged", &|| level0(fast) < 2);
     }
-    // The fast tree was compacted all the time, so only the slow tree's backlog could have slowed its writers.
+    // The fast tree was compacted all the time, so only the slow tree's backlog could have slowed
+    // its writers.
     assert_eq!(group.stats().slowed_micros, slowed);
     group.drop_trees(&[other]).unwrap();
     gate.open();

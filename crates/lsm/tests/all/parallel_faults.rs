@@ -1,6 +1,6 @@
-//! Faults in the middle of several compactions, each in pieces: power cuts throughout, a full disk, closing, dropping
-//! and copying while they wait at a gate; and a tree whose compactions never end stops no other. Gates, not clocks,
-//! control what is running.
+//! Faults in the middle of several compactions, each in pieces: power cuts throughout, a full disk,
+//! closing, dropping and copying while they wait at a gate; and a tree whose compactions never end
+//! stops no other. Gates, not clocks, control what is running.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use esker_sim::faulty::Faulty;
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
-/// Runs a workload with several compactions that ends with a power cut. Returns the possible states, and the number
-/// of pieces.
+/// Runs a workload with several compactions that ends with a power cut. Returns the possible
+/// states, and the number of pieces.
 fn live_until(memory: &Memory, seed: u64, at: u64) -> (Vec<Model>, u64, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let fs = Faulty::new(Arc::new(memory.clone()));
@@ -62,8 +62,8 @@ fn live_until(memory: &Memory, seed: u64, at: u64) -> (Vec<Model>, u64, u64) {
     (states, fs.calls() - before, pieces)
 }
 
-/// A power cut at every so many calls of a workload (`ESKER_CUTS` is their number), starting at another call with
-/// each seed.
+/// A power cut at every so many calls of a workload (`ESKER_CUTS` is their number), starting at
+/// another call with each seed.
 #[test]
 fn power_cuts_all_over_several_compactions() {
     let cuts = std::env::var("ESKER_CUTS").ok();
@@ -98,8 +98,9 @@ fn power_cuts_all_over_several_compactions() {
     }
 }
 
-/// There are no table files except those of the version, as soon as the installing thread has removed the others. A file whose
-/// first sector was torn to random bytes is nobody's: it stays, because it may be foreign.
+/// There are no table files except those of the version, as soon as the installing thread has
+/// removed the others. A file whose first sector was torn to random bytes is nobody's: it stays,
+/// because it may be foreign.
 fn assert_only_what_is_named(group: &Group, memory: &Memory) {
     await_that("files outside of the version are removed", &|| {
         let is_own = |path: &PathBuf| {
@@ -128,7 +129,8 @@ fn await_that(what: &str, is: &dyn Fn() -> bool) {
     }
 }
 
-/// A store in which a compaction of each of three trees, in two pieces each, waits before its first table.
+/// A store in which a compaction of each of three trees, in two pieces each, waits before its first
+/// table.
 struct Standing {
     memory: Memory,
     faulty: Faulty,
@@ -147,7 +149,8 @@ impl Drop for OpenAtLast {
     }
 }
 
-/// Opens a gate when a test ends, successfully or not, because threads waiting there are joined then.
+/// Opens a gate when a test ends, successfully or not, because threads waiting there are joined
+/// then.
 struct OpenAtLast(Arc<Gate>);
 
 impl Standing {
@@ -222,8 +225,8 @@ impl Standing {
     }
 }
 
-/// The disk is full when they write: all of them fail and report it, none of their files is left, and all resume when
-/// there is space.
+/// The disk is full when they write: all of them fail and report it, none of their files is left,
+/// and all resume when there is space.
 #[test]
 fn a_disk_that_is_full_for_several_compactions_at_once() {
     let store = Standing::new();
@@ -241,7 +244,8 @@ fn a_disk_that_is_full_for_several_compactions_at_once() {
     store.assert_all_there();
 }
 
-/// Closed while pieces of several compactions wait: they abort, none of their files is left, and all data is there.
+/// Closed while pieces of several compactions wait: they abort, none of their files is left, and
+/// all data is there.
 #[test]
 fn closing_while_pieces_are_at_work() {
     let mut store = Standing::new();
@@ -278,7 +282,8 @@ fn closing_while_pieces_are_at_work() {
     } = store;
     drop(group);
     let group = open(many(Arc::new(memory.clone())));
-    // What the snapshot kept when the folder was given up is a leftover, that the first write removes.
+    // What the snapshot kept when the folder was given up is a leftover, that the first write
+    // removes.
     write(&group).unwrap();
     group.flush().unwrap();
     group.run_compactions().unwrap();
@@ -286,8 +291,8 @@ fn closing_while_pieces_are_at_work() {
     assert_only_what_is_named(&group, &memory);
 }
 
-/// A tree is dropped during its compaction: the drop waits for that; a snapshot still sees the tree until it is
-/// dropped, too.
+/// A tree is dropped during its compaction: the drop waits for that; a snapshot still sees the tree
+/// until it is dropped, too.
 #[test]
 fn a_tree_is_dropped_during_its_compaction_and_a_snapshot_still_sees_it() {
     let mut store = Standing::new();
@@ -384,9 +389,9 @@ impl TreeProvider for OneSlow {
     }
 }
 
-/// A tree whose compaction, in as many pieces as there are threads, does not end: writers to another tree are not
-/// slowed down, and that tree is flushed and compacted as often as it needs it. Writers to the blocked tree are
-/// slowed down.
+/// A tree whose compaction, in as many pieces as there are threads, does not end: writers to
+/// another tree are not slowed down, and that tree is flushed and compacted as often as it needs
+/// it. Writers to the blocked tree are slowed down.
 #[test]
 fn a_tree_whose_compaction_never_ends_stops_no_other() {
     let gate = Arc::new(Gate::default());

@@ -1,5 +1,6 @@
-//! Readers beside the writer: at each refresh they see everything acknowledged, whatever the writer does with its
-//! files meanwhile; they write nothing, take no lock, and see nothing that the writer itself does not.
+//! Readers beside the writer: at each refresh they see everything acknowledged, whatever the writer
+//! does with its files meanwhile; they write nothing, take no lock, and see nothing that the writer
+//! itself does not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -116,8 +117,8 @@ fn a_reader_sees_what_is_acknowledged_and_writes_nothing() {
     put(&writer, tree, b"d", b"4", Durability::Os);
 }
 
-/// The writer ends after a write that a reader has not read yet; the next one begins its own segment behind that, and where
-/// the disk has no room does not flush the earlier one.
+/// The writer ends after a write that a reader has not read yet; the next one begins its own
+/// segment behind that, and where the disk has no room does not flush the earlier one.
 #[test]
 fn a_reader_that_is_behind_finds_the_log_of_the_next_writer() {
     let mut written = 0;
@@ -197,7 +198,8 @@ fn what_is_not_acknowledged_is_not_seen() {
     }
 }
 
-/// The marker of a sync that was running when the log moved on to another segment is at the end of the earlier one.
+/// The marker of a sync that was running when the log moved on to another segment is at the end of
+/// the earlier one.
 #[test]
 fn what_was_synced_beside_the_end_of_a_segment_is_seen() {
     let memory = Memory::new();
@@ -432,7 +434,8 @@ fn readers_agree_with_the_writer_whatever_it_does() {
         for (reader, ..) in &readers {
             see_the_same(reader, &writer);
         }
-        // Held snapshots do not change, though the files are long removed, until their reader is closed.
+        // Held snapshots do not change, though the files are long removed, until their reader is
+        // closed.
         for (seen, snapshot, reader) in &held {
             match reader.strong_count() {
                 0 => {
@@ -445,7 +448,8 @@ fn readers_agree_with_the_writer_whatever_it_does() {
     }
 }
 
-/// A reader and its tail at full speed beside a writer whose flushes and compactions constantly remove files.
+/// A reader and its tail at full speed beside a writer whose flushes and compactions constantly
+/// remove files.
 #[test]
 fn a_reader_beside_a_busy_writer_on_a_disk() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Trees get other names: what they hold stays, their options are those of their new names, and a change that cannot be made makes nothing.
+//! Trees get other names: what they hold stays, their options are those of their new names, and a
+//! change that cannot be made makes nothing.
 
 use std::path::Path;
 use std::sync::Arc;

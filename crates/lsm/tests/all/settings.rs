@@ -1,5 +1,5 @@
-//! Extreme settings are refused with a clear error, or work; missing threads cause no hang; foreign files in the
-//! folder are kept.
+//! Extreme settings are refused with a clear error, or work; missing threads cause no hang; foreign
+//! files in the folder are kept.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! Named snapshots: their contents do not change, whatever happens in the store, through restarts, in copies and in
-//! readers beside the writer; their space is freed when they are dropped. (Random histories with them are in
-//! `model.rs`, `crash.rs`, `expiry.rs` and `bitmap.rs`, flipped bytes in `damage.rs`.)
+//! Named snapshots: their contents do not change, whatever happens in the store, through restarts,
+//! in copies and in readers beside the writer; their space is freed when they are dropped. (Random
+//! histories with them are in `model.rs`, `crash.rs`, `expiry.rs` and `bitmap.rs`, flipped bytes in
+//! `damage.rs`.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -370,8 +371,8 @@ fn it_never_sees_a_write_lost_in_a_power_cut() {
     }
 }
 
-/// A compaction removes tables from the newest version just before the snapshot is recorded: which succeeds, or fails
-/// with an unknown result.
+/// A compaction removes tables from the newest version just before the snapshot is recorded: which
+/// succeeds, or fails with an unknown result.
 #[test]
 fn tables_that_compactions_replace_meanwhile_are_kept() {
     for fails in [false, true] {

@@ -1,4 +1,5 @@
-//! Stopping reads of the engine with a `Stop`: cursors, walks and lookups, in memtables and in tables.
+//! Stopping reads of the engine with a `Stop`: cursors, walks and lookups, in memtables and in
+//! tables.
 
 use std::path::Path;
 use std::sync::Arc;

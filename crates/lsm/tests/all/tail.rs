@@ -1,6 +1,6 @@
-//! Following the order of commits: a tail returns every batch once and in order, across flushes, restarts and power
-//! cuts, as far back as the log is retained; numbers that a reader has seen never name other writes; positions of
-//! other histories are recognised.
+//! Following the order of commits: a tail returns every batch once and in order, across flushes,
+//! restarts and power cuts, as far back as the log is retained; numbers that a reader has seen
+//! never name other writes; positions of other histories are recognised.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -285,8 +285,8 @@ fn numbers_lost_in_a_power_cut_are_never_reused() {
         let mut tail = group.tail(kept).unwrap();
         assert_eq!(tail.next().unwrap(), None);
         if round == 1 {
-            // A handle that writes nothing changes nothing, and the numbers it found lost are lost to the next one,
-            // too.
+            // A handle that writes nothing changes nothing, and the numbers it found lost are lost
+            // to the next one, too.
             left = left.power_cut(2, PowerCut::Lost);
             continue;
         }
@@ -496,7 +496,8 @@ fn a_tail_agrees_with_a_model_through_flushes_restarts_and_power_cuts() {
     }
 }
 
-/// From each position, the tail returns the rest of the model; or the position has expired, and all later ones work.
+/// From each position, the tail returns the rest of the model; or the position has expired, and all
+/// later ones work.
 fn audit(group: &Group, model: &[(Position, Vec<u8>)], lost: &[Position]) {
     let oldest = group.oldest_position();
     let mut from_oldest = group.tail(oldest).unwrap();

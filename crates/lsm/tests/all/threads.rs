@@ -1,5 +1,5 @@
-//! Many threads on one group with background work: snapshots are consistent over trees, writers see their own writes,
-//! and sequence numbers order everything. Bounded by counts, never by time.
+//! Many threads on one group with background work: snapshots are consistent over trees, writers see
+//! their own writes, and sequence numbers order everything. Bounded by counts, never by time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -263,7 +263,8 @@ fn a_bank_on_disk() {
     run(dir.path(), Arc::new(Disk::new()));
 }
 
-/// A power cut while threads write: everything acknowledged as synced survives, and the total is unchanged.
+/// A power cut while threads write: everything acknowledged as synced survives, and the total is
+/// unchanged.
 #[test]
 fn a_bank_loses_power() {
     let modes = [

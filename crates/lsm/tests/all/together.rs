@@ -1,5 +1,5 @@
-//! Batched reads through io_uring, when it refuses, fails, truncates or loses them: answers equal those of single
-//! reads, or are the error of the file.
+//! Batched reads through io_uring, when it refuses, fails, truncates or loses them: answers equal
+//! those of single reads, or are the error of the file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +54,8 @@ impl File {
         }
     }
 
-    /// Reads all ranges; returns how many were wrong or failed, and checks that each was visited once.
+    /// Reads all ranges; returns how many were wrong or failed, and checks that each was visited
+    /// once.
     fn failures(&self) -> usize {
         let requests = self.pieces.iter().map(|(offset, len)| ReadRequest {
             file: &*self.file,
@@ -188,8 +189,8 @@ fn open(dir: &Path, faulty: &Faulty) -> (Group, TreeId) {
     (group, tree)
 }
 
-/// Looks up keys far apart, in a store that was just opened: nothing is cached. Faults are active from then until the
-/// end.
+/// Looks up keys far apart, in a store that was just opened: nothing is cached. Faults are active
+/// from then until the end.
 fn look_up(dir: &Path, faulty: &Faulty, faults: &dyn Fn()) -> esker_lsm::Result<()> {
     let (group, tree) = open(dir, faulty);
     let wanted: Vec<u32> = (0..KEYS).step_by(211).collect();

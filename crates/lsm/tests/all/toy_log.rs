@@ -60,7 +60,8 @@ fn files_are_told_apart_by_magic_and_version() {
     assert_eq!((header.format, header.previous), (TOY, Some((4, 77))));
 }
 
-/// Random appends, syncs and power cuts: what was synced is there, and of the rest a prefix; a follower sees the same.
+/// Random appends, syncs and power cuts: what was synced is there, and of the rest a prefix; a
+/// follower sees the same.
 #[test]
 fn a_power_cut_leaves_what_was_synced_and_a_prefix_of_the_rest() {
     let modes = [

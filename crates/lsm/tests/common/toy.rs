@@ -1,5 +1,6 @@
-//! A small two-dimensional partitioner, and a policy with several runs in a level: the contracts of the engine's
-//! traits, in few lines. Follows CONTRIBUTING.md, "How to add a policy or a partitioner".
+//! A small two-dimensional partitioner, and a policy with several runs in a level: the contracts of
+//! the engine's traits, in few lines. Follows CONTRIBUTING.md, "How to add a policy or a
+//! partitioner".
 
 use std::sync::Arc;
 
@@ -67,7 +68,8 @@ fn holds([x0, x1, y0, y1]: [u8; 4], (x, y): (u8, u8)) -> bool {
     (x0..=x1).contains(&x) && (y0..=y1).contains(&y)
 }
 
-/// Two halves of a region with more places than it should have, or that extends over the edge of a table that stays.
+/// Two halves of a region with more places than it should have, or that extends over the edge of a
+/// table that stays.
 fn split(
     region: [u8; 4],
     places: &[(u8, u8)],
@@ -124,7 +126,8 @@ impl Cutter for Regions {
     }
 }
 
-/// Three runs of level 0 become a run of level 1; of four runs there the oldest moves to level 2, a table at a time.
+/// Three runs of level 0 become a run of level 1; of four runs there the oldest moves to level 2, a
+/// table at a time.
 #[derive(Debug)]
 pub(crate) struct Steps;
 

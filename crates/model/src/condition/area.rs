@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::geometry::{Area, Bounds, Point, Space};
 
-/// An area in a condition: `within(PATH, AREA)`. The field's declaration says whether its coordinates are degrees or
-/// numbers of the plane; without a declaration they are degrees.
+/// An area in a condition: `within(PATH, AREA)`. The field's declaration says whether its
+/// coordinates are degrees or numbers of the plane; without a declaration they are degrees.
 ///
 /// ```
 /// use esker_model::condition::{AreaExpr, field};
@@ -35,7 +35,8 @@ impl AreaExpr {
         AreaExpr::Rect([west, south, east, north])
     }
 
-    /// A circle: its centre, and its radius in metres (in the plane: in the unit of the coordinates).
+    /// A circle: its centre, and its radius in metres (in the plane: in the unit of the
+    /// coordinates).
     pub fn circle(x: f64, y: f64, radius: f64) -> AreaExpr {
         AreaExpr::Circle([x, y, radius])
     }
@@ -144,7 +145,8 @@ impl AreaExpr {
     }
 }
 
-/// The middle of the longitudes of boxes: opposite of the widest gap between them, which may be anywhere on the earth.
+/// The middle of the longitudes of boxes: opposite of the widest gap between them, which may be
+/// anywhere on the earth.
 fn middle_longitude(boxes: &[Bounds]) -> f64 {
     // At a pole there are all longitudes, whatever the area.
     let is_pole = |part: &Bounds| part.min_y == part.max_y && part.min_y.abs() == 90.0;

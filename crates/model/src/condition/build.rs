@@ -14,7 +14,8 @@ pub struct Field(Result<Path, String>);
 /// ```
 /// use esker_model::condition::field;
 ///
-/// let condition = field("user.name").eq("ann") & field("n").range(1..5) | !field("tags").contains("new");
+/// let ann = field("user.name").eq("ann") & field("n").range(1..5);
+/// let condition = ann | !field("tags").contains("new");
 /// let written = r#"user.name = "ann" and n >= int(1) and n < int(5) or not tags = "new""#;
 /// assert_eq!(condition.to_string(), written);
 /// assert_eq!(written.parse::<esker_model::condition::Expr>()?, condition);
@@ -99,14 +100,14 @@ impl Field {
         self.compare(Op::Prefix, prefix.into())
     }
 
-    /// The array contains the element; for a value outside an array, the same as [`Field::eq`]. An index can answer it. For parts of
-    /// text see [`Field::contains_text`].
+    /// The array contains the element; for a value outside an array, the same as [`Field::eq`]. An
+    /// index can answer it. For parts of text see [`Field::contains_text`].
     pub fn contains(self, element: impl Into<Operand>) -> Expr {
         self.eq(element)
     }
 
-    /// The same as `contains` in conditions written as text: the array contains the element, or the text (not in an array) contains
-    /// this part. An index of text cannot answer it.
+    /// The same as `contains` in conditions written as text: the array contains the element, or the
+    /// text (not in an array) contains this part. An index of text cannot answer it.
     pub fn contains_text(self, part: impl Into<Operand>) -> Expr {
         self.test(Predicate::Contains(part.into()))
     }
@@ -118,7 +119,8 @@ impl Field {
         ))
     }
 
-    /// The point at the path lies in the area. If longitude and latitude are separate fields, the path is both, joined by a comma.
+    /// The point at the path lies in the area. If longitude and latitude are separate fields, the
+    /// path is both, joined by a comma.
     pub fn within(self, area: AreaExpr) -> Expr {
         self.test(Predicate::Within(area))
     }
@@ -181,8 +183,8 @@ impl Not for Expr {
 
     fn not(self) -> Expr {
         match self.node {
-            // Not where that would let bounds join those beside it, which must hold for one value together: twice negated
-            // they are a condition of their own.
+            // Not where that would let bounds join those beside it, which must hold for one value
+            // together: twice negated they are a condition of their own.
             Node::Not(inner) if !inner.joins() => *inner,
             Node::Invalid(_) => self,
             _ => Expr::above(self.depth, Node::Not(Box::new(self))),

@@ -1,5 +1,5 @@
-//! A condition compiled for evaluation: a formula of tests, of which those on undeclared paths are evaluated in one
-//! pass over a record's JSON.
+//! A condition compiled for evaluation: a formula of tests, of which those on undeclared paths are
+//! evaluated in one pass over a record's JSON.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -44,7 +44,8 @@ pub enum Formula {
 }
 
 impl Formula {
-    /// The truth of the formula if that of some tests is known: `None` when it depends on the others.
+    /// The truth of the formula if that of some tests is known: `None` when it depends on the
+    /// others.
     fn truth(&self, known: &mut dyn FnMut(usize) -> Option<bool>) -> Option<bool> {
         match self {
             Formula::Test(test) => known(*test),
@@ -84,7 +85,8 @@ pub struct Filter {
     trie: Trie,
 }
 
-/// Where a point is in JSON, and the area in which it must lie: in degrees, as no declaration says otherwise.
+/// Where a point is in JSON, and the area in which it must lie: in degrees, as no declaration says
+/// otherwise.
 #[derive(Debug, Clone)]
 struct JsonArea {
     point: PointAt,
@@ -155,9 +157,9 @@ impl Filter {
         &self.tests
     }
 
-    /// True if the record with this body matches. `elsewhere` returns the truth of the tests on declared paths; if they do not decide,
-    /// the body is read, in one pass. If an object has several fields of one name, the last one counts. A body that is not JSON does not
-    /// match.
+    /// True if the record with this body matches. `elsewhere` returns the truth of the tests on
+    /// declared paths; if they do not decide, the body is read, in one pass. If an object has
+    /// several fields of one name, the last one counts. A body that is not JSON does not match.
     pub fn matches(&self, elsewhere: &mut dyn FnMut(usize) -> bool, body: &[u8]) -> bool {
         let is_json = |test: usize| matches!(self.json.get(test), Some(Some(_)));
         let mut elsewhere = |test: usize| match self.areas.get(test) {
@@ -297,8 +299,8 @@ impl Sink for Walk<'_> {
     }
 }
 
-/// The part of a test on a declared attribute that the encoded values of a record cannot decide: values that the attribute's type cannot
-/// encode, and all numbers if the type is float.
+/// The part of a test on a declared attribute that the encoded values of a record cannot decide:
+/// values that the attribute's type cannot encode, and all numbers if the type is float.
 #[derive(Debug, Clone)]
 pub struct Residual {
     /// `None` where it is all values.
@@ -419,7 +421,8 @@ struct AnyOf {
     /// The whole numbers and the texts among them, each in order.
     ints: Vec<i128>,
     texts: Vec<String>,
-    /// Those that whole numbers or texts are compared with in another way: times, and numbers with a fraction.
+    /// Those that whole numbers or texts are compared with in another way: times, and numbers with
+    /// a fraction.
     others: Vec<JsonOperand>,
 }
 

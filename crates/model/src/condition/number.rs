@@ -14,7 +14,8 @@ pub(super) enum Number {
     Short(f64),
     /// Any other decimal, and the nearest float.
     Long(Decimal, f64),
-    /// A float of a program: compared with the float nearest to a number, and exactly with integers of 64 bits.
+    /// A float of a program: compared with the float nearest to a number, and exactly with integers
+    /// of 64 bits.
     Float(f64),
 }
 
@@ -65,7 +66,8 @@ impl Number {
         }
     }
 
-    /// The whole number of 64 bits that is not above it, or the least one, and its order relative to the number.
+    /// The whole number of 64 bits that is not above it, or the least one, and its order relative
+    /// to the number.
     pub(super) fn nearest_int(&self) -> Option<(i128, Ordering)> {
         let whole = match self {
             Number::Int(v) => *v,
@@ -76,7 +78,8 @@ impl Number {
         Some((inside, Number::Int(inside).compare(self)?))
     }
 
-    /// The float nearest to it, and the order relative to the number of the decimal that programs write for that float.
+    /// The float nearest to it, and the order relative to the number of the decimal that programs
+    /// write for that float.
     pub(super) fn nearest_float(&self) -> Option<(f64, Ordering)> {
         match self {
             Number::Short(v) | Number::Float(v) => v.is_finite().then_some((*v, Ordering::Equal)),

@@ -486,7 +486,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `now`, which was read, with what is added to it or taken from it behind blanks, if that is next.
+    /// `now`, which was read, with what is added to it or taken from it behind blanks, if that is
+    /// next.
     fn now(&mut self, now: Operand) -> Operand {
         let start = self.at;
         let rest = self.skip_blanks();
@@ -569,8 +570,8 @@ impl<'a> Parser<'a> {
         Ok(Operand::Value(value))
     }
 
-    /// Refuses what looks like a value with blanks, and shows its quoted form. The test began at `start`, its value
-    /// at `value`.
+    /// Refuses what looks like a value with blanks, and shows its quoted form. The test began at
+    /// `start`, its value at `value`.
     fn ends(&mut self, start: usize, value: usize) -> Parsed<()> {
         let end = self.at;
         let rest = self.skip_blanks();
@@ -595,7 +596,8 @@ impl<'a> Parser<'a> {
             self.at = value;
             return Err(self.expected("a value (one that begins with an operator is quoted)"));
         }
-        // The value extends to the next word that joins conditions, or to a bracket that closes none of its own.
+        // The value extends to the next word that joins conditions, or to a bracket that closes
+        // none of its own.
         let mut last = self.at;
         let begun_with = self.text.get(value..last).unwrap_or_default();
         let mut open = begun_with.matches('(').count();

@@ -13,8 +13,8 @@ use crate::schema::{Type, Value, string_prefix_range, time};
 const ALL: Range = Range::between(Bound::Unbounded, Bound::Unbounded);
 
 impl Predicate {
-    /// The encoded values of type `t` that satisfy the predicate, as non-empty ranges in order, without overlap; no ranges if no value of
-    /// the type satisfies it.
+    /// The encoded values of type `t` that satisfy the predicate, as non-empty ranges in order,
+    /// without overlap; no ranges if no value of the type satisfies it.
     ///
     /// # Errors
     /// If the operand is not comparable with the type, or the type has no prefixes.
@@ -65,8 +65,8 @@ impl Predicate {
 }
 
 impl Predicate {
-    /// As [`Predicate::to_ranges`], but instead of an error, an operand that is not comparable with the type equals none of its values and
-    /// is neither less nor greater.
+    /// As [`Predicate::to_ranges`], but instead of an error, an operand that is not comparable with
+    /// the type equals none of its values and is neither less nor greater.
     pub fn to_ranges_where_comparable(&self, t: Type) -> Vec<Range> {
         match self {
             Predicate::In(operands) => {
@@ -79,8 +79,9 @@ impl Predicate {
         }
     }
 
-    /// True if values of type `t` are compared with an operand as they are in the record, not in their encoded form: texts that may
-    /// contain the operand, and, in a `lenient` attribute, numbers and texts compared with a time.
+    /// True if values of type `t` are compared with an operand as they are in the record, not in
+    /// their encoded form: texts that may contain the operand, and, in a `lenient` attribute,
+    /// numbers and texts compared with a time.
     pub fn reads_records(&self, t: Type, lenient: bool) -> bool {
         if matches!(self, Predicate::Contains(_)) && t == Type::String {
             return true;
@@ -89,8 +90,9 @@ impl Predicate {
         operands.any(|o| matches!(o, Operand::Value(Value::Time(_))) && !t.is_time())
     }
 
-    /// The encoded values of type `t` that may or may not satisfy the predicate: floats nearest to an operand that no float represents
-    /// exactly. In records written by versions that did not distinguish them, such a float may stand for the operand itself.
+    /// The encoded values of type `t` that may or may not satisfy the predicate: floats nearest to
+    /// an operand that no float represents exactly. In records written by versions that did not
+    /// distinguish them, such a float may stand for the operand itself.
     pub fn doubtful(&self, t: Type) -> Vec<Vec<u8>> {
         if t != Type::Float {
             return Vec::new();
@@ -114,8 +116,8 @@ fn prefix(operand: &Operand, t: Type) -> Result<Range, String> {
     Ok(Range::between(lo, hi))
 }
 
-/// The values that satisfy a comparison with an operand whose nearest value of the type is `value`; `order` compares
-/// that with the operand. No value of the type lies between the two.
+/// The values that satisfy a comparison with an operand whose nearest value of the type is `value`;
+/// `order` compares that with the operand. No value of the type lies between the two.
 fn compare(op: Op, value: Vec<u8>, order: Ordering) -> Vec<Range> {
     let above = |bound| Range::between(bound, Bound::Unbounded);
     let below = |bound| Range::between(Bound::Unbounded, bound);

@@ -483,7 +483,8 @@ fn areas_are_read_printed_and_evaluated() {
     }
 }
 
-/// Bounds that are negated twice are no part of the range of those beside them; what is not a bound loses both.
+/// Bounds that are negated twice are no part of the range of those beside them; what is not a bound
+/// loses both.
 #[test]
 fn bounds_that_are_negated_twice_are_a_condition_of_their_own() {
     for (text, expected) in [

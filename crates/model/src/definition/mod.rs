@@ -109,7 +109,8 @@ pub fn check_dataset_name(name: &str) -> Result<()> {
 /// # use esker_model as esker;
 /// use esker::definition::DatasetDef;
 ///
-/// let text = r#"{"key": "id", "key_type": "int", "indexes": [{"path": "at", "kind": "embedded", "type": "time"}]}"#;
+/// let text = r#"{"key": "id", "key_type": "int",
+///     "indexes": [{"path": "at", "kind": "embedded", "type": "time"}]}"#;
 /// let def: DatasetDef = serde_json::from_str(text)?;
 /// assert_eq!(def.indexes[0].path.to_string(), "at");
 /// # Ok::<(), serde_json::Error>(())

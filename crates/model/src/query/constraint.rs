@@ -65,8 +65,8 @@ impl Constraint {
     /// A test of the attribute at place `at`. Several predicates are bounds of one range.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if an operand is not comparable with the type, or the bounds are reversed;
-    /// errors of the estimates.
+    /// [`Error::BadInput`] if an operand is not comparable with the type, or the bounds are
+    /// reversed; errors of the estimates.
     pub(super) fn new<S: Estimate>(
         at: usize,
         attribute: &Attribute,

@@ -1,6 +1,7 @@
 //! The source of a query's candidates.
 
-/// The source of candidates. Constraints are named by their places in [`Compiled::constraints`](super::Compiled::constraints).
+/// The source of candidates. Constraints are named by their places in
+/// [`Compiled::constraints`](super::Compiled::constraints).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Driver {
     /// The index of the attribute of this constraint, read for one range.

@@ -23,15 +23,16 @@ pub trait Estimate {
     /// Any read error.
     fn expect(&mut self, attribute: usize, ranges: &[Range]) -> Result<Expected, Self::Error>;
 
-    /// True if the index of an attribute may have entries of values that the attribute's type has no
-    /// encoding for ([`other`](crate::schema::other)).
+    /// True if the index of an attribute may have entries of values that the attribute's type has
+    /// no encoding for ([`other`](crate::schema::other)).
     ///
     /// # Errors
     /// Any read error.
     fn has_other(&mut self, attribute: usize) -> Result<bool, Self::Error>;
 }
 
-/// The estimates of a store without statistics: every index costs the same, and may have every value.
+/// The estimates of a store without statistics: every index costs the same, and may have every
+/// value.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoEstimates;
 

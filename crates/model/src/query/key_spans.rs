@@ -25,8 +25,8 @@ pub struct KeySpans {
 }
 
 impl KeySpans {
-    /// The keys that satisfy tests of the key's path, all of which every match satisfies. A test that
-    /// says nothing of keys leaves them open.
+    /// The keys that satisfy tests of the key's path, all of which every match satisfies. A test
+    /// that says nothing of keys leaves them open.
     pub(super) fn of<'t>(ty: KeyType, tests: impl Iterator<Item = &'t Test>) -> KeySpans {
         let predicates = tests.flat_map(|test| &test.predicates);
         predicates
@@ -37,8 +37,8 @@ impl KeySpans {
     /// The keys of several fields that satisfy tests of these fields, all of which every match
     /// satisfies: `fields` has the tests of each field, in the order of the fields.
     ///
-    /// The leading fields with a list of values give the first bytes of a key; the first field with a
-    /// range ends them, and nothing is known of the fields behind it.
+    /// The leading fields with a list of values give the first bytes of a key; the first field with
+    /// a range ends them, and nothing is known of the fields behind it.
     pub(super) fn of_fields(fields: &[Vec<&Test>]) -> KeySpans {
         let mut begins = vec![Vec::new()];
         for tests in fields {
@@ -92,14 +92,16 @@ impl KeySpans {
         }
     }
 
-    /// The keys that satisfy a formula; `of_tests` gives those that satisfy some of its tests together.
+    /// The keys that satisfy a formula; `of_tests` gives those that satisfy some of its tests
+    /// together.
     pub(super) fn of_formula(
         formula: &Formula,
         of_tests: &dyn Fn(&[usize]) -> KeySpans,
     ) -> KeySpans {
         match formula {
             Formula::Test(test) => of_tests(&[*test]),
-            // Spans may hold more keys than satisfy a test, so that their complement may hold too few.
+            // Spans may hold more keys than satisfy a test, so that their complement may hold too
+            // few.
             Formula::Not(_) => KeySpans::default(),
             Formula::And(parts) => {
                 let mut tests = Vec::new();

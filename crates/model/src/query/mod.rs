@@ -1,5 +1,6 @@
-//! Queries, without an engine: what a query asks ([`Request`]), the dataset that it asks about ([`Shape`]),
-//! its condition compiled for that dataset ([`Compiled`]), and the index that answers it ([`Plan`]).
+//! Queries, without an engine: what a query asks ([`Request`]), the dataset that it asks about
+//! ([`Shape`]), its condition compiled for that dataset ([`Compiled`]), and the index that answers
+//! it ([`Plan`]).
 //!
 //! A store compiles a request against the shape of a dataset, chooses a plan by its own estimates
 //! ([`Estimate`]), reads candidates by it, and confirms each record that it read

@@ -21,8 +21,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The window of a range of an attribute; `None` for a range without bounds, and for values that
-    /// are not times.
+    /// The window of a range of an attribute; `None` for a range without bounds, and for values
+    /// that are not times.
     pub(super) fn of(range: &Range, ty: Type) -> Option<Window> {
         if (&range.lo, &range.hi) == (&Bound::Unbounded, &Bound::Unbounded) {
             return None;
@@ -73,7 +73,8 @@ pub(super) struct Combined {
 }
 
 /// Combines tests that every match satisfies, if at least one is of an area at the place of
-/// `attribute`, and one bounds its time. `window` gives the window of a test on a declared attribute.
+/// `attribute`, and one bounds its time. `window` gives the window of a test on a declared
+/// attribute.
 pub(super) fn combine<'t>(
     attribute: &Attribute,
     tests: impl Iterator<Item = (usize, &'t Test)>,

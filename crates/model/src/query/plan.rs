@@ -1,8 +1,8 @@
 //! The indexes that drive a query: those with the least expected work.
 //!
-//! The index of an attribute can drive if every match satisfies a test of the attribute: all matches
-//! are among the candidates of the index. An `or` can be driven if each of its branches can: the
-//! matches are among the candidates of all branches.
+//! The index of an attribute can drive if every match satisfies a test of the attribute: all
+//! matches are among the candidates of the index. An `or` can be driven if each of its branches
+//! can: the matches are among the candidates of all branches.
 
 use super::{Compiled, Driver, Estimate, Shape};
 use crate::condition::Formula;
@@ -147,7 +147,8 @@ impl<S: Estimate> Planner<'_, S> {
         }
     }
 
-    /// The constraints whose indexes give all matches of a formula for the least work, and that work.
+    /// The constraints whose indexes give all matches of a formula for the least work, and that
+    /// work.
     fn cheapest(&mut self, formula: &Formula) -> Result<Option<(f64, Vec<usize>)>, S::Error> {
         match formula {
             Formula::Test(test) => self.estimate(*test),

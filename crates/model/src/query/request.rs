@@ -31,7 +31,8 @@ pub struct Request {
     /// At most this many records, the first in the order; without a limit, all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Continues behind the page that returned this token, for the same request on the same snapshot.
+    /// Continues behind the page that returned this token, for the same request on the same
+    /// snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<PageToken>,
     /// True for the keys of the records alone.

@@ -46,8 +46,8 @@ impl Shape {
         self.attributes.get(at).map(|attribute| &**attribute)
     }
 
-    /// Reads a value for the field at `path` from text: of the declared type, otherwise a number if it
-    /// is one, otherwise text.
+    /// Reads a value for the field at `path` from text: of the declared type, otherwise a number if
+    /// it is one, otherwise text.
     ///
     /// # Errors
     /// [`Error::BadInput`] if it is not a value of the declared type.

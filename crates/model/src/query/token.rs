@@ -7,8 +7,8 @@ use esker_coding::Seq;
 
 use crate::error::{Error, Result};
 
-/// The end of a page: its last record, whose number is the token's text. Valid for the same query on the same
-/// snapshot; with a named snapshot also in another process.
+/// The end of a page: its last record, whose number is the token's text. Valid for the same query
+/// on the same snapshot; with a named snapshot also in another process.
 ///
 /// ```
 /// use esker_model::query::PageToken;
@@ -34,9 +34,10 @@ impl FromStr for PageToken {
     }
 }
 
-/// The end of a page of versions: the moment of the query, and the page's last version. It stays valid, in other
-/// processes too, and pages continue as if nothing had been written since; only versions that the dataset no longer
-/// keeps are missing. As text, `MOMENT.LAST`, or `MOMENT.LAST.TS` if the query was as of a later write `TS`.
+/// The end of a page of versions: the moment of the query, and the page's last version. It stays
+/// valid, in other processes too, and pages continue as if nothing had been written since; only
+/// versions that the dataset no longer keeps are missing. As text, `MOMENT.LAST`, or
+/// `MOMENT.LAST.TS` if the query was as of a later write `TS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ValueToken {
     /// The last write that the query saw.

@@ -1,4 +1,5 @@
-//! How a store validates the candidates of its indexes. The answer of a query does not depend on it.
+//! How a store validates the candidates of its indexes. The answer of a query does not depend on
+//! it.
 
 use std::fmt;
 use std::str::FromStr;

@@ -40,7 +40,8 @@ impl Scalar<'_> {
 /// values.visit(br#"{"user": {"name": "ann"}, "tags": [1, null, "x"]}"#, &mut |path, value| {
 ///     found.push((path, format!("{value:?}")));
 /// });
-/// assert_eq!(found, [(0, "Str(\"ann\")".to_owned()), (1, "Int(1)".to_owned()), (1, "Str(\"x\")".to_owned())]);
+/// let values = ["Str(\"ann\")", "Int(1)", "Str(\"x\")"].map(String::from);
+/// assert_eq!(found, [0, 1, 1].into_iter().zip(values).collect::<Vec<_>>());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Values(Trie);

@@ -24,7 +24,8 @@ use crate::write::{Part, commit};
 /// use serde_json::json;
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let accounts = db.create_dataset::<String>("accounts", DatasetDef::new("name", KeyType::String))?;
+/// let definition = DatasetDef::new("name", KeyType::String);
+/// let accounts = db.create_dataset::<String>("accounts", definition)?;
 /// let transfers = db.create_dataset::<u64>("transfers", DatasetDef::new("id", KeyType::Int))?;
 ///
 /// let mut batch = db.batch();

@@ -161,8 +161,10 @@ impl Database {
     /// # fn main() -> esker::Result<()> {
     /// let dir = tempfile::tempdir().unwrap();
     /// let writer = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = writer.create_dataset::<u64>("events", DatasetDef::new("id", esker::KeyType::Int))?;
-    /// let reader = Database::open_reader(dir.path(), Options::default())?; // in another process, say
+    /// let definition = DatasetDef::new("id", esker::KeyType::Int);
+    /// let events = writer.create_dataset::<u64>("events", definition)?;
+    /// // In another process, say:
+    /// let reader = Database::open_reader(dir.path(), Options::default())?;
     /// events.put_json(br#"{"id":1}"#)?;
     /// reader.refresh()?;
     /// let events = reader.dataset::<u64>("events")?;

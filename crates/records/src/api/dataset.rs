@@ -223,12 +223,13 @@ impl<K: PrimaryKey> Dataset<K> {
     /// use esker::{Database, DatasetDef, KeyType, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let counters = db.create_dataset::<String>("counters", DatasetDef::new("id", KeyType::String))?;
+    /// let definition = DatasetDef::new("id", KeyType::String);
+    /// let counters = db.create_dataset::<String>("counters", definition)?;
     /// for _ in 0..3 {
     ///     counters.update("visits", |old| {
     ///         let count = old.map_or(0, |record| {
-    ///             let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap_or_default();
-    ///             json["count"].as_u64().unwrap_or(0)
+    ///             let json = serde_json::from_slice::<serde_json::Value>(record.json());
+    ///             json.unwrap_or_default()["count"].as_u64().unwrap_or(0)
     ///         });
     ///         format!(r#"{{"id": "visits", "count": {}}}"#, count + 1)
     ///     })?;

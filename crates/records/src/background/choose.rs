@@ -4,11 +4,13 @@
 //! the writes counted in the same period. All three strategies write the primary-key index. They
 //! differ in:
 //!
-//! | | per write | per index entry of index-only queries | per record fetched | per record of filtered scans |
-//! | --- | --- | --- | --- | --- |
-//! | eager | looks up the key; fetches the replaced record and cancels its entry in each index | | | the share by which updates widen filters |
-//! | mutable-bitmap | looks up the key, sets a bit | skips obsolete entries by their bits | likewise | |
-//! | validation | its share of repairs | as mutable-bitmap, and probes the primary-key index | fetches obsolete records | reads newer components, too |
+//! - *eager*: a write looks up the key, fetches the replaced record and cancels its entry in each
+//!   index. A filtered scan reads more records, by the share by which updates widen filters.
+//! - *mutable-bitmap*: a write looks up the key and sets a bit. Index-only queries and fetches skip
+//!   obsolete entries by their bits.
+//! - *validation*: a write pays its share of repairs. An index-only query skips by bits, too, and
+//!   probes the primary-key index per entry; obsolete records are fetched; a filtered scan reads
+//!   newer components as well.
 //!
 //! A lookup of an uncached key reads a block if the key exists, and only key filters if it is new.
 

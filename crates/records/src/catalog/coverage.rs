@@ -4,12 +4,15 @@
 //! far that is depends on the maintenance strategy, earlier strategies, the repair watermark, and
 //! the source of the candidates:
 //!
-//! | candidates | contents | complete |
-//! | --- | --- | --- |
-//! | [`Source::IndexEntries`] | entries that an index tree still has | up to the repair watermark; always, once the dataset has converged, under a strategy that looks at what a write replaces |
-//! | [`Source::DataVersions`] | every version that the data tables still have (embedded, fingerprint, filter) | always, if such a strategy has been in force since the first write; otherwise not at all, because a repair reads index entries |
-//! | [`Source::Mixed`] | candidates from the indexes of several attributes | not guaranteed: each record shows whether it is current |
-//! | [`Source::Records`] | the newest version of each record | none is obsolete |
+//! - [`Source::IndexEntries`], the entries that an index tree still has: complete up to the repair
+//!   watermark; and always, once the dataset has converged, under a strategy that looks at what a
+//!   write replaces.
+//! - [`Source::DataVersions`], every version that the data tables still have (embedded,
+//!   fingerprint, filter): complete if such a strategy has been in force since the first write;
+//!   otherwise not at all, because a repair reads index entries.
+//! - [`Source::Mixed`], candidates from the indexes of several attributes: not guaranteed. Each
+//!   record shows whether it is current.
+//! - [`Source::Records`], the newest version of each record: none is obsolete.
 //!
 //! A *complete* set has each obsolete write of which a tree still has an entry. Numbers without
 //! entries are removed from it, and no reader meets them (`lsm/obsolete/mod.rs`).

@@ -6,11 +6,13 @@
 //! repeated, cancelled, and overtaken by another one. The findings of a cancelled repair are kept;
 //! only the watermark does not move.
 //!
-//! | method | reads | in order of | probes |
-//! | --- | --- | --- | --- |
-//! | [`RepairMethod::Key`] (`by_key.rs`) | the primary-key index since the watermark | key | its older part |
-//! | [`RepairMethod::Index`] (`by_index.rs`) | each index | key, sorted on disk (`esker_lsm::sort`) | the primary-key index since the watermark, deleted keys, or the data |
-//! | [`RepairMethod::Primary`] (`primary.rs`) | the records, all versions | key | nothing |
+//! - [`RepairMethod::Key`] (`by_key.rs`) reads the primary-key index since the watermark, in key
+//!   order, and probes its older part.
+//! - [`RepairMethod::Index`] (`by_index.rs`) reads each index, sorts it by key on disk
+//!   (`esker_lsm::sort`), and probes the primary-key index since the watermark, the deleted keys,
+//!   or the data.
+//! - [`RepairMethod::Primary`] (`primary.rs`) reads all versions of the records in key order, and
+//!   probes nothing.
 
 mod against;
 mod by_index;

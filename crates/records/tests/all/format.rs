@@ -1,6 +1,6 @@
-//! The worked example of FORMAT.md, `docs/format-example.txt`: a small store, taken apart field by field. The decoder
-//! here is its own, written after FORMAT.md, so that the text, the example and the code are held together.
-//! `ESKER_BLESS=1` writes the example instead of comparing it.
+//! The worked example of FORMAT.md, `docs/format-example.txt`: a small store, taken apart field by
+//! field. The decoder here is its own, written after FORMAT.md, so that the text, the example and
+//! the code are held together. `ESKER_BLESS=1` writes the example instead of comparing it.
 
 mod dump;
 

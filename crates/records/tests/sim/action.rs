@@ -134,8 +134,8 @@ pub(crate) enum Write {
     Delete {
         key: u8,
     },
-    /// The commit expects of the key: with `what` 0 that it does not exist, with 1 that write 7 made
-    /// it, else that its record is still the one at the time of this part.
+    /// The commit expects of the key: with `what` 0 that it does not exist, with 1 that write 7
+    /// made it, else that its record is still the one at the time of this part.
     Expect {
         key: u8,
         what: u8,

@@ -1,5 +1,5 @@
-//! Two implementations of the surface, given the same calls, return the same: the embedded store, with
-//! indexes, and the plain one, without.
+//! Two implementations of the surface, given the same calls, return the same: the embedded store,
+//! with indexes, and the plain one, without.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -3,8 +3,8 @@ use crate::attributes::Summary;
 use crate::synopsis::ValueRange;
 use std::ops::Bound;
 
-/// Values of the form `slot byte, length byte, value bytes, ...`; slot 2 is never emitted, slot 3 equals slot 0,
-/// without synopses of blocks.
+/// Values of the form `slot byte, length byte, value bytes, ...`; slot 2 is never emitted, slot 3
+/// equals slot 0, without synopses of blocks.
 struct Tagged;
 
 const IDS: [u32; 4] = [10, 700, 3, 5];
@@ -182,7 +182,8 @@ fn check_range(table: &Table, slot: usize, range: &ValueRange) {
     }
 }
 
-/// The sample has exactly the entries whose key's hash ends in three zero bits, with their first values.
+/// The sample has exactly the entries whose key's hash ends in three zero bits, with their first
+/// values.
 fn check_sample(table: &Table, entries: &[Entry], slot: usize, range: &ValueRange) {
     let sampled = entries
         .iter()

@@ -100,13 +100,14 @@ pub(super) fn of_timed(layout: Layout) -> &'static dyn Index {
     }
 }
 
-/// The box around the points of a table that is cut by space, and their first and last time if they have times; `None` for a
-/// table that is not.
+/// The box around the points of a table that is cut by space, and their first and last time if they
+/// have times; `None` for a table that is not.
 pub(super) fn box_of(file: &TableFile) -> Option<(Bounds, Option<(i64, i64)>)> {
     partition::bounds_of(file.bounds())
 }
 
-/// True when a table may have points of a range: it is of a tree that is not cut by space, or its box meets the area.
+/// True when a table may have points of a range: it is of a tree that is not cut by space, or its
+/// box meets the area.
 pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     let Some((bounds, times)) = box_of(file) else {
         return true;
@@ -121,8 +122,8 @@ pub(super) fn meets(file: &TableFile, range: &Range) -> bool {
     !range.regions.iter().any(|region| outside(region))
 }
 
-/// The keys of a tree in z-order among which are all points of a range: few ranges where there are few points in and about
-/// the area, more of them where that leaves much out.
+/// The keys of a tree in z-order among which are all points of a range: few ranges where there are
+/// few points in and about the area, more of them where that leaves much out.
 pub(super) fn bounds(
     lookup: &Lookup<'_>,
     attribute: &Attribute,

@@ -8,7 +8,8 @@ use crate::common::{Row, row};
 use crate::runner::count;
 
 impl Asker<'_> {
-    /// Cancels a query before it begins, or after a few records. It gives the first records of the answer, and then says so.
+    /// Cancels a query before it begins, or after a few records. It gives the first records of the
+    /// answer, and then says so.
     pub(super) fn cancelled(&mut self) -> Result<()> {
         let stop = Stop::new();
         let wanted = Tree::All(self.wanted(), Vec::new());

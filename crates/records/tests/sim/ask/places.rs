@@ -54,7 +54,8 @@ impl Asker<'_> {
         indexes.any(|index| index.path == path(POINT) || index.path == path(TIMED))
     }
 
-    /// An area, where points have an index, or chance wants one; not one where a record may be in or out.
+    /// An area, where points have an index, or chance wants one; not one where a record may be in
+    /// or out.
     pub(super) fn place(&mut self) -> Place {
         let nowhere = Place {
             area: None,
@@ -86,7 +87,8 @@ impl Asker<'_> {
         row.map_or(Some(false), |(_, row)| place.has(row))
     }
 
-    /// The nearest records: as far as distances can be told apart they are these, in order; of one point, the first keys.
+    /// The nearest records: as far as distances can be told apart they are these, in order; of one
+    /// point, the first keys.
     pub(super) fn nearest(&mut self) -> Result<()> {
         let from = space::point(self.rng.u64(..));
         let most = [1, 1, 2, 5, 20, 1000][self.rng.usize(0..6)];

@@ -1,5 +1,5 @@
-//! The clock of all that is open: it goes on, and steps back a little, at any time. A record that lives for a while is there until then,
-//! and is gone from then on.
+//! The clock of all that is open: it goes on, and steps back a little, at any time. A record that
+//! lives for a while is there until then, and is gone from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -7,8 +7,9 @@ use esker::{Database, ErrorKind};
 use super::{Alarm, COUNTERS, COUNTS, PASSING, Shared};
 
 impl Shared {
-    /// Adds to counters that others add to: each addition that is acknowledged counts, and none is refused. A record with the
-    /// additions of this thread is inserted, found and deleted: exactly once.
+    /// Adds to counters that others add to: each addition that is acknowledged counts, and none is
+    /// refused. A record with the additions of this thread is inserted, found and deleted: exactly
+    /// once.
     pub(super) fn count(&self, db: &Database, seed: u64, added: &AtomicU64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -40,7 +41,8 @@ impl Shared {
         }
     }
 
-    /// Puts records that expire at once and again, and has them deleted; nobody but maintenance is beside it.
+    /// Puts records that expire at once and again, and has them deleted; nobody but maintenance is
+    /// beside it.
     pub(super) fn pass(&self, db: &Database, seed: u64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);

@@ -1,4 +1,5 @@
-//! Batches over two datasets, each of which goes on from what both had, and whoever follows their changes.
+//! Batches over two datasets, each of which goes on from what both had, and whoever follows their
+//! changes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -22,7 +23,8 @@ const MIRROR: &str = "mirror";
 /// By key: the write, and the record.
 type Rows = BTreeMap<String, (u64, Vec<u8>)>;
 
-/// What a consumer made of the changes, of each dataset that is followed; it outlives the store's lives.
+/// What a consumer made of the changes, of each dataset that is followed; it outlives the store's
+/// lives.
 #[derive(Default)]
 pub(super) struct Copies([Mutex<Rows>; FOLLOWED.len()]);
 
@@ -104,7 +106,8 @@ impl Copies {
 }
 
 impl Shared {
-    /// Adds to a key of both datasets in one batch, if both are as they were read. What is refused was written by others.
+    /// Adds to a key of both datasets in one batch, if both are as they were read. What is refused
+    /// was written by others.
     pub(super) fn pair(&self, db: &Database, seed: u64, added: &AtomicU64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -185,7 +188,8 @@ impl Shared {
         }
     }
 
-    /// Both datasets have the same, and as many additions as were acknowledged, or a few more that closing cut off.
+    /// Both datasets have the same, and as many additions as were acknowledged, or a few more that
+    /// closing cut off.
     pub(super) fn holds_pairs(&self, db: &Database, added: &AtomicU64, threads: u64) {
         let of = |name: &str| {
             let dataset = db.dataset::<u64>(name).unwrap();

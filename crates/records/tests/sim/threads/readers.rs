@@ -39,7 +39,8 @@ impl Shared {
         }
     }
 
-    /// Keeps snapshots under names, and asks and drops them: each shows what it did at first, by whichever way it is asked.
+    /// Keeps snapshots under names, and asks and drops them: each shows what it did at first, by
+    /// whichever way it is asked.
     pub(super) fn keep(&self, db: &Database, seed: u64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -95,8 +96,8 @@ impl Shared {
         }
     }
 
-    /// Reads beside the writers, as another process does: it sees what is acknowledged, neither less nor more, and gives each
-    /// commit once.
+    /// Reads beside the writers, as another process does: it sees what is acknowledged, neither
+    /// less nor more, and gives each commit once.
     pub(super) fn beside(&self, db: &Database, seed: u64) {
         let _alarm = Alarm(self);
         let mut rng = fastrand::Rng::with_seed(seed);
