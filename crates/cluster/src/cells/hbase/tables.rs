@@ -1,9 +1,11 @@
 //! The namespace and its tables.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::super::types::TableKind;
-use super::gateway::{Coprocessor, HBase};
+use super::errors::may_pass;
+use super::gateway::{Coprocessor, HBase, PATIENCE};
 use super::messages::{NewTable, read_attributes, table_name};
 use super::names::splits;
 use super::wire::{Reader, Writer, kind, malformed};
@@ -101,16 +103,21 @@ impl HBase {
         }
         let mut request = Writer::call("createTable");
         new.write(&mut request);
-        match self.once(request, |_, _| Ok(())) {
-            Ok(_) => Ok(()),
-            // Another process may have been first, or this one, if the answer was lost.
-            Err(error) => {
-                match self.exists(table)? && self.is(self.named("isTableAvailable", table))? {
-                    true => Ok(()),
-                    false => Err(error),
-                }
+        let Err(error) = self.once(request, |_, _| Ok(())) else {
+            return Ok(());
+        };
+        // Another process may have been first, or this one, if it took longer than an answer may.
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if self.exists(table)? && self.is(self.named("isTableAvailable", table))? {
+                return Ok(());
             }
+            if !may_pass(&error) && !self.exists(table)? {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(250));
         }
+        Err(error)
     }
 
     /// Drops a table that may be gone already.

@@ -20,7 +20,7 @@ final class RegionCluster implements Cluster {
   static final byte[] FAMILY = Bytes.toBytes("d");
 
   /** The row of the catalog; its first byte is a hash of the others. */
-  private static final byte[] CATALOG = Bytes.toBytesBinary("\\x" + "CATALOG_HASH" + "catalog");
+  private static final byte[] CATALOG = Bytes.toBytesBinary("\\xBFcatalog");
 
   private static final byte PLAIN = 1;
   /** A compaction waits no longer for the entries of a table, in milliseconds. */
