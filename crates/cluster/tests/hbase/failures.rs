@@ -157,8 +157,8 @@ fn acknowledged_writes_are_found(dataset: &Dataset, known: &Known) {
     for ((id, (last, later)), record) in known.iter().zip(records) {
         let found = record.map(|record| String::from_utf8(record.json().to_vec()).unwrap());
         let allowed = last.iter().chain(later);
-        let present = allowed.filter(|record| found.as_deref() == Some(&json(*id, record)));
-        let Some((s, n)) = present.last() else {
+        let mut present = allowed.filter(|record| found.as_deref() == Some(&json(*id, record)));
+        let Some((s, n)) = present.next_back() else {
             assert!(
                 last.is_none() && found.is_none(),
                 "key {id}: {found:?} for {last:?}"

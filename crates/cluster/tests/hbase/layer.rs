@@ -165,7 +165,7 @@ fn conditional_writes_count(dataset: &Dataset) {
     batch.insert_json(record.as_bytes()).unwrap();
     let error = batch.commit().unwrap_err();
     assert!(
-        matches!(error, esker_cluster::Error::Conflict { .. }),
+        matches!(error, esker_cluster::Error::Exists(_)),
         "{error:?}"
     );
 }

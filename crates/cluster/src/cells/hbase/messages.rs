@@ -2,7 +2,7 @@
 
 use std::io::Result;
 
-use super::wire::{Reader, Writer, kind};
+use super::wire::{Pairs, Reader, Writer, kind};
 
 /// The family of all columns.
 pub(super) const FAMILY: &[u8] = b"d";
@@ -73,7 +73,7 @@ pub(super) struct NewTable {
     /// The family's configuration.
     pub(super) configuration: Vec<(&'static str, String)>,
     /// The table's attributes.
-    pub(super) attributes: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) attributes: Pairs,
     /// Where regions begin.
     pub(super) splits: Vec<Vec<u8>>,
 }
@@ -206,7 +206,7 @@ pub(super) fn table_name(to: &mut Writer, namespace: &[u8], name: &[u8]) {
 }
 
 /// The attributes of a table's description.
-pub(super) fn read_attributes(from: &mut Reader<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(super) fn read_attributes(from: &mut Reader<'_>) -> Result<Pairs> {
     let mut attributes = Vec::new();
     from.structure(|from, id, of| match (id, of) {
         (3, kind::MAP) => {

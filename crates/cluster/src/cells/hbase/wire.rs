@@ -114,6 +114,9 @@ impl Writer {
     }
 }
 
+/// The items of a map.
+pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// An answer that is being read.
 pub(super) struct Reader<'r> {
     from: &'r mut dyn Read,
@@ -220,7 +223,7 @@ impl<'r> Reader<'r> {
     }
 
     /// Reads a map from bytes to bytes.
-    pub(super) fn map(&mut self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub(super) fn map(&mut self) -> Result<Pairs> {
         let kinds = self.array::<2>()?;
         let count = self.length()?;
         if kinds != [kind::BINARY; 2] && count > 0 {
@@ -282,7 +285,7 @@ mod tests {
         writer.finish()
     }
 
-    fn read(mut bytes: &[u8]) -> Result<(Vec<u8>, i64, Vec<(Vec<u8>, Vec<u8>)>)> {
+    fn read(mut bytes: &[u8]) -> Result<(Vec<u8>, i64, Pairs)> {
         let mut reader = Reader::new(&mut bytes);
         assert_eq!(reader.begin()?, CALL);
         let mut found = (Vec::new(), 0, Vec::new());
