@@ -55,9 +55,11 @@
 pub mod advise;
 mod api;
 mod background;
+mod bodies;
 mod catalog;
 mod check;
 mod consumer;
+mod coverage;
 mod ddl;
 mod error;
 pub mod extension;

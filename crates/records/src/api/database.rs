@@ -16,6 +16,7 @@ use crate::check::{self, CheckReport};
 use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
 use crate::extension::{Extension, ExtensionStore, Extensions};
+use crate::index::IndexTypes;
 use crate::stats::StoreStats;
 use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
 use crate::telemetry::{self, Usage};
@@ -46,6 +47,9 @@ pub struct Options {
     /// Capabilities with their own trees in the store ([`crate::extension`]). A store that has
     /// trees of an extension must be opened with it. Default: none.
     pub extensions: Vec<Arc<dyn Extension>>,
+    /// Index types of other crates ([`crate::extension::index`]). A store that has indexes of such
+    /// a type must be opened with it. Default: none.
+    pub index_types: IndexTypes,
     /// The clock by which records expire, in milliseconds since 1970. Default: the system's.
     pub clock: Arc<Clock>,
     /// For experiments only.
@@ -122,6 +126,7 @@ impl Default for Options {
             keep_log: engine.keep_log,
             clock: engine.clock,
             extensions: Vec::new(),
+            index_types: IndexTypes::new(),
             tuning: Tuning::default(),
         }
     }
@@ -194,7 +199,9 @@ impl Database {
         group.refresh()?;
         let snapshot = group.snapshot();
         let mut datasets = self.shared.datasets.lock();
-        let found = found_datasets(&snapshot, &datasets, |_| Usage::default())?;
+        let found = found_datasets(&snapshot, &datasets, &self.shared.index_types, |_| {
+            Usage::default()
+        })?;
         *datasets = found;
         Ok(())
     }
@@ -233,6 +240,7 @@ impl Database {
             largest_mergeable: options.tuning.largest_mergeable,
             next_table: options.tuning.next_table,
             extensions: Extensions::new(&options.extensions)?,
+            index_types: options.index_types.clone(),
         };
         Ok((engine, trees))
     }
@@ -241,12 +249,18 @@ impl Database {
     fn over(group: Group, options: Options) -> Result<Database> {
         let counted = telemetry::load(options.fs.as_ref(), group.dir());
         let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
-        let datasets = found_datasets(&group.snapshot(), &BTreeMap::new(), usage)?;
+        let datasets = found_datasets(
+            &group.snapshot(),
+            &BTreeMap::new(),
+            &options.index_types,
+            usage,
+        )?;
         let shared = Store {
             group,
             durability: options.durability,
             background_maintenance: options.tuning.background_maintenance,
             choose_every: options.tuning.choose_every,
+            index_types: options.index_types,
             datasets: datasets.into(),
             names: Default::default(),
             usage_file: Default::default(),
@@ -323,6 +337,9 @@ impl Database {
     pub fn create_dataset<K: PrimaryKey>(&self, name: &str, def: DatasetDef) -> Result<Dataset<K>> {
         check_dataset_name(name)?;
         def.validate()?;
+        for index in &def.indexes {
+            self.shared.index_types.check(index.kind)?;
+        }
         check_key_type::<K>(name, def.key_type)?;
         let _reserved = self.shared.names.reserve(name);
         if self.shared.datasets.lock().contains_key(name) {
@@ -331,7 +348,7 @@ impl Database {
         let stored = StoredDef::new(&def);
         let group = &self.shared.group;
         group.create_trees(&new_trees(name, &stored))?;
-        let layout = Layout::new(name, group.snapshot().version())
+        let layout = Layout::new(name, group.snapshot().version(), &self.shared.index_types)
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
         let current = Arc::new(Current::new(name, layout, Usage::default()));
         let mut datasets = self.shared.datasets.lock();

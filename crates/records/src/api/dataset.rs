@@ -11,9 +11,9 @@ use esker_model::schema::{IntoPath, KeyType, Path, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
-use super::batch::WriteBatch;
 use super::query::{Query, Scan};
 use super::versions::{KeyVersions, ValueVersions};
+use super::write_batch::WriteBatch;
 use crate::consumer::{ChangeConsumer, Consumer};
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};

@@ -11,8 +11,9 @@ mod snapshots;
 mod space;
 mod task;
 mod versions;
+mod write_batch;
 
-pub use batch::{Batch, WriteBatch};
+pub use batch::Batch;
 #[doc(hidden)]
 pub use database::Tuning;
 pub use database::{Database, Options};
@@ -21,3 +22,4 @@ pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
 pub use task::{ObservedTask, OnProgress, Task};
 pub use versions::{KeyVersions, ValueVersions};
+pub use write_batch::WriteBatch;

@@ -70,7 +70,12 @@ impl Database {
     /// [`Error::UnknownSnapshot`].
     pub fn kept_snapshot(&self, name: &str) -> Result<StoreSnapshot> {
         let snapshot = self.shared.group.kept_snapshot(name)?;
-        let datasets = found_datasets(&snapshot, &BTreeMap::new(), |_| Usage::default())?;
+        let datasets = found_datasets(
+            &snapshot,
+            &BTreeMap::new(),
+            &self.shared.index_types,
+            |_| Usage::default(),
+        )?;
         Ok(StoreSnapshot {
             shared: self.shared.clone(),
             snapshot,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use esker_model::definition::{DatasetDef, Index, Maintenance};
 use esker_model::schema::KeyType;
 
-use super::cost::{CANDIDATES, FIRST, Workload, cost};
-use super::{AtCommit, Dropped, FilterRule, of};
+use super::cost::{CANDIDATES, FIRST, Workload};
+use super::{AtCommit, Dropped, cost, of};
 use crate::api::{Database, Options};
 use crate::catalog::Layout;
+use crate::index::FilterRule;
 use crate::telemetry::Measured;
 
 fn layout(maintenance: Maintenance) -> Arc<Layout> {
