@@ -3,8 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use esker_fs::WriteFile;
+
 use super::shared::{Chunk, Shared, Writing};
 use crate::error::{Error, Result};
+
+/// Space that is reserved at a time: little enough that it is no loss where it stays unused.
+const RESERVED: u32 = 8 << 20;
 
 /// What was appended and is not written yet. Batches are run in the order in which they were taken.
 pub struct Batch {
@@ -53,20 +58,26 @@ impl Batch {
         let mut is_new = false;
         for (segment, chunk) in &self.chunks {
             let path = folder.segment(*segment);
-            let file = match chunk.offset {
+            let (file, reserved): (Arc<dyn WriteFile>, u32) = match chunk.offset {
                 0 => {
                     is_new = true;
                     let file = folder.fs.create(&path);
-                    Arc::from(file.map_err(|e| Error::io(&path, "create", e))?)
+                    (
+                        Arc::from(file.map_err(|e| Error::io(&path, "create", e))?),
+                        0,
+                    )
                 }
                 offset => match &*self.shared.writing.lock() {
-                    Some(w) if w.segment == *segment && w.len == offset => w.file.clone(),
+                    Some(w) if w.segment == *segment && w.len == offset => {
+                        (w.file.clone(), w.reserved)
+                    }
                     _ => {
                         let cause = "a batch before this one was not run".to_string();
                         return Err(Error::Poisoned { cause });
                     }
                 },
             };
+            let reserved = self.reserve(&*file, chunk, reserved);
             let len = chunk.bytes.len();
             let appended = file.append(&chunk.bytes);
             appended.map_err(|e| Error::io(&path, "append", e))?;
@@ -76,6 +87,7 @@ impl Batch {
             *self.shared.writing.lock() = Some(Writing {
                 segment: *segment,
                 len: chunk.offset.saturating_add(len as u32),
+                reserved,
                 file,
             });
         }
@@ -86,5 +98,20 @@ impl Batch {
             self.shared.release(*segment, chunk);
         }
         Ok(())
+    }
+
+    /// Reserves space for a chunk and for later ones, where it goes beyond what is `reserved`.
+    /// Returns up to where space is reserved now.
+    fn reserve(&self, file: &dyn WriteFile, chunk: &Chunk, reserved: u32) -> u32 {
+        if chunk.end() <= reserved {
+            return reserved;
+        }
+        let upto = chunk.end().saturating_add(RESERVED);
+        let upto = upto.min(self.shared.segment_bytes).max(chunk.end());
+        match file.reserve(u64::from(upto - chunk.offset)) {
+            Ok(()) => upto,
+            // A disk that has so little room may have enough without it.
+            Err(_) => u32::MAX,
+        }
     }
 }

@@ -177,7 +177,7 @@ impl Extents {
             segments.insert(read.number, segment);
         }
         let lens: Vec<(u32, u32)> = segments.iter().map(|(n, s)| (*n, s.bytes)).collect();
-        let shared = Shared::new(folder, lens.into_iter());
+        let shared = Shared::new(folder, settings.segment_bytes, lens.into_iter());
         let written = recovered.written;
         shared.written.store(written, Ordering::Relaxed);
         Ok(Extents {
