@@ -12,6 +12,7 @@
 //! writer.
 
 mod answers;
+mod arriving;
 mod budget;
 mod client;
 mod connection;

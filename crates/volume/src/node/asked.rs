@@ -213,6 +213,7 @@ impl Core {
             Ok(slot) => slot,
             Err(error) => return Err(refused(error)),
         };
+        self.proposed.insert(id);
         let mut bodies = Bodies::from([(slot, body)]);
         for output in outputs {
             self.output(id, output, &mut bodies);

@@ -1,7 +1,7 @@
 //! A node without I/O: what happened goes in, what is to be done comes out. The driver of threads
 //! and the simulator run the same core.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::group::{Group, PendingRead};
@@ -47,6 +47,8 @@ pub struct Core {
     /// Frames that may leave once everything before a log sequence number is durable.
     pub(super) after_sync: VecDeque<(u64, NodeId, Packet)>,
     pub(super) is_syncing: bool,
+    /// Groups with commands that were proposed and are not sent yet.
+    pub(super) proposed: BTreeSet<GroupId>,
     /// The disk failed: this replica has stepped back.
     pub(super) failed: Option<Error>,
     pub(super) running: HashMap<u64, RunningRead>,
@@ -98,6 +100,7 @@ impl Core {
             lost: BTreeMap::new(),
             after_sync: VecDeque::new(),
             is_syncing: false,
+            proposed: BTreeSet::new(),
             failed: None,
             running: HashMap::new(),
             asked: HashMap::new(),
@@ -132,6 +135,14 @@ impl Core {
     /// Takes what happened at `now` (milliseconds, never stepping back), and returns what is to be
     /// done.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Action> {
+        self.take(now, input);
+        self.settle()
+    }
+
+    /// Takes what happened at `now` (milliseconds, never stepping back). What is to be done is
+    /// returned by the next [`Core::settle`]: several inputs that came together make one batch, and
+    /// one message to each follower.
+    pub fn take(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
         match input {
             Input::Tick => self.tick(),
@@ -149,7 +160,16 @@ impl Core {
                 manner,
             } => self.request(connection, ticket, work, manner),
         }
+    }
+
+    /// Returns what is to be done after what was taken.
+    pub fn settle(&mut self) -> Vec<Action> {
         self.route();
+        for id in std::mem::take(&mut self.proposed) {
+            self.step(id, &mut Bodies::new(), |core, _, out| {
+                core.send_proposed(out)
+            });
+        }
         self.start_batch();
         std::mem::take(&mut self.actions)
     }
