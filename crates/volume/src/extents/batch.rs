@@ -1,5 +1,6 @@
 //! Writing what was appended, on another thread.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,6 +11,9 @@ use crate::error::{Error, Result};
 
 /// Space that is reserved at a time: little enough that it is no loss where it stays unused.
 const RESERVED: u32 = 8 << 20;
+
+/// The disk is kept busy with so many bytes while as many are copied.
+const AT_A_TIME: usize = 2 << 20;
 
 /// What was appended and is not written yet. Batches are run in the order in which they were taken.
 pub struct Batch {
@@ -79,8 +83,7 @@ impl Batch {
             };
             let reserved = self.reserve(&*file, chunk, reserved);
             let len = chunk.bytes.len();
-            let appended = file.append(&chunk.bytes);
-            appended.map_err(|e| Error::io(&path, "append", e))?;
+            append(&*file, &path, &chunk.bytes)?;
             self.shared.written.fetch_add(len as u64, Ordering::Relaxed);
             // Before the next file is begun: at a start, only the last one may not be durable.
             file.sync().map_err(|e| Error::io(&path, "sync", e))?;
@@ -114,4 +117,36 @@ impl Batch {
             Err(_) => u32::MAX,
         }
     }
+}
+
+/// Appends bytes. Where they are many, the disk writes the first ones while others are copied to
+/// the system: otherwise it would have nothing to do until the sync, which then takes as long.
+fn append(file: &dyn WriteFile, path: &Path, bytes: &[u8]) -> Result<()> {
+    let put = |piece: &[u8]| {
+        let appended = file.append(piece);
+        appended.map_err(|e| Error::io(path, "append", e))
+    };
+    if bytes.len() < 2 * AT_A_TIME {
+        return put(bytes);
+    }
+    let mut pieces = bytes.chunks(AT_A_TIME).peekable();
+    std::thread::scope(|scope| {
+        while let Some(piece) = pieces.next() {
+            put(piece)?;
+            let Some(next) = pieces.next() else { break };
+            // A sync that fails here has failed for good: the one behind all may say nothing.
+            let sync = || file.sync().map_err(|e| Error::io(path, "sync", e));
+            let syncing = std::thread::Builder::new().spawn_scoped(scope, sync);
+            put(next)?;
+            if let Ok(syncing) = syncing {
+                let synced = syncing.join();
+                synced.unwrap_or_else(|_| Err(Error::io(path, "sync", panicked())))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn panicked() -> std::io::Error {
+    std::io::Error::other("the thread panicked")
 }

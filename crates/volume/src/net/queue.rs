@@ -1,7 +1,8 @@
 //! Frames that wait to be sent.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+
+use crate::bytes::Bytes;
 
 /// A part of a frame.
 #[derive(Debug, Clone)]
@@ -9,7 +10,7 @@ pub enum Part {
     /// Bytes of this frame alone.
     Owned(Vec<u8>),
     /// Bytes that several frames have.
-    Shared(Arc<Vec<u8>>),
+    Shared(Bytes),
 }
 
 impl From<Vec<u8>> for Part {
@@ -18,8 +19,8 @@ impl From<Vec<u8>> for Part {
     }
 }
 
-impl From<Arc<Vec<u8>>> for Part {
-    fn from(bytes: Arc<Vec<u8>>) -> Part {
+impl From<Bytes> for Part {
+    fn from(bytes: Bytes) -> Part {
         Part::Shared(bytes)
     }
 }
@@ -106,7 +107,12 @@ mod tests {
     #[test]
     fn a_queue_keeps_its_order_and_its_limit() {
         let mut queue = Queue::new(10 * (100 + EACH));
-        let frame = |n: u8| vec![Part::from(vec![n; 60]), Part::from(Arc::new(vec![n; 40]))];
+        let frame = |n: u8| {
+            vec![
+                Part::from(vec![n; 60]),
+                Part::from(Bytes::from(vec![n; 40])),
+            ]
+        };
         assert!((0..10).all(|n| queue.push(frame(n))));
         assert!(!queue.push(vec![]));
         let first = queue.take(2 * (100 + EACH) + 1);

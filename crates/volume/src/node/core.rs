@@ -11,6 +11,7 @@ use super::leader::Origin;
 use super::router::{Followed, Router};
 use super::running::{Bodies, RunningRead};
 use super::settings::Settings;
+use crate::bytes::Bytes;
 use crate::consensus::{Message, Output, Time};
 use crate::error::Error;
 use crate::extents::{Extents, Kind, Reader};
@@ -148,7 +149,7 @@ impl Core {
             Input::Tick => self.tick(),
             Input::Connected(hello) => self.connected(hello),
             Input::Disconnected(node) => self.disconnected(node),
-            Input::Frame(from, bytes) => self.frame(from, &bytes),
+            Input::Frame(from, bytes) => self.frame(from, &bytes.into()),
             Input::BatchDone(result) => self.batch_done(result),
             Input::ReadDone(ticket, result) => self.read_done(ticket, result),
             Input::Open(connection) => self.router.open(connection),
@@ -251,7 +252,7 @@ impl Core {
             Output::Append(entries) => {
                 for meta in entries {
                     let body = bodies.remove(&meta.slot);
-                    let body = body.unwrap_or_else(|| Arc::new(vec![0]));
+                    let body = body.unwrap_or_else(|| vec![0].into());
                     self.append_entry(id, meta.slot, meta.ballot, body);
                 }
             }
@@ -298,8 +299,8 @@ impl Core {
         }
     }
 
-    fn frame(&mut self, from: NodeId, bytes: &[u8]) {
-        let Some(frame) = Frame::decode(bytes) else {
+    fn frame(&mut self, from: NodeId, bytes: &Bytes) {
+        let Some(frame) = Frame::decode_shared(bytes) else {
             return;
         };
         match frame {
@@ -350,7 +351,7 @@ impl Core {
         }
     }
 
-    fn message(&mut self, from: NodeId, id: GroupId, message: Message, bodies: Vec<Arc<Vec<u8>>>) {
+    fn message(&mut self, from: NodeId, id: GroupId, message: Message, bodies: Vec<Bytes>) {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
@@ -370,9 +371,8 @@ impl Core {
         }
         let mut by_slot = Bodies::new();
         if let Message::Accept { entries, .. } = &message {
-            let fits = |(meta, body): (&crate::consensus::Meta, &Arc<Vec<u8>>)| {
-                meta.bytes as usize == body.len()
-            };
+            let fits =
+                |(meta, body): (&crate::consensus::Meta, &Bytes)| meta.bytes as usize == body.len();
             if entries.len() != bodies.len() || !entries.iter().zip(&bodies).all(fits) {
                 return;
             }
