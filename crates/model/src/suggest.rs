@@ -3,6 +3,14 @@
 /// ``: did you mean `x`?`` with the known name that is most similar to `name`; empty if none is
 /// similar.
 pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(name, known) {
+        Some(known) => format!(": did you mean `{known}`?"),
+        None => String::new(),
+    }
+}
+
+/// The known name that is most similar to `name`, if one is similar.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let sought: Vec<char> = name.to_lowercase().chars().collect();
     let near = known.into_iter().filter_map(|known| {
         let letters: Vec<char> = known.to_lowercase().chars().collect();
@@ -12,10 +20,8 @@ pub fn meant<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String
         (known != name && distance * 9 <= longest * 4)
             .then(|| (distance * 1000 / longest.max(1), known))
     });
-    match near.min_by_key(|(distance, _)| *distance) {
-        Some((_, known)) => format!(": did you mean `{known}`?"),
-        None => String::new(),
-    }
+    let nearest = near.min_by_key(|(distance, _)| *distance);
+    nearest.map(|(_, known)| known)
 }
 
 /// The number of edits between two words: changed, added, removed, or swapped adjacent letters.

@@ -120,6 +120,9 @@ pub enum Error {
         /// The current position of this store.
         current: Position,
     },
+    /// A cluster did not answer in time, or too few of its nodes are alive. Writes that failed so
+    /// may still take effect.
+    Unavailable(String),
     /// A call of the operating system failed.
     Io {
         /// The file or folder.
@@ -171,6 +174,8 @@ pub enum ErrorKind {
     PositionExpired,
     /// [`Error::OtherHistory`].
     OtherHistory,
+    /// [`Error::Unavailable`].
+    Unavailable,
     /// [`Error::Io`].
     Io,
 }
@@ -252,6 +257,7 @@ impl Error {
             Error::NoOldRecords { .. } => ErrorKind::NoOldRecords,
             Error::PositionExpired { .. } => ErrorKind::PositionExpired,
             Error::OtherHistory { .. } => ErrorKind::OtherHistory,
+            Error::Unavailable(_) => ErrorKind::Unavailable,
             Error::Io { .. } => ErrorKind::Io,
         }
     }
@@ -297,6 +303,7 @@ impl fmt::Display for Error {
             Error::Exists(text)
             | Error::BadInput(text)
             | Error::Unsupported(text)
+            | Error::Unavailable(text)
             | Error::Busy(text) => f.write_str(text),
             Error::Record(error) => error.fmt(f),
             Error::Condition(error) => error.fmt(f),

@@ -180,7 +180,7 @@ pub mod versions {
 
 /// Changes of indexes and strategies, repair and check: their options, progress and reports.
 pub mod maintain {
-    pub use crate::api::ObservedTask;
+    pub use crate::api::{ObservedTask, OnProgress};
     pub use crate::check::CheckReport;
     pub use crate::ddl::{
         IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep,

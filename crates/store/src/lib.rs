@@ -34,6 +34,8 @@
 //! A Rust program with an embedded store uses [`esker::Database`] itself, which has typed keys and values.
 
 mod capabilities;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod embedded;
 mod open;
 #[cfg(feature = "plain")]

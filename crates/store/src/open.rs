@@ -37,6 +37,8 @@ fn split(address: &str) -> Option<(&str, &str)> {
 
 fn open_scheme(scheme: &str, _rest: &str, _mode: Mode) -> Result<Box<dyn Store>> {
     match scheme {
+        #[cfg(feature = "cluster")]
+        "cassandra" => Ok(Box::new(crate::cluster::Cluster::cassandra(_rest, _mode)?)),
         #[cfg(feature = "plain")]
         "plain" => Ok(Box::new(crate::plain::Plain::open(
             Path::new(_rest),

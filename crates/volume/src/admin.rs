@@ -166,6 +166,9 @@ pub struct GroupStatus {
     pub base: Slot,
     /// It does not vote until its log is healed.
     pub damaged: bool,
+    /// How many milliseconds ago the state here was last known to have everything that was
+    /// acknowledged; none where it has not been since the start.
+    pub age: Option<u64>,
     /// Members: node, whether it is a learner, address, and at the leader the slot up to which it
     /// has the log.
     pub members: Vec<(u32, bool, String, u64)>,
@@ -403,6 +406,7 @@ impl Status {
                 put_varint(out, slot.0);
             }
             out.push(u8::from(group.damaged));
+            put_varint(out, group.age.map_or(0, |age| age.saturating_add(1)));
             put_varint(out, group.members.len() as u64);
             for (node, is_learner, address, matched) in &group.members {
                 put_varint(out, u64::from(*node));
@@ -448,6 +452,7 @@ impl Status {
                 last: Slot(from.varint()?),
                 base: Slot(from.varint()?),
                 damaged: from.u8()? == 1,
+                age: from.varint()?.checked_sub(1),
                 members: Vec::new(),
             };
             for _ in 0..from.varint()? {

@@ -22,6 +22,11 @@ impl Bytes {
             range: start + range.start..start + range.end,
         })
     }
+
+    /// True where something else has the buffer, too.
+    pub fn is_held(&self) -> bool {
+        Arc::strong_count(&self.of) > 1
+    }
 }
 
 impl From<Vec<u8>> for Bytes {
@@ -77,6 +82,8 @@ mod tests {
         assert_eq!(&*part.part(1..3).unwrap(), b"34");
         assert_eq!(part.part(0..6).unwrap(), part);
         assert!(part.part(0..7).is_none() && part.part(7..7).is_none());
-        assert!(Bytes::default().is_empty());
+        assert!(part.is_held() && Bytes::default().is_empty());
+        drop(all);
+        assert!(!part.is_held());
     }
 }

@@ -1,7 +1,7 @@
 //! The client of a cluster (the paper's Hydra client): asks a node, and follows it to the leader
 //! where that is another one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,14 +43,33 @@ impl std::fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
+/// What a node had of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalRead {
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// The bytes have every write that was acknowledged more than so long before the answer, and
+    /// perhaps later ones. To that comes the time that the leader's last message to the node took.
+    /// `None` where the node has not been level with a leader since its start.
+    pub age: Option<Duration>,
+}
+
 /// A client. It has a connection to each node that it was sent to.
 pub struct Client {
     first: String,
     security: Security,
     wait: Duration,
     connections: HashMap<String, Connection>,
+    /// Nodes that have answered on their connection.
+    known: HashSet<String>,
     next: u64,
 }
+
+/// The longest frame: 32 MiB of data, and what is around it.
+const MOST_FRAME: usize = 40 << 20;
+
+/// The longest question that a connection begins with, in bytes.
+const FIRST: usize = 2 << 10;
 
 /// How often a request follows from node to node.
 const HOPS: usize = 6;
@@ -73,6 +92,7 @@ impl Client {
             security,
             wait,
             connections: HashMap::new(),
+            known: HashSet::new(),
             next: 0,
         };
         client.connection(address)?;
@@ -82,8 +102,10 @@ impl Client {
     fn connection(&mut self, address: &str) -> Result<&mut Connection, ClientError> {
         if !self.connections.contains_key(address) {
             let connection = connect(address, &self.security, Duration::from_secs(5));
-            let connection =
+            let mut connection =
                 connection.map_err(|error| ClientError::Unreachable(address.to_string(), error))?;
+            connection.send.set_most(MOST_FRAME);
+            connection.receive.set_most(MOST_FRAME);
             self.connections.insert(address.to_string(), connection);
         }
         self.connections.get_mut(address).ok_or(ClientError::Answer)
@@ -97,6 +119,10 @@ impl Client {
         self.next += 1;
         let id = self.next;
         let question = question.encode();
+        if question.len() > FIRST && !self.known.contains(address) {
+            // A node takes long frames of whom it knows.
+            self.ask(address, &Question::Volumes)?;
+        }
         let broken = |error| ClientError::Unreachable(address.to_string(), error);
         let ended = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         let connection = self.connection(address)?;
@@ -107,7 +133,9 @@ impl Client {
             .send(&[&frame.head])
             .and_then(|()| connection.receive.receive(&mut bytes))
             .and_then(|is_frame| is_frame.then_some(()).ok_or_else(ended));
+        self.known.insert(address.to_string());
         if let Err(error) = answered {
+            self.known.remove(address);
             self.connections.remove(address);
             return Err(broken(error));
         }
@@ -147,11 +175,14 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn read(&mut self, volume: &str, offset: u64, length: u32) -> Result<Vec<u8>, ClientError> {
-        self.read_as(volume, offset, length, false)
+        match self.read_as(volume, offset, length, false)? {
+            Reply::Data(data) => Ok(data),
+            _ => Err(ClientError::Answer),
+        }
     }
 
-    /// Reads what the first node has, which may be behind the cluster. The range must lie within 4
-    /// MiB.
+    /// Reads what the first node has, which may be behind the cluster, and says how far in time.
+    /// The range must lie within 4 MiB.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -160,8 +191,14 @@ impl Client {
         volume: &str,
         offset: u64,
         length: u32,
-    ) -> Result<Vec<u8>, ClientError> {
-        self.read_as(volume, offset, length, true)
+    ) -> Result<LocalRead, ClientError> {
+        match self.read_as(volume, offset, length, true)? {
+            Reply::Local { data, age } => Ok(LocalRead {
+                data,
+                age: age.map(Duration::from_millis),
+            }),
+            _ => Err(ClientError::Answer),
+        }
     }
 
     fn read_as(
@@ -170,18 +207,15 @@ impl Client {
         offset: u64,
         length: u32,
         local: bool,
-    ) -> Result<Vec<u8>, ClientError> {
+    ) -> Result<Reply, ClientError> {
         let (volume, manner) = (volume.to_string(), self.manner());
-        match self.follow(&Question::Read {
+        self.follow(&Question::Read {
             volume,
             offset,
             length,
             local,
             manner,
-        })? {
-            Reply::Data(data) => Ok(data),
-            _ => Err(ClientError::Answer),
-        }
+        })
     }
 
     /// Writes bytes. They are on the disks of a majority when this returns.
@@ -226,7 +260,7 @@ impl Client {
             command: command.encode(),
             wait,
         })? {
-            Reply::System(bytes) => SystemOutcome::decode(&bytes).ok_or(ClientError::Answer),
+            Reply::System(bytes, _) => SystemOutcome::decode(&bytes).ok_or(ClientError::Answer),
             _ => Err(ClientError::Answer),
         }
     }

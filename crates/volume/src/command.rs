@@ -77,8 +77,15 @@ pub enum Command {
     DropVolume(VolumeId),
     /// A snapshot's frozen layer is not asked for by name any more.
     DropLayer(LayerId),
-    /// A command of the system group, encoded by `system`.
+    /// A command of the system group, encoded by `system`: of its leader, who may repeat it.
     System(Vec<u8>),
+    /// A user's command of the system group, which happens once.
+    Order {
+        /// Who gives it.
+        by: Request,
+        /// The command, encoded by `system`.
+        command: Vec<u8>,
+    },
 }
 
 /// Which request a command belongs to.
@@ -120,6 +127,7 @@ const RELEASE: u8 = 9;
 const DROP_VOLUME: u8 = 10;
 const DROP_LAYER: u8 = 11;
 const SYSTEM: u8 = 12;
+const ORDER: u8 = 13;
 
 impl Command {
     /// Appends the encoding. The data of a write follow it, and nothing else does.
@@ -194,6 +202,11 @@ impl Command {
                 out.push(SYSTEM);
                 put_bytes(out, command);
             }
+            Command::Order { by, command } => {
+                out.push(ORDER);
+                by.encode(out);
+                put_bytes(out, command);
+            }
         }
     }
 
@@ -247,6 +260,10 @@ impl Command {
             DROP_VOLUME => Command::DropVolume(VolumeId(number(from)?)),
             DROP_LAYER => Command::DropLayer(LayerId(number(from)?)),
             SYSTEM => Command::System(from.bytes()?.to_vec()),
+            ORDER => Command::Order {
+                by: Request::decode(from)?,
+                command: from.bytes()?.to_vec(),
+            },
             _ => return None,
         };
         Some((command, from.rest()))

@@ -169,6 +169,11 @@ impl Error {
         }
     }
 
+    /// True where tables of the map are damaged.
+    pub(crate) fn is_damaged_map(&self) -> bool {
+        matches!(self, Error::Engine(error) if error.is_damage())
+    }
+
     /// True when the cause is a full disk.
     pub fn is_disk_full(&self) -> bool {
         match self {

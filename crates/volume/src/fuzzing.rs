@@ -131,6 +131,10 @@ mod tests {
                 allocation: true,
             },
             Op::Command(vec![0]),
+            Op::Order {
+                by,
+                command: vec![0],
+            },
             Op::Transfer(NodeId(2)),
             Op::Member(Change::Add(NodeId(4), "host:1".to_string())),
         ];
@@ -140,8 +144,12 @@ mod tests {
             .collect();
         let results = [
             Ok(Reply::Data(vec![9; 10])),
+            Ok(Reply::Local {
+                data: vec![9; 10],
+                age: Some(300),
+            }),
             Ok(Reply::Runs(vec![(4096, true), (512, false)])),
-            Ok(Reply::System(vec![1])),
+            Ok(Reply::System(vec![1], Slot(7))),
             Err(Refusal::NotLeader(Some(NodeId(3)))),
             Err(Refusal::Failed("no".to_string())),
         ];

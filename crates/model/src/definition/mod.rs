@@ -88,6 +88,20 @@ impl IndexDef {
     }
 }
 
+/// Checks the name of a dataset: 1 to 64 letters, digits, `-`, `_` and `.`.
+///
+/// # Errors
+/// [`Error::BadInput`] if it has others.
+pub fn check_dataset_name(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+        return Err(Error::bad_input(format!(
+            "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
+        )));
+    }
+    Ok(())
+}
+
 /// The definition of a dataset. Its serialised form needs only a key and its type. It is checked
 /// when a dataset is created from it.
 ///

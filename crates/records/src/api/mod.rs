@@ -19,5 +19,5 @@ pub use database::{Database, Options};
 pub use dataset::{Dataset, DatasetSnapshot};
 pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
-pub use task::{ObservedTask, Task};
+pub use task::{ObservedTask, OnProgress, Task};
 pub use versions::{KeyVersions, ValueVersions};

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 
-type OnProgress<'p, P> = dyn FnMut(P) -> ControlFlow<()> + 'p;
+/// Called with the progress from time to time; returns whether to continue.
+pub type OnProgress<'p, P> = dyn FnMut(P) -> ControlFlow<()> + 'p;
 type Work<P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send;
 
 /// Long-running work: an index change, a change of strategy, a repair. It does nothing until
@@ -35,7 +36,9 @@ pub struct Task<P, R> {
 }
 
 impl<P, R> Task<P, R> {
-    pub(crate) fn new(
+    /// Work that begins with [`Task::run`]: for stores of other crates. `work` calls what it gets
+    /// from time to time, and ends soon if that breaks.
+    pub fn new(
         work: impl FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send + 'static,
     ) -> Task<P, R> {
         let work = Box::new(work);

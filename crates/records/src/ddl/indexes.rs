@@ -41,6 +41,8 @@ pub enum IndexStep {
     /// Writing the index. The numbers count index entries for a stand-alone index, records for an
     /// embedded one.
     Writing,
+    /// Waiting until all writers of a cluster know the index. The numbers are milliseconds.
+    Waiting,
 }
 
 /// The progress of an index change.
@@ -53,6 +55,13 @@ pub struct IndexProgress {
     pub done: u64,
     /// About how much the step has to do.
     pub total: u64,
+}
+
+impl IndexProgress {
+    /// The progress of a change in a store of another crate.
+    pub fn new(step: IndexStep, done: u64, total: u64) -> IndexProgress {
+        IndexProgress { step, done, total }
+    }
 }
 
 /// Called with the progress from time to time; returns whether to continue. It may use the dataset,
@@ -74,6 +83,19 @@ pub struct IndexChange {
     pub records: u64,
     /// False if the progress callback stopped the change.
     pub complete: bool,
+}
+
+impl IndexChange {
+    /// A change of a store of another crate, which has read no record yet.
+    pub fn new(path: Path, from: Option<IndexKind>, to: IndexKind) -> IndexChange {
+        IndexChange {
+            path,
+            from,
+            to,
+            records: 0,
+            complete: false,
+        }
+    }
 }
 
 impl Handle {

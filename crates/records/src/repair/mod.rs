@@ -135,8 +135,15 @@ pub struct RepairProgress {
 /// Called with the progress from time to time; returns whether to continue. It may use the dataset.
 pub(crate) type OnRepair<'p> = dyn FnMut(RepairProgress) -> ControlFlow<()> + 'p;
 
+impl RepairProgress {
+    /// The progress of a repair in a store of another crate.
+    pub fn new(done: u64, total: u64) -> RepairProgress {
+        RepairProgress { done, total }
+    }
+}
+
 /// The result of a repair.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
     /// The method used; never [`RepairMethod::Auto`].

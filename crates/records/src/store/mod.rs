@@ -176,11 +176,5 @@ pub(crate) fn found_datasets(
 
 /// Checks the name of a dataset: 1 to 64 letters, digits, `-`, `_` and `.`.
 pub fn check_dataset_name(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
-        return Err(Error::bad_input(format!(
-            "dataset name `{name}`: 1 to 64 letters, digits, `-`, `_` and `.` are allowed"
-        )));
-    }
-    Ok(())
+    Ok(esker_model::definition::check_dataset_name(name)?)
 }

@@ -91,8 +91,11 @@ impl Core {
 
     /// A message has come.
     pub fn receive(&mut self, now: Time, from: NodeId, message: Message, out: &mut Vec<Output>) {
-        if self.is_out || from == self.node || !message.is_plausible() {
+        if from == self.node || !message.is_plausible() {
             return;
+        }
+        if self.is_out {
+            return self.overhear(now, from, &message, out);
         }
         match message {
             Message::Prepare {
@@ -146,6 +149,22 @@ impl Core {
                     self.campaign(now, true, out);
                 }
             }
+        }
+    }
+
+    /// A replica that has stepped back still knows whom to send requests to.
+    fn overhear(&mut self, now: Time, from: NodeId, message: &Message, out: &mut Vec<Output>) {
+        let Message::Accept { ballot, .. } = message else {
+            return;
+        };
+        if *ballot < self.ballot {
+            return;
+        }
+        // Of no weight: what this replica has promised is of no use any more.
+        (self.ballot, self.heard) = (*ballot, now);
+        if self.leader != Some(from) {
+            self.leader = Some(from);
+            out.push(Output::Leadership);
         }
     }
 

@@ -36,6 +36,15 @@ impl Core {
         self.begin_round(now, out);
     }
 
+    /// When the last round began that a majority has answered; none where this replica does not
+    /// lead.
+    pub fn confirmed(&self) -> Option<Time> {
+        match &self.state {
+            State::Leader(leading) => leading.reads.answered,
+            _ => None,
+        }
+    }
+
     fn has_lease(&self, now: Time) -> bool {
         let State::Leader(leading) = &self.state else {
             return false;

@@ -65,6 +65,8 @@ impl Batch {
             let (file, reserved): (Arc<dyn WriteFile>, u32) = match chunk.offset {
                 0 => {
                     is_new = true;
+                    // The segment before it is whole.
+                    self.shared.unreserve();
                     let file = folder.fs.create(&path);
                     (
                         Arc::from(file.map_err(|e| Error::io(&path, "create", e))?),

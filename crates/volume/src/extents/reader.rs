@@ -26,6 +26,18 @@ impl Reader {
         Reader { shared }
     }
 
+    /// Unlinks the files of segments that were given up. They are gone for good when it returns.
+    ///
+    /// # Errors
+    /// Those of removing.
+    pub fn unlink(&self, segments: &[u32]) -> Result<()> {
+        let folder = &self.shared.folder;
+        for segment in segments {
+            folder.remove(&folder.segment(*segment))?;
+        }
+        folder.sync()
+    }
+
     /// Fills `out` from `place`. The bytes are not verified.
     ///
     /// # Errors

@@ -114,6 +114,19 @@ impl Shared {
         }
     }
 
+    /// Gives back what is reserved in the segment that was written last. What stays reserved costs
+    /// space and nothing else, so an error is none.
+    pub(super) fn unreserve(&self) {
+        let unused = self.writing.lock().as_mut().and_then(|writing| {
+            let is_unused = writing.reserved > writing.len && writing.reserved < u32::MAX;
+            writing.reserved = writing.reserved.min(writing.len);
+            is_unused.then_some(writing.segment)
+        });
+        if let Some(segment) = unused {
+            drop(self.folder.fs.unreserve(&self.folder.segment(segment)));
+        }
+    }
+
     /// Fails where a batch has failed.
     pub(super) fn check(&self) -> Result<()> {
         match &*self.failure.lock() {

@@ -412,9 +412,18 @@ impl Extents {
     /// states.
     ///
     /// # Errors
-    /// `InUse` where a power cut could leave nothing that says what the segment says
-    /// ([`SegmentInfo::is_removable`]); `Gone` where there is no such segment; those of removing.
+    /// Those of [`Extents::give_up`] and [`Reader::unlink`].
     pub fn remove(&mut self, segment: u32) -> Result<()> {
+        self.give_up(segment)?;
+        self.reader().unlink(&[segment])
+    }
+
+    /// Takes a segment out of use, as [`Extents::remove`]. Its file stays until it is unlinked.
+    ///
+    /// # Errors
+    /// `InUse` where a power cut could leave nothing that says what the segment says
+    /// ([`SegmentInfo::is_removable`]); `Gone` where there is no such segment; those of opening.
+    pub fn give_up(&mut self, segment: u32) -> Result<()> {
         if !self.segments.contains_key(&segment) {
             return Err(Error::Gone { segment });
         }
@@ -425,9 +434,17 @@ impl Extents {
         let file = self.shared.folder.open(&path)?;
         self.shared.remove(segment, file);
         self.segments.remove(&segment);
-        let folder = &self.shared.folder;
-        folder.remove(&path)?;
-        folder.sync()
+        Ok(())
+    }
+
+    /// Gives back the space that is reserved and not used yet. No batch may be running.
+    pub fn unreserve(&self) {
+        self.shared.unreserve();
+    }
+
+    /// Counts bytes that were written before the folder was opened again.
+    pub fn count_written(&self, bytes: u64) {
+        self.shared.written.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Bytes that were written to segments since the folder was opened, by opening too.

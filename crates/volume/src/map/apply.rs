@@ -13,7 +13,7 @@ use crate::command::{Blocks, Command, Request};
 use crate::error::{Error, Result};
 use crate::ids::{Ballot, GroupId, LayerId, Slot};
 use crate::place::Place;
-use crate::system::{SystemCommand, SystemOutcome};
+use crate::system::{SystemCommand, SystemError, SystemErrorKind, SystemOutcome};
 
 /// Up to so many blocks are looked up one by one; more are read in a row.
 const FEW_BLOCKS: u32 = 4;
@@ -316,7 +316,10 @@ fn control(
             Ok(false)
         }),
         Command::System(command) if group == GroupId::SYSTEM => system(writer, plan, command),
-        Command::System(_) => refused(Refusal::Malformed),
+        Command::Order { by, command } if group == GroupId::SYSTEM => {
+            order(writer, state, plan, by, command)
+        }
+        Command::System(_) | Command::Order { .. } => refused(Refusal::Malformed),
         // Writes and discards are applied elsewhere.
         Command::Nothing | Command::Write { .. } | Command::Discard { .. } => {
             Applied::of(Outcome::Done)
@@ -363,6 +366,49 @@ fn layers(
         }
         Err(why) => refused(why),
     }
+}
+
+/// Carries a user's command out, once.
+fn order(
+    writer: &Writer,
+    state: &GroupState,
+    plan: &mut Plan,
+    by: &Request,
+    command: &[u8],
+) -> Applied {
+    let Some(session) = state.sessions.open.get(&by.session) else {
+        return refused(Refusal::NoSession);
+    };
+    match session.with(by) {
+        Ok(session) => {
+            plan.session = Some((by.session, session));
+            system(writer, plan, command)
+        }
+        Err(Outcome::Repeated) => repeated(writer, command),
+        Err(outcome) => Applied::of(outcome),
+    }
+}
+
+/// The answer to a command that was carried out before, and whose answer may have been lost.
+fn repeated(writer: &Writer, command: &[u8]) -> Applied {
+    let Some(command) = SystemCommand::decode(command) else {
+        return refused(Refusal::Malformed);
+    };
+    let mut next = (*writer.system).clone();
+    let outcome = match (next.apply(&command), &command) {
+        // It is gone.
+        (
+            SystemOutcome::Error(error),
+            SystemCommand::Delete(_) | SystemCommand::DeleteSnapshot { .. },
+        ) if error.kind == SystemErrorKind::NotFound => SystemOutcome::Ok(None),
+        (outcome, _) if next == *writer.system => outcome,
+        // What it did was undone since, or what kept it from happening is gone.
+        _ => SystemOutcome::Error(SystemError {
+            kind: SystemErrorKind::Busy,
+            text: "the command was carried out before, and its answer was lost".to_string(),
+        }),
+    };
+    Applied::of(Outcome::System(outcome.encode()))
 }
 
 fn system(writer: &Writer, plan: &mut Plan, command: &[u8]) -> Applied {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::budget::{Budget, Loan};
 use super::replies::Reply;
+use crate::budget::{Budget, Loan};
 
 /// How far a connection is. It only moves down this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

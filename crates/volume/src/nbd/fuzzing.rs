@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::arriving::Arriving;
-use super::budget::Budget;
 use super::client::{Client, Operation};
 use super::connection::{Connection, Phase};
 use super::device::{Device, Done, Exports, Refused, Run};
 use super::handshake::{Chosen, Handshake, Next, Tls, greet, haggle};
 use super::limits::Limits;
 use super::transmission::read_requests;
+use crate::budget::Budget;
 
 const SIZE: u64 = 1 << 20;
 

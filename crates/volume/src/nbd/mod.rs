@@ -13,7 +13,6 @@
 
 mod answers;
 mod arriving;
-mod budget;
 mod client;
 mod connection;
 mod device;

@@ -11,13 +11,13 @@ use parking_lot::{Condvar, Mutex};
 use rustix::net::sockopt;
 
 use super::arriving::Arriving;
-use super::budget::Budget;
 use super::connection::{Connection, Phase};
 use super::device::{Device, Exports};
 use super::handshake::{Chosen, Handshake, Next, Tls, greet, haggle};
 use super::limits::Limits;
 use super::transmission::{Stopped, read_requests, write_replies};
 use super::upgrade::Upgrade;
+use crate::budget::Budget;
 
 /// An NBD server on one address. Stops when it is dropped.
 pub struct Server {
@@ -73,12 +73,28 @@ impl Server {
         limits: Limits,
         tls: Option<Arc<dyn Upgrade>>,
     ) -> io::Result<Server> {
+        let budget = Budget::new(limits.clone().possible().in_flight_bytes);
+        Server::start_within(listener, exports, limits, tls, budget)
+    }
+
+    /// As [`Server::start`], with memory that others use, too, in place of `in_flight_bytes`.
+    pub fn start_within(
+        listener: TcpListener,
+        exports: Arc<dyn Exports>,
+        limits: Limits,
+        tls: Option<Arc<dyn Upgrade>>,
+        budget: Arc<Budget>,
+    ) -> io::Result<Server> {
         listener.set_nonblocking(false)?;
-        let limits = limits.possible();
+        let limits = Limits {
+            in_flight_bytes: budget.limit(),
+            ..limits
+        }
+        .possible();
         let shared = Arc::new(Shared {
             listener,
             exports,
-            budget: Budget::new(limits.in_flight_bytes),
+            budget,
             limits,
             tls,
             registry: Mutex::default(),

@@ -282,8 +282,8 @@ pub(super) fn write_replies(
 mod tests {
     use std::sync::Mutex;
 
-    use super::super::budget::Budget;
     use super::*;
+    use crate::budget::Budget;
 
     /// Carries out nothing while it is told that more requests follow.
     #[derive(Default)]

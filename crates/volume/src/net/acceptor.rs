@@ -16,6 +16,7 @@ use super::frame::DEFAULT_MOST;
 use super::halves::STUCK;
 use super::replies::{ConnectionId, Open, Replies, Table};
 use super::security::{Security, check_listen};
+use crate::budget::Loan;
 
 /// What happens on an incoming connection. Of one connection they come one after another, each when
 /// the function has returned from the one before: opened, frames, closed.
@@ -30,6 +31,9 @@ pub enum Event {
     },
     /// A frame has come.
     Frame(Vec<u8>),
+    /// A frame has come on a connection that was admitted within a budget. What is lent for it is
+    /// free when the second value is dropped.
+    Lent(Vec<u8>, Loan),
     /// The connection has ended.
     Closed,
 }
@@ -66,6 +70,9 @@ impl Default for Limits {
         }
     }
 }
+
+/// What is lent for a frame at least: enough for the answer to most.
+const LEAST_LOAN: usize = 16 << 10;
 
 /// Accepts connections. Dropping it stops it.
 pub struct Acceptor {
@@ -259,7 +266,7 @@ impl Shared {
     fn serve(&self, id: ConnectionId, connection: Connection, open: &Arc<Open>, event: &Handler) {
         let Connection {
             mut receive,
-            send,
+            mut send,
             peer,
             address,
         } = connection;
@@ -267,6 +274,7 @@ impl Shared {
         let ready = send.set_stuck_timeout(limits.stuck);
         let ready = ready.and_then(|()| receive.set_idle_timeout(Some(limits.idle_unadmitted)));
         receive.set_most(limits.most_unadmitted);
+        send.set_most(limits.most);
         let writer = Arc::clone(open);
         let thread = std::thread::Builder::new().name(format!("connection-{}-out", id.0));
         let Ok(thread) = ready.and_then(|()| thread.spawn(move || writer.send(send))) else {
@@ -282,9 +290,24 @@ impl Shared {
                     break;
                 }
             }
-            match receive.receive(&mut frame) {
+            let mut loan = None;
+            let mut lend = |bytes: usize| match open.budget() {
+                None => true,
+                Some(budget) if bytes > budget.limit() => false,
+                Some(budget) => {
+                    loan = budget.lend(bytes.max(LEAST_LOAN), || open.is_closing());
+                    loan.is_some()
+                }
+            };
+            match receive.receive_if(&mut frame, &mut lend) {
                 Ok(true) if open.is_closing() => {}
-                Ok(true) => event(id, Event::Frame(std::mem::take(&mut frame))),
+                Ok(true) => {
+                    let frame = std::mem::take(&mut frame);
+                    match loan {
+                        Some(loan) => event(id, Event::Lent(frame, loan)),
+                        None => event(id, Event::Frame(frame)),
+                    }
+                }
                 Ok(false) | Err(_) => break,
             }
         }

@@ -31,6 +31,13 @@ pub enum Error {
     Tls(rustls::Error),
     /// The other side has no certificate.
     NoCertificate,
+    /// The certificate is for something else.
+    OtherName {
+        /// The common name that it should have.
+        wanted: String,
+        /// The one that it has.
+        found: Option<String>,
+    },
     /// A frame is longer than the limit of its connection.
     TooLong {
         /// The frame's bytes.
@@ -60,6 +67,13 @@ impl std::fmt::Display for Error {
             Error::Address(address) => write!(f, "{address:?} is no address HOST:PORT"),
             Error::Tls(source) => write!(f, "TLS: {source}"),
             Error::NoCertificate => write!(f, "the other side has no certificate"),
+            Error::OtherName { wanted, found } => {
+                let found = found.as_deref().unwrap_or("nothing");
+                write!(
+                    f,
+                    "it names {found}, and should have the common name {wanted}"
+                )
+            }
             Error::TooLong { length, most } => {
                 write!(f, "a frame of {length} bytes, the limit is {most}")
             }
@@ -85,7 +99,9 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match &error {
             Error::File { source, .. } => source.kind(),
-            Error::NotLoopback(_) | Error::NoCertificate => io::ErrorKind::PermissionDenied,
+            Error::NotLoopback(_) | Error::NoCertificate | Error::OtherName { .. } => {
+                io::ErrorKind::PermissionDenied
+            }
             Error::Address(_) | Error::Identity(_) => io::ErrorKind::InvalidInput,
             Error::Broken => io::ErrorKind::BrokenPipe,
             _ => io::ErrorKind::InvalidData,

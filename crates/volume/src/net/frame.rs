@@ -69,7 +69,17 @@ impl Receiver {
     /// Replaces `into` by the next frame's payload. False where the other side has closed the
     /// connection behind a whole frame. After an error the connection is ended.
     pub fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
-        let received = self.next(into);
+        self.receive_if(into, &mut |_| true)
+    }
+
+    /// As [`Receiver::receive`]. `may` is asked before there is memory for so many bytes; where it
+    /// says no, that is an error.
+    pub fn receive_if(
+        &mut self,
+        into: &mut Vec<u8>,
+        may: &mut dyn FnMut(usize) -> bool,
+    ) -> io::Result<bool> {
+        let received = self.next(into, may);
         if received.is_err() {
             into.clear();
             self.closer().end();
@@ -77,7 +87,7 @@ impl Receiver {
         received
     }
 
-    fn next(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
+    fn next(&mut self, into: &mut Vec<u8>, may: &mut dyn FnMut(usize) -> bool) -> io::Result<bool> {
         into.clear();
         let (mut length, mut sum) = ([0; 4], [0; 8]);
         let (first, rest) = length.split_at_mut(1);
@@ -90,6 +100,9 @@ impl Receiver {
         let most = self.most;
         if length > most {
             return Err(Error::TooLong { length, most }.into());
+        }
+        if !may(length) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
         }
         // Memory grows with what has come: a header alone must not cost much.
         while into.len() < length {

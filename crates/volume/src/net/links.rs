@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::{Connection, connect};
+use super::error::Error;
 use super::frame::{DEFAULT_MOST, Receiver, Sender, Unsent};
 use super::halves::Closer;
 use super::queue::{Part, Queue};
@@ -35,7 +36,7 @@ pub enum LinkEvent {
 pub struct LinkOptions {
     /// The longest payload of a frame in bytes.
     pub most: usize,
-    /// The bytes of frames that wait for a peer.
+    /// The bytes of frames that wait for all peers; each has an equal share.
     pub queue: usize,
     /// How long an attempt to connect may take.
     pub connect: Duration,
@@ -45,6 +46,8 @@ pub struct LinkOptions {
     pub backoff: Duration,
     /// The longest wait between attempts.
     pub most_backoff: Duration,
+    /// The name that a peer's certificate must have, with TLS; any where there is none.
+    pub name: Option<fn(u32) -> String>,
 }
 
 impl Default for LinkOptions {
@@ -58,6 +61,7 @@ impl Default for LinkOptions {
             stuck: Duration::from_secs(5),
             backoff: Duration::from_millis(50),
             most_backoff: Duration::from_secs(1),
+            name: None,
         }
     }
 }
@@ -127,14 +131,15 @@ impl Links {
     /// peers whose address is unchanged stay. Fails where a thread cannot be started.
     pub fn set_peers(&self, addresses: BTreeMap<u32, String>) -> std::io::Result<()> {
         let mut peers = self.peers.lock();
+        let most = self.common.options.queue / addresses.len().max(1);
         for (peer, link) in peers.iter() {
-            link.set_address(addresses.get(peer));
+            link.set_address(addresses.get(peer), most);
         }
         for (peer, address) in addresses {
             if peers.contains_key(&peer) {
                 continue;
             }
-            let link = Arc::new(Link::new(peer, address, self.common.options.queue));
+            let link = Arc::new(Link::new(peer, address, most));
             let (own, common) = (Arc::clone(&link), Arc::clone(&self.common));
             let name = format!("link-{peer}");
             let thread = std::thread::Builder::new().name(name);
@@ -228,8 +233,9 @@ impl Link {
         }
     }
 
-    fn set_address(&self, address: Option<&String>) {
+    fn set_address(&self, address: Option<&String>, most: usize) {
         let mut state = self.state.lock();
+        state.queue.set_most(most);
         if state.address.as_ref() != address {
             state.address = address.cloned();
             state.drop_queued();
@@ -247,7 +253,7 @@ impl Link {
             false => Some(frame),
         };
         let Some(frame) = frame else { return true };
-        let queued = fits && state.queue.push(frame);
+        let queued = fits && state.queue.push(frame).is_ok();
         if queued {
             self.changed.notify_all();
         } else {
@@ -290,7 +296,7 @@ impl Link {
         let mut backoff = common.options.backoff;
         while let Some(address) = self.address() {
             let options = &common.options;
-            if let Ok(connection) = connect(&address, &common.security, options.connect) {
+            if let Ok(connection) = self.connect(&address, common) {
                 let began = Instant::now();
                 self.use_connection(connection, common);
                 // A peer that accepts and then refuses is not to be asked in a tight loop.
@@ -300,6 +306,20 @@ impl Link {
             }
             self.pause(&address, backoff);
             backoff = (backoff * 2).min(options.most_backoff);
+        }
+    }
+
+    /// Connects to the peer. Another one at its address is refused.
+    fn connect(&self, address: &str, common: &Common) -> std::io::Result<Connection> {
+        let connection = connect(address, &common.security, common.options.connect)?;
+        let is_tls = matches!(common.security, Security::Tls(_));
+        let Some(name) = common.options.name.filter(|_| is_tls) else {
+            return Ok(connection);
+        };
+        let wanted = name(self.peer);
+        match connection.peer {
+            Some(ref found) if *found == wanted => Ok(connection),
+            found => Err(Error::OtherName { wanted, found }.into()),
         }
     }
 

@@ -28,6 +28,7 @@ pub use error::Error;
 pub use frame::{DEFAULT_MOST, HEADER, Receiver, Sender};
 pub use halves::{Closer, ReadHalf, WriteHalf};
 pub use links::{LinkEvent, LinkOptions, Links};
+pub use name::node_name;
 pub use queue::Part;
 pub use replies::{ConnectionId, Refused, Replies};
 pub use security::{Identity, Security, check_listen};

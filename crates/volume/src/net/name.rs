@@ -10,6 +10,11 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
+/// The common name of the certificate of a node.
+pub fn node_name(node: u32) -> String {
+    format!("node:{node}")
+}
+
 /// The common name of the subject; where it has none, the first DNS name of the certificate.
 /// The certificate must have been verified: its issuer answers for the name.
 pub(super) fn name(certificate: &CertificateDer<'_>) -> Option<String> {

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::frame::Sender;
 use super::queue::{Part, Queue};
+use crate::budget::{Budget, Loan};
 
 /// Names an incoming connection. Numbers are not used again within the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +56,8 @@ pub(super) struct Table {
 pub(super) struct Open {
     stream: TcpStream,
     admitted: AtomicBool,
+    /// Where memory for frames comes from, once that is said.
+    budget: OnceLock<Arc<Budget>>,
     out: Mutex<Out>,
     changed: Condvar,
 }
@@ -80,7 +83,10 @@ impl Replies {
         if out.closing || out.over {
             return Err(Refused::Gone);
         }
-        if !out.queue.push(frame) {
+        if let Err(frame) = out.queue.push(frame) {
+            // What is lent for it is given back without the lock.
+            drop(out);
+            drop(frame);
             return Err(Refused::Full);
         }
         open.changed.notify_all();
@@ -101,12 +107,30 @@ impl Replies {
         open.is_some()
     }
 
+    /// As [`Replies::admit`]: memory for each frame is lent before it is received.
+    pub fn admit_within(&self, id: ConnectionId, budget: &Arc<Budget>) -> bool {
+        if let Some(open) = self.get(id) {
+            open.budget.get_or_init(|| Arc::clone(budget));
+        }
+        self.admit(id)
+    }
+
+    /// Waits for memory for a reply to a connection that was admitted within a budget; `None` where
+    /// it was not, or has ended. For events of that connection.
+    pub fn lend(&self, id: ConnectionId, bytes: usize) -> Option<Loan> {
+        let open = self.get(id)?;
+        open.budget()?.lend(bytes, || open.is_closing())
+    }
+
     /// Ends a connection when the queued replies are sent. Frames that still come from it are
     /// ignored; `Event::Closed` follows.
     pub fn close(&self, id: ConnectionId) {
         if let Some(open) = self.get(id) {
             open.out.lock().closing = true;
             open.changed.notify_all();
+            if let Some(budget) = open.budget() {
+                budget.wake();
+            }
         }
     }
 
@@ -132,6 +156,7 @@ impl Open {
         Open {
             stream,
             admitted: AtomicBool::new(false),
+            budget: OnceLock::new(),
             out: Mutex::new(Out {
                 queue: Queue::new(queue),
                 closing: false,
@@ -145,6 +170,10 @@ impl Open {
         self.admitted.load(Ordering::Relaxed)
     }
 
+    pub(super) fn budget(&self) -> Option<&Arc<Budget>> {
+        self.budget.get()
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         self.out.lock().closing
     }
@@ -155,6 +184,9 @@ impl Open {
         // It fails where the connection has ended already.
         let _ = self.stream.shutdown(Shutdown::Both);
         self.changed.notify_all();
+        if let Some(budget) = self.budget() {
+            budget.wake();
+        }
     }
 
     /// The thread that receives has ended.

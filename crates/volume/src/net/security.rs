@@ -14,6 +14,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use super::error::Error;
+use super::name::name;
 
 /// The most bytes that are read of a file of keys or certificates.
 const MOST_PEM: u64 = 4 << 20;
@@ -34,6 +35,8 @@ pub struct Roles {
     pub(super) client: Arc<ClientConfig>,
     /// For accepting.
     pub(super) server: Arc<ServerConfig>,
+    /// The name in its certificate.
+    name: Option<String>,
 }
 
 /// How connections are protected.
@@ -80,6 +83,7 @@ impl Security {
 
     /// TLS with this identity. Fails where its parts do not go together.
     pub fn new(identity: Identity) -> Result<Security, Error> {
+        let name = identity.certificate.first().and_then(name);
         let provider = Arc::new(ring::default_provider());
         let versions = &[&rustls::version::TLS13];
         let roots = Arc::new(identity.roots);
@@ -108,7 +112,22 @@ impl Security {
         Ok(Security::Tls(Arc::new(Roles {
             client: Arc::new(client),
             server: Arc::new(server),
+            name,
         })))
+    }
+
+    /// Fails where TLS is used and this end's certificate has another name.
+    pub fn check_name(&self, wanted: &str) -> Result<(), Error> {
+        let Security::Tls(roles) = self else {
+            return Ok(());
+        };
+        match &roles.name {
+            Some(name) if name == wanted => Ok(()),
+            name => Err(Error::OtherName {
+                wanted: wanted.to_string(),
+                found: name.clone(),
+            }),
+        }
     }
 }
 

@@ -29,10 +29,14 @@ impl Core {
         if Some(group.applied) == before {
             return;
         }
+        group.note_current();
         let applied = group.applied;
         let most = self.settings.log_bytes / self.settings.group_count(self.formation.as_ref());
         group.log.shrink(most, applied.min(group.durable));
         group.leads = group.consensus.is_leader() && applied >= group.ready_at;
+        if id == GroupId::SYSTEM {
+            self.answer_late();
+        }
         while let Some((_, read)) = self
             .groups
             .get_mut(&id)
@@ -69,7 +73,10 @@ impl Core {
                 return false;
             }
         };
-        self.user_bytes += data as u64;
+        // A command that was sent again counts once.
+        if applied.outcome == Outcome::Done {
+            self.user_bytes += data as u64;
+        }
         if let Some(group) = self.groups.get_mut(&id) {
             group.applied = slot;
         }
@@ -81,7 +88,7 @@ impl Core {
         if let Command::Members(_) = command {
             self.members_changed();
         }
-        if let Command::System(_) = command {
+        if let Command::System(_) | Command::Order { .. } = command {
             self.errands.system_changed();
         }
         let Some(group) = self.groups.get_mut(&id) else {
@@ -89,14 +96,15 @@ impl Core {
         };
         let landed = group.leader.applied(slot);
         let freed = match command {
-            Command::Release { volume, .. } | Command::DropVolume(volume) => {
+            // A release that comes again may be of a cut before the one that holds them.
+            Command::Release { volume, .. } | Command::DropVolume(volume) if applied.released => {
                 group.leader.release(*volume)
             }
             _ => Vec::new(),
         };
         let origin = landed.and_then(|landed| landed.origin);
         if let Some(origin) = origin {
-            let result = result(applied.outcome);
+            let result = result(applied.outcome, slot);
             match written(command).filter(|_| applied.held && result.is_ok()) {
                 Some(volume) => group.leader.hold(volume, origin, result),
                 None => self.answer(origin, result),
@@ -116,10 +124,10 @@ fn written(command: &Command) -> Option<VolumeId> {
     }
 }
 
-fn result(outcome: Outcome) -> Result<Reply, Refusal> {
+fn result(outcome: Outcome, slot: Slot) -> Result<Reply, Refusal> {
     match outcome {
         Outcome::Done | Outcome::Repeated => Ok(Reply::Done),
-        Outcome::System(answer) => Ok(Reply::System(answer)),
+        Outcome::System(answer) => Ok(Reply::System(answer, slot)),
         Outcome::Refused(refusal) => Err(match refusal {
             MapRefusal::NoSession => Refusal::NoSession,
             MapRefusal::NoVolume | MapRefusal::NoLayer => Refusal::NoVolume,

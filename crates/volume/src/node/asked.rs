@@ -79,6 +79,10 @@ impl Core {
                 let command = crate::command::Command::CloseSession(session);
                 self.propose_command(id, Some(origin), &command)?;
             }
+            Op::Order { by, command } => {
+                let command = crate::command::Command::Order { by, command };
+                self.propose_command(id, Some(origin), &command)?;
+            }
             Op::Command(bytes) => match crate::command::Command::decode(&bytes) {
                 Some((command, [])) => self.propose_command(id, Some(origin), &command)?,
                 _ => return Err(Refusal::Failed("the command cannot be read".to_string())),
@@ -122,10 +126,13 @@ impl Core {
     }
 
     pub(super) fn queue(&mut self, id: GroupId, pending: Pending) -> Result<(), Refusal> {
+        let others = self.groups.values().filter(|group| group.id != id);
+        let others: usize = others.map(|group| group.leader.bytes()).sum();
+        let most = self.settings.shares().led.saturating_sub(others);
         let Some(group) = self.groups.get_mut(&id) else {
             return Err(Refusal::NotLeader(None));
         };
-        if group.leader.queue(pending)? {
+        if group.leader.queue(pending, most)? {
             self.run_queue(id);
         }
         Ok(())

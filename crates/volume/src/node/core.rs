@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::group::{Group, PendingRead};
+use super::home::{Home, ReadBack};
 use super::images::Images;
 use super::input::{Action, ConnectionId, Input, Manner, Work};
 use super::leader::Origin;
@@ -15,13 +16,14 @@ use crate::bytes::Bytes;
 use crate::consensus::{Message, Output, Time};
 use crate::error::Error;
 use crate::extents::{Extents, Kind, Reader};
-use crate::ids::{GroupId, NodeId};
+use crate::ids::{GroupId, NodeId, Slot};
 use crate::map::Map;
 use crate::system::Shape;
 use crate::wire::{Formation, Frame, Hello, Packet, Refusal, Reply, Source};
 
 /// A node.
 pub struct Core {
+    pub(super) home: Home,
     pub(super) me: Hello,
     pub(super) settings: Settings,
     pub(super) now: Time,
@@ -50,49 +52,62 @@ pub struct Core {
     pub(super) is_syncing: bool,
     /// Groups with commands that were proposed and are not sent yet.
     pub(super) proposed: BTreeSet<GroupId>,
-    /// The disk failed: this replica has stepped back.
+    /// The disk failed or is full: this replica has stepped back.
     pub(super) failed: Option<Error>,
     pub(super) running: HashMap<u64, RunningRead>,
     /// Reads that the protocol has not allowed yet.
     pub(super) asked: HashMap<u64, PendingRead>,
     next_ticket: u64,
+    /// Answers that wait until this node's state of the system group has what they say.
+    late: Vec<Late>,
     pub(super) actions: Vec<Action>,
     /// Bytes of data that commands of users brought.
     pub(super) user_bytes: u64,
     pub(super) last_ticks: super::errands::Ticks,
 }
 
+/// An answer for a user that may have to wait.
+struct Late {
+    connection: ConnectionId,
+    ticket: u64,
+    result: Result<Reply, Refusal>,
+    since: Time,
+}
+
+/// How long an answer waits for this node's own state, in milliseconds.
+const LATEST: Time = 5_000;
+
 /// What [`Core::new`] is made of, by `open`.
 pub(super) struct Opened {
+    pub(super) home: Home,
     pub(super) me: Hello,
     pub(super) settings: Settings,
     pub(super) now: Time,
     pub(super) map: Arc<Map>,
-    pub(super) extents: Extents,
-    pub(super) groups: BTreeMap<GroupId, Group>,
-    pub(super) formation: Option<Formation>,
-    pub(super) was_used: bool,
+    pub(super) back: ReadBack,
 }
 
 impl Core {
     pub(super) fn new(opened: Opened) -> Core {
         let mut router = Router::new(opened.me.node, opened.me.life);
-        if let Some(formation) = &opened.formation {
+        let back = opened.back;
+        if let Some(formation) = &back.formation {
             router.set_groups(formation.groups);
         }
         Core {
             router,
-            reader: opened.extents.reader(),
+            reader: back.extents.reader(),
+            home: opened.home,
             me: opened.me,
             settings: opened.settings,
             now: opened.now,
             map: opened.map,
-            extents: opened.extents,
-            groups: opened.groups,
-            is_announced: opened.formation.is_some(),
+            extents: back.extents,
+            groups: back.groups,
+            is_announced: back.formation.is_some(),
             formed_at: 0,
-            formation: opened.formation,
-            was_used: opened.was_used,
+            formation: back.formation,
+            was_used: back.was_used,
             images: Images::default(),
             healing: super::heal::Healing::default(),
             errands: super::errands::Errands::default(),
@@ -106,6 +121,7 @@ impl Core {
             running: HashMap::new(),
             asked: HashMap::new(),
             next_ticket: 1,
+            late: Vec::new(),
             actions: Vec::new(),
             user_bytes: 0,
             last_ticks: super::errands::Ticks::default(),
@@ -153,7 +169,10 @@ impl Core {
             Input::BatchDone(result) => self.batch_done(result),
             Input::ReadDone(ticket, result) => self.read_done(ticket, result),
             Input::Open(connection) => self.router.open(connection),
-            Input::Closed(connection) => self.router.closed(connection, self.now),
+            Input::Closed(connection) => {
+                self.late.retain(|late| late.connection != connection);
+                self.router.closed(connection, self.now);
+            }
             Input::Request {
                 connection,
                 ticket,
@@ -181,6 +200,7 @@ impl Core {
             self.step(id, &mut Bodies::new(), |core, now, out| core.tick(now, out));
         }
         self.run_errands();
+        self.answer_late();
         self.tick_images();
         self.tick_space();
     }
@@ -378,9 +398,20 @@ impl Core {
             }
             by_slot = entries.iter().map(|meta| meta.slot).zip(bodies).collect();
         }
+        let said = match &message {
+            Message::Accept { ballot, chosen, .. } => Some((*ballot, *chosen)),
+            _ => None,
+        };
         self.step(id, &mut by_slot, |core, now, out| {
             core.receive(now, from, message, out)
         });
+        if let Some((ballot, chosen)) = said
+            && let Some(group) = self.groups.get_mut(&id)
+            && group.consensus.leader() == Some(from)
+            && group.consensus.ballot() == ballot
+        {
+            group.hear(self.now, chosen, ballot);
+        }
     }
 
     pub(super) fn ticket(&mut self) -> u64 {
@@ -406,14 +437,39 @@ impl Core {
         for followed in followed {
             match followed {
                 Followed::Answer(connection, ticket, result) => {
-                    self.actions.push(Action::Answer {
+                    self.late.push(Late {
                         connection,
                         ticket,
                         result,
+                        since: self.now,
                     });
+                    self.answer_late();
                 }
                 Followed::Errand(key, result) => self.errand_done(key, result),
                 Followed::End(connection) => self.actions.push(Action::End(connection)),
+            }
+        }
+    }
+
+    /// Answers users. What the system group did is answered when this node knows of it: who creates
+    /// a volume, and opens it at the same node, finds it there.
+    pub(super) fn answer_late(&mut self) {
+        let system = self.groups.get(&GroupId::SYSTEM);
+        let applied = system.map_or(Slot(0), |group| group.applied);
+        // A node that has stepped back does not come to know.
+        let knows_all = self.failed.is_some() || system.is_none();
+        for late in std::mem::take(&mut self.late) {
+            match late.result {
+                Ok(Reply::System(_, slot))
+                    if slot > applied && !knows_all && self.now < late.since + LATEST =>
+                {
+                    self.late.push(late);
+                }
+                result => self.actions.push(Action::Answer {
+                    connection: late.connection,
+                    ticket: late.ticket,
+                    result,
+                }),
             }
         }
     }

@@ -110,12 +110,16 @@ impl Core {
         self.images_synced(end);
     }
 
-    /// The disk failed: this replica steps back, for good.
+    /// The disk failed: this replica steps back, for good; or it is full: until there is room.
     pub(super) fn fail(&mut self, error: Error) {
         if self.failed.is_some() {
+            if self.is_full() && matches!(error, Error::Io { .. } | Error::Corruption { .. }) {
+                self.failed = Some(error);
+            }
             return;
         }
         self.failed = Some(error);
+        self.answer_late();
         self.after_sync.clear();
         let ids: Vec<GroupId> = self.groups.keys().copied().collect();
         for id in ids {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::leader::{Leader, Origin};
 use super::log::Log;
-use crate::consensus;
-use crate::ids::{GroupId, Slot};
+use crate::consensus::{self, Time};
+use crate::ids::{Ballot, GroupId, Slot};
 use crate::wire::Source;
 
 /// A read at the leader, until the protocol allows it and the state is far enough.
@@ -38,9 +38,39 @@ pub(super) struct Group {
     pub(super) reads: VecDeque<(Slot, PendingRead)>,
     /// The state is incomplete until an image is installed.
     pub(super) is_incomplete: bool,
+    /// When the state was known to have everything that the leader had.
+    pub(super) was_current: Option<Time>,
+    /// What the leader of this ballot had, and when it said so: the state is not that far yet.
+    pub(super) told: Option<(Time, Slot, Ballot)>,
 }
 
 impl Group {
+    /// The leader says that it knows what is chosen up to `chosen`.
+    pub(super) fn hear(&mut self, now: Time, chosen: Slot, ballot: Ballot) {
+        self.told.get_or_insert((now, chosen, ballot));
+        self.note_current();
+    }
+
+    /// The state may have come to where the leader was.
+    pub(super) fn note_current(&mut self) {
+        let (applied, is_incomplete) = (self.applied, self.is_incomplete);
+        let told = self.told.take_if(|(_, chosen, _)| *chosen <= applied);
+        let Some((at, chosen, ballot)) = told.filter(|_| !is_incomplete) else {
+            return;
+        };
+        // A new leader knows what is chosen once that has an entry of its own.
+        if self.log.ballot_at(chosen) == Some(ballot) {
+            self.was_current = Some(at);
+        }
+    }
+
+    /// When the state was last known to have everything that was acknowledged: at a leader, when it
+    /// began the last round that a majority has answered.
+    pub(super) fn current(&self) -> Option<Time> {
+        let led = self.consensus.confirmed().filter(|_| self.leads);
+        led.max(self.was_current)
+    }
+
     /// The slot up to which commands may be applied: chosen, and durable here, so that the map
     /// never has what the log lacks.
     pub(super) fn applicable(&self) -> Slot {

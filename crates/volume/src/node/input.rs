@@ -195,6 +195,11 @@ pub enum ReadKind {
         /// Behind which one to begin.
         after: Option<(GroupId, LayerId, u64)>,
     },
+    /// The files of segments that nothing refers to are unlinked.
+    Unlink {
+        /// The segments.
+        segments: Vec<u32>,
+    },
     /// The map is written to tables.
     Flush,
     /// Layers of the map that are of no use any more are merged.

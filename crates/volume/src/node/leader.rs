@@ -83,9 +83,6 @@ struct Held {
     result: Result<Reply, Refusal>,
 }
 
-/// Bytes under way in one group at most; more is refused as busy.
-const MOST_BYTES: usize = 32 << 20;
-
 /// The state of a leadership. A new one begins empty.
 #[derive(Debug, Default)]
 pub(super) struct Leader {
@@ -117,13 +114,19 @@ impl Leader {
         queued.chain(merging).chain(proposed).collect()
     }
 
-    /// Queues a write. False where the same request is under way: its answer will come.
-    pub(super) fn queue(&mut self, pending: Pending) -> Result<bool, Refusal> {
+    /// Bytes under way.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Queues a write; one that would bring the bytes under way above `most` is refused as busy.
+    /// False where the same request is under way: its answer will come.
+    pub(super) fn queue(&mut self, pending: Pending, most: usize) -> Result<bool, Refusal> {
         let key = (pending.by.session, pending.by.number);
         if self.active.contains(&key) {
             return Ok(false);
         }
-        if self.bytes > 0 && self.bytes + pending.bytes() > MOST_BYTES {
+        if self.bytes > 0 && self.bytes + pending.bytes() > most {
             return Err(Refusal::Busy);
         }
         self.active.insert(key);

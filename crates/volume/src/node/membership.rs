@@ -187,7 +187,9 @@ impl Core {
         let mut members = Members::clone(group.consensus.members());
         match change {
             Change::Add(node, address) => {
-                let hello = self.peers.get(&node).ok_or_else(|| {
+                // It may lead the group itself by now, where the command is repeated.
+                let me = Some(&self.me).filter(|me| me.node == node);
+                let hello = me.or_else(|| self.peers.get(&node)).ok_or_else(|| {
                     Refusal::Failed(format!("node {node} is not linked to the group's leader"))
                 })?;
                 let is_there = members

@@ -10,6 +10,7 @@ use esker_fs::Fs;
 use super::core::{Core, Opened};
 use super::group::Group;
 use super::heads::{NODE, decode_head};
+use super::home::{Home, ReadBack};
 use super::leader::Leader;
 use super::log::{Entry, Log};
 use super::settings::Settings;
@@ -73,7 +74,11 @@ pub fn open(
     settings: Settings,
     now: Time,
 ) -> Result<Core> {
-    let segments = dir.join("segments");
+    let home = Home {
+        fs: fs.clone(),
+        dir: dir.to_path_buf(),
+    };
+    let segments = home.segments();
     fs.create_dir(dir)
         .map_err(|error| crate::error::Error::io(dir, "create", error))?;
     let disk = match Extents::is_formatted(fs.clone(), &segments)? {
@@ -85,13 +90,45 @@ pub fn open(
         }
     };
     let map = Arc::new(Map::open_with(
-        fs.clone(),
+        fs,
         &dir.join("map"),
         settings.map_bytes,
         settings.background,
     )?);
+    let back = read_back(&home, &map, (node, disk), &settings, now)?;
+    let me = Hello {
+        node,
+        disk,
+        life: (back.life + 1).max(settings.first_life),
+        cluster: back
+            .formation
+            .as_ref()
+            .map_or(0, |formation| formation.cluster),
+        address: settings.peers.get(&node).cloned().unwrap_or_default(),
+    };
+    let mut core = Core::new(Opened {
+        home,
+        me,
+        settings,
+        now,
+        map,
+        back,
+    });
+    core.begin_life();
+    Ok(core)
+}
+
+/// Reads the segments back, and makes the groups of what they and the map say.
+pub(super) fn read_back(
+    home: &Home,
+    map: &Map,
+    me: (NodeId, DiskId),
+    settings: &Settings,
+    now: Time,
+) -> Result<ReadBack> {
+    let segments = home.segments();
     let applied: BTreeMap<GroupId, (Slot, Ballot)> = map.positions();
-    let from = first_segment(&fs, &segments, &applied, settings.log_segments)?;
+    let from = first_segment(&home.fs, &segments, &applied, settings.log_segments)?;
     let mut reading = Reading {
         applied,
         groups: BTreeMap::new(),
@@ -102,51 +139,39 @@ pub fn open(
     let sizes = crate::extents::Settings {
         segment_bytes: settings.segment_bytes,
     };
-    let extents = Extents::open(fs, &segments, sizes, from, &mut |found| {
+    let extents = Extents::open(home.fs.clone(), &segments, sizes, from, &mut |found| {
         reading.found(found)
     })?;
-    let mut me = Hello {
-        node,
-        disk,
-        life: (reading.life + 1).max(settings.first_life),
-        cluster: 0,
-        address: settings.peers.get(&node).cloned().unwrap_or_default(),
-    };
     let formation = reading.formation.take();
     let mut groups = BTreeMap::new();
     if let Some(formation) = &formation {
-        me.cluster = formation.cluster;
         for id in ids(formation.groups) {
             let recovered = reading.groups.remove(&id);
             let position = reading.applied.get(&id).copied().unwrap_or_default();
             let all_damaged = reading.all_damaged;
             let incomplete = map.is_incomplete(id);
             let built = Building {
-                me: &me,
-                settings: &settings,
+                me,
+                settings,
                 id,
+                initial: formation.members.clone(),
+                members: map.members(id),
                 now,
             };
             let group = match recovered {
                 Some(recovered) => built.recovered(recovered, position, all_damaged, incomplete),
-                None => built.lost(formation, position, incomplete),
+                None => built.lost(position, incomplete),
             };
             groups.insert(id, group);
         }
     }
-    let was_used = !reading.groups.is_empty() || reading.all_damaged;
-    let mut core = Core::new(Opened {
-        was_used,
-        me,
-        settings,
-        now,
-        map,
+    Ok(ReadBack {
         extents,
-        groups,
         formation,
-    });
-    core.begin_life();
-    Ok(core)
+        groups,
+        life: reading.life,
+        was_used: !reading.groups.is_empty() || reading.all_damaged,
+    })
 }
 
 /// The groups of a cluster, the system group first.
@@ -327,9 +352,13 @@ impl Reading {
 
 /// What a group is made of.
 struct Building<'b> {
-    me: &'b Hello,
+    me: (NodeId, DiskId),
     settings: &'b Settings,
     id: GroupId,
+    /// The members at first.
+    initial: Arc<Members>,
+    /// Those of the state, where it has changed them.
+    members: Option<Arc<Members>>,
     now: Time,
 }
 
@@ -362,11 +391,17 @@ impl Building<'_> {
             damaged_through = Some(found.last_placed.max(applied));
             found.log = Log::new((applied, applied_ballot));
             found.metas.clear();
+            // Those that were found may have been changed by what is gone.
+            found.members = self.members.clone().unwrap_or(found.members);
+        }
+        if found.members.is_empty() {
+            // The records of how the cluster was formed, and of the log's beginning, were damaged.
+            found.members = self.initial.clone();
         }
         let base = found.log.base();
         let start = Start {
-            node: self.me.node,
-            disk: self.me.disk,
+            node: self.me.0,
+            disk: self.me.1,
             ballot: found.ballot,
             vote: found.vote,
             base,
@@ -385,21 +420,16 @@ impl Building<'_> {
     }
 
     /// A group of which no record was found: its records were damaged.
-    fn lost(
-        &self,
-        formation: &Formation,
-        (applied, ballot): (Slot, Ballot),
-        is_incomplete: bool,
-    ) -> Group {
+    fn lost(&self, (applied, ballot): (Slot, Ballot), is_incomplete: bool) -> Group {
         let start = Start {
-            node: self.me.node,
-            disk: self.me.disk,
+            node: self.me.0,
+            disk: self.me.1,
             ballot,
             vote: None,
             base: (applied, ballot),
             log: Vec::new(),
             chosen: applied,
-            members: formation.members.clone(),
+            members: self.members.clone().unwrap_or_else(|| self.initial.clone()),
             damaged_through: Some(applied),
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
@@ -422,6 +452,8 @@ impl Building<'_> {
             ready_at: Slot(0),
             reads: std::collections::VecDeque::new(),
             is_incomplete,
+            was_current: None,
+            told: None,
         }
     }
 }
@@ -438,14 +470,17 @@ pub(super) fn joined(
 ) -> Group {
     let found = Recovered::new((Slot(0), Ballot(0)), formation.members.clone());
     let built = Building {
-        me,
+        me: (me.node, me.disk),
         settings,
         id,
+        initial: formation.members.clone(),
+        // The formation is as of now.
+        members: None,
         now,
     };
     match used {
         None => built.recovered(found, Default::default(), false, false),
-        Some((position, is_incomplete)) => built.lost(formation, position, is_incomplete),
+        Some((position, is_incomplete)) => built.lost(position, is_incomplete),
     }
 }
 
@@ -492,6 +527,49 @@ mod tests {
         let mut payload = vec![ballot as u8, 0];
         Members::default().encode(&mut payload);
         reading.base(&header(Kind::Base, slot, ballot), &payload);
+    }
+
+    fn members(node: u32) -> Arc<Members> {
+        Arc::new(Members::new([crate::members::Member {
+            node: NodeId(node),
+            disk: crate::ids::DiskId(node.into()),
+            address: String::new(),
+            role: crate::members::Role::Voter,
+        }]))
+    }
+
+    /// What the group has, with members of node 1 at first, and of node 2 by its state, or not.
+    fn built(reading: &mut Reading, applied: u64, is_changed: bool) -> Group {
+        let built = Building {
+            me: (NodeId(1), crate::ids::DiskId(1)),
+            settings: &Settings::default(),
+            id: GROUP,
+            initial: members(1),
+            members: is_changed.then(|| members(2)),
+            now: 0,
+        };
+        let found = reading.groups.remove(&GROUP).unwrap();
+        built.recovered(found, (Slot(applied), Ballot(1)), false, false)
+    }
+
+    #[test]
+    fn members_are_those_of_the_state_where_the_log_that_changed_them_is_damaged() {
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        // Slot 1 changed the members, and has rotted.
+        entry(&mut reading, 2);
+        let group = built(&mut reading, 2, true);
+        assert_eq!(*group.consensus.members(), members(2));
+        assert!(group.consensus.is_damaged());
+    }
+
+    #[test]
+    fn members_are_those_at_first_where_the_beginning_of_the_log_is_damaged() {
+        let mut reading = read();
+        entry(&mut reading, 1);
+        let group = built(&mut reading, 0, false);
+        assert_eq!(*group.consensus.members(), members(1));
+        assert_eq!(group.log.last(), Slot(1));
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub fn run(map: &Map, reader: &Reader, work: &ReadWork) -> Result<ReadResult, Re
             Ok(ReadResult::Live(live, next))
         }
         ReadKind::Scrub { after } => super::space::read_scrub(map, reader, after),
+        ReadKind::Unlink { ref segments } => reader
+            .unlink(segments)
+            .map(|()| ReadResult::Done)
+            .map_err(ReadFailure::Failed),
         ReadKind::Flush => map
             .flush()
             .map(|()| ReadResult::Done)

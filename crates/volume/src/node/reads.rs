@@ -1,7 +1,7 @@
 //! Reads of this node's disk: when they begin, and what follows from them.
 
 use super::core::Core;
-use super::group::PendingRead;
+use super::group::{Group, PendingRead};
 use super::input::{Action, ConnectionId, ReadFailure, ReadKind, ReadResult, ReadWork};
 use super::running::{ReadFor, RunningRead};
 use crate::ids::{GroupId, NodeId, Slot};
@@ -93,6 +93,15 @@ impl Core {
             };
             return self.heal(ticket, read, wanted);
         }
+        if let Err(ReadFailure::Failed(error)) = &result
+            && (error.is_damaged_map() || matches!(read.work.kind, ReadKind::Unlink { .. }))
+        {
+            // Tables are not healed: another replica leads, and an operator replaces this one.
+            self.fail(error.clone());
+            if matches!(read.whom, ReadFor::Origin(_) | ReadFor::Merge(_)) {
+                return self.read_ended(ticket, read, Err(Refusal::NotLeader(None)));
+            }
+        }
         let result = match result {
             Ok(result) => Ok(result),
             Err(ReadFailure::NoVolume) => Err(Refusal::NoVolume),
@@ -115,8 +124,12 @@ impl Core {
         };
         match read.whom {
             ReadFor::Origin(origin) => self.answer(origin, result.map(reply)),
-            ReadFor::Local(connection, ticket) => {
-                let result = result.map(reply);
+            ReadFor::Local(connection, ticket, current) => {
+                let age = current.map(|current| self.now.saturating_sub(current));
+                let result = result.map(|result| match reply(result) {
+                    Reply::Data(data) => Reply::Local { data, age },
+                    other => other,
+                });
                 self.actions.push(Action::Answer {
                     connection,
                     ticket,
@@ -173,8 +186,10 @@ impl Core {
     ) {
         match self.local_work(source, range) {
             Ok(work) => {
-                let number = self.ticket();
-                self.start_read(number, ReadFor::Local(connection, ticket), work);
+                let (number, group) = (self.ticket(), self.groups.get(&work.group));
+                let current = group.and_then(Group::current);
+                let whom = ReadFor::Local(connection, ticket, current);
+                self.start_read(number, whom, work);
             }
             Err(refusal) => {
                 let result = Err(refusal);

@@ -236,7 +236,7 @@ impl Router {
         }
         for (group, at, mut op) in ops {
             let mut waits = false;
-            if let Op::Write { by, .. } | Op::Discard { by, .. } = &mut op {
+            if let Some(by) = request_of(&mut op) {
                 waits = self.number(connection, group, by, now, deadline, manner);
             }
             let whom = For::Request {
@@ -364,8 +364,7 @@ impl Router {
                 discard_parts(by, volume, (offset, length), &shape, groups)
             }
             Work::System(command) => {
-                let command = crate::command::Command::System(command);
-                vec![(GroupId::SYSTEM, 0, Op::Command(encoded(&command)))]
+                vec![(GroupId::SYSTEM, 0, Op::Order { by, command })]
             }
             Work::Command(group, command) => vec![(group, 0, Op::Command(command))],
             Work::Transfer(group, to) => vec![(group, 0, Op::Transfer(to))],
@@ -405,11 +404,7 @@ impl Router {
                 continue;
             }
             let mut op = part.op.clone();
-            if let (
-                Op::Write { by, .. } | Op::Discard { by, .. },
-                For::Request { connection, .. },
-            ) = (&mut op, part.whom)
-            {
+            if let (Some(by), For::Request { connection, .. }) = (request_of(&mut op), part.whom) {
                 let state = self.connections.get(&connection);
                 // Numbers of a session before it say nothing of this one.
                 let state = state.filter(|state| state.session == by.session);
@@ -462,7 +457,7 @@ impl Router {
     }
 
     fn end(&mut self, id: u64, result: Result<Reply, Refusal>, followed: &mut Vec<Followed>) {
-        let Some(part) = self.parts.remove(&id) else {
+        let Some(mut part) = self.parts.remove(&id) else {
             return;
         };
         match part.whom {
@@ -477,7 +472,7 @@ impl Router {
                     return;
                 };
                 let mut may_happen = false;
-                if let Op::Write { by, .. } | Op::Discard { by, .. } = &part.op
+                if let Some(by) = request_of(&mut part.op)
                     && by.session == state.session
                 {
                     if result == Err(Refusal::NoSession) {
@@ -617,10 +612,12 @@ fn joined(runs: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
     all
 }
 
-fn encoded(command: &crate::command::Command) -> Vec<u8> {
-    let mut out = Vec::new();
-    command.encode(&mut out);
-    out
+/// The request of an operation that happens once.
+fn request_of(op: &mut Op) -> Option<&mut Request> {
+    match op {
+        Op::Write { by, .. } | Op::Discard { by, .. } | Op::Order { by, .. } => Some(by),
+        _ => None,
+    }
 }
 
 fn read_parts(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::input::{ConnectionId, ReadWork};
 use super::leader::Origin;
 use crate::bytes::Bytes;
+use crate::consensus::Time;
 use crate::ids::{GroupId, NodeId, Slot};
 
 /// Commands that came with a message, by slot.
@@ -16,8 +17,8 @@ pub(super) enum ReadFor {
     Origin(Origin),
     /// A part of a block is merged with what was read.
     Merge(GroupId),
-    /// A request that asked for what this node has.
-    Local(ConnectionId, u64),
+    /// A request that asked for what this node has, and when that was all.
+    Local(ConnectionId, u64, Option<Time>),
     /// Another replica's damaged block: its node, and the number of its question.
     Fetch(NodeId, u64),
     /// A piece of an image for another replica, and the image's number.

@@ -25,8 +25,10 @@ pub struct Settings {
     pub map_bytes: usize,
     /// The map flushes and compacts on threads of its own. Without, a run is deterministic.
     pub background: bool,
-    /// Bytes of commands in memory over all groups, beyond those under way.
+    /// Bytes of commands in memory over all groups.
     pub log_bytes: usize,
+    /// Bytes of memory for all of the node. See [`Settings::within`].
+    pub memory: usize,
     /// Segments of the log that are kept for replicas that are behind.
     pub log_segments: u32,
     /// The map is flushed when this many bytes were appended since the last time: it bounds what is
@@ -44,7 +46,63 @@ pub struct Settings {
     pub session_loss: u64,
 }
 
+/// Parts of a node's memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// The map's memtables and its cache.
+    pub map: usize,
+    /// Requests of users, of NBD and of clients, with their answers.
+    pub requests: usize,
+    /// Commands of the log.
+    pub log: usize,
+    /// Commands that this node leads and that are not applied.
+    pub led: usize,
+    /// Commands that are being written, led by this node and by two others.
+    pub writing: usize,
+    /// Frames that wait for other nodes.
+    pub frames: usize,
+    /// Pieces of images.
+    pub images: usize,
+}
+
+impl Shares {
+    /// The shares of so many bytes.
+    fn of(memory: usize) -> Shares {
+        let part = memory / 64;
+        Shares {
+            map: 20 * part,
+            requests: 16 * part,
+            log: 10 * part,
+            led: 3 * part,
+            writing: 9 * part,
+            frames: 6 * part,
+            images: 3 * part,
+        }
+    }
+}
+
+/// The bytes of memory of a node where nothing else is said.
+pub const MEMORY: usize = 256 << 20;
+
 impl Settings {
+    /// These settings for a node that uses at most so many bytes for data: 20 of 64 parts for the
+    /// map, 16 for requests, 10 for the log, 9 for what is being written, 6 for frames to other
+    /// nodes, 3 for images.
+    pub fn within(self, memory: usize) -> Settings {
+        let shares = Shares::of(memory);
+        Settings {
+            memory,
+            map_bytes: shares.map,
+            log_bytes: shares.log,
+            ..self
+        }
+    }
+
+    /// The parts of the memory.
+    pub fn shares(&self) -> Shares {
+        Shares::of(self.memory)
+    }
+
     /// How many groups share the memory for commands.
     pub(super) fn group_count(&self, formation: Option<&crate::wire::Formation>) -> usize {
         usize::from(formation.map_or(self.groups, |formation| formation.groups)) + 1
@@ -60,9 +118,10 @@ impl Default for Settings {
             seed: 0,
             consensus: consensus::Settings::default(),
             segment_bytes: 64 << 20,
-            map_bytes: 96 << 20,
+            map_bytes: Shares::of(MEMORY).map,
             background: true,
-            log_bytes: 48 << 20,
+            log_bytes: Shares::of(MEMORY).log,
+            memory: MEMORY,
             log_segments: 4,
             flush_bytes: 256 << 20,
             live_percent: 50,
@@ -70,5 +129,33 @@ impl Default for Settings {
             first_life: 1,
             session_loss: 10_000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_are_the_whole() {
+        let shares = Settings::default().shares();
+        let Shares {
+            map,
+            requests,
+            log,
+            led,
+            writing,
+            frames,
+            images,
+        } = shares;
+        // What is led is in the log, too.
+        assert_eq!(
+            map + requests + log + writing + frames + images,
+            Settings::default().memory
+        );
+        assert_eq!(3 * led, writing);
+        let small = Settings::default().within(64 << 20);
+        assert_eq!((small.map_bytes, small.log_bytes), (20 << 20, 10 << 20));
+        assert_eq!(small.shares().requests, 16 << 20);
     }
 }

@@ -3,6 +3,7 @@
 use super::core::Core;
 use super::group::Group;
 use crate::admin::{GroupStatus, Status};
+use crate::consensus::Time;
 use crate::members::Role;
 
 impl Core {
@@ -20,7 +21,11 @@ impl Core {
                 .as_ref()
                 .map_or(String::new(), |error| error.to_string()),
             linked: self.peers.keys().map(|node| node.0).collect(),
-            groups: self.groups.values().map(group).collect(),
+            groups: self
+                .groups
+                .values()
+                .map(|one| group(one, self.now))
+                .collect(),
             segments: segments.len() as u64,
             bytes: segments.iter().map(|segment| segment.bytes).sum(),
             live: usage.values().sum(),
@@ -45,7 +50,7 @@ impl Core {
     }
 }
 
-fn group(group: &Group) -> GroupStatus {
+fn group(group: &Group, now: Time) -> GroupStatus {
     let core = &group.consensus;
     let member = |member: &crate::members::Member| {
         let matched = core.matched(member.node).map_or(0, |slot| slot.0);
@@ -65,6 +70,7 @@ fn group(group: &Group) -> GroupStatus {
         last: group.log.last(),
         base: group.log.base().0,
         damaged: core.is_damaged(),
+        age: group.current().map(|current| now.saturating_sub(current)),
         members: core.members().iter().map(member).collect(),
     }
 }

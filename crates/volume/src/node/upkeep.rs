@@ -29,7 +29,7 @@ impl Core {
         let mut command = Vec::new();
         Command::CloseLives { node, before }.encode(&mut command);
         let groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for group in groups.into_iter().filter(|group| *group != GroupId::SYSTEM) {
+        for group in groups {
             self.router
                 .errand(0, group, Op::Command(command.clone()), now);
         }
@@ -138,7 +138,7 @@ impl Core {
             .filter_map(|(node, _)| Some((*node, *self.errands.lives.get(node)?)))
             .collect();
         self.errands.ended.retain(|_, at| *at + END_AGAIN > now);
-        let led: Vec<GroupId> = self.led().filter(|id| *id != GroupId::SYSTEM).collect();
+        let led: Vec<GroupId> = self.led().collect();
         for (node, life) in gone {
             for id in &led {
                 // One by one: the node may only be cut off, and goes on with new sessions when it

@@ -101,7 +101,7 @@ impl Core {
         };
         let usage = self.map.usage();
         let durable: BTreeMap<GroupId, Slot> = self.map.durable().into_iter().collect();
-        let mut waits = false;
+        let (mut waits, mut unlinked) = (false, Vec::new());
         for segment in self.extents.segments() {
             let number = segment.number;
             if number > old || !segment.is_removable || usage.contains_key(&number) {
@@ -121,8 +121,9 @@ impl Core {
             if self.images.pins(number) || segment.pins > 0 {
                 continue;
             }
-            match self.extents.remove(number) {
+            match self.extents.give_up(number) {
                 Ok(()) => {
+                    unlinked.push(number);
                     self.vacuum.freed += 1;
                     self.map.forget_segment(number);
                 }
@@ -130,6 +131,10 @@ impl Core {
                 Err(crate::error::Error::InUse { .. }) => {}
                 Err(error) => return self.fail(error),
             }
+        }
+        // Large files take their time, so a thread that reads does it.
+        if !unlinked.is_empty() {
+            self.maintain(ReadKind::Unlink { segments: unlinked });
         }
         // What is garbage becomes free when the map is flushed.
         if waits && self.vacuum.copying.is_none() {

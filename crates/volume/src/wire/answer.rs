@@ -3,7 +3,7 @@
 use esker_coding::{Reader, put_bytes, put_varint};
 
 use super::read::text;
-use crate::ids::NodeId;
+use crate::ids::{NodeId, Slot};
 
 /// What a leader answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,10 +12,19 @@ pub enum Reply {
     Done,
     /// The bytes that were read.
     Data(Vec<u8>),
+    /// The bytes that a node had, which may be behind.
+    Local {
+        /// The bytes.
+        data: Vec<u8>,
+        /// How many milliseconds ago the node last knew that it had everything that was
+        /// acknowledged; none where it has not known since its start.
+        age: Option<u64>,
+    },
     /// Lengths in bytes, and whether there is data: what is allocated.
     Runs(Vec<(u64, bool)>),
-    /// The answer of the system group, encoded by `system`.
-    System(Vec<u8>),
+    /// The answer of the system group, encoded by `system`, and the slot from which on its state
+    /// has it.
+    System(Vec<u8>, Slot),
 }
 
 /// Why a request was not carried out.
@@ -66,6 +75,11 @@ pub(crate) fn encode_result(result: &Result<Reply, Refusal>, out: &mut Vec<u8>) 
             out.push(1);
             put_bytes(out, data);
         }
+        Ok(Reply::Local { data, age }) => {
+            out.push(4);
+            put_varint(out, age.map_or(0, |age| age.saturating_add(1)));
+            put_bytes(out, data);
+        }
         Ok(Reply::Runs(runs)) => {
             out.push(2);
             put_varint(out, runs.len() as u64);
@@ -74,8 +88,9 @@ pub(crate) fn encode_result(result: &Result<Reply, Refusal>, out: &mut Vec<u8>) 
                 out.push(u8::from(*is_data));
             }
         }
-        Ok(Reply::System(bytes)) => {
+        Ok(Reply::System(bytes, slot)) => {
             out.push(3);
+            put_varint(out, slot.0);
             put_bytes(out, bytes);
         }
         Err(refusal) => encode_refusal(refusal, out),
@@ -113,7 +128,14 @@ pub(crate) fn decode_result(from: &mut Reader<'_>) -> Option<Result<Reply, Refus
             }
             Ok(Reply::Runs(runs))
         }
-        3 => Ok(Reply::System(from.bytes()?.to_vec())),
+        3 => {
+            let slot = Slot(from.varint()?);
+            Ok(Reply::System(from.bytes()?.to_vec(), slot))
+        }
+        4 => Ok(Reply::Local {
+            age: from.varint()?.checked_sub(1),
+            data: from.bytes()?.to_vec(),
+        }),
         16 => Err(Refusal::NotLeader(match from.varint()? {
             0 => None,
             node => Some(NodeId(u32::try_from(node).ok()?)),

@@ -53,6 +53,13 @@ pub enum Op {
     /// A command without a session, which may be repeated: of the system group's to-do list, for
     /// example.
     Command(Vec<u8>),
+    /// A user's command for the system group.
+    Order {
+        /// The request.
+        by: Request,
+        /// The command, encoded by `system`.
+        command: Vec<u8>,
+    },
     /// Hands leadership to another member.
     Transfer(NodeId),
     /// Changes the group's members.
@@ -161,6 +168,11 @@ impl Op {
                 out.push(7);
                 change.encode(out);
             }
+            Op::Order { by, command } => {
+                out.push(8);
+                by.encode(out);
+                put_bytes(out, command);
+            }
         }
         None
     }
@@ -203,6 +215,10 @@ impl Op {
             5 => Op::Command(from.bytes()?.to_vec()),
             6 => Op::Transfer(NodeId(small(from)?)),
             7 => Op::Member(Change::decode(from)?),
+            8 => Op::Order {
+                by: Request::decode(from)?,
+                command: from.bytes()?.to_vec(),
+            },
             _ => return None,
         })
     }

@@ -3,3 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod architecture;
+mod certificates;
+mod client;
+mod full;
+mod memory;

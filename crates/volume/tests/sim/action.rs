@@ -10,6 +10,8 @@ pub(crate) struct Settings {
     /// Seed of delays and losses.
     pub(crate) seed: u64,
     pub(crate) nodes: u32,
+    /// One more node has an empty disk, and may become a member.
+    pub(crate) spare: bool,
     pub(crate) groups: u16,
     pub(crate) block_size: u32,
     pub(crate) segment_bytes: u32,
@@ -68,6 +70,9 @@ pub(crate) enum What {
     /// Power is cut, and comes back after some milliseconds. Before, the disk does so many more
     /// calls.
     Crash(u8, PowerCut, u8, u16),
+    /// Power is cut everywhere at once, and comes back after some milliseconds, not everywhere at
+    /// the same time.
+    Blackout(PowerCut, u8, u16),
     /// No frames go from one node to another for some milliseconds.
     Block(u8, u8, u16),
     /// A node is cut off in both directions.
@@ -80,10 +85,14 @@ pub(crate) enum What {
     Slow(u8, u16),
     /// The next sync fails.
     FailSync(u8),
-    /// The disk has room for so many more bytes, until the node starts again.
-    Full(u8, u16),
+    /// The disk has room for so many more bytes, for some milliseconds.
+    Full(u8, u16, u16),
+    /// A node is stopped as a process is, and started again after some milliseconds.
+    Restart(u8, u16),
     /// Bytes of segments of the victim's disk change.
     Rot(u8),
+    /// Bytes of a file of the victim's map change.
+    RotMap(u8),
     /// The clock's speed, in thousandths.
     Clock(u8, u16),
     /// A group's leader hands over.
@@ -97,6 +106,18 @@ pub(crate) enum What {
     Forget(u8),
     /// The victim gets an empty disk.
     Replace,
+    /// A node that is no member becomes one: with an empty disk, or with the one that it had.
+    Join(bool),
+    /// A member is removed.
+    Leave(u8),
+    /// A volume is created, under one of a few names.
+    Create(u8),
+    /// A volume gets a larger size.
+    Grow(u8),
+    /// A volume gets another name.
+    Rename(u8),
+    /// A volume is deleted.
+    Delete(u8),
 }
 
 impl world::Action for Step {

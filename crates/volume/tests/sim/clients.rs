@@ -21,6 +21,23 @@ pub(crate) struct Volume {
     pub(crate) id: VolumeId,
     /// What its sectors had at first, where it is a clone.
     pub(crate) first: Vec<(u64, u64)>,
+    /// Bytes, and the most that they may be: a larger size was asked for.
+    pub(crate) size: u64,
+    pub(crate) most: u64,
+    pub(crate) is_deleted: bool,
+}
+
+impl Volume {
+    pub(crate) fn new(name: String, id: VolumeId, size: u64) -> Volume {
+        Volume {
+            name,
+            id,
+            first: Vec::new(),
+            size,
+            most: size,
+            is_deleted: false,
+        }
+    }
 }
 
 /// What is asked for.
@@ -116,8 +133,10 @@ impl World {
         (volume, from..from + u64::from(at.count.max(1)))
     }
 
-    /// The sectors that are used: all that [`World::sectors`] returns.
-    pub(crate) fn areas(&self) -> Vec<Range<u64>> {
+    /// The sectors of a volume that are used: all that [`World::sectors`] returns, as far as it has
+    /// them.
+    pub(crate) fn areas(&self, volume: usize) -> Vec<Range<u64>> {
+        let sectors = self.volumes[volume].size / SECTOR;
         let block = u64::from(self.settings.block_size) / SECTOR;
         let areas = u64::from(self.settings.groups) + 1;
         let area = |area: u64| {
@@ -125,7 +144,8 @@ impl World {
             let from = area * (RANGE / SECTOR) - back;
             from..from + 9 * block
         };
-        (0..areas).map(area).collect()
+        let is_in = |area: &Range<u64>| area.end <= sectors;
+        (0..areas).map(area).filter(is_in).collect()
     }
 
     /// Asks through a connection, which is opened where there is none.
@@ -285,6 +305,10 @@ impl World {
     }
 
     pub(crate) fn answered(&mut self, ticket: u64, result: Result<Reply, Refusal>) {
+        let result = match result {
+            Ok(Reply::Local { data, .. }) => Ok(Reply::Data(data)),
+            other => other,
+        };
         self.say(|| {
             let short = match &result {
                 Ok(Reply::Data(data)) => format!("{} bytes", data.len()),
@@ -304,6 +328,10 @@ impl World {
         }
         call.responded = now;
         let sectors = call.sectors.clone();
+        if let (Ok(_), Some(volume)) = (&result, self.volumes.get(call.volume)) {
+            let is_within = sectors.end * SECTOR <= volume.most;
+            assert!(is_within, "{call:?} is beyond the volume's end");
+        }
         call.answered = Some(match (result, &call.kind) {
             (Err(refusal), _) => Answered::Failed(refusal.to_string()),
             (Ok(Reply::Data(data)), Kind::Read | Kind::Local | Kind::Taken(_)) => {
@@ -312,7 +340,7 @@ impl World {
                 let values = chunks.map(|(sector, bytes)| read_sector(sector, bytes));
                 Answered::Values(values.collect())
             }
-            (Ok(Reply::System(bytes)), Kind::System) => {
+            (Ok(Reply::System(bytes, _)), Kind::System) => {
                 Answered::System(SystemOutcome::decode(&bytes).unwrap())
             }
             (Ok(Reply::Done), Kind::Write | Kind::Discard | Kind::Other) => Answered::Done,
@@ -355,7 +383,7 @@ impl World {
 
     /// The volume that every run has.
     pub(crate) fn create_volume(&mut self) {
-        let size = (u64::from(self.settings.groups) + 1) * RANGE + (1 << 20);
+        let [_, size] = self.sizes();
         let create = SystemCommand::Create {
             name: "v".to_string(),
             size,
@@ -371,11 +399,7 @@ impl World {
                 _ => None,
             });
             if let Some(id) = info {
-                self.volumes.push(Volume {
-                    name: "v".to_string(),
-                    id,
-                    first: Vec::new(),
-                });
+                self.volumes.push(Volume::new("v".to_string(), id, size));
                 return;
             }
             if call.is_none_or(|call| !self.calls[call].is_pending()) {
@@ -385,19 +409,25 @@ impl World {
         panic!("no volume: {:?}", call.map(|call| &self.calls[call]));
     }
 
-    /// Once all is healed, every node takes writes, and all of it can be read.
+    /// The volumes that there are.
+    fn live_volumes(&self) -> Vec<usize> {
+        let all = 0..self.volumes.len();
+        all.filter(|volume| !self.volumes[*volume].is_deleted)
+            .collect()
+    }
+
+    /// Once all is healed, every member takes writes, and all of it can be read.
     pub(crate) fn write_anew(&mut self) {
-        let ids = self.ids();
         let mut calls = Vec::new();
-        for id in ids {
+        for id in self.members.clone() {
             let by = By {
                 node: (id.0 - 1) as u8,
                 connection: 7,
                 wait: 20_000,
                 direct: false,
             };
-            for volume in 0..self.volumes.len() {
-                for area in self.areas() {
+            for volume in self.live_volumes() {
+                for area in self.areas(volume) {
                     let at = area.start + u64::from(id.0)..area.start + u64::from(id.0) + 1;
                     let what = What::Write(
                         by,
@@ -422,18 +452,18 @@ impl World {
         }
     }
 
-    /// Reads everything, through every node.
+    /// Reads everything, through every member.
     pub(crate) fn read_all(&mut self) {
         let mut calls = Vec::new();
-        for id in self.ids() {
+        for id in self.members.clone() {
             let by = By {
                 node: (id.0 - 1) as u8,
                 connection: 8,
                 wait: 20_000,
                 direct: false,
             };
-            for volume in 0..self.volumes.len() {
-                for area in self.areas() {
+            for volume in self.live_volumes() {
+                for area in self.areas(volume) {
                     let what = What::Read(
                         by,
                         At {

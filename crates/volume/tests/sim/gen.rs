@@ -23,10 +23,13 @@ struct Mix {
     lead: u32,
     snapshots: u32,
     replace: u32,
+    members: u32,
+    volumes: u32,
     hang: u32,
     /// Steps follow each other this fast, in milliseconds.
     pace: u64,
-    volumes: u8,
+    /// Steps use so many volumes.
+    used: u8,
 }
 
 /// A list of steps, and what it begins with.
@@ -38,9 +41,11 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         false => 0,
     };
     let rough = random.u8(..3);
+    let members = some(random, 2);
     let settings = Settings {
         seed,
         nodes: if random.u8(..8) == 0 { 5 } else { 3 },
+        spare: members > 0,
         groups: random.u16(1..=4),
         block_size: *random.choice(&[512, 1024, 2048, 4096]).unwrap_or(&1024),
         segment_bytes: 32 << 10 << random.u32(..3),
@@ -66,9 +71,11 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         lead: some(random, 4),
         snapshots: some(random, 4),
         replace: some(random, 1),
+        members,
+        volumes: some(random, 8),
         hang: some(random, 4),
         pace: *random.choice(&[10, 40, 150]).unwrap_or(&40),
-        volumes: random.u8(1..=3),
+        used: random.u8(1..=4),
     };
     let steps = random.usize(50..300);
     let steps = (0..steps).map(|_| Step {
@@ -90,6 +97,8 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
         mix.lead,
         mix.snapshots,
         mix.replace,
+        mix.members,
+        mix.volumes,
         mix.hang,
     ];
     let mut at = random.u32(..weights.iter().sum::<u32>());
@@ -101,6 +110,11 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
     let node = random.u8(..8);
     match kind.unwrap_or(0) {
         0 => request(random, settings, mix),
+        1 if random.u8(..6) == 0 => What::Restart(node, random.u16(..1500)),
+        1 if random.u8(..6) == 0 => {
+            let cut = *random.choice(&CUTS).unwrap_or(&PowerCut::Lost);
+            What::Blackout(cut, random.u8(..12), random.u16(..3000))
+        }
         1 => {
             let cut = *random.choice(&CUTS).unwrap_or(&PowerCut::Lost);
             What::Crash(node, cut, random.u8(..12), random.u16(..3000))
@@ -114,10 +128,11 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
         4 => match random.u8(..3) {
             0 => What::Slow(node, random.u16(..1000)),
             1 => What::FailSync(node),
-            _ => What::Full(node, random.u16(..20_000)),
+            _ => What::Full(node, random.u16(..20_000), random.u16(..5000)),
         },
-        5 => match random.u8(..4) {
-            0 => What::Scrub(node),
+        5 => match random.u8(..10) {
+            0..3 => What::Scrub(node),
+            3..5 => What::RotMap(random.u8(..)),
             _ => What::Rot(random.u8(..)),
         },
         6 => What::Clock(
@@ -134,6 +149,16 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
             _ => What::Snapshot(random.u8(..)),
         },
         9 => What::Replace,
+        10 => match random.u8(..5) {
+            0..3 => What::Join(random.bool()),
+            _ => What::Leave(node),
+        },
+        11 => match random.u8(..8) {
+            0..3 => What::Create(random.u8(..)),
+            3..5 => What::Grow(random.u8(..)),
+            5 => What::Rename(random.u8(..)),
+            _ => What::Delete(random.u8(..)),
+        },
         _ => What::Hang(node, random.u8(..3)),
     }
 }
@@ -147,7 +172,7 @@ fn request(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
     };
     let per_block = (settings.block_size / 512) as u8;
     let mut at = At {
-        volume: random.u8(..mix.volumes),
+        volume: random.u8(..mix.used),
         area: random.u8(..4),
         from: random.u8(..per_block * 5),
         count: random.u8(1..=per_block * 3),

@@ -149,13 +149,18 @@ impl World {
             }
             assert!(
                 last_in.0 <= first_out.0,
-                "snapshot {}: a write to sector {} began at {} and is in it, one to sector {} was \
-                 acknowledged at {} and is not",
+                "snapshot {} of {}: a write to sector {} began at {} and is in it, one to sector {} \
+                 was acknowledged at {} and is not: {:?} {:?}",
                 taken.name,
+                taken.volume,
                 last_in.1,
                 last_in.0,
                 first_out.1,
-                first_out.0
+                first_out.0,
+                self.calls.iter().position(|call| call.invoked == last_in.0),
+                self.calls
+                    .iter()
+                    .position(|call| call.responded == first_out.0),
             );
         }
     }

@@ -1,7 +1,7 @@
 //! The simulation: whole clusters in one thread and virtual time. Clients write, read, discard and
-//! take snapshots, while links lose and delay frames, nodes crash, pause and lose their disks,
-//! disks fail, fill and rot, and clocks drift. What clients saw must be linearizable, replicas must
-//! agree, and once everything is healed all must go on.
+//! take snapshots, volumes and members come and go, while links lose and delay frames, nodes crash,
+//! pause and lose their disks, disks fail, fill and rot, and clocks drift. What clients saw must be
+//! linearizable, replicas must agree, and once everything is healed all must go on.
 //!
 //! `ESKER_SEED=17 cargo test -p esker-volume --test sim` repeats a run, `ESKER_SEEDS=1000` runs
 //! 1,000 seeds. A failing run is shrunk and printed as a test for `regressions.rs`.
@@ -9,6 +9,7 @@
 
 mod action;
 mod clients;
+mod disks;
 #[path = "gen.rs"]
 mod generate;
 mod history;
@@ -19,8 +20,11 @@ mod members;
 mod net;
 mod node;
 mod regressions;
+mod rest;
 mod rot;
+mod scenarios;
 mod snapshots;
+mod volumes;
 mod world;
 
 use esker_sim::runner::series;

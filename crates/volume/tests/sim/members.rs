@@ -1,19 +1,25 @@
-//! A node whose disk was lost becomes a member again, as an operator would do it: group by group,
-//! as a learner first.
+//! Changes of members, as an operator makes them: group by group, one node at a time, as a learner
+//! first.
 
 use std::collections::VecDeque;
 
 use esker_sim::memory::PowerCut;
 use esker_sim::world::count;
-use esker_volume::ids::GroupId;
+use esker_volume::ids::{GroupId, NodeId};
 use esker_volume::wire::Change;
 
 use super::world::World;
 
-/// The changes that are left, and the call of the first one.
+/// The changes of a node that are left, and the call of the first one.
 #[derive(Debug)]
-pub(crate) struct Replacing {
+pub(crate) struct Changing {
+    node: NodeId,
+    /// It is a member when all is done.
+    stays: bool,
+    all: VecDeque<(GroupId, Change)>,
     left: VecDeque<(GroupId, Change)>,
+    /// All of it was done, and is asked for once more.
+    is_repeated: bool,
     call: Option<usize>,
 }
 
@@ -22,51 +28,162 @@ impl World {
     pub(crate) fn replace(&mut self) {
         let id = self.victim();
         // One replica may be lost at a time, once everything is on the others.
-        if self.replacing.is_some() || self.node(id).core.is_none() {
+        let is_member = self.members.contains(&id) && self.members.len() > 2;
+        if self.changing.is_none() && is_member {
+            count("replace");
+            self.wipe(id);
+            self.is_rotten = false;
+            self.add(id);
+        }
+    }
+
+    /// A node that is no member becomes one.
+    pub(crate) fn join(&mut self, is_wiped: bool) {
+        let mut others = self.ids().into_iter();
+        let Some(id) = others.rfind(|id| !self.members.contains(id)) else {
+            return;
+        };
+        if self.changing.is_some() {
             return;
         }
-        count("replace");
+        count("join");
+        let is_new = !std::mem::replace(&mut self.node(id).is_used, true);
+        if is_new {
+            self.start(id);
+        } else if is_wiped {
+            self.wipe(id);
+        }
+        self.add(id);
+    }
+
+    /// A member is removed; its disk stays as it is.
+    pub(crate) fn leave(&mut self, id: NodeId) {
+        if self.changing.is_none() && self.members.len() > 3 && self.members.contains(&id) {
+            count("leave");
+            self.change_all(id, &[Change::Remove(id)]);
+        }
+    }
+
+    pub(crate) fn wipe(&mut self, id: NodeId) {
         self.crash(id, PowerCut::Lost, 0, 50);
         self.node(id).wipe();
+    }
+
+    pub(crate) fn add(&mut self, id: NodeId) {
+        let address = format!("node{id}");
+        self.change_all(id, &[Change::Add(id, address), Change::Promote(id)]);
+    }
+
+    /// Makes each change in all groups before the next one.
+    fn change_all(&mut self, node: NodeId, changes: &[Change]) {
         let groups: Vec<GroupId> = (0..=self.settings.groups).map(GroupId).collect();
-        let add = groups
-            .iter()
-            .map(|group| (*group, Change::Add(id, format!("node{id}"))));
-        let promote = groups.iter().map(|group| (*group, Change::Promote(id)));
-        let left = add.chain(promote).collect();
-        self.replacing = Some(Replacing { left, call: None });
+        let of = |change: &Change| groups.iter().map(|g| (*g, change.clone())).collect();
+        let all = changes.iter().flat_map(|change| -> Vec<_> { of(change) });
+        let all: VecDeque<_> = all.collect();
+        self.changing = Some(Changing {
+            node,
+            stays: !matches!(changes, [Change::Remove(_)]),
+            left: all.clone(),
+            all,
+            is_repeated: false,
+            call: None,
+        });
     }
 
     pub(crate) fn poll_members(&mut self) {
-        let id = self.victim();
-        let others = self.ids().into_iter().filter(|other| *other != id);
-        // A change is of the disk that the leader has heard of last.
-        if !others
-            .into_iter()
-            .all(|other| self.net.link(id, other).is_up)
-        {
-            return;
+        if self.changing.is_none() {
+            self.redo_members();
         }
-        let Some(replacing) = &mut self.replacing else {
+        let Some(changing) = &mut self.changing else {
             return;
         };
-        if let Some(call) = replacing.call {
+        let id = changing.node;
+        if let Some(call) = changing.call {
             if self.calls[call].is_pending() {
                 return;
             }
-            replacing.call = None;
+            changing.call = None;
             if self.calls[call].is_done() {
-                replacing.left.pop_front();
+                changing.left.pop_front();
+            }
+            if changing.left.is_empty() && !changing.is_repeated {
+                // The operator may repeat the command: that does nothing.
+                changing.left = changing.all.clone();
+                changing.is_repeated = true;
             }
         }
-        let Some((group, change)) = replacing.left.front().cloned() else {
-            self.replacing = None;
+        let (stays, next) = (changing.stays, changing.left.front().cloned());
+        let Some((group, change)) = next else {
+            match stays {
+                true => self.members.insert(id),
+                false => self.members.remove(&id),
+            };
+            self.changing = None;
             return;
         };
+        // A change is of the disk that the leader has heard of last.
+        let others = self.members.clone().into_iter();
+        let mut others = others.filter(|o| *o != id && self.nodes[o.0 as usize - 1].core.is_some());
+        if stays && !others.all(|o| self.net.link(id, o).is_up) {
+            return;
+        }
         let node = self.random.u8(..8);
         let call = self.change(node, group, change);
-        if let Some(replacing) = &mut self.replacing {
-            replacing.call = call;
+        if let Some(changing) = &mut self.changing {
+            changing.call = call;
         }
+    }
+
+    /// A change that was sent late may have undone a later one: the operator looks, and makes it
+    /// again.
+    fn redo_members(&mut self) {
+        if !self.is_healed || self.random.u8(..100) > 0 {
+            return;
+        }
+        let Some(what) = self.check_members() else {
+            return;
+        };
+        self.say(|| what);
+        for id in self.ids() {
+            let is_member = self.members.contains(&id);
+            let groups: Vec<_> = self
+                .nodes
+                .iter()
+                .filter_map(|node| node.core.as_ref())
+                .collect();
+            let has = |core: &&esker_volume::node::Core| {
+                let groups = core.status().groups;
+                groups
+                    .iter()
+                    .any(|group| group.members.iter().any(|m| m.0 == id.0 && !m.1) != is_member)
+            };
+            if groups.iter().any(has) {
+                count("members again");
+                return match is_member {
+                    true => self.add(id),
+                    false => self.change_all(id, &[Change::Remove(id)]),
+                };
+            }
+        }
+    }
+
+    /// A member whose groups have other members than the operator wanted.
+    pub(crate) fn check_members(&mut self) -> Option<String> {
+        for id in self.members.clone() {
+            let Some(status) = self.node(id).core.as_ref().map(|core| core.status()) else {
+                return Some(format!("node {id} is down"));
+            };
+            for group in status.groups {
+                let found = group.members.iter();
+                let voters = found
+                    .filter(|member| !member.1)
+                    .map(|member| NodeId(member.0));
+                if !voters.eq(self.members.iter().copied()) {
+                    let members = &group.members;
+                    return Some(format!("group {} has {members:?}", group.group));
+                }
+            }
+        }
+        None
     }
 }

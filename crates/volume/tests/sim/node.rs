@@ -32,6 +32,10 @@ pub(crate) struct Node {
     pub(crate) up_at: Option<u64>,
     /// The next sync takes so long.
     pub(crate) slow: u64,
+    /// Its disk is full until then.
+    pub(crate) full_until: u64,
+    /// It was started once.
+    pub(crate) is_used: bool,
     /// Users' connections: by number, the one in use.
     pub(crate) connections: BTreeMap<u8, ConnectionId>,
     pub(crate) open: BTreeSet<ConnectionId>,
@@ -53,6 +57,8 @@ impl Node {
             paused_until: 0,
             up_at: None,
             slow: 0,
+            full_until: 0,
+            is_used: false,
             connections: BTreeMap::new(),
             open: BTreeSet::new(),
             clock: (0, 1000 * u64::from(id), 1000),
@@ -89,8 +95,14 @@ impl Node {
 
     /// Opens its folder.
     pub(crate) fn start(&mut self, settings: &Settings, now: u64) -> Result<(), String> {
+        self.is_used = true;
         self.faulty.clear();
-        let peers = (1..=settings.nodes).map(|id| (NodeId(id), format!("node{id}")));
+        if now < self.full_until {
+            // What it has written so far is not counted any more.
+            self.faulty.set_capacity((self.full_until * 37) % 5000);
+        }
+        let first = (1..=settings.nodes).map(NodeId);
+        let peers = first.chain([self.id]).map(|id| (id, format!("node{id}")));
         let mut all = NodeSettings {
             peers: peers.collect(),
             cluster_identity: 77,
@@ -115,6 +127,12 @@ impl Node {
         self.epoch += 1;
         self.up_at = None;
         Ok(())
+    }
+
+    /// It has stepped back.
+    pub(crate) fn has_failed(&self) -> bool {
+        let core = self.core.as_ref();
+        core.is_some_and(|core| !core.status().failed.is_empty())
     }
 
     /// The power is cut, after the disk has done some more calls of what it was asked for.

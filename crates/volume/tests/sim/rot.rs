@@ -84,4 +84,38 @@ impl World {
             memory.write(&paths[path], &bytes);
         }
     }
+
+    /// Bytes of a file of the victim's map change. Its operator replaces it once it is seen, or when
+    /// all is healed: until then it is a lost disk, of which there is one at a time.
+    pub(crate) fn rot_map(&mut self, kind: u8) {
+        let id = self.victim();
+        let is_whole = !self.is_rotten && self.changing.is_none() && self.members.len() > 2;
+        if !is_whole || !self.members.contains(&id) || self.node(id).core.is_none() {
+            return;
+        }
+        let memory = self.node(id).memory.clone();
+        let durable = memory.power_cut(0, PowerCut::Lost);
+        let is_map = |path: &std::path::PathBuf| path.starts_with(Path::new(DIR).join("map"));
+        let paths: Vec<_> = durable.paths().into_iter().filter(is_map).collect();
+        if paths.is_empty() {
+            return;
+        }
+        let path = &paths[self.random.usize(..paths.len())];
+        let length = durable.read(path).map_or(0, |bytes| bytes.len());
+        let Some(mut bytes) = memory.read(path).filter(|_| length > 0) else {
+            return;
+        };
+        count("rot of the map");
+        let from = self.random.usize(..length);
+        let many = match kind % 2 {
+            0 => 1,
+            _ => self.random.usize(1..200),
+        };
+        for byte in bytes.iter_mut().take(length).skip(from).take(many) {
+            *byte ^= self.random.u8(1..);
+        }
+        self.say(|| format!("  rot at {}:{from}", path.display()));
+        memory.write(path, &bytes);
+        self.is_rotten = true;
+    }
 }

@@ -1,5 +1,7 @@
 //! Snapshots and clones: what takes several requests is asked for again until it is done.
 
+use std::ops::Range;
+
 use esker_volume::system::{SystemCommand, SystemOutcome};
 
 use super::action::By;
@@ -11,6 +13,9 @@ use super::world::World;
 pub(crate) struct Taken {
     pub(crate) name: String,
     pub(crate) volume: usize,
+    /// The volume's areas and size then.
+    areas: Vec<Range<u64>>,
+    size: u64,
     /// When it was asked for first, and when it was known to be done.
     pub(crate) asked: Option<u64>,
     pub(crate) done: Option<u64>,
@@ -30,16 +35,29 @@ struct Cloning {
     is_done: bool,
 }
 
-/// Most snapshots and volumes of a run.
+/// Most snapshots of a run.
 const MOST: usize = 4;
+
+impl Taken {
+    /// It, or its clone, is not finished.
+    fn is_open(&self) -> bool {
+        self.contents.is_empty() || self.clone.as_ref().is_some_and(|clone| !clone.is_done)
+    }
+}
 
 impl World {
     pub(crate) fn take_snapshot(&mut self, volume: u8) {
         if self.snapshots.len() < MOST {
             let volume = usize::from(volume) % self.volumes.len();
+            // Its name and size stay as they are meanwhile.
+            if self.volumes[volume].is_deleted || self.is_ordered(volume) {
+                return;
+            }
             self.snapshots.push(Taken {
                 name: format!("s{}", self.snapshots.len()),
                 volume,
+                areas: self.areas(volume),
+                size: self.volumes[volume].size,
                 ..Taken::default()
             });
         }
@@ -47,9 +65,12 @@ impl World {
 
     pub(crate) fn make_clone(&mut self, number: u8) {
         let count = self.snapshots.len();
-        let Some(taken) = self.snapshots.get_mut(usize::from(number) % count.max(1)) else {
+        let at = usize::from(number) % count.max(1);
+        let volume = self.snapshots.get(at).map(|taken| taken.volume);
+        if volume.is_none_or(|volume| self.is_ordered(volume)) {
             return;
-        };
+        }
+        let taken = &mut self.snapshots[at];
         if !taken.contents.is_empty() && taken.clone.is_none() && !taken.is_gone {
             let name = format!("c{}", usize::from(number) % count);
             taken.clone = Some(Cloning {
@@ -74,6 +95,19 @@ impl World {
         let (snapshot, volume) = (taken.name.clone(), taken.volume);
         let volume = self.volumes[volume].name.clone();
         self.command(number, &SystemCommand::DeleteSnapshot { volume, snapshot });
+    }
+
+    /// A snapshot or clone of the volume is being made.
+    pub(crate) fn is_being_copied(&self, volume: usize) -> bool {
+        let mut all = self.snapshots.iter();
+        all.any(|taken| taken.volume == volume && taken.is_open())
+    }
+
+    /// The volume goes, and its snapshots with it.
+    pub(crate) fn forget_snapshots_of(&mut self, volume: usize) {
+        let all = self.snapshots.iter_mut();
+        all.filter(|taken| taken.volume == volume)
+            .for_each(|taken| taken.is_gone = true);
     }
 
     pub(crate) fn poll_snapshots(&mut self) {
@@ -128,7 +162,8 @@ impl World {
                 contents.extend(call.sectors.clone().zip(values.iter().copied()));
             }
         }
-        let all: u64 = self.areas().iter().map(|area| area.end - area.start).sum();
+        let areas = self.snapshots[at].areas.iter();
+        let all: u64 = areas.map(|area| area.end - area.start).sum();
         if contents.len() as u64 == all {
             self.snapshots[at].contents = contents;
             return;
@@ -155,7 +190,7 @@ impl World {
             return Vec::new();
         };
         let volume = self.snapshots[at].volume;
-        let areas = self.areas();
+        let areas = self.snapshots[at].areas.clone();
         let reads = areas
             .into_iter()
             .map(|area| self.ask_source(by, Kind::Taken(at), (volume, area), source));
@@ -180,10 +215,10 @@ impl World {
             && info.is_ready
         {
             let written = taken.contents.iter().filter(|(_, value)| *value != 0);
+            assert_eq!(info.size, taken.size, "a clone has its snapshot's size");
             let volume = Volume {
-                name: clone.name.clone(),
-                id: info.id,
                 first: written.copied().collect(),
+                ..Volume::new(clone.name.clone(), info.id, info.size)
             };
             self.volumes.push(volume);
             if let Some(clone) = &mut self.snapshots[at].clone {
@@ -211,9 +246,7 @@ impl World {
 
     /// A snapshot or clone that is not finished.
     pub(crate) fn unfinished(&self) -> Option<String> {
-        let open = |taken: &&Taken| {
-            taken.contents.is_empty() || taken.clone.as_ref().is_some_and(|clone| !clone.is_done)
-        };
+        let open = |taken: &&Taken| taken.is_open();
         self.snapshots.iter().find(open).map(|taken| {
             let call = taken.call.map(|call| &self.calls[call]);
             format!("{taken:?} is not finished: {call:?}")

@@ -12,10 +12,11 @@ use esker_volume::wire::{Frame, Hello};
 
 use super::action::{Settings, Step, What};
 use super::clients::{Call, Volume};
-use super::members::Replacing;
+use super::members::Changing;
 use super::net::Net;
 use super::node::Node;
 use super::snapshots::Taken;
+use super::volumes::Order;
 
 /// What is to happen.
 pub(crate) enum Event {
@@ -50,15 +51,20 @@ pub(crate) struct World {
     pub(crate) calls: Vec<Call>,
     pub(crate) volumes: Vec<Volume>,
     pub(crate) snapshots: Vec<Taken>,
-    pub(crate) replacing: Option<Replacing>,
+    pub(crate) orders: Vec<Order>,
+    /// The nodes that are members as the operator wants it, and what is being changed.
+    pub(crate) members: BTreeSet<NodeId>,
+    pub(crate) changing: Option<Changing>,
+    /// Files of the victim's map were damaged.
+    pub(crate) is_rotten: bool,
     pub(crate) next_connection: u64,
     /// Nothing fails any more.
     pub(crate) is_healed: bool,
     pub(crate) healed_at: u64,
     /// Hashes of states by group and position.
-    hashes: BTreeMap<(GroupId, Slot), (u64, NodeId)>,
+    pub(crate) hashes: BTreeMap<(GroupId, Slot), (u64, NodeId)>,
     trace: u64,
-    frames: bool,
+    pub(crate) frames: bool,
     story: Option<Vec<String>>,
 }
 
@@ -73,7 +79,9 @@ impl sim::World for World {
     fn new(settings: Settings) -> World {
         let mut world = World {
             settings,
-            nodes: (1..=settings.nodes).map(Node::new).collect(),
+            nodes: (1..=settings.nodes + u32::from(settings.spare))
+                .map(Node::new)
+                .collect(),
             net: Net::default(),
             queue: BTreeMap::new(),
             now: 1000,
@@ -82,7 +90,10 @@ impl sim::World for World {
             calls: Vec::new(),
             volumes: Vec::new(),
             snapshots: Vec::new(),
-            replacing: None,
+            orders: Vec::new(),
+            members: (1..=settings.nodes).map(NodeId).collect(),
+            changing: None,
+            is_rotten: false,
             next_connection: 1,
             is_healed: true,
             healed_at: 0,
@@ -91,7 +102,7 @@ impl sim::World for World {
             frames: std::env::var("ESKER_SIM_FRAMES").is_ok(),
             story: None,
         };
-        for id in world.ids() {
+        for id in world.members.clone() {
             world.start(id);
         }
         world.after(1, Event::Dial);
@@ -104,6 +115,9 @@ impl sim::World for World {
 
     fn step(&mut self, step: &Step) {
         self.run_for(step.after);
+        // So that a step that is taken away changes the others as little as possible.
+        let kind = checksum(format!("{:?}", step.what).as_bytes());
+        self.random = fastrand::Rng::with_seed(self.settings.seed ^ kind);
         self.happen(&step.what);
     }
 
@@ -115,6 +129,8 @@ impl sim::World for World {
         self.read_all();
         self.check_history();
         self.check_snapshots();
+        self.check_volumes();
+        self.check_usage();
     }
 
     fn as_test(seed: u64, settings: Settings, steps: &[Step]) -> String {
@@ -147,7 +163,8 @@ impl World {
 
     /// The node that a number of a step means.
     pub(crate) fn pick(&self, number: u8) -> NodeId {
-        NodeId(u32::from(number) % self.settings.nodes + 1)
+        let used = self.nodes.iter().filter(|node| node.is_used).count();
+        NodeId(u32::from(number) % used as u32 + 1)
     }
 
     /// The node whose disk rots and gets lost.
@@ -157,8 +174,10 @@ impl World {
 
     pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
         let now = self.now;
-        if let Some(story) = &mut self.story {
-            story.push(format!("{now:7} {}", line()));
+        match &mut self.story {
+            Some(story) => story.push(format!("{now:7} {}", line())),
+            None if self.frames => eprintln!("{now:7} {}", line()),
+            None => {}
         }
     }
 
@@ -254,7 +273,9 @@ impl World {
             }
             Event::Poll => {
                 self.poll_snapshots();
+                self.poll_orders();
                 self.poll_members();
+                self.poll_disks();
                 self.after(100, Event::Poll);
             }
             Event::Compare => {
@@ -289,7 +310,7 @@ impl World {
                     eprintln!(
                         "{:7} {from}>{to} {}",
                         self.now,
-                        text.get(..100).unwrap_or(&text)
+                        text.get(..160).unwrap_or(&text)
                     );
                 }
                 None => {}
@@ -314,9 +335,15 @@ impl World {
     /// Starts a node.
     pub(crate) fn start(&mut self, id: NodeId) {
         let (settings, now) = (self.settings, self.now);
+        let is_rotten = self.is_rotten && id == self.victim();
         let node = self.node(id);
         if let Err(error) = node.start(&settings, now) {
-            panic!("node {id} does not start: {error}");
+            let is_full = now < node.full_until;
+            assert!(is_full || is_rotten, "node {id} does not start: {error}");
+            if !is_rotten {
+                self.after(200, Event::Up(id));
+            }
+            return;
         }
         let epoch = node.epoch;
         let actions = node.core.as_mut().unwrap().start_actions();
@@ -396,7 +423,7 @@ impl World {
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
-        if to.0 == 0 || to.0 > self.settings.nodes || to == from {
+        if to.0 == 0 || to.0 as usize > self.nodes.len() || to == from {
             return;
         }
         let (now, settings) = (self.now, self.settings);
@@ -466,128 +493,6 @@ impl World {
         }
     }
 
-    /// Replicas at the same position have the same state.
-    pub(crate) fn compare(&mut self) {
-        let mut found = Vec::new();
-        for node in &self.nodes {
-            let Some(core) = &node.core else { continue };
-            let (map, _) = core.readers();
-            for group in (0..=self.settings.groups).map(GroupId) {
-                if !map.is_incomplete(group) {
-                    let hash = map.state_hash(group).unwrap();
-                    found.push((group, map.applied(group), hash, node.id));
-                }
-            }
-        }
-        for (group, slot, hash, node) in found {
-            let (other, by) = *self.hashes.entry((group, slot)).or_insert((hash, node));
-            assert_eq!(
-                hash, other,
-                "nodes {node} and {by} differ in group {group} at slot {slot}"
-            );
-        }
-    }
-
-    fn heal(&mut self) {
-        self.is_healed = true;
-        self.say(|| "all is healed".to_string());
-        let now = self.now;
-        for from in self.ids() {
-            for to in self.ids() {
-                self.net.link(from, to).blocked_until = 0;
-            }
-            let node = self.node(from);
-            node.set_speed(now, 1000);
-            node.paused_until = 0;
-            node.faulty.clear();
-            let failed = node
-                .core
-                .as_ref()
-                .is_some_and(|core| !core.status().failed.is_empty());
-            if failed {
-                self.crash(from, esker_sim::memory::PowerCut::Lost, 0, 1);
-            } else if self.node(from).core.is_none() {
-                self.start(from);
-            }
-        }
-    }
-
-    /// What keeps the cluster from being at rest.
-    fn unrest(&mut self) -> Option<String> {
-        if self.replacing.is_some() {
-            return Some("a member is being replaced".to_string());
-        }
-        if let Some(name) = self.unfinished() {
-            return Some(name);
-        }
-        if let Some(call) = self.calls.iter().find(|call| call.is_pending()) {
-            return Some(format!("{call:?} is not answered"));
-        }
-        let mut positions: BTreeMap<GroupId, BTreeSet<Slot>> = BTreeMap::new();
-        let mut leaders: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
-        for node in &self.nodes {
-            let Some(core) = &node.core else {
-                return Some(format!("node {} is down", node.id));
-            };
-            let status = core.status();
-            assert_eq!(status.failed, "", "node {} fails without a fault", node.id);
-            let (map, _) = core.readers();
-            if status.groups.len() != usize::from(self.settings.groups) + 1 {
-                return Some(format!("node {} does not have all groups", node.id));
-            }
-            for group in status.groups {
-                let id = GroupId(group.group);
-                if group.damaged || map.is_incomplete(id) {
-                    return Some(format!("node {} is damaged in group {id}", node.id));
-                }
-                if group.last != map.applied(id) {
-                    return Some(format!(
-                        "node {} has applied {} of {} in group {id}",
-                        node.id,
-                        map.applied(id),
-                        group.last
-                    ));
-                }
-                positions.entry(id).or_default().insert(map.applied(id));
-                leaders.entry(group.group).or_default().insert(group.leader);
-            }
-        }
-        for (group, leaders) in leaders {
-            if leaders.len() != 1 || leaders.contains(&0) {
-                return Some(format!("group {group} has the leaders {leaders:?}"));
-            }
-        }
-        if positions.len() != usize::from(self.settings.groups) + 1 {
-            return Some("not all groups are there".to_string());
-        }
-        let behind = positions.iter().find(|(_, slots)| slots.len() != 1);
-        behind.map(|(group, slots)| format!("group {group} is at {slots:?}"))
-    }
-
-    /// Notes how the nodes are.
-    fn say_state(&mut self) {
-        for id in self.ids() {
-            let status = self.node(id).core.as_ref().map(|core| core.status());
-            if self.frames {
-                eprintln!("node {id}: {status:?} {:?}", self.replacing);
-            }
-            self.say(|| format!("node {id}: {status:?}"));
-        }
-    }
-
-    /// Waits until the cluster is at rest.
-    pub(crate) fn converge(&mut self) {
-        let until = self.now + 120_000;
-        while let Some(unrest) = self.unrest() {
-            if self.now >= until {
-                self.say_state();
-                panic!("no rest: {unrest}");
-            }
-            self.run_for(100);
-        }
-        self.compare();
-    }
-
     fn happen(&mut self, what: &What) {
         let now = self.now;
         self.say(|| format!("{what:?}"));
@@ -603,6 +508,19 @@ impl World {
                     sim::count("crash");
                     self.crash(id, mode, u64::from(calls), u64::from(down));
                 }
+            }
+            What::Blackout(mode, calls, down) => {
+                sim::count("blackout");
+                for id in self.ids() {
+                    if self.node(id).core.is_some() {
+                        let down = self.random.u64(..=u64::from(down));
+                        self.crash(id, mode, u64::from(calls), down);
+                    }
+                }
+            }
+            What::Restart(node, down) => {
+                let id = self.pick(node);
+                self.restart(id, u64::from(down));
             }
             What::Block(from, to, millis) => {
                 let (from, to) = (self.pick(from), self.pick(to));
@@ -636,12 +554,15 @@ impl World {
                 let id = self.pick(node);
                 self.node(id).faulty.fail_sync_once();
             }
-            What::Full(node, room) => {
+            What::Full(node, room, millis) => {
                 let id = self.pick(node);
-                let faulty = &self.node(id).faulty;
-                faulty.set_capacity(faulty.used() + u64::from(room));
+                let node = self.node(id);
+                let room = node.faulty.used() + u64::from(room);
+                node.faulty.set_capacity(room);
+                node.full_until = now + u64::from(millis);
             }
             What::Rot(kind) => self.rot(kind),
+            What::RotMap(kind) => self.rot_map(kind),
             What::Clock(node, speed) => {
                 let id = self.pick(node);
                 self.node(id).set_speed(now, u64::from(speed));
@@ -657,6 +578,12 @@ impl World {
             What::Clone(snapshot) => self.make_clone(snapshot),
             What::Forget(snapshot) => self.forget_snapshot(snapshot),
             What::Replace => self.replace(),
+            What::Join(is_wiped) => self.join(is_wiped),
+            What::Leave(node) => self.leave(self.pick(node)),
+            What::Create(number) => self.order_create(number),
+            What::Grow(number) => self.order_grow(number),
+            What::Rename(number) => self.order_rename(number),
+            What::Delete(number) => self.order_delete(number),
         }
     }
 }

@@ -409,7 +409,7 @@ impl Show<'_> {
             let expected = read_piece(&file, self.size, piece).map_err(io(image))?;
             let (offset, length) = (piece * PIECE, expected.len() as u32);
             let data = client.read_local(VOLUME, offset, length);
-            if data.map_err(super::link::failed)? != expected {
+            if data.map_err(super::link::failed)?.data != expected {
                 wrong.push(offset);
             }
         }

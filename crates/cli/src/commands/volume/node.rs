@@ -13,6 +13,9 @@ use crate::args::{NodeArgs, TlsArgs};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 
+/// The least memory of a node, in bytes.
+const LEAST_MEMORY: usize = 32 << 20;
+
 /// The settings file.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -24,6 +27,7 @@ struct Config {
     nbd: Option<String>,
     groups: Option<u16>,
     wait: Option<u64>,
+    budget: Option<String>,
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     ca: Option<PathBuf>,
@@ -104,7 +108,16 @@ pub(super) fn node(args: &NodeArgs) -> Result<Outcome, Failure> {
         ca: args.tls.ca.clone().or(config.ca),
     };
     let wait = config.wait.unwrap_or(args.wait);
-    let default = Settings::default();
+    let written = config.budget.as_deref().map(crate::args::size).transpose();
+    let written = written.map_err(|error| Failure::Usage(format!("budget: {error}")))?;
+    let memory = args
+        .budget
+        .or(written)
+        .unwrap_or(esker_volume::node::MEMORY);
+    if memory < LEAST_MEMORY {
+        return Err(Failure::Usage("the budget is at least 32M".to_string()));
+    }
+    let default = Settings::default().within(memory);
     let background = args.background.map(|bytes| bytes as u64);
     let settings = Settings {
         peers,

@@ -77,6 +77,7 @@ fn as_json(status: &Status) -> serde_json::Value {
                 "last": group.last.0,
                 "base": group.base.0,
                 "damaged": group.damaged,
+                "age_ms": group.age,
                 "members": members,
             })
         })

@@ -261,3 +261,28 @@ fn members_change_one_at_a_time_and_behind_an_entry_of_the_ballot() {
     let second = core.propose(NOW, 1, Some(with(&[4, 5], &[])), out);
     assert_eq!(second, busy);
 }
+
+#[test]
+fn a_replica_that_has_stepped_back_knows_the_leader_and_answers_nothing() {
+    let accept = |ballot| Message::Accept {
+        ballot: Ballot(ballot),
+        previous: (Slot(11), Ballot(2)),
+        entries: Vec::new(),
+        chosen: Slot(11),
+        round: 1,
+    };
+    let mut core = durable();
+    core.step_back(&mut Vec::new());
+    assert_eq!(core.leader(), None);
+    let out = receive(&mut core, NOW, 2, accept(5));
+    assert_eq!(core.leader(), Some(NodeId(2)));
+    assert!(matches!(out[..], [Output::Leadership]), "{out:?}");
+    // Of an earlier ballot, and again.
+    assert!(receive(&mut core, NOW, 3, accept(3)).is_empty());
+    assert!(receive(&mut core, NOW, 2, accept(5)).is_empty());
+    assert_eq!(core.leader(), Some(NodeId(2)));
+    assert!(receive(&mut core, NOW, 3, prepare(9, (5, 11), true)).is_empty());
+    let out = receive(&mut core, NOW, 3, accept(9));
+    assert_eq!(core.leader(), Some(NodeId(3)));
+    assert!(matches!(out[..], [Output::Leadership]), "{out:?}");
+}

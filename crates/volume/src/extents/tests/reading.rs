@@ -337,3 +337,28 @@ fn space_is_reserved_in_steps_and_not_missed_where_there_is_none() {
         6
     );
 }
+
+#[test]
+fn what_is_reserved_and_not_used_is_given_back() {
+    let memory = formatted();
+    let faulty = Faulty::new(Arc::new(memory.clone()));
+    let (mut extents, _) = open(Arc::new(faulty.clone()), settings(10_000), None).unwrap();
+    let beyond = |extents: &Extents| {
+        let bytes: u64 = extents.segments().iter().map(|segment| segment.bytes).sum();
+        faulty.used() as i64 - bytes as i64
+    };
+    let unused = |extents: &Extents| 10_000 - extents.segments().last().unwrap().bytes as i64;
+    let before = beyond(&extents);
+    for slot in 1..5 {
+        // One to a segment.
+        entry(&mut extents, slot, &[1; 6000]);
+        sync(&mut extents);
+        let reserved = beyond(&extents) - before;
+        assert_eq!(reserved, unused(&extents), "the last segment's");
+    }
+    extents.unreserve();
+    assert_eq!(beyond(&extents), before);
+    entry(&mut extents, 5, &[1; 1000]);
+    sync(&mut extents);
+    assert_eq!(beyond(&extents) - before, unused(&extents));
+}

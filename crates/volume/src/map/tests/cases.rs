@@ -253,6 +253,68 @@ fn a_write_that_fails_changes_nothing() {
 }
 
 #[test]
+fn an_order_happens_once() {
+    let map = open(&Memory::new());
+    let format = SystemCommand::Format {
+        groups: 4,
+        members: Members::new([Member {
+            node: NodeId(1),
+            disk: DiskId(7),
+            address: "127.0.0.1:1".into(),
+            role: Role::Voter,
+        }]),
+    };
+    let session = SessionId {
+        node: NodeId(1),
+        life: 1,
+        connection: 1,
+    };
+    let mut slot = 0;
+    let mut apply = |command: Command| {
+        slot += 1;
+        let applied = map.apply(GroupId::SYSTEM, Slot(slot), Ballot(1), &command, None);
+        match applied.unwrap().outcome {
+            Outcome::System(bytes) => Ok(SystemOutcome::decode(&bytes).unwrap()),
+            other => Err(other),
+        }
+    };
+    let order = |number, answered, command: &SystemCommand| Command::Order {
+        by: Request {
+            session,
+            number,
+            answered,
+        },
+        command: command.encode(),
+    };
+    apply(Command::System(format.encode())).unwrap();
+    let create = SystemCommand::Create {
+        name: "disk".into(),
+        size: 1 << 30,
+        block_size: 4096,
+    };
+    let delete = SystemCommand::Delete("disk".into());
+    let unknown = apply(order(1, 1, &create));
+    assert_eq!(unknown, Err(Outcome::Refused(Refusal::NoSession)));
+    assert_eq!(apply(Command::OpenSession(session)), Err(Outcome::Done));
+    let created = apply(order(1, 1, &create)).unwrap();
+    assert!(matches!(created, SystemOutcome::Ok(Some(_))));
+    assert_eq!(apply(order(1, 1, &create)), Ok(created));
+    let deleted = apply(order(2, 1, &delete)).unwrap();
+    assert!(matches!(deleted, SystemOutcome::Ok(Some(_))));
+    // Its answer was lost.
+    assert_eq!(apply(order(2, 1, &delete)), Ok(SystemOutcome::Ok(None)));
+    // What comes late does nothing.
+    let late = apply(order(1, 1, &create)).unwrap();
+    assert!(matches!(late, SystemOutcome::Error(_)));
+    assert!(map.system().named("disk").is_none());
+    let created = apply(order(3, 3, &create)).unwrap();
+    assert!(matches!(created, SystemOutcome::Ok(Some(_))));
+    let late = apply(order(2, 1, &delete));
+    assert_eq!(late, Err(Outcome::Refused(Refusal::Answered)));
+    assert!(map.system().named("disk").is_some());
+}
+
+#[test]
 fn members_and_the_system_groups_state_are_kept() {
     let memory = Memory::new();
     let map = open(&memory);

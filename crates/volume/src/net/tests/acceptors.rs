@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 
 use super::*;
+use crate::budget::Budget;
 
 /// The next event.
 fn next(events: &mpsc::Receiver<(ConnectionId, Event)>) -> (ConnectionId, Event) {
@@ -24,13 +25,20 @@ fn closed(events: &mpsc::Receiver<(ConnectionId, Event)>, id: ConnectionId) {
 fn requests_are_answered_on_their_connection() {
     for (client, server) in securities() {
         let acceptor = Acceptor::bind("localhost:0", server, Limits::default()).unwrap();
-        let replies = acceptor.replies();
+        let (replies, budget) = (acceptor.replies(), Budget::new(4 << 20));
+        let lender = budget.clone();
+        // Memory for the frames behind the first one is lent, until the answers are sent.
         let echo = move |id, event| match event {
             Event::Frame(frame) => {
-                assert!(replies.admit(id));
+                assert!(replies.admit_within(id, &lender));
                 replies
                     .send(id, vec![frame.into(), vec![9].into()])
                     .unwrap();
+            }
+            Event::Lent(frame, loan) => {
+                assert!(lender.lent() >= frame.len());
+                let part = Part::lent(frame, Some(loan));
+                replies.send(id, vec![part, vec![9].into()]).unwrap();
             }
             Event::Opened { .. } | Event::Closed => {}
         };
@@ -51,6 +59,8 @@ fn requests_are_answered_on_their_connection() {
             }
         });
         until(|| acceptor.replies().count() == 0);
+        until(|| budget.lent() == 0);
+        assert!(budget.most() >= 2_000_000);
         acceptor.stop();
         let refused = connect(&address, &client, LONG).err().unwrap();
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);

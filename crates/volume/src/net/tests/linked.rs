@@ -259,3 +259,35 @@ impl Stop for std::sync::OnceLock<Arc<Links>> {
         self.get().unwrap().stop();
     }
 }
+
+#[test]
+fn a_peer_whose_certificate_names_another_is_not_sent_anything() {
+    let authority = authority();
+    let client = authority.security("node:1", &HOSTS);
+    let options = LinkOptions {
+        name: Some(node_name),
+        ..quick()
+    };
+    for (name, is_it) in [
+        ("node:7", true),
+        ("node:8", false),
+        ("node:77", false),
+        ("", false),
+    ] {
+        let server = authority.security(name, &HOSTS);
+        let (acceptor, far) = acceptor("127.0.0.1:0", &server, Limits::default());
+        let (links, _events) = links(&client, options.clone(), &acceptor.address().to_string());
+        let next = || far.recv_timeout(LONG).unwrap().1;
+        assert!(matches!(next(), Event::Opened { .. }));
+        if is_it {
+            assert!(matches!(next(), Event::Frame(hello) if hello == b"hello 7"));
+            continue;
+        }
+        // Again and again, and never with a hello.
+        for _ in 0..3 {
+            assert!(matches!(next(), Event::Closed), "{name}");
+            assert!(matches!(next(), Event::Opened { .. }), "{name}");
+        }
+        assert!(links.connected().is_empty());
+    }
+}

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::work::{Answerer, Event, Way};
 use crate::admin::{Answer, Question};
+use crate::budget::{Budget, Loan};
 use crate::ids::NodeId;
 use crate::map::Map;
 use crate::net;
@@ -20,8 +21,8 @@ const MOST_ANSWER: u64 = 32 << 20;
 
 /// Who is at the other end.
 enum Peer {
-    /// Nothing was said yet.
-    Unknown,
+    /// Nothing was said yet. The name in its certificate.
+    Unknown(Option<String>),
     Node(NodeId),
     /// A client, and the connection of its requests.
     Client(ConnectionId),
@@ -33,6 +34,10 @@ pub(super) struct Service {
     pub(super) way: Way,
     pub(super) replies: net::Replies,
     pub(super) next: Arc<AtomicU64>,
+    /// Connections show certificates.
+    is_tls: bool,
+    /// Memory for requests of all users.
+    budget: Arc<Budget>,
     peers: Mutex<HashMap<net::ConnectionId, Peer>>,
     /// The connections of each node: it is disconnected when the last one ends.
     nodes: Mutex<HashMap<NodeId, Vec<net::ConnectionId>>>,
@@ -44,6 +49,8 @@ impl Service {
         way: Way,
         replies: net::Replies,
         next: Arc<AtomicU64>,
+        is_tls: bool,
+        budget: Arc<Budget>,
     ) -> Service {
         let (peers, nodes) = (Mutex::default(), Mutex::default());
         Service {
@@ -51,6 +58,8 @@ impl Service {
             way,
             replies,
             next,
+            is_tls,
+            budget,
             peers,
             nodes,
         }
@@ -59,8 +68,11 @@ impl Service {
     /// Takes an event of a connection.
     pub(super) fn event(&self, id: net::ConnectionId, event: net::Event) {
         match event {
-            net::Event::Opened { .. } => drop(self.peers.lock().insert(id, Peer::Unknown)),
-            net::Event::Frame(bytes) => self.frame(id, bytes),
+            net::Event::Opened { peer, .. } => {
+                self.peers.lock().insert(id, Peer::Unknown(peer));
+            }
+            net::Event::Frame(bytes) => self.frame(id, bytes, None),
+            net::Event::Lent(bytes, loan) => self.frame(id, bytes, Some(loan)),
             net::Event::Closed => self.closed(id),
         }
     }
@@ -78,11 +90,11 @@ impl Service {
                 }
             }
             Some(Peer::Client(connection)) => self.way.input(Input::Closed(connection)),
-            Some(Peer::Unknown) | None => {}
+            Some(Peer::Unknown(_)) | None => {}
         }
     }
 
-    fn frame(&self, id: net::ConnectionId, bytes: Vec<u8>) {
+    fn frame(&self, id: net::ConnectionId, bytes: Vec<u8>, loan: Option<Loan>) {
         let node = match self.peers.lock().get(&id) {
             Some(Peer::Node(node)) => Some(*node),
             _ => None,
@@ -95,13 +107,26 @@ impl Service {
             Some(Frame::Client {
                 id: number,
                 question,
-            }) => self.client(id, number, &question),
+            }) => {
+                drop(bytes);
+                self.client(id, number, &question, loan);
+            }
             // Neither a node nor a client of this version.
             _ => self.replies.abort(id),
         }
     }
 
     fn hello(&self, id: net::ConnectionId, hello: Hello) {
+        // A certificate names the node that it is for; one of a client is for none.
+        let wanted = net::node_name(hello.node.0);
+        let is_it = !self.is_tls
+            || match self.peers.lock().get(&id) {
+                Some(Peer::Unknown(Some(name))) => *name == wanted,
+                _ => false,
+            };
+        if !is_it {
+            return self.replies.abort(id);
+        }
         if !self.replies.admit(id) {
             return;
         }
@@ -110,7 +135,7 @@ impl Service {
         self.way.input(Input::Connected(hello));
     }
 
-    fn client(&self, id: net::ConnectionId, number: u64, question: &[u8]) {
+    fn client(&self, id: net::ConnectionId, number: u64, question: &[u8], loan: Option<Loan>) {
         let connection = {
             let mut peers = self.peers.lock();
             match peers.get(&id) {
@@ -119,7 +144,7 @@ impl Service {
                     let connection = ConnectionId(self.next.fetch_add(1, Ordering::Relaxed));
                     peers.insert(id, Peer::Client(connection));
                     drop(peers);
-                    self.replies.admit(id);
+                    self.replies.admit_within(id, &self.budget);
                     self.way.input(Input::Open(connection));
                     connection
                 }
@@ -128,16 +153,10 @@ impl Service {
         let Some(question) = Question::decode(question) else {
             return self.replies.abort(id);
         };
-        self.asked(id, number, connection, question);
+        self.asked(To { id, number, loan }, connection, question);
     }
 
-    fn asked(
-        &self,
-        id: net::ConnectionId,
-        number: u64,
-        connection: ConnectionId,
-        question: Question,
-    ) {
+    fn asked(&self, to: To, connection: ConnectionId, question: Question) {
         let manner = |manner: crate::admin::Manner| Manner {
             wait: manner.wait,
             direct: manner.direct,
@@ -151,17 +170,26 @@ impl Service {
             Question::Map { count, .. } => u64::from(*count) * 32,
             _ => 0,
         };
-        if asked > MOST_ANSWER {
-            let text = format!("an answer of {asked} bytes: at most {MOST_ANSWER} at a time");
+        let most = MOST_ANSWER.min(self.budget.limit() as u64);
+        if asked > most {
+            let text = format!("an answer of {asked} bytes: at most {most} at a time");
             let said = Answer::Reply(Err(Refusal::Failed(text)));
-            return answer(&self.replies, id, number, &said);
+            return to.answer(&self.replies, &said);
         }
+        let to = match asked {
+            0 => to,
+            // The question is short. While one waits for memory it holds none.
+            _ => match to.enlarge(&self.replies, asked as usize) {
+                Some(to) => to,
+                None => return,
+            },
+        };
         let (work, manner) = match question {
             Question::Status => {
                 let replies = self.replies.clone();
                 let look = move |core: &mut crate::node::core::Core| {
                     let status = Answer::Status(Box::new(core.status()));
-                    answer(&replies, id, number, &status);
+                    to.answer(&replies, &status);
                 };
                 return self.way.send(Event::Look(Box::new(look)));
             }
@@ -169,19 +197,17 @@ impl Service {
                 let replies = self.replies.clone();
                 let look = move |core: &mut crate::node::core::Core| {
                     core.start_scrub();
-                    answer(
-                        &replies,
-                        id,
-                        number,
-                        &Answer::Reply(Ok(crate::wire::Reply::Done)),
-                    );
+                    to.answer(&replies, &Answer::Reply(Ok(crate::wire::Reply::Done)));
                 };
                 return self.way.send(Event::Look(Box::new(look)));
             }
             Question::Volumes => {
                 let mut bytes = Vec::new();
                 self.map.system().encode(&mut bytes);
-                return answer(&self.replies, id, number, &Answer::Volumes(bytes));
+                let Some(to) = to.enlarge(&self.replies, bytes.len()) else {
+                    return;
+                };
+                return to.answer(&self.replies, &Answer::Volumes(bytes));
             }
             Question::Map {
                 volume,
@@ -196,7 +222,7 @@ impl Service {
                     Ok(places) => Answer::Map(places),
                     Err(refusal) => Answer::Reply(Err(refusal)),
                 };
-                return answer(&self.replies, id, number, &said);
+                return to.answer(&self.replies, &said);
             }
             Question::System { command, wait } => (Ok(Work::System(command)), patient(wait)),
             Question::Member {
@@ -259,7 +285,7 @@ impl Service {
             }
         };
         match work {
-            Err(refusal) => answer(&self.replies, id, number, &Answer::Reply(Err(refusal))),
+            Err(refusal) => to.answer(&self.replies, &Answer::Reply(Err(refusal))),
             Ok(work) => {
                 let (replies, map) = (self.replies.clone(), self.map.clone());
                 let answerer: Answerer = Box::new(move |result| {
@@ -270,7 +296,7 @@ impl Service {
                         }
                         result => Answer::Reply(result),
                     };
-                    answer(&replies, id, number, &said);
+                    to.answer(&replies, &said);
                 });
                 self.way
                     .send(Event::Request(connection, work, manner, answerer));
@@ -291,16 +317,32 @@ impl Service {
     }
 }
 
-fn answer(replies: &net::Replies, id: net::ConnectionId, number: u64, answer: &Answer) {
-    let frame = Frame::ClientAnswer {
-        id: number,
-        answer: answer.encode(),
-    };
-    let packet = frame.encode();
-    if replies
-        .send(id, vec![net::Part::from(packet.head)])
-        .is_err()
-    {
-        replies.abort(id);
+/// Where an answer goes, and what is lent for the question and it.
+struct To {
+    id: net::ConnectionId,
+    number: u64,
+    loan: Option<Loan>,
+}
+
+impl To {
+    /// Waits for memory for an answer of so many bytes, and gives that of the question back. `None`
+    /// where the connection has ended.
+    fn enlarge(self, replies: &net::Replies, bytes: usize) -> Option<To> {
+        let To { id, number, loan } = self;
+        drop(loan);
+        let loan = Some(replies.lend(id, bytes)?);
+        Some(To { id, number, loan })
+    }
+
+    fn answer(self, replies: &net::Replies, answer: &Answer) {
+        let frame = Frame::ClientAnswer {
+            id: self.number,
+            answer: answer.encode(),
+        };
+        let packet = frame.encode();
+        let part = net::Part::lent(packet.head, self.loan);
+        if replies.send(self.id, vec![part]).is_err() {
+            replies.abort(self.id);
+        }
     }
 }

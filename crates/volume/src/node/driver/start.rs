@@ -15,6 +15,7 @@ use super::clock;
 use super::exports::Volumes;
 use super::service::Service;
 use super::work::{Event, Pool, Running, Way, disk, run, way};
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::ids::NodeId;
 use crate::nbd;
@@ -53,6 +54,7 @@ pub struct Node {
     nbd: Option<nbd::Server>,
     nbd_address: Option<std::net::SocketAddr>,
     threads: Vec<JoinHandle<()>>,
+    budget: Arc<Budget>,
 }
 
 fn io(path: &str, op: &'static str) -> impl Fn(std::io::Error) -> Error {
@@ -69,8 +71,12 @@ impl Node {
     pub fn start(options: NodeOptions) -> Result<Node> {
         let limits = Limits {
             most: MOST_FRAME,
+            queue: MOST_FRAME + (1 << 20),
             ..Limits::default()
         };
+        let wanted = crate::net::node_name(options.node.0);
+        let named = options.security.check_name(&wanted);
+        named.map_err(|error| io("the certificate", "use")(error.into()))?;
         let acceptor = Acceptor::bind(&options.listen, options.security.clone(), limits)
             .map_err(io(&options.listen, "listen"))?;
         let nbd_listener = match &options.nbd {
@@ -82,6 +88,7 @@ impl Node {
         };
         let (dir, node) = (&options.dir, options.node);
         let mut settings = options.settings;
+        let shares = settings.shares();
         settings.first_life = settings.first_life.max(clock::calendar());
         let core = crate::node::open::open(options.fs, dir, node, settings, clock::now())?;
         let (map, _) = core.readers();
@@ -96,6 +103,8 @@ impl Node {
             };
             let options_ = LinkOptions {
                 most: MOST_FRAME,
+                name: Some(crate::net::node_name),
+                queue: shares.frames,
                 ..LinkOptions::default()
             };
             // What comes back on a link is nothing: the other side has a link of its own.
@@ -125,6 +134,7 @@ impl Node {
             reads,
             next_ticket: 0,
             waiting: HashMap::new(),
+            look_at: 0,
         };
         let core_way = way.clone();
         threads.push(spawn(
@@ -132,7 +142,17 @@ impl Node {
             Box::new(move || run(&core_way, running)),
         )?);
         let next = Arc::new(AtomicU64::new(1));
-        let service = Service::new(map.clone(), way.clone(), acceptor.replies(), next.clone());
+        let budget = Budget::new(shares.requests);
+        let is_tls = matches!(options.security, Security::Tls(_));
+        let replies = acceptor.replies();
+        let service = Service::new(
+            map.clone(),
+            way.clone(),
+            replies,
+            next.clone(),
+            is_tls,
+            budget.clone(),
+        );
         let started = acceptor.start(move |id, event| service.event(id, event));
         started.map_err(io(&options.listen, "listen"))?;
         let nbd_address = nbd_listener
@@ -150,7 +170,9 @@ impl Node {
                     enders,
                 });
                 let tls = upgrade(&options.security);
-                let server = nbd::Server::start(listener, exports, nbd::Limits::default(), tls);
+                let limits = nbd::Limits::default();
+                let budget = budget.clone();
+                let server = nbd::Server::start_within(listener, exports, limits, tls, budget);
                 Some(server.map_err(io("nbd", "listen"))?)
             }
         };
@@ -161,6 +183,7 @@ impl Node {
             nbd,
             nbd_address,
             threads,
+            budget,
         })
     }
 
@@ -172,6 +195,11 @@ impl Node {
     /// Where it serves NBD.
     pub fn nbd_address(&self) -> Option<std::net::SocketAddr> {
         self.nbd_address
+    }
+
+    /// The memory for requests of users.
+    pub fn requests(&self) -> &Budget {
+        &self.budget
     }
 
     /// Ends requests that are under way, closes connections and the map.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::clock;
-use crate::extents::Batch;
+use crate::extents::{Batch, Reader};
 use crate::net::{Links, Part};
 use crate::node::core::Core;
 use crate::node::input::Manner;
@@ -19,6 +19,9 @@ use crate::wire::{Refusal, Reply};
 
 /// How often the core hears that time has passed, in milliseconds.
 const TICK: u64 = 10;
+
+/// How often a full disk is looked at, in milliseconds.
+const LOOK: u64 = 1_000;
 
 /// What the core takes.
 pub(super) enum Event {
@@ -240,6 +243,8 @@ pub(super) struct Running {
     pub(super) reads: Arc<Pool>,
     pub(super) next_ticket: u64,
     pub(super) waiting: HashMap<(ConnectionId, u64), Answerer>,
+    /// When a full disk is looked at next.
+    pub(super) look_at: u64,
 }
 
 impl Running {
@@ -281,11 +286,24 @@ impl Running {
         }
         let actions = self.core.settle();
         self.carry_out(actions);
+        self.reopen();
         for closed in closed {
             self.waiting
                 .retain(|(connection, _), _| *connection != closed);
             self.enders.lock().remove(&closed);
         }
+    }
+
+    /// Where the disk was full and there is room again, the core goes on.
+    fn reopen(&mut self) {
+        if !self.core.is_full() || clock::now() < self.look_at {
+            return;
+        }
+        if let Some(actions) = self.core.reopen(clock::now()) {
+            self.reads.use_reader(&self.core);
+            self.carry_out(actions);
+        }
+        self.look_at = clock::now() + LOOK;
     }
 
     fn carry_out(&mut self, actions: Vec<Action>) {
@@ -331,6 +349,7 @@ pub(super) fn disk(batches: Receiver<Batch>, way: Way) {
 /// Threads that read.
 pub(super) struct Pool {
     work: Mutex<Option<Sender<(u64, ReadWork)>>>,
+    reader: Arc<Mutex<Reader>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -340,13 +359,16 @@ impl Pool {
         let (sender, receiver) = channel::<(u64, ReadWork)>();
         let receiver = Arc::new(Mutex::new(receiver));
         let mut all = Vec::new();
+        let (map, reader) = core.readers();
+        let reader = Arc::new(Mutex::new(reader));
         for number in 0..threads {
-            let (map, reader) = core.readers();
+            let (map, current) = (map.clone(), reader.clone());
             let (receiver, way) = (receiver.clone(), way.clone());
             let run = move || {
                 loop {
                     let next = receiver.lock().recv();
                     let Ok((ticket, work)) = next else { return };
+                    let reader = current.lock().clone();
                     let result = reading::run(&map, &reader, &work);
                     way.input(Input::ReadDone(ticket, result));
                 }
@@ -356,8 +378,15 @@ impl Pool {
         }
         Ok(Pool {
             work: Mutex::new(Some(sender)),
+            reader,
             threads: Mutex::new(all),
         })
+    }
+
+    /// The core has opened its segments again.
+    fn use_reader(&self, core: &Core) {
+        let (_, reader) = core.readers();
+        *self.reader.lock() = reader;
     }
 
     fn give(&self, ticket: u64, work: ReadWork) {

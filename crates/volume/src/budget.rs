@@ -1,4 +1,4 @@
-//! The memory that requests of all connections share.
+//! Memory that many share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,27 +7,32 @@ use parking_lot::{Condvar, Mutex};
 
 /// A number of bytes that is lent out, in the order in which it was asked for: a large request is
 /// not overtaken for ever by small ones.
-pub(super) struct Budget {
+#[derive(Debug)]
+pub struct Budget {
     limit: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     lent: usize,
+    /// The most that was ever lent.
+    most: usize,
     next: u64,
     waiting: VecDeque<u64>,
 }
 
 /// Bytes that are lent until it is dropped.
-pub(super) struct Loan {
+#[derive(Debug)]
+pub struct Loan {
     of: Arc<Budget>,
     bytes: usize,
 }
 
 impl Budget {
-    pub(super) fn new(limit: usize) -> Arc<Budget> {
+    /// So many bytes.
+    pub fn new(limit: usize) -> Arc<Budget> {
         Arc::new(Budget {
             limit,
             state: Mutex::default(),
@@ -37,7 +42,7 @@ impl Budget {
 
     /// Waits until `bytes` are free. `None` when `is_over` says so first; it is asked again after
     /// each [`Budget::wake`].
-    pub(super) fn lend(self: &Arc<Self>, bytes: usize, is_over: impl Fn() -> bool) -> Option<Loan> {
+    pub fn lend(self: &Arc<Self>, bytes: usize, is_over: impl Fn() -> bool) -> Option<Loan> {
         let bytes = bytes.min(self.limit);
         let mut state = self.state.lock();
         let turn = state.next;
@@ -53,6 +58,7 @@ impl Budget {
                     return None;
                 }
                 state.lent += bytes;
+                state.most = state.most.max(state.lent);
                 let of = Arc::clone(self);
                 return Some(Loan { of, bytes });
             }
@@ -61,26 +67,37 @@ impl Budget {
     }
 
     /// Lends `bytes` where that is possible without waiting.
-    pub(super) fn try_lend(self: &Arc<Self>, bytes: usize) -> Option<Loan> {
+    pub fn try_lend(self: &Arc<Self>, bytes: usize) -> Option<Loan> {
         let bytes = bytes.min(self.limit);
         let mut state = self.state.lock();
         if !state.waiting.is_empty() || state.lent + bytes > self.limit {
             return None;
         }
         state.lent += bytes;
+        state.most = state.most.max(state.lent);
         let of = Arc::clone(self);
         Some(Loan { of, bytes })
     }
 
     /// Lets those that wait ask whether their connections have ended.
-    pub(super) fn wake(&self) {
+    pub fn wake(&self) {
         let _state = self.state.lock();
         self.changed.notify_all();
     }
 
-    #[cfg(test)]
-    pub(super) fn lent(&self) -> usize {
+    /// Bytes that are lent.
+    pub fn lent(&self) -> usize {
         self.state.lock().lent
+    }
+
+    /// The most bytes that were lent at any time.
+    pub fn most(&self) -> usize {
+        self.state.lock().most
+    }
+
+    /// Bytes that can be lent.
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 }
 

@@ -1,0 +1,265 @@
+//! The candidates of a query: entries of indexes, in the order of their timestamps.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use esker_coding::Seq;
+use esker_model::query::Order;
+use esker_model::range::Range;
+
+use crate::bound::Bound;
+use crate::cells::{Cell, Read};
+use crate::error::Result;
+use crate::judge::Candidate;
+use crate::rows::{entry, newest_first};
+use crate::shared::Shared;
+
+/// Entries that are read of a partition at a time.
+const PAGE: usize = 256;
+/// Partitions that are read at a time.
+const TOGETHER: usize = 64;
+/// Entries that are held to sort them.
+const MOST_HELD: usize = 1 << 16;
+
+/// Entries of some ranges of an index's tokens.
+#[derive(Debug, Clone)]
+pub(crate) struct Sought {
+    /// The place of the index in [`Bound::indexes`].
+    pub(crate) index: usize,
+    pub(crate) ranges: Vec<Range>,
+}
+
+/// The entries of a range in a partition, read page by page.
+struct Source {
+    index: usize,
+    range: Range,
+    /// The next page; `None` at the end.
+    next: Option<Read>,
+    held: VecDeque<Candidate>,
+}
+
+impl Source {
+    fn take(&mut self, cells: Vec<Cell>) -> Result<()> {
+        let full = match &self.next {
+            Some(read) => cells.len() >= read.most,
+            None => false,
+        };
+        let from = cells
+            .last()
+            .map(|last| [last.row.as_slice(), &[0]].concat());
+        self.next = match (self.next.take(), from) {
+            (Some(read), Some(from)) if full => Some(Read { from, ..read }),
+            _ => None,
+        };
+        for cell in cells {
+            let found = entry(&cell.row)?;
+            if self.range.contains(found.token) {
+                self.held.push_back(Candidate {
+                    at: found.at,
+                    key: found.key.to_vec(),
+                    index: self.index,
+                    token: found.token.to_vec(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Entries in an order of their timestamps, each timestamp once.
+pub(crate) struct Candidates {
+    shared: Arc<Shared>,
+    bound: Arc<Bound>,
+    order: Order,
+    /// Entries that are not newer.
+    until: Seq,
+    /// Entries behind this one in the order.
+    after: Option<Seq>,
+    how: How,
+    /// Entries that were read.
+    pub(crate) read: u64,
+}
+
+enum How {
+    /// Each source is in the order: they are merged.
+    Merged(Vec<Source>),
+    /// All sources are read, and the first entries are kept; and again behind these.
+    Sorted {
+        sought: Vec<Sought>,
+        held: VecDeque<Candidate>,
+        is_end: bool,
+    },
+}
+
+impl Candidates {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        bound: Arc<Bound>,
+        sought: Vec<Sought>,
+        order: Order,
+        (until, after): (Seq, Option<Seq>),
+    ) -> Candidates {
+        let mut ranges = sought.iter().flat_map(|sought| &sought.ranges);
+        let is_newest = order == Order::Newest;
+        // Entries of one token are newest first.
+        let how = match is_newest && ranges.all(|range| range.point().is_some()) {
+            true => {
+                let newest = after.map_or(until, |after| until.min(after.saturating_sub(1)));
+                let sources = sources(&bound, &sought, Some(newest));
+                How::Merged(sources)
+            }
+            false => How::Sorted {
+                sought,
+                held: VecDeque::new(),
+                is_end: false,
+            },
+        };
+        Candidates {
+            shared,
+            bound,
+            order,
+            until,
+            after,
+            how,
+            read: 0,
+        }
+    }
+
+    /// The next entries: at most `most`, none at the end.
+    pub(crate) fn next(&mut self, most: usize) -> Result<Vec<Candidate>> {
+        let mut found = Vec::new();
+        while found.len() < most {
+            let next = match &mut self.how {
+                How::Merged(_) => self.merged()?,
+                How::Sorted { .. } => self.sorted()?,
+            };
+            let Some(next) = next else { break };
+            self.after = Some(next.at);
+            found.push(next);
+        }
+        Ok(found)
+    }
+
+    fn merged(&mut self) -> Result<Option<Candidate>> {
+        let How::Merged(sources) = &mut self.how else {
+            return Ok(None);
+        };
+        loop {
+            let empty = sources
+                .iter_mut()
+                .filter(|source| source.held.is_empty() && source.next.is_some());
+            self.read += fill(&self.shared, empty.collect())?;
+            let newest = sources
+                .iter_mut()
+                .filter(|source| !source.held.is_empty())
+                .max_by_key(|source| source.held.front().map(|candidate| candidate.at));
+            let Some(next) = newest.and_then(|source| source.held.pop_front()) else {
+                let is_end = sources.iter().all(|source| source.next.is_none());
+                match is_end {
+                    true => return Ok(None),
+                    false => continue,
+                }
+            };
+            // A record with several of the tokens has several entries of one timestamp.
+            let is_known = self.after.is_some_and(|after| next.at >= after);
+            if next.at <= self.until && !is_known {
+                return Ok(Some(next));
+            }
+        }
+    }
+
+    fn sorted(&mut self) -> Result<Option<Candidate>> {
+        let How::Sorted {
+            sought,
+            held,
+            is_end,
+        } = &mut self.how
+        else {
+            return Ok(None);
+        };
+        if let Some(next) = held.pop_front() {
+            return Ok(Some(next));
+        }
+        if *is_end {
+            return Ok(None);
+        }
+        let behind = self.after.map(|after| self.order.rank(after));
+        let mut kept: BTreeMap<u64, Candidate> = BTreeMap::new();
+        let mut overflowed = false;
+        let mut waiting = sources(&self.bound, sought, None);
+        let mut reading: Vec<Source> = Vec::new();
+        while !waiting.is_empty() || !reading.is_empty() {
+            let more = TOGETHER.saturating_sub(reading.len()).min(waiting.len());
+            reading.extend(waiting.drain(waiting.len() - more..));
+            self.read += fill(&self.shared, reading.iter_mut().collect())?;
+            for candidate in reading.iter_mut().flat_map(|source| source.held.drain(..)) {
+                let rank = self.order.rank(candidate.at);
+                if candidate.at > self.until || behind.is_some_and(|behind| rank <= behind) {
+                    continue;
+                }
+                kept.insert(rank, candidate);
+                if kept.len() > MOST_HELD {
+                    kept.pop_last();
+                    overflowed = true;
+                }
+            }
+            reading.retain(|source| source.next.is_some());
+        }
+        *held = kept.into_values().collect();
+        *is_end = !overflowed;
+        Ok(held.pop_front())
+    }
+}
+
+/// Reads the next page of each source; returns the number of entries.
+fn fill(shared: &Shared, mut sources: Vec<&mut Source>) -> Result<u64> {
+    if sources.is_empty() {
+        return Ok(0);
+    }
+    let reads = sources.iter().filter_map(|source| source.next.clone());
+    let pages = shared.cells.read(reads.collect());
+    let mut count = 0;
+    for (source, page) in sources.iter_mut().zip(pages) {
+        let page = page?;
+        count += page.len() as u64;
+        source.take(page)?;
+    }
+    Ok(count)
+}
+
+/// The partitions with entries of the ranges; with `newest`, of single tokens from that timestamp
+/// on.
+fn sources(bound: &Bound, sought: &[Sought], newest: Option<Seq>) -> Vec<Source> {
+    let mut sources = Vec::new();
+    for Sought { index: at, ranges } in sought {
+        let Some(index) = bound.indexes.get(*at) else {
+            continue;
+        };
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            let (mut from, to) = range.key_bounds();
+            let buckets = index.layout.buckets(&from, to.as_deref());
+            if let Some(newest) = newest {
+                from.extend_from_slice(&newest_first(newest));
+            }
+            for partition in buckets.iter().flat_map(|bucket| bucket.partitions()) {
+                let next = Read {
+                    table: index.table.clone(),
+                    partition,
+                    from: from.clone(),
+                    to: to.clone(),
+                    most: PAGE,
+                    reverse: false,
+                    rows_only: true,
+                };
+                sources.push(Source {
+                    index: *at,
+                    range: range.clone(),
+                    next: Some(next),
+                    held: VecDeque::new(),
+                });
+            }
+        }
+    }
+    sources
+}

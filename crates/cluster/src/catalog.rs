@@ -1,0 +1,264 @@
+//! The catalog: the datasets of a keyspace, their definitions, and the layouts of their indexes. It
+//! is one row, changed by compare-and-set; each change makes a new version.
+//!
+//! A process reads the catalog again when its copy is older than [`REREAD`], and does not work with
+//! one that is older than [`CATALOG_AGE`]. What all writers must know before it is so takes effect
+//! [`LEAD`](crate::time::LEAD) after its change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_coding::Seq;
+use esker_model::definition::StoredDef;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::cells::{Cells, Swapped};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::time::{CATALOG_AGE, Clocks};
+
+/// The table of rows that are changed by compare-and-set.
+pub(crate) const STATE: &str = "esker_state";
+const PARTITION: &[u8] = b"catalog";
+/// A copy is read again after this time, in milliseconds.
+const REREAD: u64 = 4_000;
+/// How often a change is made again after others changed the catalog.
+const TRIES: usize = 50;
+
+/// The catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Catalog {
+    pub(crate) version: u64,
+    next_id: u32,
+    pub(crate) datasets: BTreeMap<String, DatasetState>,
+}
+
+/// A dataset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DatasetState {
+    /// Its number; numbers are not reused.
+    pub(crate) id: u32,
+    /// The definition, as stored ([`StoredDef::to_bytes`]).
+    def: serde_json::Value,
+    /// By number of the attribute.
+    pub(crate) indexes: BTreeMap<u32, IndexState>,
+}
+
+/// An index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IndexState {
+    /// The number of its table.
+    pub(crate) table: u32,
+    /// Writes from this moment on add their entries; a fill adds those of earlier ones.
+    pub(crate) since: Seq,
+    /// True once the fill is complete: queries use the index.
+    pub(crate) is_ready: bool,
+    pub(crate) layout: Layout,
+}
+
+impl DatasetState {
+    pub(crate) fn def(&self) -> Result<StoredDef> {
+        let bytes = self.def.to_string();
+        StoredDef::from_bytes(bytes.as_bytes())
+            .ok_or_else(|| Error::Damaged("the definition of a dataset cannot be read".to_string()))
+    }
+
+    pub(crate) fn set_def(&mut self, def: &StoredDef) {
+        // What a definition is stored as is always JSON.
+        self.def = serde_json::from_slice(&def.to_bytes()).unwrap_or_default();
+    }
+
+    pub(crate) fn data(&self) -> Arc<str> {
+        format!("esker_{}", self.id).into()
+    }
+
+    pub(crate) fn heads(&self) -> Arc<str> {
+        format!("esker_{}_heads", self.id).into()
+    }
+
+    pub(crate) fn index_table(&self, attribute: u32, index: &IndexState) -> Arc<str> {
+        format!("esker_{}_index_{attribute}_{}", self.id, index.table).into()
+    }
+}
+
+impl Catalog {
+    /// A new dataset, which is not in the catalog yet: its number is used.
+    pub(crate) fn reserve(&mut self, def: &StoredDef) -> Result<DatasetState> {
+        let id = self.next_number();
+        let indexed = def.attributes.iter().filter(|a| a.def.kind.is_indexed());
+        let index = |id: u32| {
+            let index = IndexState {
+                table: 0,
+                since: 0,
+                is_ready: true,
+                layout: Layout::default(),
+            };
+            (id, index)
+        };
+        let mut state = DatasetState {
+            id,
+            def: serde_json::Value::Null,
+            indexes: indexed.map(|attribute| index(attribute.id)).collect(),
+        };
+        state.set_def(def);
+        Ok(state)
+    }
+
+    /// A number that was not used before.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Adds a dataset whose tables exist.
+    pub(crate) fn add(&mut self, name: &str, state: DatasetState) -> Result<()> {
+        if self.datasets.contains_key(name) {
+            return Err(Error::Exists(format!("dataset `{name}` exists already")));
+        }
+        self.datasets.insert(name.to_string(), state);
+        Ok(())
+    }
+
+    /// The dataset of a name.
+    pub(crate) fn dataset(&self, name: &str) -> Result<&DatasetState> {
+        let names = self.datasets.keys().map(String::as_str);
+        self.datasets
+            .get(name)
+            .ok_or_else(|| Error::UnknownDataset {
+                name: name.to_string(),
+                meant: esker_model::suggest::nearest(name, names).map(str::to_string),
+            })
+    }
+
+    pub(crate) fn dataset_mut(&mut self, name: &str) -> Result<&mut DatasetState> {
+        self.dataset(name)?;
+        self.datasets.get_mut(name).ok_or(Error::UnknownDataset {
+            name: name.to_string(),
+            meant: None,
+        })
+    }
+}
+
+/// A copy of the catalog, and when it was read.
+#[derive(Debug, Clone)]
+struct Copy {
+    catalog: Arc<Catalog>,
+    /// By the steady clock, before it was read.
+    read_at: u64,
+}
+
+/// The catalog as this process knows it.
+pub(crate) struct Catalogs {
+    cells: Arc<dyn Cells>,
+    clocks: Arc<dyn Clocks>,
+    table: Arc<str>,
+    copy: Mutex<Option<Copy>>,
+}
+
+impl Catalogs {
+    pub(crate) fn new(cells: Arc<dyn Cells>, clocks: Arc<dyn Clocks>) -> Catalogs {
+        Catalogs {
+            cells,
+            clocks,
+            table: STATE.into(),
+            copy: Mutex::new(None),
+        }
+    }
+
+    /// A copy that may be used now.
+    pub(crate) fn recent(&self) -> Result<Arc<Catalog>> {
+        let known = self.copy.lock().clone();
+        let now = self.clocks.steady();
+        match known {
+            Some(copy) if now.saturating_sub(copy.read_at) < REREAD => Ok(copy.catalog),
+            _ => Ok(self.read()?.catalog),
+        }
+    }
+
+    /// The catalog as it is now.
+    pub(crate) fn now(&self) -> Result<Arc<Catalog>> {
+        Ok(self.read()?.catalog)
+    }
+
+    /// True while what was decided by a version of the catalog may be written. A later copy proves
+    /// nothing for an earlier version.
+    pub(crate) fn is_recent(&self, version: u64) -> bool {
+        let now = self.clocks.steady();
+        let known = self.copy.lock();
+        let copy = known
+            .as_ref()
+            .filter(|copy| copy.catalog.version == version);
+        copy.is_some_and(|copy| now.saturating_sub(copy.read_at) < CATALOG_AGE)
+    }
+
+    fn stored(&self) -> Result<Option<Vec<u8>>> {
+        let rows = self.cells.swapped(&self.table, PARTITION)?;
+        Ok(rows.into_iter().next().map(|cell| cell.value))
+    }
+
+    fn read(&self) -> Result<Copy> {
+        let read_at = self.clocks.steady();
+        let catalog = match self.stored()? {
+            Some(bytes) => decode(&bytes)?,
+            None => Catalog::default(),
+        };
+        Ok(self.keep(catalog, read_at))
+    }
+
+    fn keep(&self, catalog: Catalog, read_at: u64) -> Copy {
+        let mut known = self.copy.lock();
+        match &mut *known {
+            // Another thread has read a later one meanwhile.
+            Some(copy) if copy.catalog.version > catalog.version => {}
+            Some(copy) if *copy.catalog == catalog => copy.read_at = copy.read_at.max(read_at),
+            _ => {
+                let catalog = Arc::new(catalog);
+                *known = Some(Copy { catalog, read_at });
+            }
+        }
+        known.clone().unwrap_or(Copy {
+            catalog: Arc::default(),
+            read_at,
+        })
+    }
+
+    /// Changes the catalog; `change` is made again on a later version if another process was first.
+    pub(crate) fn change<T>(&self, mut change: impl FnMut(&mut Catalog) -> Result<T>) -> Result<T> {
+        for _ in 0..TRIES {
+            let read_at = self.clocks.steady();
+            let before = self.stored()?;
+            let mut catalog = match &before {
+                Some(bytes) => decode(bytes)?,
+                None => Catalog::default(),
+            };
+            let unchanged = catalog.clone();
+            let done = change(&mut catalog)?;
+            if catalog == unchanged {
+                return Ok(done);
+            }
+            catalog.version += 1;
+            let bytes = serde_json::to_vec(&catalog)
+                .map_err(|error| Error::BadInput(format!("the catalog: {error}")))?;
+            let swapped = self.cells.swap(
+                &self.table,
+                PARTITION,
+                &[0],
+                before.as_deref(),
+                Some(&bytes),
+            )?;
+            if swapped == Swapped::Done {
+                self.keep(catalog, read_at);
+                return Ok(done);
+            }
+        }
+        Err(Error::Busy(
+            "other processes keep changing the catalog".to_string(),
+        ))
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Catalog> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Error::Damaged(format!("the catalog cannot be read: {error}")))
+}

@@ -1,0 +1,245 @@
+//! The connection: settings, keyspace, prepared statements.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+use tokio::runtime::Runtime;
+
+use super::errors::{failed, may_pass, not_prepared};
+use super::statements::Statement;
+use crate::error::{Error, Result};
+
+/// How long a request is sent again while too few nodes are alive.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(8);
+
+/// Where a cluster is, and how to use it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Some of its nodes, `HOST:PORT`.
+    pub hosts: Vec<String>,
+    /// The keyspace.
+    pub keyspace: String,
+    /// The user's name and password.
+    pub user: Option<(String, String)>,
+    /// The data centre whose nodes are asked; without one, that of the first host.
+    pub data_centre: Option<String>,
+    /// The copies of each row in a keyspace that is made; without a number, three, or as many as
+    /// there are nodes.
+    pub replicas: Option<u32>,
+    /// True for a majority of the replicas of the data centre alone, not of all.
+    pub is_local: bool,
+    /// A file of certificates (PEM) that the nodes' certificates are checked against; TLS is used
+    /// if there is one.
+    pub authorities: Option<std::path::PathBuf>,
+}
+
+/// Prepared statements by table.
+type Prepared = HashMap<(Arc<str>, Statement), Arc<PreparedStatement>>;
+
+/// A keyspace of a Cassandra cluster.
+pub struct Cassandra {
+    pub(super) runtime: Runtime,
+    pub(super) session: Session,
+    pub(super) keyspace: String,
+    pub(super) serial: SerialConsistency,
+    prepared: Mutex<Prepared>,
+}
+
+impl std::fmt::Debug for Cassandra {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cassandra")
+            .field("keyspace", &self.keyspace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cassandra {
+    /// Connects to a cluster; with `create`, makes the keyspace if it does not exist. Waits up to
+    /// thirty seconds for a node that answers.
+    ///
+    /// # Errors
+    /// [`Error::NoStore`] without the keyspace; [`Error::Unavailable`]; [`Error::BadInput`] for a
+    /// certificate file that cannot be read.
+    pub fn connect(settings: &Settings, create: bool) -> Result<Cassandra> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .thread_name("esker-cassandra")
+            .build()
+            .map_err(|error| Error::Unavailable(format!("cannot start threads: {error}")))?;
+        let session = runtime.block_on(session(settings))?;
+        let serial = match settings.is_local {
+            true => SerialConsistency::LocalSerial,
+            false => SerialConsistency::Serial,
+        };
+        let cassandra = Cassandra {
+            runtime,
+            session,
+            keyspace: settings.keyspace.clone(),
+            serial,
+            prepared: Mutex::new(HashMap::new()),
+        };
+        match cassandra.has_keyspace()? {
+            true => {}
+            false if create => cassandra.create_keyspace(settings)?,
+            false => {
+                return Err(Error::NoStore(format!(
+                    "the cluster has no keyspace `{}`; `esker load` and `esker create` make it",
+                    settings.keyspace
+                )));
+            }
+        }
+        Ok(cassandra)
+    }
+
+    fn has_keyspace(&self) -> Result<bool> {
+        let text = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let name = self.keyspace.clone();
+        let found = self.patiently(|| self.session.query_unpaged(text, (&name,)))?;
+        let rows = found.into_rows_result();
+        Ok(rows.is_ok_and(|rows| rows.rows_num() > 0))
+    }
+
+    fn create_keyspace(&self, settings: &Settings) -> Result<()> {
+        let state = self.session.get_cluster_state();
+        let nodes = state.get_nodes_info();
+        let is_mine = |of: &Option<String>| match &settings.data_centre {
+            Some(wanted) => of.as_ref() == Some(wanted),
+            None => true,
+        };
+        let mut mine = nodes.iter().filter(|node| is_mine(&node.datacenter));
+        let first = mine.next();
+        let name = first.and_then(|node| node.datacenter.clone());
+        let centre = name.unwrap_or_else(|| "datacenter1".to_string());
+        let count = 1 + mine
+            .filter(|node| node.datacenter.as_deref() == Some(centre.as_str()))
+            .count();
+        let replicas = settings.replicas.unwrap_or_else(|| count.min(3) as u32);
+        let text = format!(
+            "CREATE KEYSPACE IF NOT EXISTS {} WITH replication = {{'class': 'NetworkTopologyStrategy', '{}': {replicas}}}",
+            self.keyspace,
+            centre.replace('\'', "''"),
+        );
+        self.define(&text)
+    }
+
+    /// Runs a statement that changes the schema, and waits until the nodes that are alive agree.
+    pub(super) fn define(&self, text: &str) -> Result<()> {
+        self.patiently(|| self.session.query_unpaged(text, &[]))?;
+        let agreed = async {
+            for _ in 0..60 {
+                if self.session.await_schema_agreement().await.is_ok() {
+                    return true;
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            false
+        };
+        match self.runtime.block_on(agreed) {
+            true => Ok(()),
+            false => Err(Error::Unavailable(
+                "the nodes do not agree on the schema".to_string(),
+            )),
+        }
+    }
+
+    /// Runs a request again while too few nodes are alive.
+    fn patiently<F, T>(&self, mut request: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, scylla::errors::ExecutionError>>,
+    {
+        self.runtime.block_on(async {
+            let begun = tokio::time::Instant::now();
+            loop {
+                let error = match request().await {
+                    Ok(found) => return Ok(found),
+                    Err(error) => failed(&error),
+                };
+                if !may_pass(&error) || begun.elapsed() > PATIENCE {
+                    return Err(error);
+                }
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
+        })
+    }
+
+    /// A prepared statement of a table.
+    pub(super) async fn prepared(
+        &self,
+        table: &Arc<str>,
+        statement: Statement,
+    ) -> Result<Arc<PreparedStatement>> {
+        let key = (table.clone(), statement);
+        if let Some(known) = self.prepared.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let text = statement.text(&self.keyspace, table);
+        let prepared = self.session.prepare(text).await;
+        let mut prepared = prepared.map_err(|error| not_prepared(&error))?;
+        prepared.set_is_idempotent(statement.is_idempotent());
+        prepared.set_serial_consistency(Some(self.serial));
+        if statement == Statement::Swapped {
+            prepared.set_consistency(match self.serial {
+                SerialConsistency::Serial => Consistency::Serial,
+                SerialConsistency::LocalSerial => Consistency::LocalSerial,
+            });
+        }
+        let prepared = Arc::new(prepared);
+        self.prepared.lock().insert(key, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Forgets what was prepared for a table that is dropped.
+    pub(super) fn forget(&self, table: &str) {
+        self.prepared.lock().retain(|(of, _), _| &**of != table);
+    }
+}
+
+async fn session(settings: &Settings) -> Result<Session> {
+    let consistency = match settings.is_local {
+        true => Consistency::LocalQuorum,
+        false => Consistency::Quorum,
+    };
+    let profile = ExecutionProfile::builder()
+        .consistency(consistency)
+        .request_timeout(Some(ATTEMPT))
+        .build();
+    let tls = match &settings.authorities {
+        Some(path) => Some(super::super::tls::client(path)?),
+        None => None,
+    };
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&settings.hosts)
+        .connection_timeout(Duration::from_secs(5))
+        .fetch_schema_metadata(false)
+        .tls_context(tls)
+        .default_execution_profile_handle(profile.into_handle());
+    if let Some((user, password)) = &settings.user {
+        builder = builder.user(user, password);
+    }
+    if let Some(centre) = &settings.data_centre {
+        builder = builder.prefer_datacenter(centre.clone());
+    }
+    let begun = tokio::time::Instant::now();
+    loop {
+        match builder.build().await {
+            Ok(session) => return Ok(session),
+            Err(error) if begun.elapsed() > PATIENCE => {
+                return Err(Error::Unavailable(format!(
+                    "no node of {} answers: {error}",
+                    settings.hosts.join(", ")
+                )));
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+        }
+    }
+}

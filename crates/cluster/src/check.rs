@@ -1,0 +1,307 @@
+//! Compares indexes with records: every version that counts has its entries, and every entry is of
+//! a version that counts, or is known to be of no use.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use esker_coding::Seq;
+use esker_model::Key;
+use esker_model::record::RecordRef;
+
+use crate::bound::Bound;
+use crate::cells::{Cell, Mark, Read, Write};
+use crate::dataset::Dataset;
+use crate::error::Result;
+use crate::judge::{Candidate, Verdict, judge_all, remove};
+use crate::rows::{Version, entry};
+use crate::shared::Shared;
+use crate::time::stamp;
+
+/// Rows of a page.
+const PAGE: usize = 1000;
+/// Texts of errors that are kept.
+const MOST_ERRORS: usize = 100;
+
+/// What a check has found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// What is wrong, one text each; at most a hundred.
+    pub errors: Vec<String>,
+    /// Errors in all.
+    pub wrong: u64,
+    /// Records.
+    pub records: u64,
+    /// Index entries.
+    pub entries: u64,
+    /// Index entries of obsolete versions: no reader shows them, and a repair removes them.
+    pub obsolete: u64,
+    /// Index entries of writers that are gone, likewise.
+    pub dangling: u64,
+    /// Index entries of writers that may still put their record.
+    pub pending: u64,
+}
+
+impl Dataset {
+    /// Compares the indexes with the records, entry by entry. `progress` gets what was found so
+    /// far, and can stop it.
+    ///
+    /// # Errors
+    /// [`Unavailable`](crate::Error::Unavailable). What is wrong is part of the report.
+    pub fn check(&self, progress: &mut dyn FnMut(&Checked) -> ControlFlow<()>) -> Result<Checked> {
+        let bound = self.shared.bound_now(&self.name)?;
+        let mut walk = Walk {
+            shared: &self.shared,
+            bound: &bound,
+            found: Checked::default(),
+            mends: false,
+            changed: (0, 0),
+            begun: 0,
+        };
+        walk.all(progress)?;
+        Ok(walk.found)
+    }
+}
+
+/// Adds missing entries, and removes those of no use; returns how many were removed and added.
+pub(crate) fn mend(
+    dataset: &Dataset,
+    progress: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<(u64, u64)> {
+    let begun = stamp(dataset.shared.cells.now()?);
+    let bound = dataset.shared.bound_now(&dataset.name)?;
+    let mut walk = Walk {
+        shared: &dataset.shared,
+        bound: &bound,
+        found: Checked::default(),
+        mends: true,
+        changed: (0, 0),
+        begun,
+    };
+    walk.all(&mut |_| progress())?;
+    Ok(walk.changed)
+}
+
+struct Walk<'s> {
+    shared: &'s Arc<Shared>,
+    bound: &'s Arc<Bound>,
+    found: Checked,
+    mends: bool,
+    /// Entries removed, and added.
+    changed: (u64, u64),
+    /// The layouts of `bound` place all entries from before this moment.
+    begun: Seq,
+}
+
+impl Walk<'_> {
+    fn all(&mut self, progress: &mut dyn FnMut(&Checked) -> ControlFlow<()>) -> Result<()> {
+        for part in 0..self.shared.cells.parts() {
+            self.records(part)?;
+            if progress(&self.found).is_break() {
+                return Ok(());
+            }
+        }
+        for index in 0..self.bound.indexes.len() {
+            for part in 0..self.shared.cells.parts() {
+                self.entries(index, part)?;
+                if progress(&self.found).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong(&mut self, text: String) {
+        self.found.wrong += 1;
+        if self.found.errors.len() < MOST_ERRORS {
+            self.found.errors.push(text);
+        }
+    }
+
+    fn key(&self, key: &[u8]) -> Key {
+        Key::from_encoded(self.bound.key_type(), key.to_vec())
+    }
+
+    /// The records of a part: each version that counts has its entries.
+    fn records(&mut self, part: u32) -> Result<()> {
+        let mut mark: Option<Mark> = None;
+        let (mut key, mut newer, mut is_deleted) = (Vec::new(), 0, false);
+        loop {
+            let cells = &self.shared.cells;
+            let page = cells.scan(&self.bound.data, part, mark.as_ref(), PAGE, false)?;
+            let mut expected = Vec::new();
+            for cell in page.cells {
+                let version = Version::of(&cell.row)?;
+                if cell.partition != key {
+                    (newer, is_deleted) = (0, false);
+                    key.clone_from(&cell.partition);
+                }
+                is_deleted |= version.is_deletion;
+                if newer == 0 && !is_deleted {
+                    self.found.records += 1;
+                }
+                if !is_deleted && newer < self.bound.versions() {
+                    self.entries_of(version.at, &cell, &mut expected);
+                }
+                newer += 1;
+            }
+            self.look_for(expected)?;
+            mark = page.next;
+            if mark.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn entries_of(&mut self, at: Seq, cell: &Cell, expected: &mut Vec<Write>) {
+        let Some(record) = RecordRef::parse(&cell.value) else {
+            let key = self.key(&cell.partition);
+            return self.wrong(format!("the record of key {key} is malformed"));
+        };
+        for (index, token) in self.bound.tokens(&record) {
+            let place = self.bound.indexes.get(index).map(|index| index.place);
+            let attribute = place.and_then(|place| self.bound.stored.attributes.get(place));
+            let state = attribute.and_then(|a| self.bound.state.indexes.get(&a.id));
+            // An index that is being filled may lack entries.
+            if state.is_some_and(|state| state.is_ready) {
+                let entry = (token.as_slice(), at, cell.partition.as_slice());
+                expected.extend(self.bound.entry(index, entry, true));
+            }
+        }
+    }
+
+    fn look_for(&mut self, expected: Vec<Write>) -> Result<()> {
+        let reads = expected.iter().map(|write| Read {
+            table: write.table.clone(),
+            partition: write.partition.clone(),
+            from: write.row.clone(),
+            to: None,
+            most: 1,
+            reverse: false,
+            rows_only: true,
+        });
+        let found = self.shared.cells.read(reads.collect());
+        let mut missing = Vec::new();
+        for (write, cells) in expected.into_iter().zip(found) {
+            let is_there = cells?.first().is_some_and(|cell| cell.row == write.row);
+            if !is_there {
+                missing.push(write);
+            }
+        }
+        for write in &missing {
+            let entry = entry(&write.row)?;
+            let key = self.key(entry.key);
+            let table = &write.table;
+            self.wrong(format!("{table}: the record of key {key} has no entry"));
+        }
+        if self.mends && !missing.is_empty() {
+            self.changed.1 += missing.len() as u64;
+            let added = self.shared.cells.write(missing);
+            added.into_iter().collect::<Result<()>>()?;
+        }
+        Ok(())
+    }
+
+    /// The entries of an index in a part: each is of a version that counts, and of one of its
+    /// tokens.
+    fn entries(&mut self, index: usize, part: u32) -> Result<()> {
+        let Some(bound_index) = self.bound.indexes.get(index) else {
+            return Ok(());
+        };
+        let table = bound_index.table.clone();
+        let mut mark: Option<Mark> = None;
+        loop {
+            let page = self
+                .shared
+                .cells
+                .scan(&table, part, mark.as_ref(), PAGE, true)?;
+            let mut candidates = Vec::new();
+            for cell in &page.cells {
+                let found = entry(&cell.row)?;
+                candidates.push(Candidate {
+                    at: found.at,
+                    key: found.key.to_vec(),
+                    index,
+                    token: found.token.to_vec(),
+                });
+            }
+            self.found.entries += candidates.len() as u64;
+            let pending = self.judge(candidates)?;
+            self.remove_misplaced(index, page.cells, &pending)?;
+            mark = page.next;
+            if mark.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes entries that lie elsewhere than readers look for them: those of a writer that did
+    /// not know a split, and was not acknowledged. Of a version that counts, the right entry is
+    /// there.
+    fn remove_misplaced(
+        &mut self,
+        index: usize,
+        cells: Vec<Cell>,
+        pending: &HashSet<(Seq, Vec<u8>)>,
+    ) -> Result<()> {
+        let Some(of) = self.bound.indexes.get(index).filter(|_| self.mends) else {
+            return Ok(());
+        };
+        let mut removed = Vec::new();
+        for cell in cells {
+            let found = entry(&cell.row)?;
+            let place = of.layout.partition(found.token, found.at, found.key);
+            let is_pending = pending.contains(&(found.at, found.key.to_vec()));
+            if found.at < self.begun && place != cell.partition && !is_pending {
+                removed.push(Write {
+                    table: of.table.clone(),
+                    at: found.at,
+                    partition: cell.partition,
+                    row: cell.row,
+                    value: None,
+                });
+            }
+        }
+        self.changed.0 += removed.len() as u64;
+        self.shared.cells.write(removed).into_iter().collect()
+    }
+
+    /// Judges entries; returns those of writers that may still put their record.
+    fn judge(&mut self, candidates: Vec<Candidate>) -> Result<HashSet<(Seq, Vec<u8>)>> {
+        let mut pending = HashSet::new();
+        let verdicts = judge_all(self.shared, self.bound, &candidates, Seq::MAX, false)?;
+        let mut useless = Vec::new();
+        for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
+            match &verdict {
+                Verdict::Newest(stored) | Verdict::Kept(stored) => {
+                    if !self.has_token(&candidate, stored) {
+                        let key = self.key(&candidate.key);
+                        self.wrong(format!("an entry of key {key} is not of its record"));
+                        useless.push((candidate, Verdict::Obsolete));
+                    }
+                    continue;
+                }
+                Verdict::Pending => {
+                    self.found.pending += 1;
+                    pending.insert((candidate.at, candidate.key));
+                    continue;
+                }
+                Verdict::Obsolete => self.found.obsolete += 1,
+                Verdict::Dangling => self.found.dangling += 1,
+            }
+            useless.push((candidate, verdict));
+        }
+        if self.mends && !useless.is_empty() {
+            self.changed.0 += useless.len() as u64;
+            remove(self.shared, self.bound, &useless);
+        }
+        Ok(pending)
+    }
+
+    fn has_token(&self, candidate: &Candidate, stored: &[u8]) -> bool {
+        let tokens = RecordRef::parse(stored).map(|record| self.bound.tokens(&record));
+        let mut tokens = tokens.unwrap_or_default().into_iter();
+        tokens.any(|(index, token)| index == candidate.index && token == candidate.token)
+    }
+}

@@ -1,0 +1,312 @@
+//! Queries. A query answers as of its start: for each key the newest version of that time counts,
+//! and no later write changes the answer. It finds every record whose write was acknowledged before
+//! it began, unless a later write of the same key has removed that version meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use esker_coding::{MAX_SEQ, Seq};
+use esker_model::query::{Compiled, NoEstimates, Order, Plan, Request};
+use esker_model::record::RecordRef;
+
+use crate::bound::Bound;
+use crate::candidates::{Candidates, Sought};
+use crate::error::{Error, Result};
+use crate::hit::Hit;
+use crate::judge::{Candidate, Verdict, judge_all, remove};
+use crate::rows::Version;
+use crate::scan::Scan;
+use crate::shared::Shared;
+use crate::time::{CLOCK_BOUND, stamp};
+
+/// Candidates whose records are read at a time; fewer for the first ones of a small answer.
+const TOGETHER: usize = 256;
+
+/// How a query is answered, and what it read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Explained {
+    /// What a scan reads, if no index is read.
+    pub scan: Option<String>,
+    /// The indexes that are read: path, and the condition that it answers.
+    pub indexes: Vec<(String, String)>,
+    /// The paths of the condition that have no index, if that is why it scans.
+    pub without_index: Vec<esker_model::schema::Path>,
+    /// Index entries that were read.
+    pub entries: u64,
+    /// Keys whose versions were read.
+    pub keys: u64,
+    /// Index entries of no use that were removed on the way.
+    pub removed: u64,
+    /// Answers so far.
+    pub answers: u64,
+}
+
+/// A query that runs.
+pub(crate) struct Query {
+    shared: Arc<Shared>,
+    pub(crate) bound: Arc<Bound>,
+    compiled: Compiled,
+    /// What the query sees: writes up to this timestamp.
+    until: Seq,
+    keys_only: bool,
+    /// True if a current candidate is an answer without a look at its record.
+    is_answered: bool,
+    order: Order,
+    /// Answers behind this one in the order.
+    after: Option<Seq>,
+    source: From,
+    left: usize,
+    asked: usize,
+    hits: VecDeque<Hit>,
+    last: Option<Seq>,
+    explained: Explained,
+}
+
+enum From {
+    Entries(Candidates),
+    Keys(Vec<Vec<u8>>),
+    Scan(Scan),
+}
+
+impl Query {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        bound: Arc<Bound>,
+        request: &Request,
+        is_ordered: bool,
+    ) -> Result<Query> {
+        let shape = &bound.shape;
+        let compiled = Compiled::new(shape, request.condition.clone(), &mut NoEstimates)?;
+        let plan = Plan::choose(shape, &compiled, &mut NoEstimates)?;
+        // Other writers' clocks may be ahead of this one.
+        let until = stamp(shared.clocks().wall() + 2 * CLOCK_BOUND).min(MAX_SEQ);
+        let mut explained = Explained::default();
+        let mut source = source(
+            &shared,
+            &bound,
+            &compiled,
+            &plan,
+            request,
+            until,
+            &mut explained,
+        );
+        // What lies behind a page depends on the order.
+        let is_ordered = is_ordered || request.after.is_some();
+        if let (From::Scan(scan), false) = (&mut source, is_ordered) {
+            *scan = Scan::unordered(until);
+        }
+        let is_index = matches!(source, From::Entries(_));
+        let is_answered = is_index && compiled.is_answered_by(&plan.driver);
+        Ok(Query {
+            shared,
+            until,
+            keys_only: request.keys_only,
+            is_answered,
+            order: request.order,
+            after: request.after.map(|after| after.0),
+            source,
+            left: match compiled.is_never() {
+                true => 0,
+                false => request.limit.unwrap_or(usize::MAX),
+            },
+            asked: 0,
+            hits: VecDeque::new(),
+            last: None,
+            explained,
+            compiled,
+            bound,
+        })
+    }
+
+    pub(crate) fn explained(&self) -> Explained {
+        self.explained.clone()
+    }
+
+    /// The timestamp of the last answer: the next page begins behind it.
+    pub(crate) fn last(&self) -> Option<Seq> {
+        self.last
+    }
+
+    /// The next answer.
+    pub(crate) fn next(&mut self) -> Result<Option<Hit>> {
+        loop {
+            if self.left == 0 {
+                return Ok(None);
+            }
+            if let Some(hit) = self.hits.pop_front() {
+                self.left -= 1;
+                self.last = Some(hit.at);
+                self.explained.answers += 1;
+                return Ok(Some(hit));
+            }
+            if !self.more()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads more; false at the end.
+    fn more(&mut self) -> Result<bool> {
+        // Small answers read little more than they need.
+        let most = self
+            .left
+            .min(TOGETHER)
+            .max(16.min(TOGETHER))
+            .max(self.asked.min(TOGETHER));
+        match &mut self.source {
+            From::Entries(candidates) => {
+                let found = candidates.next(most)?;
+                self.explained.entries = candidates.read;
+                if found.is_empty() {
+                    return Ok(false);
+                }
+                self.asked = most * 2;
+                self.judge(found)?;
+                Ok(true)
+            }
+            From::Keys(keys) => {
+                let keys = std::mem::take(keys);
+                if keys.is_empty() {
+                    return Ok(false);
+                }
+                self.look_up(&keys)?;
+                Ok(true)
+            }
+            From::Scan(scan) => {
+                let (compiled, bound) = (&self.compiled, &self.bound);
+                let confirm = |stored: &[u8]| confirms(compiled, bound, stored);
+                let found = scan.next(&self.shared, bound, &confirm)?;
+                self.explained.keys = scan.keys;
+                match found {
+                    Some(hits) => self.hits = hits,
+                    None => return Ok(false),
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn judge(&mut self, found: Vec<Candidate>) -> Result<()> {
+        let rows_only = self.keys_only && self.is_answered;
+        let verdicts = judge_all(&self.shared, &self.bound, &found, self.until, rows_only)?;
+        self.explained.keys += found.len() as u64;
+        let mut useless = Vec::new();
+        for (candidate, verdict) in found.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Newest(stored) => {
+                    let is_hit = rows_only || confirms(&self.compiled, &self.bound, &stored);
+                    if is_hit {
+                        self.hits.push_back(Hit {
+                            at: candidate.at,
+                            key: candidate.key,
+                            stored,
+                        });
+                    }
+                }
+                Verdict::Kept(_) | Verdict::Pending => {}
+                Verdict::Obsolete | Verdict::Dangling => useless.push((candidate, verdict)),
+            }
+        }
+        self.explained.removed += useless.len() as u64;
+        if !useless.is_empty() {
+            remove(&self.shared, &self.bound, &useless);
+        }
+        Ok(())
+    }
+
+    /// Reads the records of keys, in the order of the request.
+    fn look_up(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        let reads = keys
+            .iter()
+            .map(|key| self.bound.versions_of(key, self.until, 1, false));
+        let found = self.shared.cells.read(reads.collect());
+        self.explained.keys += keys.len() as u64;
+        let mut hits = Vec::new();
+        for (key, cells) in keys.iter().zip(found) {
+            let Some(cell) = cells?.pop() else { continue };
+            let version = Version::of(&cell.row)?;
+            if !version.is_deletion && confirms(&self.compiled, &self.bound, &cell.value) {
+                hits.push(Hit {
+                    at: version.at,
+                    key: key.clone(),
+                    stored: cell.value,
+                });
+            }
+        }
+        let behind = self.after.map(|after| self.order.rank(after));
+        hits.retain(|hit| behind.is_none_or(|behind| self.order.rank(hit.at) > behind));
+        hits.sort_by_key(|hit| self.order.rank(hit.at));
+        self.hits = hits.into();
+        Ok(())
+    }
+}
+
+/// True if a stored record satisfies the condition.
+pub(crate) fn confirms(compiled: &Compiled, bound: &Bound, stored: &[u8]) -> bool {
+    RecordRef::parse(stored).is_some_and(|record| compiled.confirm(&record, &bound.shape, None))
+}
+
+fn source(
+    shared: &Arc<Shared>,
+    bound: &Arc<Bound>,
+    compiled: &Compiled,
+    plan: &Plan,
+    request: &Request,
+    until: Seq,
+    explained: &mut Explained,
+) -> From {
+    let after = request.after.map(|after| after.0);
+    let constraints = plan.driver.constraints();
+    if !constraints.is_empty() {
+        let mut sought = Vec::new();
+        for at in constraints {
+            let Some(constraint) = compiled.constraints.get(*at) else {
+                continue;
+            };
+            let place = bound
+                .indexes
+                .iter()
+                .position(|i| i.place == constraint.attribute);
+            let (Some(index), Some(ranges)) = (place, constraint.sought()) else {
+                continue;
+            };
+            if let Some(attribute) = bound.shape.attribute(constraint.attribute) {
+                let text = compiled.text(*at);
+                explained.indexes.push((attribute.path.to_string(), text));
+            }
+            let ranges = ranges.to_vec();
+            sought.push(Sought { index, ranges });
+        }
+        let (shared, bound) = (shared.clone(), bound.clone());
+        let span = (until, after);
+        let candidates = Candidates::new(shared, bound, sought, request.order, span);
+        return From::Entries(candidates);
+    }
+    explained.scan = Some(compiled.keys.text());
+    if compiled.keys.are_few()
+        && let Some(spans) = compiled.keys.spans()
+    {
+        let keys = spans.iter().map(|(key, _)| key.clone()).collect();
+        return From::Keys(keys);
+    }
+    let undeclared = compiled.undeclared.iter().cloned();
+    let declared = compiled.constraints.iter().filter_map(|constraint| {
+        let attribute = bound.shape.attribute(constraint.attribute)?;
+        (!attribute.kind.is_indexed()).then(|| attribute.path.clone())
+    });
+    explained.without_index = undeclared.chain(declared).collect();
+    explained.without_index.dedup();
+    From::Scan(Scan::in_order(
+        request.order,
+        (until, after),
+        request.keys_only,
+    ))
+}
+
+/// Fails for a request that a cluster cannot answer.
+pub(crate) fn check(request: &Request) -> Result<()> {
+    match request.limit {
+        Some(0) => Err(Error::BadInput("a limit is at least 1".to_string())),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,173 @@
+//! Whether an index entry is of a version that counts.
+
+use std::collections::HashMap;
+
+use esker_coding::Seq;
+
+use crate::bound::Bound;
+use crate::cells::{Cell, Read, Write};
+use crate::error::Result;
+use crate::rows::Version;
+use crate::shared::Shared;
+use crate::time::{GRACE, millis};
+
+/// An index entry that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) at: Seq,
+    pub(crate) key: Vec<u8>,
+    /// The place of its index in [`Bound::indexes`].
+    pub(crate) index: usize,
+    pub(crate) token: Vec<u8>,
+}
+
+/// What is true of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Of the newest version: its value, unless rows alone were read.
+    Newest(Vec<u8>),
+    /// Of another version among those that are kept.
+    Kept(Vec<u8>),
+    /// Of a version that enough newer ones or a deletion have made obsolete.
+    Obsolete,
+    /// Of a write that has put no record, and cannot do so any more.
+    Dangling,
+    /// Of a write that may still put its record.
+    Pending,
+}
+
+/// The verdict, by the versions of the key, newest first, of which at most `kept` count. `now` is
+/// in milliseconds since 1970, and not ahead of the cluster's clock by more than its bound.
+pub(crate) fn judge(at: Seq, versions: &[Cell], kept: usize, now: u64) -> Result<Verdict> {
+    let mut newer = 0;
+    for cell in versions {
+        let version = Version::of(&cell.row)?;
+        if version.at < at {
+            break;
+        }
+        if version.at == at && !version.is_deletion {
+            return Ok(match newer {
+                0 => Verdict::Newest(cell.value.clone()),
+                newer if newer < kept => Verdict::Kept(cell.value.clone()),
+                _ => Verdict::Obsolete,
+            });
+        }
+        newer += 1;
+        if version.is_deletion || newer >= kept {
+            return Ok(Verdict::Obsolete);
+        }
+    }
+    Ok(match millis(at) + GRACE < now {
+        true => Verdict::Dangling,
+        false => Verdict::Pending,
+    })
+}
+
+/// Judges entries by the versions of their keys that are not newer than `until`.
+pub(crate) fn judge_all(
+    shared: &Shared,
+    bound: &Bound,
+    candidates: &[Candidate],
+    until: Seq,
+    rows_only: bool,
+) -> Result<Vec<Verdict>> {
+    let kept = bound.versions();
+    // One read of a key for all its entries: two reads could differ, and show a record twice.
+    let mut keys: Vec<&[u8]> = candidates.iter().map(|c| c.key.as_slice()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let reads: Vec<Read> = keys
+        .iter()
+        .map(|key| bound.versions_of(key, until, kept, rows_only))
+        .collect();
+    let now = shared.clocks().wall();
+    let read: Vec<Result<Vec<Cell>>> = shared.cells.read(reads);
+    let versions: HashMap<&[u8], Result<Vec<Cell>>> = keys.into_iter().zip(read).collect();
+    let judged = candidates
+        .iter()
+        .map(|candidate| match versions.get(candidate.key.as_slice()) {
+            Some(Ok(versions)) => judge(candidate.at, versions, kept, now),
+            Some(Err(error)) => Err(error.clone()),
+            None => Ok(Verdict::Pending),
+        });
+    judged.collect()
+}
+
+/// Removes entries that are of no use (DELI's online repair), and the versions of those whose
+/// writer is gone, so that its put stays dead if it arrives later. An error does no harm: the next
+/// reader finds them again.
+pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) {
+    let is_dangling = |verdict: &Verdict| *verdict == Verdict::Dangling;
+    let mut forget: Vec<Write> = Vec::new();
+    let mut now = 0;
+    if useless.iter().any(|(_, verdict)| is_dangling(verdict)) {
+        // The clock of a reader may be wrong: the cluster's decides.
+        let Ok(known) = shared.cells.now() else {
+            return;
+        };
+        now = known;
+        let dangling = useless.iter().filter(|(_, verdict)| is_dangling(verdict));
+        let gone = dangling.filter(|(candidate, _)| millis(candidate.at) + GRACE < now);
+        forget = gone
+            .map(|(candidate, _)| bound.forget(&candidate.key, Version::record(candidate.at)))
+            .collect();
+    }
+    let forgotten = shared.cells.write(forget);
+    if forgotten.iter().any(Result::is_err) {
+        return;
+    }
+    let useless = useless
+        .iter()
+        .filter(|(candidate, verdict)| !is_dangling(verdict) || millis(candidate.at) + GRACE < now);
+    let entries = useless.filter_map(|(candidate, _)| {
+        let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
+        bound.entry(candidate.index, entry, false)
+    });
+    drop(shared.cells.write(entries.collect()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::stamp;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn versions(all: &[Version]) -> Vec<Cell> {
+        let cell = |version: &Version| Cell {
+            partition: Vec::new(),
+            row: version.row(),
+            value: vec![1],
+        };
+        all.iter().map(cell).collect()
+    }
+
+    fn of(at: Seq, all: &[Version], kept: usize) -> Verdict {
+        judge(at, &versions(all), kept, NOW).unwrap()
+    }
+
+    #[test]
+    fn an_entry_is_judged_by_what_is_newer() {
+        let at = |seconds: u64| stamp(NOW - seconds * 1000);
+        let (record, deletion) = (Version::record, Version::deletion);
+        assert_eq!(of(at(5), &[record(at(5))], 1), Verdict::Newest(vec![1]));
+        assert_eq!(of(at(5), &[record(at(4))], 1), Verdict::Obsolete);
+        let two = [record(at(4)), record(at(5))];
+        assert_eq!(of(at(5), &two, 2), Verdict::Kept(vec![1]));
+        let deleted = [deletion(at(4)), record(at(5))];
+        assert_eq!(of(at(5), &deleted, 2), Verdict::Obsolete);
+        // One newer version does not make a missing one obsolete where two are kept.
+        assert_eq!(of(at(5), &[record(at(4))], 2), Verdict::Pending);
+    }
+
+    /// Algorithm 2 of the paper removes an entry that is newer than all versions, though its writer
+    /// may be between its two puts.
+    #[test]
+    fn an_entry_of_a_writer_between_its_puts_stays() {
+        let at = |seconds: u64| stamp(NOW - seconds * 1000);
+        let before = [Version::record(at(100))];
+        assert_eq!(of(at(1), &before, 1), Verdict::Pending);
+        assert_eq!(of(at(59), &before, 1), Verdict::Pending);
+        assert_eq!(of(at(61), &before, 1), Verdict::Dangling);
+    }
+}

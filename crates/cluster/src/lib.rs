@@ -1,0 +1,49 @@
+//! Datasets with indexes on a cluster of Apache Cassandra that someone already runs: DELI (Tang et
+//! al., 2015) over a small trait of a store of partitions and rows ([`cells`]).
+//!
+//! | subject | module |
+//! | --- | --- |
+//! | what a store must do; Cassandra | `cells/` |
+//! | timestamps, clocks, bounds | `time` |
+//! | datasets, leases of writers | `catalog`, `writer`, `bound` |
+//! | where entries lie | `rows`, `layout`, `split`, `counts` |
+//! | writes: entries, then the record | `write`, `conditional` |
+//! | queries | `find`, `candidates`, `judge`, `scan`, `values` |
+//! | repair, check, changes of indexes | `repair`, `check`, `indexes` |
+mod address;
+mod bound;
+mod candidates;
+mod catalog;
+pub mod cells;
+mod check;
+mod conditional;
+mod counts;
+mod dataset;
+mod error;
+mod find;
+mod hit;
+mod indexes;
+mod judge;
+mod layout;
+mod notes;
+mod repair;
+mod rows;
+mod scan;
+mod shared;
+mod split;
+mod store;
+mod time;
+mod values;
+mod write;
+mod writer;
+
+pub use address::cassandra_address;
+pub use check::Checked;
+pub use dataset::{Answer, Batch, Dataset, Scanned};
+pub use error::{Error, Result};
+pub use find::Explained;
+pub use indexes::{Filled, IndexProgress, IndexStep, OnIndex};
+pub use repair::{OnRepair, RepairOptions, Repaired};
+pub use shared::Options;
+pub use store::Store;
+pub use time::{CLOCK_BOUND, Clocks, SystemClocks, millis};

@@ -1,0 +1,195 @@
+//! Scans: all records of a dataset, part by part; in an order if need be.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use esker_coding::Seq;
+use esker_model::query::Order;
+
+use crate::bound::Bound;
+use crate::cells::{Cell, Mark};
+use crate::error::Result;
+use crate::hit::Hit;
+use crate::rows::Version;
+use crate::shared::Shared;
+
+/// Rows of a page.
+const PAGE: usize = 1000;
+/// The most answers that are held to sort them, and their bytes.
+const MOST_HELD: usize = 1 << 16;
+const MOST_BYTES: usize = 64 << 20;
+
+/// The order of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sorted {
+    /// As the partitions come.
+    No,
+    /// By timestamp.
+    ByTime(Order),
+    /// By key, ascending or descending.
+    ByKey { reverse: bool },
+}
+
+/// The place of an answer in an order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Time(u64),
+    Key(Vec<u8>),
+    /// Of a descending order: greater keys come first.
+    Reversed(std::cmp::Reverse<Vec<u8>>),
+}
+
+/// A scan.
+pub(crate) struct Scan {
+    sorted: Sorted,
+    until: Seq,
+    keys_only: bool,
+    /// Keys from the first on, before the second.
+    span: (Vec<u8>, Option<Vec<u8>>),
+    behind: Option<Rank>,
+    is_end: bool,
+    /// Of a scan without an order: where it is.
+    part: u32,
+    mark: Option<Mark>,
+    /// The last partition of the last page: its newest version has been read.
+    last: Option<Vec<u8>>,
+    /// Keys that were read.
+    pub(crate) keys: u64,
+}
+
+impl Scan {
+    fn new(sorted: Sorted, until: Seq) -> Scan {
+        Scan {
+            sorted,
+            until,
+            keys_only: false,
+            span: (Vec::new(), None),
+            behind: None,
+            is_end: false,
+            part: 0,
+            mark: None,
+            last: None,
+            keys: 0,
+        }
+    }
+
+    /// By timestamp, behind `after`.
+    pub(crate) fn in_order(
+        order: Order,
+        (until, after): (Seq, Option<Seq>),
+        keys_only: bool,
+    ) -> Scan {
+        Scan {
+            behind: after.map(|after| Rank::Time(order.rank(after))),
+            keys_only,
+            ..Scan::new(Sorted::ByTime(order), until)
+        }
+    }
+
+    /// In no order.
+    pub(crate) fn unordered(until: Seq) -> Scan {
+        Scan::new(Sorted::No, until)
+    }
+
+    /// By key.
+    pub(crate) fn by_key(span: (Vec<u8>, Option<Vec<u8>>), reverse: bool, until: Seq) -> Scan {
+        Scan {
+            span,
+            ..Scan::new(Sorted::ByKey { reverse }, until)
+        }
+    }
+
+    /// The next answers: the newest versions that `confirm` accepts; `None` at the end.
+    pub(crate) fn next(
+        &mut self,
+        shared: &Shared,
+        bound: &Bound,
+        confirm: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<VecDeque<Hit>>> {
+        if self.sorted == Sorted::No {
+            return self.page(shared, bound, confirm);
+        }
+        if self.is_end {
+            return Ok(None);
+        }
+        (self.part, self.mark, self.last) = (0, None, None);
+        let mut kept: BTreeMap<Rank, Hit> = BTreeMap::new();
+        let (mut bytes, mut overflowed) = (0, false);
+        while let Some(hits) = self.page(shared, bound, confirm)? {
+            for hit in hits {
+                let rank = self.rank(&hit);
+                if self.behind.as_ref().is_some_and(|behind| rank <= *behind) {
+                    continue;
+                }
+                bytes += hit.stored.len() + hit.key.len();
+                kept.insert(rank, hit);
+                while kept.len() > MOST_HELD || (bytes > MOST_BYTES && kept.len() > 1) {
+                    if let Some((_, hit)) = kept.pop_last() {
+                        bytes -= hit.stored.len() + hit.key.len();
+                    }
+                    overflowed = true;
+                }
+            }
+        }
+        self.is_end = !overflowed;
+        if let Some((last, _)) = kept.last_key_value() {
+            self.behind = Some(last.clone());
+        }
+        Ok(Some(kept.into_values().collect()))
+    }
+
+    fn rank(&self, hit: &Hit) -> Rank {
+        match self.sorted {
+            Sorted::ByKey { reverse: false } => Rank::Key(hit.key.clone()),
+            Sorted::ByKey { reverse: true } => Rank::Reversed(std::cmp::Reverse(hit.key.clone())),
+            Sorted::ByTime(order) => Rank::Time(order.rank(hit.at)),
+            Sorted::No => Rank::Time(0),
+        }
+    }
+
+    /// A page, as the partitions come.
+    fn page(
+        &mut self,
+        shared: &Shared,
+        bound: &Bound,
+        confirm: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<VecDeque<Hit>>> {
+        if self.part >= shared.cells.parts() {
+            return Ok(None);
+        }
+        let (table, mark) = (&bound.data, self.mark.as_ref());
+        let page = shared.cells.scan(table, self.part, mark, PAGE, false)?;
+        self.mark = page.next;
+        if self.mark.is_none() {
+            self.part += 1;
+        }
+        let mut hits = VecDeque::new();
+        for cell in page.cells {
+            if self.last.as_ref() == Some(&cell.partition) {
+                continue;
+            }
+            let version = Version::of(&cell.row)?;
+            if version.at > self.until {
+                continue;
+            }
+            self.keys += 1;
+            self.last = Some(cell.partition.clone());
+            hits.extend(self.hit(version, cell, confirm));
+        }
+        Ok(Some(hits))
+    }
+
+    fn hit(&self, version: Version, cell: Cell, confirm: &dyn Fn(&[u8]) -> bool) -> Option<Hit> {
+        let (lo, hi) = &self.span;
+        let is_in = cell.partition >= *lo && hi.as_ref().is_none_or(|hi| cell.partition < *hi);
+        let is_hit = is_in && !version.is_deletion && confirm(&cell.value);
+        is_hit.then(|| Hit {
+            at: version.at,
+            key: cell.partition,
+            stored: if self.keys_only {
+                Vec::new()
+            } else {
+                cell.value
+            },
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! What all handles of a store share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::bound::Bound;
+use crate::catalog::{Catalog, Catalogs};
+use crate::cells::Cells;
+use crate::counts::Counts;
+use crate::error::{Error, Result};
+use crate::time::{Clocks, SystemClocks};
+use crate::writer::Writers;
+
+/// What a store is opened with.
+#[derive(Clone)]
+pub struct Options {
+    /// The clocks.
+    pub clocks: Arc<dyn Clocks>,
+    /// True for a store that is only read. Reads still remove obsolete index entries.
+    pub is_reader: bool,
+    /// The entries of a bucket of an index after which it is split.
+    pub split_at: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            clocks: Arc::new(SystemClocks::default()),
+            is_reader: false,
+            split_at: 100_000,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("is_reader", &self.is_reader)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all handles of a store share.
+pub(crate) struct Shared {
+    pub(crate) cells: Arc<dyn Cells>,
+    pub(crate) options: Options,
+    pub(crate) catalogs: Catalogs,
+    pub(crate) writers: Writers,
+    pub(crate) counts: Counts,
+    /// Datasets of the last version of the catalog that was used.
+    pub(crate) bound: Mutex<(u64, HashMap<String, Arc<Bound>>)>,
+}
+
+impl Shared {
+    pub(crate) fn clocks(&self) -> &dyn Clocks {
+        &*self.options.clocks
+    }
+
+    /// A dataset by a recent catalog.
+    pub(crate) fn bound(&self, name: &str) -> Result<Arc<Bound>> {
+        let catalog = self.catalogs.recent()?;
+        self.bound_in(&catalog, name)
+    }
+
+    /// A dataset by the catalog as it is now.
+    pub(crate) fn bound_now(&self, name: &str) -> Result<Arc<Bound>> {
+        let catalog = self.catalogs.now()?;
+        self.bound_in(&catalog, name)
+    }
+
+    fn bound_in(&self, catalog: &Arc<Catalog>, name: &str) -> Result<Arc<Bound>> {
+        let mut known = self.bound.lock();
+        if known.0 != catalog.version {
+            *known = (catalog.version, HashMap::new());
+        }
+        if let Some(bound) = known.1.get(name) {
+            return Ok(bound.clone());
+        }
+        let bound = Arc::new(Bound::new(catalog, name)?);
+        known.1.insert(name.to_string(), bound.clone());
+        Ok(bound)
+    }
+
+    pub(crate) fn check_writes(&self) -> Result<()> {
+        match self.options.is_reader {
+            true => Err(Error::ReadOnly),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.writers.end();
+    }
+}

@@ -1,0 +1,154 @@
+//! Splitting the buckets of indexes that have grown.
+
+use std::sync::Arc;
+
+use esker_coding::Seq;
+
+use crate::bound::Bound;
+use crate::catalog::STATE;
+use crate::cells::{Read, Swapped};
+use crate::counts::Counted;
+use crate::error::{Error, Result};
+use crate::rows::entry;
+use crate::shared::Shared;
+use crate::time::{CLOCK_BOUND, DEADLINE, LEAD, stamp};
+
+const PARTITION: &[u8] = b"counts";
+
+/// Counts entries that were written, and splits buckets that have become large. An error does no
+/// harm: the next count tries again.
+pub(crate) fn count(shared: &Shared, bound: &Bound, written: &[(Arc<str>, Vec<u8>)]) {
+    for (table, row) in written {
+        let index = bound.indexes.iter().find(|index| index.table == *table);
+        let (Some(index), Ok(entry)) = (index, entry(row)) else {
+            continue;
+        };
+        let bucket = index.layout.bucket(entry.token, entry.at).at;
+        let id = (table.clone(), bucket);
+        let split_at = shared.options.split_at;
+        if let Some(counted) = shared.counts.add(id.clone(), entry.token, split_at) {
+            let _ = grown(shared, bound, (index.place, &id.1), entry.at, counted);
+        }
+    }
+}
+
+/// Adds to the shared count of a bucket, and splits it if it is large.
+fn grown(
+    shared: &Shared,
+    bound: &Bound,
+    (place, bucket): (usize, &[u8]),
+    now: Seq,
+    counted: Counted,
+) -> Result<()> {
+    let Some(attribute) = bound.stored.attributes.get(place) else {
+        return Ok(());
+    };
+    let Some(index) = bound.index_at(place) else {
+        return Ok(());
+    };
+    let shards = u64::from(index.layout.bucket(bucket, now).shards);
+    let row = [index.table.as_bytes(), &[0], bucket].concat();
+    let total = add(shared, &row, counted.entries)?;
+    if total < shared.options.split_at * shards || index.layout.is_splitting(bucket, now) {
+        return Ok(());
+    }
+    let is_split = shared.catalogs.change(|catalog| {
+        // The entry may be older than the lead: its writer may have been slow.
+        let from = now.max(stamp(shared.cells.now()? + LEAD));
+        let state = catalog.dataset_mut(&bound.name)?;
+        let index = state.indexes.get_mut(&attribute.id);
+        let Some(index) = index.filter(|index| !index.layout.is_splitting(bucket, now)) else {
+            return Ok(false);
+        };
+        Ok(index.layout.split(bucket, counted.tokens.clone(), from))
+    })?;
+    if is_split {
+        reset(shared, &row)?;
+    }
+    Ok(())
+}
+
+fn stored(shared: &Shared, row: &[u8]) -> Result<(Option<Vec<u8>>, u64)> {
+    let rows = shared.cells.swapped(&STATE.into(), PARTITION)?;
+    let found = rows.into_iter().find(|cell| cell.row == row);
+    let value = found.map(|cell| cell.value);
+    let count = value.as_deref().and_then(|value| {
+        std::str::from_utf8(value)
+            .ok()?
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()
+    });
+    Ok((value, count.unwrap_or(0)))
+}
+
+/// Values of a row that is set by compare-and-set are never the same twice: the writer's time makes
+/// them so.
+fn value(shared: &Shared, count: u64) -> Vec<u8> {
+    let lease = shared.writers.lease();
+    let at = lease.map_or(0, |lease| lease.stamps.next(shared.clocks().wall(), 0));
+    format!("{count} {at}").into_bytes()
+}
+
+fn add(shared: &Shared, row: &[u8], entries: u64) -> Result<u64> {
+    for _ in 0..20 {
+        let (before, count) = stored(shared, row)?;
+        let total = count + entries;
+        let to = value(shared, total);
+        let (table, cells) = (STATE.into(), &shared.cells);
+        let done = cells.swap(&table, PARTITION, row, before.as_deref(), Some(&to))?;
+        if done == Swapped::Done {
+            return Ok(total);
+        }
+    }
+    Err(Error::Busy(
+        "many writers count the same bucket".to_string(),
+    ))
+}
+
+fn reset(shared: &Shared, row: &[u8]) -> Result<()> {
+    let (before, _) = stored(shared, row)?;
+    let to = value(shared, 0);
+    let (table, cells) = (STATE.into(), &shared.cells);
+    // If another writer has counted meanwhile, the next split comes a little earlier.
+    cells.swap(&table, PARTITION, row, before.as_deref(), Some(&to))?;
+    Ok(())
+}
+
+/// Finds out what split buckets have, for splits whose writers have all ended, so that reads of
+/// other tokens need not ask them.
+pub(crate) fn close(shared: &Shared, bound: &Bound) -> Result<()> {
+    let now = shared.cells.now()?;
+    let before = stamp(now.saturating_sub(DEADLINE + 2 * CLOCK_BOUND));
+    for index in &bound.indexes {
+        let Some(attribute) = bound.stored.attributes.get(index.place) else {
+            continue;
+        };
+        for (at, parent) in index.layout.open_splits(before) {
+            let reads = parent.partitions().map(|partition| Read {
+                table: index.table.clone(),
+                partition,
+                from: Vec::new(),
+                to: None,
+                most: 1,
+                reverse: true,
+                rows_only: true,
+            });
+            let mut last = Vec::new();
+            for rows in shared.cells.read(reads.collect()) {
+                for cell in rows? {
+                    last = last.max(entry(&cell.row)?.token.to_vec());
+                }
+            }
+            shared.catalogs.change(|catalog| {
+                let state = catalog.dataset_mut(&bound.name)?;
+                if let Some(index) = state.indexes.get_mut(&attribute.id) {
+                    index.layout.close_split(&at, &last);
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
+}

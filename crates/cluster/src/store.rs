@@ -1,0 +1,188 @@
+//! A keyspace with datasets.
+
+use std::sync::Arc;
+
+use esker_model::definition::{DatasetDef, IndexKind, StoredDef, check_dataset_name};
+use parking_lot::Mutex;
+
+use crate::catalog::{Catalogs, DatasetState, STATE};
+use crate::cells::{Cells, TableKind};
+use crate::counts::Counts;
+use crate::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::shared::{Options, Shared};
+use crate::writer::Writers;
+
+/// The datasets of a keyspace. A program has one, and uses it from all its threads.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens a keyspace; with `create`, prepares it for datasets.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub fn open(cells: Arc<dyn Cells>, create: bool, options: Options) -> Result<Store> {
+        if create {
+            cells.create_table(STATE, TableKind::Swapped)?;
+        }
+        let clocks = options.clocks.clone();
+        let shared = Shared {
+            catalogs: Catalogs::new(cells.clone(), clocks.clone()),
+            writers: Writers::new(cells.clone(), clocks),
+            counts: Counts::default(),
+            bound: Mutex::default(),
+            cells,
+            options,
+        };
+        if let Err(error) = shared.catalogs.now() {
+            return Err(match error {
+                Error::Busy(_) => Error::NoStore(
+                    "the keyspace holds no datasets; `esker create` and `esker load` make one"
+                        .to_string(),
+                ),
+                other => other,
+            });
+        }
+        Ok(Store {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The names of the datasets, ascending.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub fn dataset_names(&self) -> Result<Vec<String>> {
+        let catalog = self.shared.catalogs.now()?;
+        Ok(catalog.datasets.keys().cloned().collect())
+    }
+
+    /// The dataset of a name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`]; [`Error::Unavailable`].
+    pub fn dataset(&self, name: &str) -> Result<Dataset> {
+        let bound = self.shared.bound_now(name)?;
+        Ok(Dataset::new(self.shared.clone(), &bound))
+    }
+
+    /// Creates a dataset. Indexes are of the kind `composite`, or `none` to declare a field.
+    ///
+    /// # Errors
+    /// [`Error::Exists`]; [`Error::BadInput`] for a definition that is not valid;
+    /// [`Error::Unsupported`] for one that a cluster does not have.
+    pub fn create_dataset(&self, name: &str, def: &DatasetDef) -> Result<Dataset> {
+        self.shared.check_writes()?;
+        check_dataset_name(name)?;
+        def.validate()?;
+        check_supported(def)?;
+        let stored = StoredDef::new(def);
+        // The dataset is announced only when its tables exist.
+        let catalog = self.shared.catalogs.now()?;
+        if catalog.datasets.contains_key(name) {
+            return Err(Error::Exists(format!("dataset `{name}` exists already")));
+        }
+        let state = self
+            .shared
+            .catalogs
+            .change(|catalog| catalog.reserve(&stored))?;
+        let cells = &self.shared.cells;
+        cells.create_table(&state.data(), TableKind::Versions)?;
+        cells.create_table(&state.heads(), TableKind::Swapped)?;
+        for (attribute, index) in &state.indexes {
+            cells.create_table(&state.index_table(*attribute, index), TableKind::Entries)?;
+        }
+        let added = self
+            .shared
+            .catalogs
+            .change(|catalog| catalog.add(name, state.clone()));
+        if let Err(error) = added {
+            // Another process was first, or it is not known: the tables of a dataset that is in the
+            // catalog stay.
+            if matches!(error, Error::Exists(_)) {
+                self.drop_tables(&state)?;
+            }
+            return Err(error);
+        }
+        self.dataset(name)
+    }
+
+    /// Gives a dataset another name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`]; [`Error::Exists`]; [`Error::Unavailable`].
+    pub fn rename_dataset(&self, name: &str, to: &str) -> Result<()> {
+        self.shared.check_writes()?;
+        check_dataset_name(to)?;
+        self.shared.catalogs.change(|catalog| {
+            if catalog.datasets.contains_key(to) {
+                return Err(Error::Exists(format!("dataset `{to}` exists already")));
+            }
+            let state = catalog.dataset(name)?.clone();
+            catalog.datasets.remove(name);
+            catalog.datasets.insert(to.to_string(), state);
+            Ok(())
+        })
+    }
+
+    /// Drops a dataset with its records and indexes.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDataset`]; [`Error::Unavailable`].
+    pub fn drop_dataset(&self, name: &str) -> Result<()> {
+        self.shared.check_writes()?;
+        let state = self.shared.catalogs.change(|catalog| {
+            let state = catalog.dataset(name)?.clone();
+            catalog.datasets.remove(name);
+            Ok(state)
+        })?;
+        self.drop_tables(&state)
+    }
+
+    fn drop_tables(&self, state: &DatasetState) -> Result<()> {
+        let cells = &self.shared.cells;
+        for (attribute, index) in &state.indexes {
+            cells.drop_table(&state.index_table(*attribute, index))?;
+        }
+        cells.drop_table(&state.heads())?;
+        cells.drop_table(&state.data())
+    }
+}
+
+/// Refuses what datasets of a cluster do not have, by name.
+fn check_supported(def: &DatasetDef) -> Result<()> {
+    let refuse = |what: &str, instead: &str| {
+        Err(Error::Unsupported(format!(
+            "a dataset of a cluster has no {what}: {instead}"
+        )))
+    };
+    for index in &def.indexes {
+        if !matches!(index.kind, IndexKind::Composite | IndexKind::None) {
+            return Err(Error::Unsupported(format!(
+                "`{}`: an index of kind `{}` does not exist on a cluster: use `composite`",
+                index.path, index.kind
+            )));
+        }
+    }
+    if def.auto_key {
+        return refuse("keys that it makes", "give each record a key");
+    }
+    if def.expiry.is_some() {
+        return refuse("records that expire", "delete them by a condition");
+    }
+    if def.old_records {
+        return refuse("change feed", "read versions of a record");
+    }
+    Ok(())
+}

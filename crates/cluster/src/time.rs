@@ -1,0 +1,160 @@
+//! Timestamps and clocks.
+//!
+//! A timestamp is a [`Seq`] of 56 bits: milliseconds since 2020 (41 bits, until 2089), a counter
+//! within the millisecond (6 bits), and the number of the writer (9 bits). No two writers have the
+//! same number at the same time, so no two writes have the same timestamp, on any of the stores.
+//! Timestamps of one writer ascend even if its clock does not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use esker_coding::Seq;
+
+/// 2020-01-01, in milliseconds since 1970.
+pub(crate) const EPOCH: u64 = 1_577_836_800_000;
+const COUNTER_BITS: u32 = 6;
+const WRITER_BITS: u32 = 9;
+/// The numbers of writers.
+pub(crate) const WRITERS: u16 = 1 << WRITER_BITS;
+
+/// The largest difference between the clock of a writer and that of the cluster, in milliseconds:
+/// other writers are refused.
+pub const CLOCK_BOUND: u64 = 2_000;
+/// A writer acknowledges no write that takes longer, in milliseconds.
+pub(crate) const DEADLINE: u64 = 20_000;
+/// An index entry without a record may be removed after this time, in milliseconds.
+pub(crate) const GRACE: u64 = 60_000;
+/// A process uses the catalog for this time before it reads it again, in milliseconds.
+pub(crate) const CATALOG_AGE: u64 = 15_000;
+/// Changes of the catalog that all writers must know take effect after this time, in milliseconds:
+/// it exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
+pub(crate) const LEAD: u64 = 60_000;
+/// A node that was down may receive writes for this time after they were made, in milliseconds.
+pub(crate) const HINTS: u64 = 3 * 3_600_000;
+
+/// The first timestamp of a millisecond since 1970.
+pub(crate) fn stamp(millis: u64) -> Seq {
+    millis.saturating_sub(EPOCH) << (COUNTER_BITS + WRITER_BITS)
+}
+
+/// The millisecond of a timestamp, since 1970.
+pub fn millis(at: Seq) -> u64 {
+    (at >> (COUNTER_BITS + WRITER_BITS)) + EPOCH
+}
+
+/// The clocks of a process.
+pub trait Clocks: Send + Sync {
+    /// The time of day, in milliseconds since 1970.
+    fn wall(&self) -> u64;
+
+    /// Milliseconds since some moment; never goes back.
+    fn steady(&self) -> u64;
+
+    /// Waits.
+    fn sleep(&self, millis: u64);
+}
+
+/// The clocks of the operating system.
+#[derive(Debug, Clone, Copy)]
+pub struct SystemClocks {
+    begun: Instant,
+}
+
+impl Default for SystemClocks {
+    fn default() -> SystemClocks {
+        SystemClocks {
+            begun: Instant::now(),
+        }
+    }
+}
+
+impl Clocks for SystemClocks {
+    fn wall(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+    }
+
+    fn steady(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep(&self, millis: u64) {
+        std::thread::sleep(Duration::from_millis(millis));
+    }
+}
+
+/// The timestamps of a writer: a hybrid logical clock.
+#[derive(Debug)]
+pub(crate) struct Stamps {
+    writer: u16,
+    /// Milliseconds and counter of the last timestamp.
+    last: AtomicU64,
+}
+
+impl Stamps {
+    pub(crate) fn new(writer: u16) -> Stamps {
+        Stamps {
+            writer,
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// A timestamp of the millisecond `wall`, or a later one: later than all before it, and than
+    /// `after`.
+    pub(crate) fn next(&self, wall: u64, after: Seq) -> Seq {
+        let now = stamp(wall) >> WRITER_BITS;
+        let least = now.max((after >> WRITER_BITS) + 1);
+        let mut next = least;
+        // The closure always returns a value, so the update succeeds.
+        let _ = self
+            .last
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |last| {
+                next = least.max(last + 1);
+                Some(next)
+            });
+        next << WRITER_BITS | u64::from(self.writer)
+    }
+
+    /// The millisecond of the last timestamp.
+    pub(crate) fn last_millis(&self) -> u64 {
+        millis(self.last.load(Ordering::SeqCst) << WRITER_BITS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esker_coding::MAX_SEQ;
+
+    #[test]
+    fn timestamps_ascend_whatever_the_clock_does() {
+        let stamps = Stamps::new(3);
+        let wall = 1_800_000_000_000;
+        let mut last = 0;
+        for wall in [wall, wall, wall - 5_000, wall + 1, 0, wall + 1] {
+            let next = stamps.next(wall, 0);
+            assert!(next > last);
+            assert_eq!(next & u64::from(WRITERS - 1), 3);
+            last = next;
+        }
+        assert_eq!(millis(last), wall + 1);
+        assert!(stamps.next(wall, last + 10_000) > last + 10_000);
+    }
+
+    #[test]
+    fn a_timestamp_is_a_sequence_number_until_2089() {
+        let end = EPOCH + (1 << 41) - 1;
+        assert!(Stamps::new(WRITERS - 1).next(end, 0) <= MAX_SEQ);
+        assert!(end > 3_770_000_000_000, "{end}");
+    }
+
+    #[test]
+    fn writers_never_share_a_timestamp() {
+        let (a, b) = (Stamps::new(1), Stamps::new(2));
+        for _ in 0..1000 {
+            assert_ne!(a.next(EPOCH + 9, 0), b.next(EPOCH + 9, 0));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Versions by the values of their fields (the paper's ReadValue).
+
+use esker_coding::{MAX_SEQ, Seq, Slice};
+use esker_model::Key;
+use esker_model::condition::Expr;
+use esker_model::query::{Compiled, NoEstimates, Order, Plan};
+use esker_model::record::Record;
+
+use crate::candidates::{Candidates, Sought};
+use crate::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::find::confirms;
+use crate::judge::{Verdict, judge_all};
+use crate::rows::Version;
+
+/// Candidates whose versions are read at a time.
+const TOGETHER: usize = 128;
+
+impl Dataset {
+    /// The versions that satisfy a condition and are among the latest `versions` of their key as of
+    /// `until`, newest first: at most `limit`, behind `after`. An index must answer the condition.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the condition does not fit; [`Error::Unsupported`] if no index
+    /// answers it, or more versions are asked for than the dataset keeps; [`Error::Unavailable`].
+    pub fn versions_with(
+        &self,
+        condition: Expr,
+        until: Option<Seq>,
+        versions: usize,
+        (limit, after): (usize, Option<Seq>),
+    ) -> Result<Vec<Record>> {
+        let bound = self.bound()?;
+        if versions > bound.versions() {
+            return Err(Error::Unsupported(format!(
+                "the dataset keeps {} versions of a record: {versions} cannot be read",
+                bound.versions()
+            )));
+        }
+        let until = until.unwrap_or_else(|| self.now()).min(MAX_SEQ);
+        let compiled = Compiled::new(&bound.shape, Some(condition), &mut NoEstimates)?;
+        let plan = Plan::choose(&bound.shape, &compiled, &mut NoEstimates)?;
+        let mut sought = Vec::new();
+        for at in plan.driver.constraints() {
+            let constraint = compiled.constraints.get(*at);
+            let found = constraint.and_then(|constraint| {
+                let mut indexes = bound.indexes.iter();
+                let index = indexes.position(|i| i.place == constraint.attribute)?;
+                let ranges = constraint.sought()?.to_vec();
+                Some(Sought { index, ranges })
+            });
+            sought.extend(found);
+        }
+        if sought.is_empty() {
+            return Err(Error::Unsupported(
+                "no index answers this: add one, or read the versions of each key".to_string(),
+            ));
+        }
+        let span = (until, after);
+        let mut candidates = Candidates::new(
+            self.shared.clone(),
+            bound.clone(),
+            sought,
+            Order::Newest,
+            span,
+        );
+        let mut records = Vec::new();
+        while records.len() < limit {
+            let found = candidates.next(TOGETHER)?;
+            if found.is_empty() {
+                break;
+            }
+            let verdicts = judge_all(&self.shared, &bound, &found, until, false)?;
+            for (candidate, verdict) in found.into_iter().zip(verdicts) {
+                let stored = match verdict {
+                    Verdict::Newest(stored) => stored,
+                    Verdict::Kept(stored)
+                        if self.is_among(&candidate.key, candidate.at, until, versions)? =>
+                    {
+                        stored
+                    }
+                    _ => continue,
+                };
+                if records.len() < limit && confirms(&compiled, &bound, &stored) {
+                    let key = Key::from_encoded(bound.key_type(), candidate.key);
+                    records.push(Record::new(key, candidate.at, Slice::from(stored))?);
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    /// True if a version is among the latest of its key.
+    fn is_among(&self, key: &[u8], at: Seq, until: Seq, versions: usize) -> Result<bool> {
+        let bound = self.bound()?;
+        if versions >= bound.versions() {
+            return Ok(true);
+        }
+        let read = bound.versions_of(key, until, versions, true);
+        let cells = self.shared.cells.read(vec![read]).pop().transpose()?;
+        let cells = cells.unwrap_or_default();
+        let rows = cells.iter().map(|cell| Version::of(&cell.row));
+        let rows = rows.collect::<Result<Vec<_>>>()?;
+        Ok(rows.contains(&Version::record(at)))
+    }
+}

@@ -1,0 +1,160 @@
+//! Runs that are written by hand: what chance would show rarely.
+
+use std::path::Path;
+
+use esker_sim::world::World as _;
+use esker_volume::command::Command;
+use esker_volume::ids::{GroupId, LayerId, NodeId};
+use esker_volume::node::input::Work;
+
+use super::action::{At, By, Settings, What};
+use super::clients::Kind;
+use super::node::DIR;
+use super::world::World;
+
+/// Nothing fails on its own.
+fn calm() -> World {
+    World::new(Settings {
+        seed: 0,
+        nodes: 3,
+        spare: true,
+        groups: 2,
+        block_size: 1024,
+        segment_bytes: 32 << 10,
+        flush_bytes: 16 << 10,
+        log_segments: 1,
+        live_percent: 50,
+        lost: 0,
+        twice: 0,
+        late: 0,
+        delay: 1,
+        sync: 1,
+        session_loss: 2000,
+        lease: true,
+        wild: false,
+    })
+}
+
+fn by(id: NodeId) -> By {
+    By {
+        node: (id.0 - 1) as u8,
+        connection: 0,
+        wait: 5000,
+        direct: false,
+    }
+}
+
+fn leader(world: &mut World, group: GroupId) -> NodeId {
+    let core = world.node(NodeId(1)).core.as_ref().unwrap();
+    let groups = core.status().groups;
+    NodeId(groups.iter().find(|g| g.group == group.0).unwrap().leader)
+}
+
+/// A group comes to be led by a node.
+fn lead(world: &mut World, group: GroupId, id: NodeId) {
+    for _ in 0..100 {
+        if leader(world, group) == id {
+            return;
+        }
+        world.transfer(group.0 as u8, (id.0 - 1) as u8);
+        world.run_for(100);
+    }
+    panic!("node {id} does not lead");
+}
+
+#[test]
+fn a_member_is_added_again_where_it_leads() {
+    let mut world = calm();
+    world.join(false);
+    world.converge();
+    lead(&mut world, GroupId(1), NodeId(4));
+    world.add(NodeId(4));
+    world.converge();
+    world.end();
+}
+
+#[test]
+fn a_late_release_of_an_earlier_cut_lets_no_answer_go() {
+    let mut world = calm();
+    let volume = world.volumes[0].id;
+    let tell = |world: &mut World, command: Command| {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        let groups = world.settings.groups;
+        for group in (1..=groups).map(GroupId) {
+            let work = Work::Command(group, bytes.clone());
+            world.call(by(NodeId(1)), Kind::Other, (0, 0..0), |_| work);
+        }
+        world.run_for(300);
+    };
+    let (earlier, layer) = (LayerId(1000), LayerId(1001));
+    tell(
+        &mut world,
+        Command::Cut {
+            volume,
+            layer: earlier,
+        },
+    );
+    tell(
+        &mut world,
+        Command::Release {
+            volume,
+            layer: earlier,
+        },
+    );
+    tell(&mut world, Command::Cut { volume, layer });
+    let at = At {
+        volume: 0,
+        area: 0,
+        from: 0,
+        count: 2,
+    };
+    let write = world.ask_for(&What::Write(by(NodeId(2)), at)).unwrap();
+    world.run_for(300);
+    tell(
+        &mut world,
+        Command::Release {
+            volume,
+            layer: earlier,
+        },
+    );
+    assert!(world.calls[write].is_pending());
+    tell(&mut world, Command::Release { volume, layer });
+    assert!(world.calls[write].is_done());
+}
+
+#[test]
+fn a_leader_whose_map_is_damaged_steps_back() {
+    let mut world = calm();
+    let id = world.victim();
+    lead(&mut world, GroupId(1), id);
+    // Until the log begins behind the first entries: a new member needs an image.
+    for round in 0..40 {
+        let at = At {
+            volume: 0,
+            area: round % 3,
+            from: 0,
+            count: 6,
+        };
+        world.ask_for(&What::Write(by(NodeId(2)), at));
+        world.run_for(100);
+    }
+    lead(&mut world, GroupId(1), id);
+    let core = world.node(id).core.as_ref().unwrap();
+    let groups = core.status().groups;
+    assert!(groups.iter().all(|group| group.base.0 > 0), "{groups:?}");
+    core.readers().0.flush().unwrap();
+    let memory = world.node(id).memory.clone();
+    for path in memory.paths() {
+        let is_table = path.extension().is_some_and(|end| end == "tbl");
+        if is_table && path.starts_with(Path::new(DIR).join("map")) {
+            let mut bytes = memory.read(&path).unwrap();
+            bytes.iter_mut().for_each(|byte| *byte ^= 1);
+            memory.write(&path, &bytes);
+        }
+    }
+    world.is_rotten = true;
+    world.join(false);
+    world.converge();
+    world.end();
+}
