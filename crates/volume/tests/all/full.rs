@@ -203,7 +203,9 @@ fn a_full_disk_serves_again_when_there_is_room() {
         single.now += 1_000;
         let actions = single.core.reopen(single.now).expect("there is room");
         if (room / 197) % 2 == 0 {
-            single.faulty.set_capacity(single.faulty.used() + SEGMENT - 1);
+            single
+                .faulty
+                .set_capacity(single.faulty.used() + SEGMENT - 1);
         }
         single.carry_out(actions);
         single.ticks(300);

@@ -284,9 +284,14 @@ fn a_peer_whose_certificate_names_another_is_not_sent_anything() {
             continue;
         }
         // Again and again, and never with a hello.
-        for _ in 0..3 {
-            assert!(matches!(next(), Event::Closed), "{name}");
-            assert!(matches!(next(), Event::Opened { .. }), "{name}");
+        let mut closed = 0;
+        while closed < 3 {
+            match next() {
+                // The next one may be opened before the end of the one before has been noticed.
+                Event::Opened { .. } => {}
+                Event::Closed => closed += 1,
+                other => panic!("{name}: {other:?}"),
+            }
         }
         assert!(links.connected().is_empty());
     }
