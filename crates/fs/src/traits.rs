@@ -30,8 +30,8 @@ pub trait Fs: Send + Sync {
         let _ = (path, range);
         Ok(())
     }
-    /// Gives back what [`WriteFile::reserve`] has reserved behind the end of a file that is not written any more. It is a
-    /// hint: an implementation may do nothing, as this one does.
+    /// Gives back what [`WriteFile::reserve`] has reserved behind the end of a file that is not
+    /// written any more. It is a hint: an implementation may do nothing, as this one does.
     fn unreserve(&self, path: &Path) -> io::Result<()> {
         let _ = path;
         Ok(())
@@ -65,9 +65,10 @@ pub trait WriteFile: Send + Sync {
         let _ = len;
         Ok(())
     }
-    /// Reserves space for `len` bytes behind the end, without changing the file's length or what is read: appends there
-    /// need not allocate blocks, so that a sync has less to do. After an error nothing is reserved. Called by the
-    /// appending thread. It is a hint: an implementation may do nothing, as this one does.
+    /// Reserves space for `len` bytes behind the end, without changing the file's length or what is
+    /// read: appends there need not allocate blocks, so that a sync has less to do. After an error
+    /// nothing is reserved. Called by the appending thread. It is a hint: an implementation may do
+    /// nothing, as this one does.
     fn reserve(&self, len: u64) -> io::Result<()> {
         let _ = len;
         Ok(())

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
 
-    /// Carries out nothing while it is told that more requests follow.
+    /// Carries out nothing while more requests follow.
     #[derive(Default)]
     struct Waiting {
         held: Mutex<Option<Vec<Done<()>>>>,
