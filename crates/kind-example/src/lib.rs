@@ -14,10 +14,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! let options = Options {
-//!     index_types: kind_example::index_types()?,
-//!     ..Options::default()
-//! };
+//! let options = Options::new().index_types(kind_example::index_types()?);
 //! let db = Database::create_or_open(dir.path(), options)?;
 //! let by_hash: IndexKind = kind_example::NAME.parse()?;
 //! let def = DatasetDef::new("id", KeyType::Int).index("city", Index::new(by_hash).string());

@@ -38,7 +38,7 @@
 //!
 //! # fn main() -> esker::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
-//! let options = Options { extensions: vec![Arc::new(Sessions)], ..Options::default() };
+//! let options = Options::new().extension(Arc::new(Sessions));
 //! let db = Database::create_or_open(dir.path(), options)?;
 //! let store = db.extension("sessions")?;
 //! let trees = store.create_trees(&[("open", b""), ("by-user", b"")])?;

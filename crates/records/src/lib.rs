@@ -87,8 +87,6 @@ pub use esker_lsm::fs;
 pub use esker_lsm::{Durability, Position, Seq, Stop};
 pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, field};
 pub use esker_model::definition::{DatasetDef, Index, IndexKind};
-#[doc(hidden)]
-pub use esker_model::query::Validation;
 pub use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
 pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, Record, Update};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
@@ -188,7 +186,10 @@ pub mod maintain {
     pub use crate::ddl::{
         IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep,
     };
-    pub use crate::repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
+    pub use crate::repair::{
+        Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport,
+    };
+    pub use esker_model::query::Validation;
 }
 
 /// Consumers of changes, and waiting for changes without a thread.
@@ -206,8 +207,6 @@ pub mod options {
 /// change at any time.
 #[doc(hidden)]
 pub mod experimental {
-    pub use crate::api::Tuning;
-    pub use crate::repair::{Compaction, Lookups};
     pub use esker_lsm::{LookupOptions, NextTable};
 }
 

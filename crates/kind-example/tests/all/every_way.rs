@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker::Validation;
+use esker::maintain::Validation;
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{Maintenance, Merging, Repair, Tokenizer};
 use esker::{
@@ -41,15 +41,13 @@ struct Life {
 }
 
 fn options(memory: &Memory) -> Options {
-    Options {
-        memory_budget: 512 << 10,
-        durability: Durability::Os,
-        fs: Arc::new(memory.clone()),
-        background: false,
-        table_size: 8 << 10,
-        index_types: kind_example::index_types().unwrap(),
-        ..Options::default()
-    }
+    Options::new()
+        .memory_budget(512 << 10)
+        .durability(Durability::Os)
+        .fs(Arc::new(memory.clone()))
+        .background(false)
+        .table_size(8 << 10)
+        .index_types(kind_example::index_types().unwrap())
 }
 
 fn strategy(def: DatasetDef, number: usize) -> DatasetDef {

@@ -7,10 +7,7 @@ use esker::schema::Maintenance;
 use esker::{Database, DatasetDef, ErrorKind, Index, IndexKind, KeyType, Options, field};
 
 fn with_type() -> Options {
-    Options {
-        index_types: kind_example::index_types().unwrap(),
-        ..Options::default()
-    }
+    Options::new().index_types(kind_example::index_types().unwrap())
 }
 
 fn by_hash() -> IndexKind {

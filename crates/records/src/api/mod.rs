@@ -6,6 +6,7 @@ mod database;
 mod dataset;
 mod dependent;
 mod maintenance;
+mod options;
 mod query;
 mod snapshots;
 mod space;
@@ -14,10 +15,9 @@ mod versions;
 mod write_batch;
 
 pub use batch::Batch;
-#[doc(hidden)]
-pub use database::Tuning;
-pub use database::{Database, Options};
+pub use database::Database;
 pub use dataset::{Dataset, DatasetSnapshot};
+pub use options::Options;
 pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
 pub use task::{ObservedTask, OnProgress, Task};

@@ -14,11 +14,9 @@ use crate::index::FilterRule;
 use crate::telemetry::Measured;
 
 fn layout(maintenance: Maintenance) -> Arc<Layout> {
-    let options = Options {
-        fs: Arc::new(esker_sim::memory::Memory::new()),
-        background: false,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .fs(Arc::new(esker_sim::memory::Memory::new()))
+        .background(false);
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index("lazy", Index::lazy().string())

@@ -25,12 +25,10 @@ const START: u64 = 1_700_000_000_000;
 /// Twelve records, of which every third has `a` 1; those from 9 on expire a second later.
 fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
     let clock = clock.clone();
-    let options = Options {
-        fs: Arc::new(Memory::new()),
-        background: false,
-        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..Options::default()
-    };
+    let options = Options::new()
+        .fs(Arc::new(Memory::new()))
+        .background(false)
+        .clock(Arc::new(move || clock.load(Ordering::SeqCst)));
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index("a", Index::composite().int())

@@ -12,11 +12,9 @@ use crate::api::{Database, Dataset, Options};
 use crate::error::ErrorKind;
 
 fn dataset(maintenance: Maintenance) -> (Database, Dataset) {
-    let options = Options {
-        fs: Arc::new(esker_sim::memory::Memory::new()),
-        background: false,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .fs(Arc::new(esker_sim::memory::Memory::new()))
+        .background(false);
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index("user", Index::composite().string())

@@ -282,7 +282,7 @@ fn repaired(options: &RepairOptions) -> esker::Result<esker::maintain::RepairRep
 #[test]
 fn repairs_with_settings_at_their_ends_are_right_or_refused() {
     let sizes = [0, 1, usize::MAX];
-    let compaction = esker::experimental::Compaction::default();
+    let compaction = esker::maintain::Compaction::default();
     let mut all = 0;
     for method in [
         RepairMethod::Index,
