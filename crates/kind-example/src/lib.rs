@@ -10,14 +10,14 @@
 //! everything that the tests of built-in kinds with a tree cover.
 //!
 //! ```
-//! use esker::{Database, DatasetDef, Index, IndexKind, KeyType, Options, field};
+//! use esker::{Database, DatasetDef, Index, IndexKind, Options, field};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! let options = Options::new().index_types(kind_example::index_types()?);
 //! let db = Database::create_or_open(dir.path(), options)?;
 //! let by_hash: IndexKind = kind_example::NAME.parse()?;
-//! let def = DatasetDef::new("id", KeyType::Int).index("city", Index::new(by_hash).string());
+//! let def = DatasetDef::key("id").index("city", Index::new(by_hash).string());
 //! let people = db.create_dataset::<u64>("people", def)?;
 //! people.put_json(br#"{"id": 1, "city": "Ulm"}"#)?;
 //!

@@ -185,10 +185,10 @@ impl<K: PrimaryKey> Changes<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int).keep_old_records();
+    /// let def = DatasetDef::key("id").keep_old_records();
     /// let users = db.create_dataset::<u64>("users", def)?;
     /// let mut changes = users.changes(0)?.with_old()?;
     /// users.put_json(r#"{"id": 1, "name": "ann"}"#)?;
@@ -296,10 +296,10 @@ impl<K: PrimaryKey> Changes<K> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// use std::sync::{Arc, mpsc};
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// let mut changes = users.changes(0)?;
     /// let (sender, woken) = mpsc::channel();
     /// let _listening = changes.listen(Arc::new(move || {

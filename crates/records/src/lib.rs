@@ -20,13 +20,13 @@
 //! The guide `docs/library.md` describes all of these.
 //!
 //! ```
-//! use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+//! use esker::{Database, DatasetDef, Index, Options, field};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let dir = dir.path();
 //! let db = Database::create_or_open(dir, Options::default())?;
-//! let def = DatasetDef::new("id", KeyType::Int)
+//! let def = DatasetDef::key("id")
 //!     .index("user.name", Index::lazy().string())
 //!     .index("at", Index::embedded().time());
 //! let events = db.create_dataset::<u64>("events", def)?;
@@ -110,10 +110,10 @@ pub mod schema {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// use esker::schema::Tokenizer;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+    /// use esker::{Database, DatasetDef, Index, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int)
+    /// let def = DatasetDef::key("id")
     ///     .index("name", Index::lazy().string().tokenizer(Tokenizer::Prefix));
     /// let people = db.create_dataset::<u64>("people", def)?;
     /// people.put_json(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;

@@ -180,6 +180,7 @@ impl StoredDef {
             .collect();
         DatasetDef {
             mistake: None,
+            is_key_type_open: false,
             key: self.key.clone(),
             key_type: self.key_type,
             auto_key: self.auto_key,

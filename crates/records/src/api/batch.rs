@@ -19,13 +19,13 @@ use crate::write::{Part, commit};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, Error, KeyType, Options};
+/// use esker::{Database, DatasetDef, Error, Options};
 /// use serde_json::json;
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let definition = DatasetDef::new("name", KeyType::String);
+/// let definition = DatasetDef::key("name");
 /// let accounts = db.create_dataset::<String>("accounts", definition)?;
-/// let transfers = db.create_dataset::<u64>("transfers", DatasetDef::new("id", KeyType::Int))?;
+/// let transfers = db.create_dataset::<u64>("transfers", DatasetDef::key("id"))?;
 ///
 /// let mut batch = db.batch();
 /// batch.put(&accounts, &json!({"name": "ann", "balance": 70}))?;

@@ -56,7 +56,7 @@ impl Database {
     /// # fn main() -> esker::Result<()> {
     /// let dir = tempfile::tempdir().unwrap();
     /// let writer = Database::create_or_open(dir.path(), Options::default())?;
-    /// let definition = DatasetDef::new("id", esker::KeyType::Int);
+    /// let definition = DatasetDef::key("id");
     /// let events = writer.create_dataset::<u64>("events", definition)?;
     /// // In another process, say:
     /// let reader = Database::open_reader(dir.path(), Options::default())?;
@@ -196,6 +196,7 @@ impl Database {
     /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset<K: PrimaryKey>(&self, name: &str, def: DatasetDef) -> Result<Dataset<K>> {
         check_dataset_name(name)?;
+        let def = def.with_keys::<K>()?;
         def.validate()?;
         for index in &def.indexes {
             self.shared.index_types.check(index.kind)?;
@@ -243,10 +244,10 @@ impl Database {
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let visits = db.create_dataset::<u64>("vists", DatasetDef::new("id", KeyType::Int))?;
+    /// let visits = db.create_dataset::<u64>("vists", DatasetDef::key("id"))?;
     /// visits.put_json(br#"{"id":1}"#)?;
     /// db.rename_dataset("vists", "visits")?;
     /// assert_eq!(db.dataset_names(), ["visits"]);

@@ -27,10 +27,10 @@ impl Database {
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// events.put_json(br#"{"id":1,"text":"old"}"#)?;
     /// db.keep_snapshot("monday")?;
     /// events.put_json(br#"{"id":1,"text":"new"}"#)?;
