@@ -77,9 +77,9 @@ impl<'a> RecordRef<'a> {
         Some(RecordRef::split(stored)?.body)
     }
 
-    /// True for a stub, which has the attributes of a record whose JSON is stored elsewhere.
+    /// True if the JSON of the record is stored elsewhere.
     #[inline]
-    pub fn is_stub(stored: &[u8]) -> bool {
+    pub fn lacks_body(stored: &[u8]) -> bool {
         RecordRef::body_of(stored).is_some_and(<[u8]>::is_empty)
     }
 
@@ -186,7 +186,7 @@ impl Record {
     /// A record in its stored form (see the [module](self)).
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the bytes are malformed, or a stub.
+    /// [`Error::Damaged`] if the bytes are malformed, or lack the JSON.
     pub fn new(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
         let body = RecordRef::body_of(&stored).map(<[u8]>::len);
         let body = body

@@ -86,15 +86,13 @@ fn main() {
     for (letter, dir) in letters.chars().zip(&dirs) {
         let clock = Arc::new(AtomicU64::new(0));
         let now = clock.clone();
-        let mut options = Options {
-            memory_budget: budget,
-            durability: Durability::Os,
-            clock: Arc::new(move || now.load(Ordering::Relaxed)),
-            background: !is_alone,
-            ..Options::default()
-        };
+        let mut options = Options::new()
+            .memory_budget(budget)
+            .durability(Durability::Os)
+            .clock(Arc::new(move || now.load(Ordering::Relaxed)))
+            .background(!is_alone);
         if is_direct {
-            options.fs = Arc::new(esker::fs::disk::Disk::direct());
+            options = options.fs(Arc::new(esker::fs::disk::Disk::direct()));
         }
         let db = PubSub::create_or_open(dir.path(), options).unwrap();
         let architecture = match letter {

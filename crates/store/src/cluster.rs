@@ -429,7 +429,7 @@ impl Dataset for Held {
             });
             let repaired = repaired.map_err(failed)?;
             report.method = esker::maintain::RepairMethod::Primary {
-                compaction: esker::experimental::Compaction::Without,
+                compaction: esker::maintain::Compaction::Without,
             };
             report.entries = repaired.versions;
             report.found = repaired.obsolete;

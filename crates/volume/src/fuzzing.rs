@@ -154,7 +154,7 @@ mod tests {
             Err(Refusal::Failed("no".to_string())),
         ];
         frames.extend(results.map(|result| Frame::Answer { id, result }));
-        let bodies = vec![Arc::new(vec![1, 2, 3])];
+        let bodies = vec![vec![1, 2, 3].into()];
         frames.push(Frame::Consensus {
             group,
             message,

@@ -44,8 +44,8 @@ impl Group {
     /// read-only group, beside the writer.
     ///
     /// # Errors
-    /// [`Error::ConsumerInUse`] when somebody has it; [`Error::Limit`] for a name over 288 bytes;
-    /// errors of file-system calls.
+    /// [`Error::ConsumerInUse`] when it is taken already; [`Error::Limit`] for a name over 288
+    /// bytes; errors of file-system calls.
     pub fn consume_log(&self, name: &str) -> Result<LogConsumer> {
         check_consumers_open(&self.inner.core, &self.inner.versions)?;
         self.inner.core.options.needs_log("a consumer of the log")?;

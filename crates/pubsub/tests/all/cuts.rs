@@ -89,15 +89,15 @@ struct Run {
 
 fn options(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>) -> Options {
     let clock = clock.clone();
-    PubSub::with(Options {
-        fs,
-        background: false,
-        memory_budget: 1 << 20,
-        table_size: 16 << 10,
-        durability: Durability::Sync,
-        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..Options::default()
-    })
+    PubSub::with(
+        Options::new()
+            .fs(fs)
+            .background(false)
+            .memory_budget(1 << 20)
+            .table_size(16 << 10)
+            .durability(Durability::Sync)
+            .clock(Arc::new(move || clock.load(Ordering::SeqCst))),
+    )
 }
 
 impl Run {

@@ -11,14 +11,14 @@ use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
 fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
-    let options = PubSub::with(Options {
-        fs,
-        memory_budget: 1 << 20,
-        table_size: 64 << 10,
-        durability: Durability::Sync,
-        background: false,
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(fs)
+            .memory_budget(1 << 20)
+            .table_size(64 << 10)
+            .durability(Durability::Sync)
+            .background(false),
+    );
     let db = PubSub::create_or_open(Path::new("/failures"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     (db, broker)

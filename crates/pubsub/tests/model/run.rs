@@ -80,15 +80,15 @@ impl Simulation for Run {
 impl Run {
     pub(crate) fn options(fs: &Hooked, clock: &Arc<AtomicU64>) -> Options {
         let clock = clock.clone();
-        PubSub::with(Options {
-            fs: Arc::new(fs.clone()),
-            background: false,
-            memory_budget: 1 << 20,
-            table_size: 16 << 10,
-            durability: Durability::Sync,
-            clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-            ..Options::default()
-        })
+        PubSub::with(
+            Options::new()
+                .fs(Arc::new(fs.clone()))
+                .background(false)
+                .memory_budget(1 << 20)
+                .table_size(16 << 10)
+                .durability(Durability::Sync)
+                .clock(Arc::new(move || clock.load(Ordering::SeqCst))),
+        )
     }
 
     pub(crate) fn new(seed: u64) -> Run {

@@ -11,9 +11,9 @@ use esker_model::schema::{IntoPath, KeyType, Path, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
-use super::batch::WriteBatch;
 use super::query::{Query, Scan};
 use super::versions::{KeyVersions, ValueVersions};
+use super::write_batch::WriteBatch;
 use crate::consumer::{ChangeConsumer, Consumer};
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
@@ -32,11 +32,11 @@ use esker_model::Update;
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, Error, KeyType, Options};
+/// use esker::{Database, DatasetDef, Error, Options};
 /// use serde_json::json;
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+/// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
 /// for id in 1..=9 {
 ///     users.put(&json!({"id": id}))?;
 /// }
@@ -93,10 +93,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// # let dir = tempfile::tempdir()?;
     /// use std::time::Duration;
     ///
-    /// use esker::{Database, DatasetDef, Error, KeyType, Options, Stop};
+    /// use esker::{Database, DatasetDef, Error, Options, Stop};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// events.put_json(br#"{"id": 1}"#)?;
     ///
     /// let hurried = events.with_stop(&Stop::after(Duration::from_secs(60)));
@@ -152,7 +152,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -162,7 +162,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// }
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// users.put(&User { id: 1, name: "ann".into() })?;
     /// users.put_json(r#"{"id": 2, "name": "bob"}"#)?;
     ///
@@ -220,10 +220,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let definition = DatasetDef::new("id", KeyType::String);
+    /// let definition = DatasetDef::key("id");
     /// let counters = db.create_dataset::<String>("counters", definition)?;
     /// for _ in 0..3 {
     ///     counters.update("visits", |old| {
@@ -327,10 +327,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// users.put_json(br#"{"id": 1, "name": "ann"}"#)?;
     ///
     /// let snapshot = users.snapshot();
@@ -370,10 +370,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     ///
     /// let reader = Database::open_reader(dir.path(), Options::default())?;
     /// let beside = reader.dataset::<u64>("users")?;
@@ -582,10 +582,10 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int).versions(3);
+    /// let def = DatasetDef::key("id").versions(3);
     /// let prices = db.create_dataset::<u64>("prices", def)?;
     /// for price in [10, 12, 11] {
     ///     prices.put_json(format!(r#"{{"id": 7, "price": {price}}}"#))?;
@@ -617,10 +617,10 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Index, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int)
+    /// let def = DatasetDef::key("id")
     ///     .index("state", Index::recent().string())
     ///     .versions(2);
     /// let jobs = db.create_dataset::<u64>("jobs", def)?;

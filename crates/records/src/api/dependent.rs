@@ -31,11 +31,11 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     /// use serde_json::json;
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// users.put(&json!({"id": 1, "name": "ann", "at": {"city": "Oslo", "zip": "0150"}}))?;
     /// users.merge(1, &json!({"at": {"zip": null}, "ms": 12}))?;
     /// let merged = users.get(1)?.unwrap().parse::<serde_json::Value>()?;
@@ -102,10 +102,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// # let dir = tempfile::tempdir()?;
     /// use std::ops::ControlFlow;
     ///
-    /// use esker::{Database, DatasetDef, KeyType, Options, field};
+    /// use esker::{Database, DatasetDef, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// for id in 0..100 {
     ///     events.put(&serde_json::json!({"id": id, "n": id % 7}))?;
     /// }

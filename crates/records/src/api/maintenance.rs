@@ -25,10 +25,10 @@ impl<K> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+    /// use esker::{Database, DatasetDef, Index, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let pages = db.create_dataset::<u64>("pages", DatasetDef::new("id", KeyType::Int))?;
+    /// let pages = db.create_dataset::<u64>("pages", DatasetDef::key("id"))?;
     /// pages.put_json(br#"{"id": 1, "path": "/a"}"#)?;
     ///
     /// pages.add_index("path", Index::lazy()).run()?;

@@ -22,10 +22,10 @@ use esker_model::Record;
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+/// use esker::{Database, DatasetDef, Index, Options, field};
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let def = DatasetDef::new("id", KeyType::Int).index("n", Index::recent().int());
+/// let def = DatasetDef::key("id").index("n", Index::recent().int());
 /// let events = db.create_dataset::<u64>("events", def)?;
 /// for id in 0..100 {
 ///     events.put(&serde_json::json!({"id": id, "n": id % 7}))?;
@@ -57,9 +57,9 @@ impl<K: PrimaryKey> Query<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # use esker::{Database, DatasetDef, KeyType, Options, field};
+    /// # use esker::{Database, DatasetDef, Options, field};
     /// # let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// # let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// # let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// # events.put_json(br#"{"id": 1, "n": 5}"#)?;
     /// let text = serde_json::to_string(events.find(field("n").gt(3)).limit(10).request())?;
     /// assert_eq!(text, r#"{"condition":"n > int(3)","order":"newest","limit":10}"#);

@@ -18,10 +18,10 @@ impl<K: PrimaryKey> Query<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{AreaExpr, Database, DatasetDef, Index, KeyType, Options, field};
+    /// use esker::{AreaExpr, Database, DatasetDef, Index, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int).index("lon,lat", Index::spatial());
+    /// let def = DatasetDef::key("id").index("lon,lat", Index::spatial());
     /// let stops = db.create_dataset::<u64>("stops", def)?;
     /// for (id, lon, lat) in [(1, 2.35, 48.85), (2, 2.29, 48.86), (3, -0.13, 51.51)] {
     ///     stops.put(&serde_json::json!({"id": id, "lon": lon, "lat": lat}))?;

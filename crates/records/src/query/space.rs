@@ -117,7 +117,7 @@ impl Query {
         let validity = &run.context.validity;
         index::each_point(&lookup, attribute, range, &mut |value, key, seq| {
             if let Some(point) = decode_point(space, value)
-                && !validity.is_over(seq)
+                && !validity.is_obsolete(seq)
             {
                 let candidate = Candidate {
                     seq,
@@ -156,7 +156,7 @@ impl Query {
         let layout = &self.view.layout;
         let attribute = layout.attributes.iter().find(|a| a.path == *path);
         let Some((attribute, index)) =
-            attribute.and_then(|attribute| Some((attribute, index::of(attribute.kind)?)))
+            attribute.and_then(|attribute| Some((attribute, attribute.index()?)))
         else {
             return Ok(None);
         };

@@ -15,7 +15,7 @@ use esker_sim::memory::Memory;
 use super::BulkOrder;
 use super::explain::Steps;
 use super::scan_matching::ScanMatching;
-use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned, Verdict};
+use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned, Verdict};
 use crate::error::Result;
 use crate::store::View;
 use crate::{Database, Dataset, Expr, Options};
@@ -25,12 +25,10 @@ const START: u64 = 1_700_000_000_000;
 /// Twelve records, of which every third has `a` 1; those from 9 on expire a second later.
 fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
     let clock = clock.clone();
-    let options = Options {
-        fs: Arc::new(Memory::new()),
-        background: false,
-        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..Options::default()
-    };
+    let options = Options::new()
+        .fs(Arc::new(Memory::new()))
+        .background(false)
+        .clock(Arc::new(move || clock.load(Ordering::SeqCst)));
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index("a", Index::composite().int())
@@ -107,7 +105,7 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
             order: BulkOrder::Key,
             gives_records: true,
             cost: &cost,
-            place_cost: &cost,
+            body_cost: &cost,
         };
         assert_eq!(scan.run(&mut taken).unwrap(), scanned);
         let seqs: Vec<Seq> = wanted.iter().map(|id| first + id).collect();
@@ -210,8 +208,8 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
                 ..LookupOptions::default()
             },
             cost: &cost,
-            joins: Joins::None,
-            place_cost: &cost,
+            needs: Needs::None,
+            body_cost: &cost,
         };
         let mut batches = Batches {
             most,
@@ -234,6 +232,6 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
     assert_eq!(batches, [vec![0], vec![1], vec![]]);
     assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (3, 1, 1));
     // Obsolete candidates are noted, so that the next query drops them.
-    let noted = view.dataset.current.online.noted();
-    assert!(noted.unwrap().is_over(candidates[2].1, view.seq()));
+    let found = view.dataset.current.findings.found();
+    assert!(found.unwrap().is_obsolete(candidates[2].1, view.seq()));
 }

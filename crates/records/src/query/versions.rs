@@ -71,7 +71,7 @@ impl View {
                 _ if entry.seq > at => {}
                 Kind::Put => {
                     let at = (key.as_bytes(), entry.seq);
-                    let stored = self.whole(at, entry.value, kept.walk.cost())?;
+                    let stored = self.with_body(at, entry.value, kept.walk.cost())?;
                     records.push(record::returned(key.clone(), entry.seq, stored)?);
                 }
                 _ => break,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use esker_lsm::{Account, Component, Cost, Group, Loan, Seq, SeqSet, Snapshot, Superseded, TreeId};
 use parking_lot::Mutex;
 
-use super::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
+use super::options::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use crate::error::{Error, Result};
 
 /// Entries between two checks of the rate and of cancellation.

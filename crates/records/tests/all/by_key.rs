@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, seeds, small};
-use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, Expr, Index, Key, KeyType, Operand, Options, field,
-};
+use esker::{BulkOrder, Database, Dataset, DatasetDef, Expr, Index, Key, KeyType, Operand, field};
 use esker_sim::memory::Memory;
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -16,10 +14,7 @@ use std::ops::ControlFlow;
 const KEYS: i64 = 300;
 
 fn database() -> Database {
-    let options = Options {
-        memory_budget: 4 << 20,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new())).memory_budget(4 << 20);
     Database::create_or_open(Path::new(DIR), options).unwrap()
 }
 

@@ -23,10 +23,7 @@ fn options(memory: &Memory) -> Options {
 }
 
 fn open(memory: &Memory, bytes: u64) -> Database {
-    let options = Options {
-        keep_log: KeepLog { bytes, age: None },
-        ..options(memory)
-    };
+    let options = options(memory).keep_log(KeepLog { bytes, age: None });
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 
@@ -495,13 +492,11 @@ fn the_age_of_the_oldest_unread_change_is_reported() {
     let now = Arc::new(AtomicU64::new(1_700_000_000_000));
     let of_test = now.clone();
     // With background work, a writer looks for consumers once a second.
-    let options = || Options {
-        background: true,
-        clock: {
+    let options = || {
+        options(&memory).background(true).clock({
             let now = of_test.clone();
             Arc::new(move || now.load(Ordering::SeqCst))
-        },
-        ..options(&memory)
+        })
     };
     let db = Database::create_or_open(FsPath::new(DIR), options()).unwrap();
     let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use crate::common::{DIR, TextQuery, path, small};
-use esker::experimental::Compaction;
 use esker::fs::{Fs, Lock, ReadFile, WriteFile};
+use esker::maintain::Compaction;
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{Maintenance, Merging};
-use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 /// All events, in order.
@@ -197,10 +197,7 @@ impl Run {
 
     fn open(&mut self) {
         // A small cache, so that evictions change which blocks are read.
-        let options = Options {
-            memory_budget: 384 << 10,
-            ..small(Arc::new(self.fs.clone()))
-        };
+        let options = small(Arc::new(self.fs.clone())).memory_budget(384 << 10);
         self.db = Some(Database::create_or_open(FsPath::new(DIR), options).unwrap());
     }
 

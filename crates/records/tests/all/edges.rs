@@ -282,7 +282,7 @@ fn repaired(options: &RepairOptions) -> esker::Result<esker::maintain::RepairRep
 #[test]
 fn repairs_with_settings_at_their_ends_are_right_or_refused() {
     let sizes = [0, 1, usize::MAX];
-    let compaction = esker::experimental::Compaction::default();
+    let compaction = esker::maintain::Compaction::default();
     let mut all = 0;
     for method in [
         RepairMethod::Index,
@@ -359,4 +359,21 @@ fn limits_at_their_ends_give_nothing_or_all() {
             }
         }
     }
+}
+
+/// The key's type is said once: by the program's type of keys, or by the definition.
+#[test]
+fn a_definition_takes_the_type_of_the_programs_keys() {
+    let options = small(Arc::new(Memory::new()));
+    let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
+    let def = || DatasetDef::key("id");
+    let numbers = db.create_dataset::<u64>("numbers", def()).unwrap();
+    assert_eq!(numbers.def().key_type, KeyType::Int);
+    let texts = db.create_dataset::<String>("texts", def()).unwrap();
+    assert_eq!(texts.def().key_type, KeyType::String);
+    let error = db.create_dataset::<esker::Key>("any", def()).map(drop);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("the type of the key"), "{error}");
+    let error = def().validate().unwrap_err().to_string();
+    assert!(error.contains("the type of the key"), "{error}");
 }

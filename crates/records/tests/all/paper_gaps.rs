@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crate::common::{
     Doing, TextQuery, check, check_set, converge, keys_in_every_way, open, path, scan, seeds, small,
 };
-use esker::experimental::Tuning;
+
 use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Options, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Type,
 };
 use esker_lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
 use esker_sim::faulty::Faulty;
@@ -507,15 +506,10 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
     let kind = STANDALONE[rng.usize(0..STANDALONE.len())];
     let def = def(kind, maintenance).merging(MERGINGS[rng.usize(0..4)]);
     let _doing = Doing(format!("ESKER_SEED={seed}: {def:?} {bitmap_merges:?}"));
-    let options = Options {
-        tuning: Tuning {
-            bitmap_merges,
-            ..Tuning::default()
-        },
-        background: true,
-        table_size: 2 << 10,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new()))
+        .engine(|engine| engine.bitmap_merges = bitmap_merges)
+        .background(true)
+        .table_size(2 << 10);
     let db = Database::create_or_open(common::DIR, options).unwrap();
     let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let store = Store { db, dataset };

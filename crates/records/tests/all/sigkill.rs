@@ -13,7 +13,7 @@ use crate::common::{
     Doing, INDEXED, PATHS, TextQuery, check, check_set, keys_in_every_way, number, path, scan,
     with_strategy,
 };
-use esker::experimental::Tuning;
+
 use esker::schema::{Layout, Maintenance};
 use esker::{
     AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type, field,
@@ -31,17 +31,12 @@ const LAST: u64 = KEYS;
 /// Memtables of 64 KiB and tables of 16 KiB, so that flushes and compactions run nearly all the
 /// time.
 fn options() -> Options {
-    Options {
-        memory_budget: 512 << 10,
-        table_size: 16 << 10,
-        durability: Durability::Os,
+    Options::new()
+        .memory_budget(512 << 10)
+        .table_size(16 << 10)
+        .durability(Durability::Os)
         // Nearly all compactions run in pieces.
-        tuning: Tuning {
-            piece_bytes: Some(16 << 10),
-            ..Tuning::default()
-        },
-        ..Options::default()
-    }
+        .engine(|engine| engine.piece_bytes = Some(16 << 10))
 }
 
 /// Paths of points, with an index of each layout.

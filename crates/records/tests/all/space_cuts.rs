@@ -14,8 +14,7 @@ use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::schema::{Layout, Maintenance};
 use esker::{
-    AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type,
-    field,
+    AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Type, field,
 };
 use esker_sim::hooked::Hooked;
 use esker_sim::memory::{Memory, PowerCut};
@@ -57,10 +56,7 @@ fn script(rng: &mut Rng) -> Vec<Op> {
 }
 
 fn open(fs: Arc<dyn Fs>) -> Database {
-    let options = Options {
-        durability: Durability::Sync,
-        ..small(fs)
-    };
+    let options = small(fs).durability(Durability::Sync);
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 

@@ -113,12 +113,10 @@ fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) {
 fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
     let batches = number("ESKER_BATCHES", 2000);
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
-        memory_budget: 1 << 20,
-        table_size: 16 << 10,
-        durability: Durability::Os,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(1 << 20)
+        .table_size(16 << 10)
+        .durability(Durability::Os);
     let def = DatasetDef::new(path("id"), KeyType::Int);
     let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
         def.index(path(at), esker::Index::new(kind).of_type(Type::Int))

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 
 use std::ops::Bound;
 
-use esker::Validation;
 use esker::experimental::LookupOptions;
+use esker::maintain::Validation;
 use esker::schema::Tokenizer;
 use esker::{
     BulkOrder, DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Type, Value,

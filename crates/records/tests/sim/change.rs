@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use esker::experimental::{Compaction, Lookups};
+use esker::maintain::{Compaction, Lookups};
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{IndexDef, Maintenance, Repair};
 use esker::{Dataset, DatasetDef, ErrorKind, IndexKind, Type};

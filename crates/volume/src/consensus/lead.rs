@@ -60,7 +60,8 @@ impl Core {
     }
 
     /// Proposes a command of so many bytes, or a change of members. The caller has the command; the
-    /// output names its slot.
+    /// output names its slot. It is sent by [`Core::send_proposed`], together with those proposed
+    /// until then.
     ///
     /// # Errors
     /// Where this replica does not lead, or the change has to wait.
@@ -102,7 +103,6 @@ impl Core {
         if changes {
             self.members_changed(now, &before);
         }
-        self.send_all(out);
         Ok(slot)
     }
 
@@ -174,6 +174,11 @@ impl Core {
             self.send_sign(node, out);
         }
         self.settle_reads(now, out);
+    }
+
+    /// Sends what was proposed.
+    pub fn send_proposed(&mut self, out: &mut Vec<Output>) {
+        self.send_all(out);
     }
 
     fn send_all(&mut self, out: &mut Vec<Output>) {

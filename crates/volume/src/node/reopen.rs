@@ -55,6 +55,8 @@ impl Core {
     fn try_room(&self) -> Result<()> {
         let fs = &*self.home.fs;
         let path = self.home.segments().join("room.new");
+        // What failed batches reserved is room, too.
+        self.extents.unreserve();
         let last = self.extents.segments().pop();
         let wanted = ROOM + last.map_or(0, |segment| segment.bytes);
         let wrote = fill(fs, &path, wanted);
@@ -95,6 +97,7 @@ impl Core {
     fn begin_again(&mut self) {
         self.failed = None;
         self.after_sync.clear();
+        self.proposed.clear();
         self.asked.clear();
         self.images = Images {
             next: self.images.next,

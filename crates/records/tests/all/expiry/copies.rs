@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::maintain::RepairOptions;
-use esker::{Database, DatasetDef, Index, IndexKind, Key, KeyType, Options, Type, field};
+use esker::{Database, DatasetDef, Index, IndexKind, Key, KeyType, Type, field};
 use esker_sim::clock::TestClock;
 use esker_sim::memory::Memory;
 
@@ -36,10 +36,7 @@ fn live_at(all: &Live, time: u64) -> Live {
 }
 
 fn at(dir: &FsPath, memory: &Memory, hand: &TestClock) -> Database {
-    let options = Options {
-        clock: hand.function(),
-        ..small(Arc::new(memory.clone()))
-    };
+    let options = small(Arc::new(memory.clone())).clock(hand.function());
     Database::open(dir, options).unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! Questions about places and times, beside the oracle of [`crate::space`].
 
-use esker::Validation;
 use esker::experimental::LookupOptions;
+use esker::maintain::Validation;
 use esker::{Expr, Result, field};
 
 use super::Asker;

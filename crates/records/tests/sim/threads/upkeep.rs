@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use esker::experimental::{Compaction, Lookups};
+use esker::maintain::{Compaction, Lookups};
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::Maintenance;
 use esker::{Database, ErrorKind, IndexKind};

@@ -451,9 +451,13 @@ impl World {
 
     fn propose(&mut self) {
         for id in self.leaders() {
-            let bytes = self.rng.u32(1..20);
+            // Some are sent with the next ones, or with a sign of life.
+            let (bytes, is_sent) = (self.rng.u32(1..20), self.rng.u32(..4) > 0);
             self.act(id, |core, now, out| {
-                drop(core.propose(now, bytes, None, out))
+                drop(core.propose(now, bytes, None, out));
+                if is_sent {
+                    core.send_proposed(out);
+                }
             });
         }
     }
@@ -482,7 +486,8 @@ impl World {
             }
             let new = Arc::new(new);
             self.act(id, |core, now, out| {
-                drop(core.propose(now, 5, Some(new), out))
+                drop(core.propose(now, 5, Some(new), out));
+                core.send_proposed(out);
             });
         }
     }
