@@ -16,9 +16,9 @@ const USUAL_REGIONS: u8 = 4;
 ///
 /// | name | |
 /// | --- | --- |
-/// | `ca` | a file of certificates (PEM) that the gateways' certificates are checked against, by TLS |
+/// | `ca` | a file of certificates (PEM) that the gateways' are checked against, by TLS |
 /// | `regions` | the regions of a table that is made, 1 to 128 |
-/// | `coprocessor` | for tables of records that are made: the place of the jar that repairs inside compactions, or `installed` |
+/// | `coprocessor` | for tables of records that are made: the place of its jar, or `installed` |
 ///
 /// ```
 /// let settings = esker_cluster::hbase_address("//gate1,gate2:9091/shop?regions=8")?;

@@ -1,8 +1,8 @@
 //! Real events in real clusters, which the tests start themselves (`tools/esker_cluster`): the
 //! answers of other software, before and after updates and a repair.
 //!
-//! `ESKER_HBASE=FOLDER cargo test -p esker-cli --test all clusters::` runs that of HBase; without the
-//! variable it says that it tested nothing.
+//! `ESKER_HBASE=FOLDER cargo test -p esker-cli --test all clusters::` runs that of HBase; without
+//! the variable it says that it tested nothing.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
