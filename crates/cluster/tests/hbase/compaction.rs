@@ -2,15 +2,17 @@
 
 use esker_cluster::Dataset;
 
-use crate::layer::{Model, checked, compare, definition, histories, json};
+use crate::layer::{Model, checked, compare, definition, histories, json, settle};
 use crate::server::Cluster;
 
 pub(crate) fn all(cluster: &Cluster) {
     let store = cluster.store_with_hook("hook");
     let dataset = store.create_dataset("d", &definition(1)).unwrap();
-    let model = histories(&dataset);
+    let three = store.create_dataset("three", &definition(3)).unwrap();
+    let (model, other) = (histories(&dataset), histories(&three));
     let table = "hook:esker_1";
     let (before, _) = cluster.raw(table);
+    settle();
     cluster.admin("compact", table);
     let (versions, markers) = cluster.raw(table);
     assert!(before > versions, "{before} versions, then {versions}");
@@ -19,15 +21,14 @@ pub(crate) fn all(cluster: &Cluster) {
     assert!(versions as usize >= model.len() && versions <= 320);
     checked(&dataset);
     compare(&dataset, &model);
+    // With several versions kept.
+    cluster.admin("compact", "hook:esker_2");
+    checked(&three);
+    compare(&three, &other);
     // Again, now with versions of both times, and the files of both.
     let model = more(&dataset, model);
+    settle();
     cluster.admin("compact", table);
-    checked(&dataset);
-    compare(&dataset, &model);
-    // With the entries of several versions kept.
-    let dataset = store.create_dataset("three", &definition(3)).unwrap();
-    let model = histories(&dataset);
-    cluster.admin("compact", "hook:esker_2");
     checked(&dataset);
     compare(&dataset, &model);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use esker_cluster::{Dataset, RepairOptions};
 use esker_model::condition::field;
 
-use crate::layer::{checked, definition, ids, json, key, repaired};
+use crate::layer::{checked, definition, ids, json, key, repaired, settle};
 use crate::server::Cluster;
 
 const WRITERS: i64 = 3;
@@ -55,6 +55,7 @@ pub(crate) fn all(cluster: &Cluster) {
     );
     assert!(written > 100);
     acknowledged_writes_are_found(&dataset, &known);
+    settle();
     repaired(&dataset);
     checked(&dataset);
     acknowledged_writes_are_found(&dataset, &known);

@@ -3,6 +3,9 @@
 use super::connection::Refused;
 use crate::error::Error;
 
+/// What the coprocessor says of a put whose writer may not be waited for any more.
+const LATE: &str = "esker: a put came too late";
+
 /// The error of a request that was answered with one.
 pub(super) fn failed(refused: &Refused) -> Error {
     let text = refused.message.lines().next().unwrap_or_default().trim();
@@ -13,6 +16,8 @@ pub(super) fn failed(refused: &Refused) -> Error {
         Error::Busy(format!("a table is gone: {text}"))
     } else if has("NamespaceNotFoundException") {
         Error::NoStore(text.to_string())
+    } else if has(LATE) {
+        Error::Unavailable("a put came so late that it is not known to have happened".to_string())
     } else if has("DoNotRetry") && !has("RegionServerStopped") {
         Error::Unsupported(format!("the cluster refuses the request: {text}"))
     } else {

@@ -1,15 +1,21 @@
 package esker.hbase;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.Optional;
+import org.apache.hadoop.hbase.Cell;
+import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.HConstants;
 import org.apache.hadoop.hbase.client.ColumnFamilyDescriptor;
+import org.apache.hadoop.hbase.client.Mutation;
+import org.apache.hadoop.hbase.client.Put;
 import org.apache.hadoop.hbase.coprocessor.ObserverContext;
 import org.apache.hadoop.hbase.coprocessor.RegionCoprocessor;
 import org.apache.hadoop.hbase.coprocessor.RegionCoprocessorEnvironment;
 import org.apache.hadoop.hbase.coprocessor.RegionObserver;
 import org.apache.hadoop.hbase.regionserver.FlushLifeCycleTracker;
 import org.apache.hadoop.hbase.regionserver.InternalScanner;
+import org.apache.hadoop.hbase.regionserver.MiniBatchOperationInProgress;
 import org.apache.hadoop.hbase.regionserver.ScanOptions;
 import org.apache.hadoop.hbase.regionserver.ScanType;
 import org.apache.hadoop.hbase.regionserver.Store;
@@ -37,6 +43,33 @@ public final class CompactionRepair implements RegionCoprocessor, RegionObserver
   @Override
   public Optional<RegionObserver> getRegionObserver() {
     return Optional.of(this);
+  }
+
+  /** Refuses puts of versions that come later than their writers may. Row locks are held here. */
+  @Override
+  public void preBatchMutate(
+      ObserverContext<RegionCoprocessorEnvironment> context,
+      MiniBatchOperationInProgress<Mutation> batch)
+      throws IOException {
+    long now = System.currentTimeMillis();
+    for (int i = 0; i < batch.size(); i++) {
+      if (!(batch.getOperation(i) instanceof Put)) {
+        continue;
+      }
+      for (List<Cell> cells : batch.getOperation(i).getFamilyCellMap().values()) {
+        for (Cell cell : cells) {
+          if (isLate(cell, now)) {
+            throw new DoNotRetryIOException("esker: a put came too late");
+          }
+        }
+      }
+    }
+  }
+
+  /** True for the put of a version that is too old at a time, in milliseconds since 1970. */
+  static boolean isLate(Cell cell, long now) {
+    Version version = Version.of(cell);
+    return version != null && Stamps.millis(version.timestamp) + Stamps.LATE < now;
   }
 
   @Override

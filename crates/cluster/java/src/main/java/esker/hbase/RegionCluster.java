@@ -1,16 +1,26 @@
 package esker.hbase;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
+import org.apache.hadoop.hbase.Cell;
+import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.TableNotFoundException;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.Delete;
 import org.apache.hadoop.hbase.client.Get;
+import org.apache.hadoop.hbase.client.Result;
+import org.apache.hadoop.hbase.client.ResultScanner;
+import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
+import org.apache.hadoop.hbase.filter.FuzzyRowFilter;
 import org.apache.hadoop.hbase.util.Bytes;
+import org.apache.hadoop.hbase.util.Pair;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -94,6 +104,40 @@ final class RegionCluster implements Cluster {
     } catch (TableNotFoundException e) {
       LOG.info("{}: the index {} is gone", records, suffix);
     }
+  }
+
+  /** The rows of announcements begin with a hash: one of any value is looked for. */
+  @Override
+  public Set<ByteBuffer> announced() throws IOException {
+    byte[] name = Bytes.toBytes("removals " + records.getQualifierAsString());
+    byte[] row = Bytes.add(new byte[1], name);
+    byte[] isAny = new byte[row.length];
+    isAny[0] = 1;
+    Set<ByteBuffer> keys = new HashSet<>();
+    Scan scan = new Scan().addFamily(FAMILY);
+    scan.setFilter(new FuzzyRowFilter(List.of(new Pair<>(row, isAny))));
+    try (Table state = table("esker_state");
+        ResultScanner found = state.getScanner(scan)) {
+      for (Result result : found) {
+        // The filter also finds longer names.
+        if (result.getRow().length != row.length) {
+          continue;
+        }
+        for (Cell cell : result.rawCells()) {
+          byte[] value = CellUtil.cloneValue(cell);
+          if (value.length > 1 && value[0] == PLAIN) {
+            String text = new String(value, 1, value.length - 1, StandardCharsets.UTF_8);
+            Announcements.read(text, keys);
+          }
+        }
+      }
+    }
+    return keys;
+  }
+
+  @Override
+  public long wall() {
+    return System.currentTimeMillis();
   }
 
   @Override

@@ -10,21 +10,27 @@ import static org.junit.Assert.assertNotNull;
 import static org.junit.Assert.assertTrue;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CellUtil;
 import org.apache.hadoop.hbase.util.Bytes;
 import org.junit.Test;
 
 public class RepairTest {
+  private static final long NOW = 1_800_000_000_000L;
+
   /** A cluster that notes what is removed. */
   private static class Noted implements Cluster {
     Definition definition = new Definition(1, 0);
     List<String> removed = new ArrayList<>();
+    Set<ByteBuffer> announced = new HashSet<>();
     int calls;
     int failsAt = -1;
     long now;
@@ -32,6 +38,16 @@ public class RepairTest {
     @Override
     public Definition definition() {
       return definition;
+    }
+
+    @Override
+    public Set<ByteBuffer> announced() {
+      return announced;
+    }
+
+    @Override
+    public long wall() {
+      return NOW;
     }
 
     @Override
@@ -152,6 +168,42 @@ public class RepairTest {
       assertTrue(next > at);
       at = next;
     }
+  }
+
+  /** What counts for the age is the write that made a version obsolete, not the version's own. */
+  @Test
+  public void whatWasMadeObsoleteAMomentAgoStaysForQueriesThatRun() {
+    long young = Stamps.stamp(NOW - Stamps.VIEW);
+    Cell a = record("k", young, "a");
+    Cell b = record("k", 8, "b");
+    assertSame(repaired(1000, a, b, record("k", 7, "c")), a, b);
+    assertEquals("[_i c 7]", cluster.removed.toString());
+    cluster.removed.clear();
+    Cell gone = deletion("l", young);
+    Cell other = record("l", 8, "b");
+    assertSame(repaired(1000, gone, other), gone, other);
+    assertTrue(cluster.removed.isEmpty());
+    Cell newest = record("k", young - 1, "a");
+    assertSame(repaired(1000, newest, b), newest);
+    assertEquals("[_i b 8]", cluster.removed.toString());
+  }
+
+  @Test
+  public void keysOfWhichAVersionIsBeingRemovedAreLeftAlone() throws IOException {
+    Announcements.read("{\"turn\":1,\"since\":2,\"versions\":[[[107],9]]}", cluster.announced);
+    Cell a = record("k", 9, "a");
+    Cell b = record("k", 8, "b");
+    Cell c = record("l", 9, "c");
+    assertSame(repaired(1 << 20, a, b, c, record("l", 8, "d")), a, b, c);
+    assertEquals("[_i d 8]", cluster.removed.toString());
+  }
+
+  @Test
+  public void aPutThatComesTooLateIsRefused() {
+    long at = Stamps.stamp(NOW);
+    assertTrue(!CompactionRepair.isLate(record("k", at), NOW + Stamps.LATE));
+    assertTrue(CompactionRepair.isLate(record("k", at), NOW + Stamps.LATE + 1));
+    assertTrue(CompactionRepair.isLate(deletion("k", at), NOW + Stamps.LATE + 1));
   }
 
   @Test
