@@ -29,4 +29,4 @@ pub use error::{Error, Result};
 pub use key::Key;
 pub use merge::merge_patch;
 pub use record::{Record, Update};
-pub use typed::{AsKey, KeyRange, PrimaryKey};
+pub use typed::{AsKey, FromRecord, KeyRange, PrimaryKey};

@@ -60,7 +60,7 @@ impl Batch {
         }
     }
 
-    fn part(&mut self, dataset: &Handle) -> Result<&mut Part> {
+    pub(super) fn part(&mut self, dataset: &Handle) -> Result<&mut Part> {
         if !Arc::ptr_eq(&self.store, &dataset.shared) {
             return Err(Error::bad_input(format!(
                 "dataset `{}` belongs to another store than the batch",
@@ -85,36 +85,44 @@ impl Batch {
 
     /// Adds a record, anything that serialises as a JSON object; it replaces the record with the
     /// same key. An error leaves the batch unchanged.
-    pub fn put<K>(
+    pub fn put<K, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
         self.serialised(&dataset.handle, record, false)
     }
 
     /// As [`Batch::put`], for the text of a JSON object, which is stored byte for byte.
-    pub fn put_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
+    pub fn put_json<K, V>(
+        &mut self,
+        dataset: &Dataset<K, V>,
+        json: impl AsRef<[u8]>,
+    ) -> Result<()> {
         self.part(&dataset.handle)?.put(json.as_ref(), false)
     }
 
     /// Adds a record whose key must be new when the batch is committed: neither the store nor
     /// another insert of the batch may have it. A `put` of the same key in the same batch is not
     /// checked.
-    pub fn insert<K>(
+    pub fn insert<K, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
         self.serialised(&dataset.handle, record, true)
     }
 
     /// As [`Batch::insert`], for the text of a JSON object.
-    pub fn insert_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
+    pub fn insert_json<K, V>(
+        &mut self,
+        dataset: &Dataset<K, V>,
+        json: impl AsRef<[u8]>,
+    ) -> Result<()> {
         self.part(&dataset.handle)?.put(json.as_ref(), true)
     }
 
-    fn serialised(
+    pub(super) fn serialised(
         &mut self,
         dataset: &Handle,
         record: &(impl Serialize + ?Sized),
@@ -129,9 +137,9 @@ impl Batch {
     }
 
     /// Adds the deletion of a key, whether or not it has a record.
-    pub fn delete<K: PrimaryKey>(
+    pub fn delete<K: PrimaryKey, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
@@ -142,9 +150,9 @@ impl Batch {
     /// Otherwise the commit writes nothing and fails with [`Error::Conflict`], which names the key
     /// ([`Error::conflict`]). The commit returns this error only once the conflicting write is
     /// visible, so reading again at once returns the current record.
-    pub fn if_absent<K: PrimaryKey>(
+    pub fn if_absent<K: PrimaryKey, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
@@ -155,9 +163,9 @@ impl Batch {
     /// Requires that the record of `key` at the commit is the one that write `seq` put
     /// ([`crate::Record::seq`]), regardless of the batch's own writes. Otherwise the commit fails
     /// as described at [`Batch::if_absent`].
-    pub fn if_seq<K: PrimaryKey>(
+    pub fn if_seq<K: PrimaryKey, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
         seq: Seq,
     ) -> Result<()> {
@@ -179,6 +187,12 @@ impl Batch {
     /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
+    }
+
+    /// The encoded key of the last record that was put, in a batch for one dataset; empty if there
+    /// is none.
+    pub(super) fn last_key(&self) -> &[u8] {
+        self.parts.first().map_or(&[], Part::last_key)
     }
 
     /// Removes everything that was added.
