@@ -168,9 +168,10 @@ impl Deleting {
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         self.waiting.push((record.key().clone(), record.seq()));
-        match self.waiting.len() >= DELETED_AT_ONCE {
-            true => self.commit(progress),
-            false => Ok(ControlFlow::Continue(())),
+        if self.waiting.len() >= DELETED_AT_ONCE {
+            self.commit(progress)
+        } else {
+            Ok(ControlFlow::Continue(()))
         }
     }
 

@@ -250,10 +250,7 @@ fn random_records_are_refused_where_a_parser_refuses_them() {
             readable,
             "seed {seed}: {record}"
         );
-        match readable {
-            true => taken += 1,
-            false => refused += 1,
-        }
+        if readable { taken += 1 } else { refused += 1 }
     }
     assert!(taken > 2000 && refused > 2000, "{taken} and {refused}");
 }
