@@ -15,7 +15,7 @@ use super::leader::Leader;
 use super::log::{Entry, Log};
 use super::settings::Settings;
 use crate::command::Command;
-use crate::consensus::{self, Meta, Start, Time};
+use crate::consensus::{self, Damage, Meta, Start, Time};
 use crate::error::Result;
 use crate::extents::{Extents, Found, Kind, Loss, RecordHeader};
 use crate::ids::{Ballot, DiskId, GroupId, NodeId, Slot};
@@ -33,6 +33,8 @@ struct Recovered {
     /// The last slot that was placed, whether or not it is still readable.
     last_placed: Slot,
     damaged_from: Option<Slot>,
+    /// What had been lost before the last segment was begun.
+    damage: Option<Damage>,
 }
 
 impl Recovered {
@@ -45,6 +47,7 @@ impl Recovered {
             metas: BTreeMap::new(),
             last_placed: base.0,
             damaged_from: None,
+            damage: None,
         }
     }
 
@@ -268,7 +271,7 @@ impl Reading {
     }
 
     fn base(&mut self, header: &RecordHeader, payload: &[u8]) {
-        let Some((ballot, vote, members)) = decode_head(payload) else {
+        let Some(head) = decode_head(payload) else {
             return;
         };
         let (id, slot) = (header.group, Slot(header.slot));
@@ -279,7 +282,7 @@ impl Reading {
         if !known || is_other {
             // An image was installed, also in place of entries that were never chosen, or this is
             // where reading begins.
-            let old = std::mem::replace(group, Recovered::new((slot, header.ballot), members));
+            let old = std::mem::replace(group, Recovered::new((slot, header.ballot), head.members));
             (group.ballot, group.vote) = (old.ballot, old.vote);
             if old.damaged_from.is_some() && old.last_placed > slot {
                 // Entries behind an image stay accepted, and were lost with those before.
@@ -288,7 +291,8 @@ impl Reading {
             }
         }
         group.last_placed = group.last_placed.max(slot);
-        group.vote(ballot, vote);
+        group.vote(head.ballot, head.vote);
+        group.damage = head.damage;
     }
 
     fn entry(&mut self, header: &RecordHeader, record: crate::place::Place, payload: &[u8]) {
@@ -370,10 +374,10 @@ impl Building<'_> {
         all_damaged: bool,
         is_incomplete: bool,
     ) -> Group {
-        let mut damaged_through = None;
+        let mut damage = found.damage;
         if let Some(from) = found.damaged_from {
             // What is behind the damage is not known to follow from what is before.
-            damaged_through = Some(found.last_placed);
+            damage = damage.max(Some(Damage::Through(found.last_placed)));
             let keep = from.previous();
             found.metas.retain(|slot, _| *slot <= keep);
             found.log.end_at(keep);
@@ -383,12 +387,13 @@ impl Building<'_> {
             true => found.log.base(),
             false => (applied, applied_ballot),
         };
-        if all_damaged {
-            damaged_through = Some(found.last_placed.max(applied));
+        if all_damaged || found.log.last() < applied {
+            // The log may have ended anywhere.
+            damage = Some(Damage::Unknown);
         }
         if found.log.base().0 > applied || found.log.last() < applied {
             // The log begins behind the state, or ends before it: what joins them was damaged.
-            damaged_through = Some(found.last_placed.max(applied));
+            damage = damage.max(Some(Damage::Through(found.last_placed)));
             found.log = Log::new((applied, applied_ballot));
             found.metas.clear();
             // Those that were found may have been changed by what is gone.
@@ -412,7 +417,7 @@ impl Building<'_> {
                 .collect(),
             chosen: applied,
             members: found.members,
-            damaged_through,
+            damage,
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
         };
@@ -430,7 +435,7 @@ impl Building<'_> {
             log: Vec::new(),
             chosen: applied,
             members: self.members.clone().unwrap_or_else(|| self.initial.clone()),
-            damaged_through: Some(applied),
+            damage: Some(Damage::Unknown),
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
         };
@@ -570,6 +575,43 @@ mod tests {
         let group = built(&mut reading, 0, false);
         assert_eq!(*group.consensus.members(), members(1));
         assert_eq!(group.log.last(), Slot(1));
+    }
+
+    #[test]
+    fn what_was_lost_is_known_until_a_segment_says_that_it_is_there_again() {
+        let lost = Damage::Through(Slot(9));
+        for (said, damage) in [(11, Some(lost)), (1, Some(Damage::Unknown)), (0, None)] {
+            let mut reading = read();
+            let mut payload = vec![1, 0];
+            Members::default().encode(&mut payload);
+            let whole = payload.clone();
+            payload.push(said);
+            reading.base(&header(Kind::Base, 8, 1), &payload);
+            entry(&mut reading, 9);
+            assert_eq!(built(&mut reading, 8, false).consensus.damage(), damage);
+            // As it was written before.
+            reading.base(&header(Kind::Base, 8, 1), &whole);
+            assert_eq!(built(&mut reading, 8, false).consensus.damage(), None);
+        }
+    }
+
+    #[test]
+    fn what_a_group_without_records_lost_is_not_known() {
+        let formation = Formation {
+            cluster: 1,
+            groups: 1,
+            members: members(1),
+        };
+        let me = Hello {
+            node: NodeId(1),
+            disk: DiskId(1),
+            life: 1,
+            cluster: 1,
+            address: String::new(),
+        };
+        let used = Some(((Slot(8), Ballot(1)), false));
+        let group = joined(&me, &Settings::default(), GROUP, &formation, 0, used);
+        assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
     }
 
     #[test]
