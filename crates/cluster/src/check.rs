@@ -17,6 +17,7 @@ use crate::judge::{Candidate, Verdict, judge_all, remove};
 use crate::rows::{Version, entry};
 use crate::shared::Shared;
 use crate::time::stamp;
+use crate::view::View;
 
 /// Rows of a page.
 const PAGE: usize = 1000;
@@ -270,7 +271,7 @@ impl Walk<'_> {
     /// Judges entries; returns those of writers that may still put their record.
     fn judge(&mut self, candidates: Vec<Candidate>) -> Result<HashSet<(Seq, Vec<u8>)>> {
         let mut pending = HashSet::new();
-        let verdicts = judge_all(self.shared, self.bound, &candidates, Seq::MAX, false)?;
+        let verdicts = judge_all(self.shared, self.bound, &candidates, &View::LATEST, false)?;
         let mut useless = Vec::new();
         for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
             match &verdict {

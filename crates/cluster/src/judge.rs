@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use esker_coding::Seq;
 
 use crate::bound::Bound;
-use crate::cells::{Cell, Read, Write};
+use crate::cells::{Cell, Write};
 use crate::error::Result;
 use crate::rows::Version;
 use crate::shared::Shared;
 use crate::time::{GRACE, millis};
+use crate::view::View;
 
 /// An index entry that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,23 +37,29 @@ pub(crate) enum Verdict {
     Pending,
 }
 
-/// The verdict, by the versions of the key, newest first, of which at most `kept` count. `now` is
-/// in milliseconds since 1970, and not ahead of the cluster's clock by more than its bound.
-pub(crate) fn judge(at: Seq, versions: &[Cell], kept: usize, now: u64) -> Result<Verdict> {
-    let mut newer = 0;
+/// The verdict for a reader of the writes up to `until`, by the versions of the key, newest first,
+/// of which at most `kept` count. `now` is in milliseconds since 1970, and not ahead of the
+/// cluster's clock by more than its bound.
+pub(crate) fn judge(
+    at: Seq,
+    versions: &[Cell],
+    (until, kept): (Seq, usize),
+    now: u64,
+) -> Result<Verdict> {
+    let (mut newer, mut is_newest) = (0, true);
     for cell in versions {
         let version = Version::of(&cell.row)?;
         if version.at < at {
             break;
         }
         if version.at == at && !version.is_deletion {
-            return Ok(match newer {
-                0 => Verdict::Newest(cell.value.clone()),
-                newer if newer < kept => Verdict::Kept(cell.value.clone()),
-                _ => Verdict::Obsolete,
+            return Ok(match is_newest {
+                true => Verdict::Newest(cell.value.clone()),
+                false => Verdict::Kept(cell.value.clone()),
             });
         }
         newer += 1;
+        is_newest &= version.at > until;
         if version.is_deletion || newer >= kept {
             return Ok(Verdict::Obsolete);
         }
@@ -63,12 +70,12 @@ pub(crate) fn judge(at: Seq, versions: &[Cell], kept: usize, now: u64) -> Result
     })
 }
 
-/// Judges entries by the versions of their keys that are not newer than `until`.
+/// Judges entries by the versions of their keys.
 pub(crate) fn judge_all(
     shared: &Shared,
     bound: &Bound,
     candidates: &[Candidate],
-    until: Seq,
+    view: &View,
     rows_only: bool,
 ) -> Result<Vec<Verdict>> {
     let kept = bound.versions();
@@ -76,17 +83,13 @@ pub(crate) fn judge_all(
     let mut keys: Vec<&[u8]> = candidates.iter().map(|c| c.key.as_slice()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let reads: Vec<Read> = keys
-        .iter()
-        .map(|key| bound.versions_of(key, until, kept, rows_only))
-        .collect();
     let now = shared.clocks().wall();
-    let read: Vec<Result<Vec<Cell>>> = shared.cells.read(reads);
+    let read = view.read(shared, bound, &keys, (kept, rows_only));
     let versions: HashMap<&[u8], Result<Vec<Cell>>> = keys.into_iter().zip(read).collect();
     let judged = candidates
         .iter()
         .map(|candidate| match versions.get(candidate.key.as_slice()) {
-            Some(Ok(versions)) => judge(candidate.at, versions, kept, now),
+            Some(Ok(versions)) => judge(candidate.at, versions, (view.until, kept), now),
             Some(Err(error)) => Err(error.clone()),
             None => Ok(Verdict::Pending),
         });
@@ -143,7 +146,7 @@ mod tests {
     }
 
     fn of(at: Seq, all: &[Version], kept: usize) -> Verdict {
-        judge(at, &versions(all), kept, NOW).unwrap()
+        judge(at, &versions(all), (Seq::MAX, kept), NOW).unwrap()
     }
 
     #[test]

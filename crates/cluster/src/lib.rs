@@ -4,11 +4,11 @@
 //! | subject | module |
 //! | --- | --- |
 //! | what a store must do; Cassandra | `cells/` |
-//! | timestamps, clocks, bounds | `time` |
+//! | timestamps, clocks, bounds | `time`, `clock` |
 //! | datasets, leases of writers | `catalog`, `writer`, `bound` |
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
-//! | queries | `find`, `candidates`, `judge`, `scan`, `values` |
+//! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
 //! | repair, check, changes of indexes | `repair`, `check`, `indexes` |
 mod address;
 mod bound;
@@ -16,6 +16,7 @@ mod candidates;
 mod catalog;
 pub mod cells;
 mod check;
+mod clock;
 mod conditional;
 mod counts;
 mod dataset;
@@ -34,6 +35,7 @@ mod split;
 mod store;
 mod time;
 mod values;
+mod view;
 mod write;
 mod writer;
 

@@ -6,8 +6,9 @@
 //! where that has stopped. Each part has a mark, a timestamp: all versions that were made obsolete
 //! before it are gone. A version is made obsolete by the write that came as the `m`-th after it, or
 //! by a deletion; the mark is compared with the time of that write, not with that of the version,
-//! which may have been current at the last repair. The mark moves when the whole part is done, and
-//! stays behind what nodes that were down may still receive.
+//! which may have been current at the last repair. A version that was current less than [`VIEW`]
+//! ago stays for queries that run, until a later repair. The mark moves when the whole part is
+//! done, and stays behind what nodes that were down may still receive.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::rows::Version;
 use crate::shared::Shared;
-use crate::time::{CLOCK_BOUND, DEADLINE, HINTS, stamp};
+use crate::time::{CLOCK_BOUND, DEADLINE, HINTS, VIEW, stamp};
 use crate::{check, split};
 
 /// Rows of a page.
@@ -170,7 +171,7 @@ impl Repair {
             }
             // What nodes that were down may still receive is looked at again.
             let mark = stamp(now.saturating_sub(HINTS + DEADLINE + 2 * CLOCK_BOUND));
-            if !self.part(&mut part, progress)? {
+            if !self.part(&mut part, now, progress)? {
                 self.set(&mut part, |row| row.until = 0)?;
                 return Ok(false);
             }
@@ -209,7 +210,12 @@ impl Repair {
         Ok(is_done)
     }
 
-    fn part(&mut self, part: &mut Part, progress: &mut OnRepair<'_>) -> Result<bool> {
+    fn part(
+        &mut self,
+        part: &mut Part,
+        mut begun: u64,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<bool> {
         let after = match self.options.full {
             true => 0,
             false => part.row.mark,
@@ -221,12 +227,14 @@ impl Repair {
             let (cells, table) = (&self.shared.cells, &self.bound.data);
             let page = cells.scan(table, part.number, mark.as_ref(), PAGE, false)?;
             self.done.versions += page.cells.len() as u64;
+            // What is obsolete for a moment may count in a query that runs.
+            let before = stamp(begun.saturating_sub(VIEW));
             for cell in page.cells {
                 if cell.partition != key.key {
                     found.extend(key.last_deletion(self.forgettable()));
                     key = KeyVersions::new(cell.partition.clone());
                 }
-                found.extend(key.next(cell, self.bound.versions(), after)?);
+                found.extend(key.next(cell, self.bound.versions(), (after, before))?);
             }
             if found.len() >= TOGETHER {
                 self.remove(&mut found)?;
@@ -236,6 +244,7 @@ impl Repair {
                 break;
             }
             let now = self.shared.cells.now()?;
+            begun = now;
             if part.row.until < now + LEASE / 2 && !self.set(part, |row| row.until = now + LEASE)? {
                 return Err(Error::Busy("another worker repairs this part".to_string()));
             }
@@ -316,12 +325,18 @@ impl KeyVersions {
         KeyVersions { key, seen }
     }
 
-    /// The next version, if it is obsolete since a write that is not before `after`.
-    fn next(&mut self, cell: Cell, kept: usize, after: Seq) -> Result<Option<Obsolete>> {
+    /// The next version, if it is obsolete since a write that is not before `after`, but before
+    /// `before`.
+    fn next(
+        &mut self,
+        cell: Cell,
+        kept: usize,
+        (after, before): (Seq, Seq),
+    ) -> Result<Option<Obsolete>> {
         let version = Version::of(&cell.row)?;
         let made_by = made_obsolete_by(&self.seen, kept);
         self.seen.push(version);
-        let is_due = made_by.is_some_and(|by| by >= after);
+        let is_due = made_by.is_some_and(|by| by >= after && by < before);
         Ok(is_due.then(|| Obsolete {
             key: self.key.clone(),
             version,
@@ -382,9 +397,9 @@ mod tests {
         };
         let last_repair = 50;
         let mut versions = KeyVersions::new(b"k".to_vec());
-        let newer = versions.next(cell(Version::record(60)), 1, last_repair);
+        let newer = versions.next(cell(Version::record(60)), 1, (last_repair, 100));
         assert!(newer.unwrap().is_none());
-        let old = versions.next(cell(Version::record(10)), 1, last_repair);
+        let old = versions.next(cell(Version::record(10)), 1, (last_repair, 100));
         assert_eq!(old.unwrap().unwrap().version.at, 10);
     }
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use crate::bound::Bound;
 use crate::catalog::{Catalog, Catalogs};
 use crate::cells::Cells;
+use crate::clock::Checked;
 use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::time::{Clocks, SystemClocks};
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) cells: Arc<dyn Cells>,
     pub(crate) options: Options,
     pub(crate) catalogs: Catalogs,
+    pub(crate) clock: Arc<Checked>,
     pub(crate) writers: Writers,
     pub(crate) counts: Counts,
     /// Datasets of the last version of the catalog that was used.
@@ -56,6 +58,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn clocks(&self) -> &dyn Clocks {
         &*self.options.clocks
+    }
+
+    /// This machine's time, which does not differ from the cluster's by more than the bound.
+    pub(crate) fn checked_wall(&self) -> Result<u64> {
+        self.clock.wall()
     }
 
     /// A dataset by a recent catalog.

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::{Catalogs, DatasetState, STATE};
 use crate::cells::{Cells, TableKind};
+use crate::clock::Checked;
 use crate::counts::Counts;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
@@ -37,9 +38,11 @@ impl Store {
             cells.create_table(STATE, TableKind::Swapped)?;
         }
         let clocks = options.clocks.clone();
+        let clock = Arc::new(Checked::new(cells.clone(), clocks.clone()));
         let shared = Shared {
             catalogs: Catalogs::new(cells.clone(), clocks.clone()),
-            writers: Writers::new(cells.clone(), clocks),
+            writers: Writers::new(cells.clone(), clocks, clock.clone()),
+            clock,
             counts: Counts::default(),
             bound: Mutex::default(),
             cells,

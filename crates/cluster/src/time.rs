@@ -24,6 +24,9 @@ pub const CLOCK_BOUND: u64 = 2_000;
 pub(crate) const DEADLINE: u64 = 20_000;
 /// An index entry without a record may be removed after this time, in milliseconds.
 pub(crate) const GRACE: u64 = 60_000;
+/// A query sees the records as of its start for this time, in milliseconds: repairs remove no
+/// version that was made obsolete later than this.
+pub(crate) const VIEW: u64 = 60_000;
 /// A process uses the catalog for this time before it reads it again, in milliseconds.
 pub(crate) const CATALOG_AGE: u64 = 15_000;
 /// Changes of the catalog that all writers must know take effect after this time, in milliseconds:

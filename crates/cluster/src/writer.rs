@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::STATE;
 use crate::cells::{Cells, Swapped};
+use crate::clock::Checked;
 use crate::error::{Error, Result};
 use crate::time::{CLOCK_BOUND, Clocks, GRACE, Stamps, WRITERS};
 
@@ -52,15 +53,21 @@ pub(crate) struct Lease {
 pub(crate) struct Writers {
     cells: Arc<dyn Cells>,
     clocks: Arc<dyn Clocks>,
+    clock: Arc<Checked>,
     table: Arc<str>,
     lease: Mutex<Option<Arc<Lease>>>,
 }
 
 impl Writers {
-    pub(crate) fn new(cells: Arc<dyn Cells>, clocks: Arc<dyn Clocks>) -> Writers {
+    pub(crate) fn new(
+        cells: Arc<dyn Cells>,
+        clocks: Arc<dyn Clocks>,
+        clock: Arc<Checked>,
+    ) -> Writers {
         Writers {
             cells,
             clocks,
+            clock,
             table: STATE.into(),
             lease: Mutex::new(None),
         }
@@ -124,31 +131,9 @@ impl Writers {
         Ok(found)
     }
 
-    /// The cluster's time; fails if this machine's clock is too far from it.
-    fn checked_now(&self) -> Result<u64> {
-        let before = self.clocks.wall();
-        let now = self.cells.now()?;
-        let after = self.clocks.wall();
-        // The cluster's clock was read between the two.
-        let ahead = match now {
-            now if now < before => before - now,
-            now if now > after => return self.checked(now, -((now - after) as i64)),
-            now => return Ok(now),
-        };
-        self.checked(now, ahead as i64)
-    }
-
-    fn checked(&self, now: u64, ahead: i64) -> Result<u64> {
-        let bound = CLOCK_BOUND;
-        match ahead.unsigned_abs() > bound {
-            true => Err(Error::ClockOff { ahead, bound }),
-            false => Ok(now),
-        }
-    }
-
     fn renew(&self, lease: &Lease) -> Result<Option<Arc<Lease>>> {
         let since = self.clocks.steady();
-        let now = self.checked_now()?;
+        let now = self.clock.now()?;
         let row = Row {
             id: lease.row.id,
             until: now + LEASE,
@@ -175,7 +160,7 @@ impl Writers {
     fn acquire(&self) -> Result<Arc<Lease>> {
         loop {
             let since = self.clocks.steady();
-            let now = self.checked_now()?;
+            let now = self.clock.now()?;
             let rows = self.rows()?;
             let held = |number: u16| rows.iter().find(|(held, ..)| *held == number);
             let free = (0..WRITERS)

@@ -12,7 +12,9 @@
     clippy::indexing_slicing
 )]
 
+mod hooked;
 mod net;
+mod scenes;
 mod world;
 
 use esker_sim::runner::series;
