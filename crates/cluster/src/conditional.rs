@@ -21,6 +21,7 @@ use crate::cells::Swapped;
 use crate::error::{Error, Result};
 use crate::rows::Version;
 use crate::shared::Shared;
+use crate::time::{GRACE, millis};
 use crate::view::{Newest, View};
 use crate::write::{Change, Operation};
 
@@ -91,7 +92,11 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
     let head = stored_head.as_deref().map(Head::decode).transpose()?;
     let mut newest = newest(shared, &bound, key)?;
     let known = newest.as_ref().map_or(0, |newest| newest.at);
-    if let Some(head) = head.as_ref().filter(|head| head.at > known) {
+    // Of an old head there is no version because its put was made to stay dead, or because it was
+    // removed since, and all that came after it, too.
+    let is_recent = |head: &&Head| millis(head.at) + GRACE > shared.clocks().wall();
+    let unfinished = head.as_ref().filter(|head| head.at > known);
+    if let Some(head) = unfinished.filter(is_recent) {
         let version = bound.version(key, head.at, head.record.as_deref());
         operation.write(vec![version])?;
         // It stays hidden if a repair has removed it for good: then it did not happen.

@@ -1,12 +1,13 @@
 //! Whether an index entry is of a version that counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use esker_coding::Seq;
 
 use crate::bound::Bound;
-use crate::cells::{Cell, Write};
+use crate::cells::Cell;
 use crate::error::Result;
+use crate::removals;
 use crate::rows::Version;
 use crate::shared::Shared;
 use crate::time::{GRACE, millis};
@@ -100,33 +101,48 @@ pub(crate) fn judge_all(
 /// writer is gone, so that its put stays dead if it arrives later. An error does no harm: the next
 /// reader finds them again.
 pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) {
-    let is_dangling = |verdict: &Verdict| *verdict == Verdict::Dangling;
-    let mut forget: Vec<Write> = Vec::new();
-    let mut now = 0;
-    if useless.iter().any(|(_, verdict)| is_dangling(verdict)) {
-        // The clock of a reader may be wrong: the cluster's decides.
-        let Ok(known) = shared.cells.now() else {
-            return;
-        };
-        now = known;
-        let dangling = useless.iter().filter(|(_, verdict)| is_dangling(verdict));
-        let gone = dangling.filter(|(candidate, _)| millis(candidate.at) + GRACE < now);
-        forget = gone
-            .map(|(candidate, _)| bound.forget(&candidate.key, Version::record(candidate.at)))
-            .collect();
-    }
-    let forgotten = shared.cells.write(forget);
-    if forgotten.iter().any(Result::is_err) {
-        return;
-    }
-    let useless = useless
+    let (dangling, obsolete): (Vec<_>, Vec<_>) = useless
         .iter()
-        .filter(|(candidate, verdict)| !is_dangling(verdict) || millis(candidate.at) + GRACE < now);
-    let entries = useless.filter_map(|(candidate, _)| {
+        .partition(|(_, verdict)| *verdict == Verdict::Dangling);
+    let mut removed: Vec<&Candidate> = Vec::new();
+    if let Ok(gone) = forget(shared, bound, &dangling) {
+        let is_gone = |of: &Candidate| gone.contains(&(of.key.clone(), of.at));
+        let dangling = dangling.into_iter().map(|(candidate, _)| candidate);
+        removed.extend(dangling.filter(|candidate| is_gone(candidate)));
+    }
+    if !obsolete.is_empty()
+        && let Ok(announced) = removals::announced(shared, bound)
+    {
+        let obsolete = obsolete.into_iter().map(|(candidate, _)| candidate);
+        removed.extend(obsolete.filter(|candidate| !announced.contains(&candidate.key)));
+    }
+    let entries = removed.into_iter().filter_map(|candidate| {
         let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
         bound.entry(candidate.index, entry, false)
     });
     drop(shared.cells.write(entries.collect()));
+}
+
+/// Deletes versions for good whose entries are dangling; returns which.
+fn forget(
+    shared: &Shared,
+    bound: &Bound,
+    dangling: &[&(Candidate, Verdict)],
+) -> Result<HashSet<removals::Place>> {
+    if dangling.is_empty() {
+        return Ok(HashSet::new());
+    }
+    // This machine's clock may be behind the cluster's: that one decides.
+    let now = shared.cells.now()?;
+    let gone = dangling
+        .iter()
+        .filter(|(candidate, _)| millis(candidate.at) + GRACE < now);
+    let mut gone: Vec<removals::Place> = gone
+        .map(|(candidate, _)| (candidate.key.clone(), candidate.at))
+        .collect();
+    gone.sort_unstable();
+    gone.dedup();
+    removals::forget(shared, bound, gone, now)
 }
 
 #[cfg(test)]

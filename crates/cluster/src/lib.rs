@@ -9,7 +9,7 @@
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
-//! | repair, check, changes of indexes | `repair`, `check`, `indexes` |
+//! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
 mod bound;
 mod candidates;
@@ -27,6 +27,7 @@ mod indexes;
 mod judge;
 mod layout;
 mod notes;
+mod removals;
 mod repair;
 mod rows;
 mod scan;
@@ -34,6 +35,7 @@ mod shared;
 mod split;
 mod store;
 mod time;
+mod unique;
 mod values;
 mod view;
 mod write;

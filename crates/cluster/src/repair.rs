@@ -18,14 +18,15 @@ use esker_model::record::RecordRef;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
-use crate::catalog::STATE;
+use crate::catalog::{DatasetState, STATE};
 use crate::cells::{Cell, Mark, Swapped, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::rows::Version;
 use crate::shared::Shared;
-use crate::time::{CLOCK_BOUND, DEADLINE, HINTS, VIEW, stamp};
-use crate::{check, split};
+use crate::time::{CLOCK_BOUND, DEADLINE, DELETIONS, HINTS, VIEW, stamp};
+use crate::unique::unique;
+use crate::{check, removals, split};
 
 /// Rows of a page.
 const PAGE: usize = 2000;
@@ -93,6 +94,7 @@ impl Dataset {
         self.shared.check_writes()?;
         let bound = self.shared.bound_now(&self.name)?;
         split::close(&self.shared, &bound)?;
+        removals::finish_old(&self.shared, &bound)?;
         let mut repair = Repair {
             shared: self.shared.clone(),
             bound,
@@ -102,6 +104,7 @@ impl Dataset {
                 ..Repaired::default()
             },
             begun: self.shared.clocks().steady(),
+            has_left: false,
         };
         let completed = repair.run(progress)?;
         if completed && options.full {
@@ -123,13 +126,16 @@ impl Dataset {
     }
 }
 
-fn partition(bound: &Bound) -> Vec<u8> {
-    format!("repair {}", bound.data).into_bytes()
+/// The partition of the marks of a dataset.
+pub(crate) fn partition(state: &DatasetState) -> Vec<u8> {
+    format!("repair {}", state.data()).into_bytes()
 }
 
 /// All parts, those that were repaired longest ago first.
 fn parts(shared: &Shared, bound: &Bound) -> Result<Vec<Part>> {
-    let mut rows = shared.cells.swapped(&STATE.into(), &partition(bound))?;
+    let mut rows = shared
+        .cells
+        .swapped(&STATE.into(), &partition(&bound.state))?;
     let mut parts = Vec::new();
     for number in 0..shared.cells.parts() {
         let at = rows
@@ -158,6 +164,8 @@ struct Repair {
     options: RepairOptions,
     done: Repaired,
     begun: u64,
+    /// True if obsolete versions of the part were left that must be looked at again.
+    has_left: bool,
 }
 
 impl Repair {
@@ -175,6 +183,7 @@ impl Repair {
                 self.set(&mut part, |row| row.until = 0)?;
                 return Ok(false);
             }
+            let mark = if self.has_left { 0 } else { mark };
             self.set(&mut part, |row| {
                 row.mark = row.mark.max(mark);
                 row.until = 0;
@@ -191,11 +200,11 @@ impl Repair {
     fn set(&self, part: &mut Part, change: impl Fn(&mut Row)) -> Result<bool> {
         let mut row = part.row.clone();
         change(&mut row);
-        row.turn += 1;
+        row.turn = unique();
         // A struct of numbers always serialises.
         let to = serde_json::to_vec(&row).unwrap_or_default();
         let number = part.number.to_be_bytes();
-        let (table, partition) = (STATE.into(), partition(&self.bound));
+        let (table, partition) = (STATE.into(), partition(&self.bound.state));
         let swapped = self.shared.cells.swap(
             &table,
             &partition,
@@ -216,6 +225,7 @@ impl Repair {
         mut begun: u64,
         progress: &mut OnRepair<'_>,
     ) -> Result<bool> {
+        self.has_left = false;
         let after = match self.options.full {
             true => 0,
             false => part.row.mark,
@@ -261,14 +271,23 @@ impl Repair {
     /// A deletion from before this time need not be kept: no put from before it arrives any more.
     fn forgettable(&self) -> Seq {
         let now = self.shared.clocks().wall();
-        stamp(now.saturating_sub(2 * HINTS + CLOCK_BOUND))
+        stamp(now.saturating_sub(DELETIONS))
     }
 
     /// Removes the entries of obsolete versions, in the order of the index partitions; then the
     /// versions.
     fn remove(&mut self, found: &mut Vec<Obsolete>) -> Result<()> {
+        if found.is_empty() {
+            return Ok(());
+        }
         let (mut entries, mut versions): (Vec<Write>, Vec<Write>) = (Vec::new(), Vec::new());
+        // After the versions that hide them were read.
+        let announced = removals::announced(&self.shared, &self.bound)?;
         for obsolete in found.drain(..) {
+            if announced.contains(&obsolete.key) {
+                self.has_left = true;
+                continue;
+            }
             let at = obsolete.version.at;
             if let Some(record) = RecordRef::parse(&obsolete.stored) {
                 let tokens = self.bound.tokens(&record);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::bound::Bound;
-use crate::catalog::{Catalog, Catalogs};
+use crate::catalog::{Catalog, Catalogs, STATE};
 use crate::cells::Cells;
 use crate::clock::Checked;
 use crate::counts::Counts;
@@ -88,6 +88,18 @@ impl Shared {
         let bound = Arc::new(Bound::new(catalog, name)?);
         known.1.insert(name.to_string(), bound.clone());
         Ok(bound)
+    }
+
+    /// Removes all rows of partitions that are changed by compare-and-set.
+    pub(crate) fn clear(&self, partitions: &[Vec<u8>]) -> Result<()> {
+        let table = STATE.into();
+        for partition in partitions {
+            for cell in self.cells.swapped(&table, partition)? {
+                let value = Some(cell.value.as_slice());
+                self.cells.swap(&table, partition, &cell.row, value, None)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn check_writes(&self) -> Result<()> {

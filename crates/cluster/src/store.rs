@@ -13,6 +13,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::shared::{Options, Shared};
 use crate::writer::Writers;
+use crate::{notes, removals, repair, split};
 
 /// The datasets of a keyspace. A program has one, and uses it from all its threads.
 #[derive(Clone)]
@@ -159,7 +160,22 @@ impl Store {
             cells.drop_table(&state.index_table(*attribute, index))?;
         }
         cells.drop_table(&state.heads())?;
-        cells.drop_table(&state.data())
+        cells.drop_table(&state.data())?;
+        self.drop_rows(state)
+    }
+
+    /// Removes what else is stored of a dataset.
+    fn drop_rows(&self, state: &DatasetState) -> Result<()> {
+        let mut partitions = vec![
+            repair::partition(state),
+            removals::partition(state),
+            notes::partition(state),
+        ];
+        for (attribute, index) in &state.indexes {
+            let table = state.index_table(*attribute, index);
+            partitions.extend(split::partitions(&table, &index.layout));
+        }
+        self.shared.clear(&partitions)
     }
 }
 

@@ -32,6 +32,10 @@ pub(crate) const CATALOG_AGE: u64 = 15_000;
 /// Changes of the catalog that all writers must know take effect after this time, in milliseconds:
 /// it exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
 pub(crate) const LEAD: u64 = 60_000;
+/// A deletion that is all that is left of a key is kept for this time, in milliseconds. A put that
+/// was not acknowledged may lie at one node alone until the cluster's own repair finds it, which
+/// must run at least every ten days.
+pub(crate) const DELETIONS: u64 = 11 * 24 * 3_600_000;
 /// A node that was down may receive writes for this time after they were made, in milliseconds.
 pub(crate) const HINTS: u64 = 3 * 3_600_000;
 

@@ -10,6 +10,7 @@ use crate::cells::{Cells, Swapped};
 use crate::clock::Checked;
 use crate::error::{Error, Result};
 use crate::time::{CLOCK_BOUND, Clocks, GRACE, Stamps, WRITERS};
+use crate::unique::unique;
 
 const PARTITION: &[u8] = b"writers";
 /// A lease is valid for this time, in milliseconds.
@@ -169,7 +170,7 @@ impl Writers {
                 return Err(Error::Busy(format!("{WRITERS} writers are connected")));
             };
             let row = Row {
-                id: random(now, since),
+                id: unique(),
                 until: now + LEASE,
                 last: 0,
             };
@@ -196,10 +197,4 @@ impl Writers {
 fn encode(row: &Row) -> Vec<u8> {
     // A struct of numbers always serialises.
     serde_json::to_vec(row).unwrap_or_default()
-}
-
-/// A number that no other process has: hashers of the standard library begin with random keys.
-fn random(now: u64, since: u64) -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one((now, since, std::process::id()))
 }

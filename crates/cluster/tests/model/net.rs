@@ -2,11 +2,11 @@
 //! each call of the store hands over to the client that is due next.
 
 use std::cell::Cell as Local;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use esker_cluster::cells::{Cell, Cells, Mark, Page, Read, Swapped, TableKind, Write};
-use esker_cluster::{Clocks, Error, Result};
+use esker_cluster::{Clocks, Error, Result, millis};
 use parking_lot::{Condvar, Mutex};
 
 /// The time at which runs begin, in milliseconds since 1970.
@@ -46,6 +46,8 @@ struct State {
     turn: usize,
     replicas: Vec<BTreeMap<String, Table>>,
     swapped: BTreeMap<String, Table>,
+    /// What rows were to be set to: each value is proposed once.
+    proposed: HashSet<(Vec<u8>, Vec<u8>, Vec<u8>)>,
     late: BTreeMap<(u64, u64), (usize, Write)>,
     sent: u64,
     /// Timestamps of writes of data, by key, with the client's mark of then.
@@ -57,6 +59,20 @@ struct State {
 pub(crate) struct Net {
     state: Mutex<State>,
     turns: Condvar,
+}
+
+/// The end of a client: the others go on.
+struct End<'n> {
+    net: &'n Net,
+    client: usize,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut state = self.net.state.lock();
+        state.wake[self.client] = None;
+        self.net.hand_over(&mut state);
+    }
 }
 
 fn apply(replica: &mut BTreeMap<String, Table>, write: &Write) {
@@ -94,6 +110,7 @@ impl Net {
             turn: usize::MAX,
             replicas: vec![BTreeMap::new(); 3],
             swapped: BTreeMap::new(),
+            proposed: HashSet::new(),
             late: BTreeMap::new(),
             sent: 0,
             stamps: Vec::new(),
@@ -118,10 +135,9 @@ impl Net {
                 scope.spawn(move || {
                     CLIENT.with(|own| own.set(client));
                     self.wait(client);
+                    // A client that panics has ended, too.
+                    let _end = End { net: self, client };
                     work();
-                    let mut state = self.state.lock();
-                    state.wake[client] = None;
-                    self.hand_over(&mut state);
                 });
             }
             self.hand_over(&mut self.state.lock());
@@ -199,6 +215,42 @@ impl Net {
                     merge(table.entry(at.clone()).or_insert_with(|| row.clone()), row);
                 }
             }
+        }
+    }
+
+    /// The rows that were set by compare-and-set: table, partition, row.
+    pub(crate) fn swapped_rows(&self) -> Vec<(String, Vec<u8>, Vec<u8>)> {
+        let state = self.state.lock();
+        let tables = state.swapped.iter();
+        let rows = tables.flat_map(|(name, table)| {
+            let rows = table.iter().filter(|(_, row)| row.1.is_some());
+            rows.map(move |((partition, row), _)| (name.clone(), partition.clone(), row.clone()))
+        });
+        rows.collect()
+    }
+
+    /// The tables with rows of data or of indexes.
+    pub(crate) fn tables(&self) -> BTreeSet<String> {
+        let state = self.state.lock();
+        let tables = state.replicas.iter().flat_map(BTreeMap::keys);
+        tables.cloned().collect()
+    }
+
+    /// A replica has a put from now on that no other has.
+    pub(crate) fn arrive(&self, replica: usize, write: &Write) {
+        apply(&mut self.state.lock().replicas[replica], write);
+    }
+
+    /// Deletions that are older than a time are forgotten by all replicas, as by a compaction.
+    pub(crate) fn compact(&self, before: u64) {
+        for table in self
+            .state
+            .lock()
+            .replicas
+            .iter_mut()
+            .flat_map(BTreeMap::values_mut)
+        {
+            table.retain(|_, (at, value)| value.is_some() || millis(*at) >= before);
         }
     }
 
@@ -475,6 +527,11 @@ impl Cells for Net {
         let (outcome, lost) = {
             let mut state = self.state.lock();
             let roll = state.random.u32(0..2000);
+            if let Some(to) = to {
+                let place = [table.as_bytes(), partition].concat();
+                let is_new = state.proposed.insert((place, row.to_vec(), to.to_vec()));
+                assert!(is_new, "{table}: two swaps of row {row:?} are to {to:?}");
+            }
             let (bad, mark) = (state.trouble.bad, state.marks[CLIENT.with(Local::get)]);
             if roll < bad / 2 {
                 return Err(Error::Unavailable("no answer".to_string()));

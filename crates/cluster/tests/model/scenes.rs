@@ -10,22 +10,25 @@ use esker_model::condition::field;
 use esker_model::definition::{DatasetDef, Index};
 use esker_model::query::{Order, PageToken, Request};
 use esker_model::schema::{KeyType, Value};
+use parking_lot::Mutex;
 
 use crate::hooked::{Hooked, OnWrites};
 use crate::net::{Net, Skewed, Trouble};
 
 const MINUTE: u64 = 60_000;
 
+/// A store that works.
+const CALM: Trouble = Trouble {
+    seed: 1,
+    bad: 0,
+    pauses: 0,
+    mends: true,
+    coarse: 1,
+};
+
 /// Runs a test as the one client of a store that works.
 fn scene(test: impl FnOnce(&Arc<Net>) + Send) {
-    let trouble = Trouble {
-        seed: 1,
-        bad: 0,
-        pauses: 0,
-        mends: true,
-        coarse: 1,
-    };
-    let net = Net::new(trouble, 1);
+    let net = Net::new(CALM, 1);
     net.run(vec![Box::new(|| test(&net))]);
 }
 
@@ -235,4 +238,152 @@ fn a_reader_whose_clock_is_off_is_refused() {
             }
         }
     });
+}
+
+/// A writer dies between its entry and its record, and its put arrives late. A reader was paused
+/// after it had looked for the record, and deleted it when a repair had removed, on its account,
+/// the version before: the record was lost.
+#[test]
+fn removing_a_version_of_a_dead_writer_loses_no_version_that_it_hid() {
+    for moment in 0..3 {
+        scene(|net| {
+            let dataset = dataset(net, 1);
+            put(&dataset, 1, 1);
+            net.sleep(1_000);
+            // The writer dies: its entry is there, its record is not.
+            let lost = Arc::new(Mutex::new(None));
+            let keep = lost.clone();
+            let dying = Box::new(move |writes: &[Write]| {
+                let data = writes
+                    .iter()
+                    .position(|write| !write.table.contains("index"));
+                let data = data.filter(|at| writes[*at].value.is_some());
+                *keep.lock() = data.map(|at| writes[at].clone());
+                data.into_iter().collect()
+            });
+            let mut batch = hooked(net, dying).batch();
+            batch.put_json(br#"{"id":1,"n":2}"#).unwrap();
+            assert!(batch.commit().is_err());
+            let late = lost.lock().take().unwrap();
+            net.sleep(2 * MINUTE);
+            let other = dataset.clone();
+            let net_of = net.clone();
+            let race = move || {
+                net_of.arrive(0, &late);
+                // Reads show it from now on.
+                for _ in 0..4 {
+                    let _ = other.get(&key(1));
+                }
+                let done = repair(&other, false).unwrap();
+                let _ = rest(&mut other.find(&Request::of(field("n").ge(0))).unwrap());
+                net_of.sleep(2 * MINUTE);
+                done
+            };
+            let mut race = Some(race);
+            let mut calls = 0;
+            let paused = Box::new(move |writes: &[Write]| {
+                // The calls of a removal: the deletion of the version, that of its entry.
+                calls += usize::from(!writes.is_empty());
+                if calls == moment + 1
+                    && let Some(race) = race.take()
+                {
+                    race();
+                }
+                Vec::new()
+            });
+            let reader = hooked(net, paused);
+            let found = rest(&mut reader.find(&Request::of(field("n").eq(2))).unwrap());
+            assert_eq!(found, []);
+            let now = dataset.get(&key(1)).unwrap().unwrap();
+            let n: serde_json::Value = serde_json::from_slice(now.json()).unwrap();
+            let n = n["n"].as_i64().unwrap();
+            // Whichever it is, its index has it.
+            assert_eq!(
+                rest(&mut dataset.find(&Request::of(field("n").eq(n))).unwrap()).len(),
+                1
+            );
+            assert!(repair(&dataset, true).unwrap().complete);
+            let checked = dataset.check(&mut |_| ControlFlow::Continue(())).unwrap();
+            assert_eq!(checked.errors, [""; 0]);
+        });
+    }
+}
+
+/// A head of long ago was written again when its version and the deletion after it had been
+/// removed for good, and the record came back.
+#[test]
+fn an_insert_after_a_deletion_that_is_forgotten_finds_no_record() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        let insert = |n: u32| {
+            let mut batch = dataset.batch();
+            let json = format!(r#"{{"id":1,"n":{n}}}"#);
+            batch.insert_json(json.as_bytes()).unwrap();
+            batch.commit()
+        };
+        insert(1).unwrap();
+        assert!(matches!(insert(2), Err(Error::Exists(_))));
+        let mut batch = dataset.batch();
+        batch.delete(&key(1)).unwrap();
+        batch.commit().unwrap();
+        for _ in 0..2 {
+            net.sleep(12 * 24 * 60 * MINUTE);
+            repair(&dataset, false).unwrap();
+            net.compact(net.now() - 24 * 60 * MINUTE);
+        }
+        assert_eq!(net.rows(false), []);
+        insert(3).unwrap();
+        assert_eq!(
+            rest(&mut dataset.find(&Request::of(field("n").ge(0))).unwrap()),
+            [(1, 3)]
+        );
+    });
+}
+
+/// A dataset that is dropped left its marks, notes and counts.
+#[test]
+fn nothing_is_left_of_a_dataset_that_is_dropped() {
+    scene(|net| {
+        let mut options = options(net, 0);
+        options.split_at = 4;
+        let store = Store::open(net.clone(), true, options).unwrap();
+        let def = DatasetDef::new("id", KeyType::Int).index("n", Index::composite().int());
+        let dataset = store.create_dataset("d", &def).unwrap();
+        for id in 0..20 {
+            put(&dataset, id, id);
+        }
+        dataset.note("progress", Some(b"7")).unwrap();
+        repair(&dataset, false).unwrap();
+        let rows = || {
+            let rows = net.swapped_rows().into_iter();
+            let mine = rows.filter(|(.., partition, _)| {
+                ![&b"catalog"[..], b"writers"].contains(&partition.as_slice())
+            });
+            mine.collect::<Vec<_>>()
+        };
+        assert!(rows().len() > 3, "{:?}", rows());
+        store.drop_dataset("d").unwrap();
+        assert_eq!(rows(), []);
+    });
+}
+
+/// Two processes that change the catalog in the same way propose different values, so that one that
+/// gets no answer sees whether its change was made.
+#[test]
+fn two_processes_reserve_different_numbers() {
+    for seed in 0..20 {
+        let net = Net::new(Trouble { seed, ..CALM }, 2);
+        let create = |name: &'static str| -> Box<dyn FnOnce() + Send + '_> {
+            let net = &net;
+            Box::new(move || {
+                let store = Store::open(net.clone(), true, options(net, 0)).unwrap();
+                let def = DatasetDef::new("id", KeyType::Int);
+                put(&store.create_dataset(name, &def).unwrap(), 1, 1);
+            })
+        };
+        // The simulated store fails a test that proposes a value twice.
+        net.run(vec![create("a"), create("b")]);
+        let tables = net.tables();
+        assert_eq!(tables.len(), 2, "{tables:?}");
+    }
 }
