@@ -241,7 +241,7 @@ impl Repair {
             let before = stamp(begun.saturating_sub(VIEW));
             for cell in page.cells {
                 if cell.partition != key.key {
-                    found.extend(key.last_deletion(self.forgettable()));
+                    found.extend(key.last_deletion(forgettable(begun)));
                     key = KeyVersions::new(cell.partition.clone());
                 }
                 found.extend(key.next(cell, self.bound.versions(), (after, before))?);
@@ -263,15 +263,9 @@ impl Repair {
             }
             self.throttle();
         }
-        found.extend(key.last_deletion(self.forgettable()));
+        found.extend(key.last_deletion(forgettable(begun)));
         self.remove(&mut found)?;
         Ok(true)
-    }
-
-    /// A deletion from before this time need not be kept: no put from before it arrives any more.
-    fn forgettable(&self) -> Seq {
-        let now = self.shared.clocks().wall();
-        stamp(now.saturating_sub(DELETIONS))
     }
 
     /// Removes the entries of obsolete versions, in the order of the index partitions; then the
@@ -322,6 +316,11 @@ impl Repair {
             clocks.sleep(due - now);
         }
     }
+}
+
+/// A deletion from before this time need not be kept: no put from before it arrives any more.
+fn forgettable(now: u64) -> Seq {
+    stamp(now.saturating_sub(DELETIONS))
 }
 
 /// A version that does not count any more.

@@ -101,10 +101,12 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    pub(crate) fn new(writer: u16) -> Stamps {
+    /// Timestamps that are later than those of the same process under another number.
+    pub(crate) fn new(writer: u16, before: Option<&Stamps>) -> Stamps {
+        let last = before.map_or(0, |before| before.last.load(Ordering::SeqCst));
         Stamps {
             writer,
-            last: AtomicU64::new(0),
+            last: AtomicU64::new(last),
         }
     }
 
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn timestamps_ascend_whatever_the_clock_does() {
-        let stamps = Stamps::new(3);
+        let stamps = Stamps::new(3, None);
         let wall = 1_800_000_000_000;
         let mut last = 0;
         for wall in [wall, wall, wall - 5_000, wall + 1, 0, wall + 1] {
@@ -148,18 +150,21 @@ mod tests {
         }
         assert_eq!(millis(last), wall + 1);
         assert!(stamps.next(wall, last + 10_000) > last + 10_000);
+        // A new number does not make them begin anew.
+        let last = stamps.next(wall, 0);
+        assert!(Stamps::new(2, Some(&stamps)).next(wall - 5_000, 0) > last);
     }
 
     #[test]
     fn a_timestamp_is_a_sequence_number_until_2089() {
         let end = EPOCH + (1 << 41) - 1;
-        assert!(Stamps::new(WRITERS - 1).next(end, 0) <= MAX_SEQ);
+        assert!(Stamps::new(WRITERS - 1, None).next(end, 0) <= MAX_SEQ);
         assert!(end > 3_770_000_000_000, "{end}");
     }
 
     #[test]
     fn writers_never_share_a_timestamp() {
-        let (a, b) = (Stamps::new(1), Stamps::new(2));
+        let (a, b) = (Stamps::new(1, None), Stamps::new(2, None));
         for _ in 0..1000 {
             assert_ne!(a.next(EPOCH + 9, 0), b.next(EPOCH + 9, 0));
         }

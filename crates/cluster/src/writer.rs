@@ -57,6 +57,8 @@ pub(crate) struct Writers {
     clock: Arc<Checked>,
     table: Arc<str>,
     lease: Mutex<Option<Arc<Lease>>>,
+    /// Of the last lease that ended without this process.
+    last: Mutex<Option<Arc<Stamps>>>,
 }
 
 impl Writers {
@@ -71,6 +73,7 @@ impl Writers {
             clock,
             table: STATE.into(),
             lease: Mutex::new(None),
+            last: Mutex::new(None),
         }
     }
 
@@ -83,13 +86,15 @@ impl Writers {
         {
             return Ok(lease.clone());
         }
-        let renewed = match held.take() {
-            Some(lease) => self.renew(&lease)?,
-            None => None,
-        };
-        let lease = match renewed {
+        let known = held.take();
+        let mut last = self.last.lock();
+        if let Some(lease) = &known {
+            *last = Some(lease.stamps.clone());
+        }
+        let renewed = known.map(|lease| self.renew(&lease)).transpose()?;
+        let lease = match renewed.flatten() {
             Some(lease) => lease,
-            None => self.acquire()?,
+            None => self.acquire(last.as_deref())?,
         };
         *held = Some(lease.clone());
         Ok(lease)
@@ -158,7 +163,7 @@ impl Writers {
         Ok((swapped == Swapped::Done).then_some(renewed))
     }
 
-    fn acquire(&self) -> Result<Arc<Lease>> {
+    fn acquire(&self, last: Option<&Stamps>) -> Result<Arc<Lease>> {
         loop {
             let since = self.clocks.steady();
             let now = self.clock.now()?;
@@ -184,7 +189,7 @@ impl Writers {
             )?;
             if swapped == Swapped::Done {
                 return Ok(Arc::new(Lease {
-                    stamps: Arc::new(Stamps::new(number)),
+                    stamps: Arc::new(Stamps::new(number, last)),
                     number,
                     row,
                     since,

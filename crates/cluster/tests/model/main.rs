@@ -12,6 +12,8 @@
     clippy::indexing_slicing
 )]
 
+mod client;
+mod history;
 mod hooked;
 mod net;
 mod scenes;

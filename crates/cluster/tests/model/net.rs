@@ -50,8 +50,8 @@ struct State {
     proposed: HashSet<(Vec<u8>, Vec<u8>, Vec<u8>)>,
     late: BTreeMap<(u64, u64), (usize, Write)>,
     sent: u64,
-    /// Timestamps of writes of data, by key, with the client's mark of then.
-    stamps: Vec<(Vec<u8>, u64, u64)>,
+    /// Timestamps of writes of data, by table and key, with the client's mark of then.
+    stamps: Vec<(String, Vec<u8>, u64, u64)>,
     marks: Vec<u64>,
 }
 
@@ -197,7 +197,8 @@ impl Net {
         self.state.lock().marks[CLIENT.with(Local::get)] = mark;
     }
 
-    pub(crate) fn stamps(&self) -> Vec<(Vec<u8>, u64, u64)> {
+    /// Timestamps of writes of data: table, key, timestamp, the client's mark of then.
+    pub(crate) fn stamps(&self) -> Vec<(String, Vec<u8>, u64, u64)> {
         self.state.lock().stamps.clone()
     }
 
@@ -207,15 +208,7 @@ impl Net {
         let until = state.now + after;
         state.advance(until);
         (state.trouble.bad, state.trouble.pauses) = (0, 0);
-        let all = state.replicas.clone();
-        for replica in &mut state.replicas {
-            for (name, other) in all.iter().flatten() {
-                let table = replica.entry(name.clone()).or_default();
-                for (at, row) in other {
-                    merge(table.entry(at.clone()).or_insert_with(|| row.clone()), row);
-                }
-            }
-        }
+        state.equalise();
     }
 
     /// The rows that were set by compare-and-set: table, partition, row.
@@ -227,6 +220,21 @@ impl Net {
             rows.map(move |((partition, row), _)| (name.clone(), partition.clone(), row.clone()))
         });
         rows.collect()
+    }
+
+    /// The table of a dataset's records, as the catalog has it.
+    pub(crate) fn table_of(&self, dataset: &str) -> Option<String> {
+        let state = self.state.lock();
+        let rows = state.swapped.get("esker_state")?;
+        let (_, catalog) = rows.get(&(b"catalog".to_vec(), vec![0]))?;
+        let catalog: serde_json::Value = serde_json::from_slice(catalog.as_deref()?).unwrap();
+        let id = catalog["datasets"][dataset]["id"].as_u64()?;
+        Some(format!("esker_{id}"))
+    }
+
+    /// What the cluster's own repair does: the replicas become equal.
+    pub(crate) fn mend(&self) {
+        self.state.lock().equalise();
     }
 
     /// The tables with rows of data or of indexes.
@@ -255,7 +263,7 @@ impl Net {
     }
 
     /// The rows of the tables of data and of indexes: table, partition, row.
-    pub(crate) fn rows(&self, is_index: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn rows(&self, is_index: bool) -> Vec<(String, Vec<u8>, Vec<u8>)> {
         let state = self.state.lock();
         #[allow(clippy::type_complexity)]
         let mut all: BTreeMap<(&String, &(Vec<u8>, Vec<u8>)), Row> = BTreeMap::new();
@@ -267,7 +275,10 @@ impl Net {
         let rows = all
             .into_iter()
             .filter(|((name, _), row)| row.1.is_some() && name.contains("index") == is_index);
-        rows.map(|((_, at), _)| at.clone()).collect()
+        let row = |name: &String, (partition, row): &(Vec<u8>, Vec<u8>)| {
+            (name.clone(), partition.clone(), row.clone())
+        };
+        rows.map(|((name, at), _)| row(name, at)).collect()
     }
 
     /// The way of a request: takes time, and fails if the client is dead.
@@ -307,6 +318,18 @@ impl State {
             apply(&mut self.replicas[replica], &write);
         }
         self.now = self.now.max(to);
+    }
+
+    fn equalise(&mut self) {
+        let all = self.replicas.clone();
+        for replica in &mut self.replicas {
+            for (name, other) in all.iter().flatten() {
+                let table = replica.entry(name.clone()).or_default();
+                for (at, row) in other {
+                    merge(table.entry(at.clone()).or_insert_with(|| row.clone()), row);
+                }
+            }
+        }
     }
 
     fn deliver(&mut self, after: u64, replica: usize, write: &Write) {
@@ -413,12 +436,12 @@ impl Cells for Net {
             let mut state = self.state.lock();
             let mark = state.marks[CLIENT.with(Local::get)];
             for write in writes.iter().filter(|write| !write.table.contains("index")) {
-                let is_known = state
-                    .stamps
-                    .iter()
-                    .any(|(key, at, _)| (key, at) == (&write.partition, &write.at));
+                let is_known = state.stamps.iter().any(|(table, key, at, _)| {
+                    (&**table, key, at) == (&*write.table, &write.partition, &write.at)
+                });
                 if write.value.is_some() && !is_known {
-                    state.stamps.push((write.partition.clone(), write.at, mark));
+                    let (table, key) = (write.table.to_string(), write.partition.clone());
+                    state.stamps.push((table, key, write.at, mark));
                 }
             }
             writes.iter().map(|write| state.send(write)).collect()
@@ -549,7 +572,8 @@ impl Cells for Net {
             let is_head = table.ends_with("heads") && outcome == Swapped::Done;
             if let (true, Some(head)) = (is_head, to) {
                 let at = !u64::from_be_bytes(head[..8].try_into().unwrap());
-                state.stamps.push((partition.to_vec(), at, mark));
+                let data = table.trim_end_matches("_heads").to_string();
+                state.stamps.push((data, partition.to_vec(), at, mark));
             }
             (outcome, roll < bad)
         };
