@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::cells::{Cells, Swapped};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::time::{CATALOG_AGE, Clocks};
+use crate::time::{CATALOG_AGE, Clocks, EPOCH};
+use crate::unique::unique;
 
 /// The table of rows that are changed by compare-and-set.
 pub(crate) const STATE: &str = "esker_state";
@@ -30,6 +31,9 @@ const TRIES: usize = 50;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
     pub(crate) version: u64,
+    /// A number that makes each value of the row another.
+    #[serde(default)]
+    turn: u64,
     next_id: u32,
     pub(crate) datasets: BTreeMap<String, DatasetState>,
 }
@@ -83,6 +87,16 @@ impl DatasetState {
 }
 
 impl Catalog {
+    /// The catalog of a new keyspace. The numbers of datasets, and so the names of tables, are
+    /// others than those of a keyspace of the same name that was dropped before.
+    fn beginning(now: u64) -> Catalog {
+        let seconds = now.saturating_sub(EPOCH) / 1000;
+        Catalog {
+            next_id: u32::try_from(seconds).unwrap_or(0),
+            ..Catalog::default()
+        }
+    }
+
     /// A new dataset, which is not in the catalog yet: its number is used.
     pub(crate) fn reserve(&mut self, def: &StoredDef) -> Result<DatasetState> {
         let id = self.next_number();
@@ -230,7 +244,7 @@ impl Catalogs {
             let before = self.stored()?;
             let mut catalog = match &before {
                 Some(bytes) => decode(bytes)?,
-                None => Catalog::default(),
+                None => Catalog::beginning(self.cells.now()?),
             };
             let unchanged = catalog.clone();
             let done = change(&mut catalog)?;
@@ -238,6 +252,7 @@ impl Catalogs {
                 return Ok(done);
             }
             catalog.version += 1;
+            catalog.turn = unique();
             let bytes = serde_json::to_vec(&catalog)
                 .map_err(|error| Error::BadInput(format!("the catalog: {error}")))?;
             let swapped = self.cells.swap(

@@ -17,6 +17,7 @@ use crate::judge::{Candidate, Verdict, judge_all, remove};
 use crate::rows::{Version, entry};
 use crate::shared::Shared;
 use crate::time::stamp;
+use crate::view::View;
 
 /// Rows of a page.
 const PAGE: usize = 1000;
@@ -49,6 +50,7 @@ impl Dataset {
     /// # Errors
     /// [`Unavailable`](crate::Error::Unavailable). What is wrong is part of the report.
     pub fn check(&self, progress: &mut dyn FnMut(&Checked) -> ControlFlow<()>) -> Result<Checked> {
+        let begun = stamp(self.shared.cells.now()?);
         let bound = self.shared.bound_now(&self.name)?;
         let mut walk = Walk {
             shared: &self.shared,
@@ -56,7 +58,7 @@ impl Dataset {
             found: Checked::default(),
             mends: false,
             changed: (0, 0),
-            begun: 0,
+            begun,
         };
         walk.all(progress)?;
         Ok(walk.found)
@@ -141,7 +143,8 @@ impl Walk<'_> {
                 if newer == 0 && !is_deleted {
                     self.found.records += 1;
                 }
-                if !is_deleted && newer < self.bound.versions() {
+                let is_placed = version.at < self.begun;
+                if is_placed && !is_deleted && newer < self.bound.versions() {
                     self.entries_of(version.at, &cell, &mut expected);
                 }
                 newer += 1;
@@ -189,6 +192,7 @@ impl Walk<'_> {
                 missing.push(write);
             }
         }
+        let missing = self.still_counting(missing)?;
         for write in &missing {
             let entry = entry(&write.row)?;
             let key = self.key(entry.key);
@@ -201,6 +205,26 @@ impl Walk<'_> {
             added.into_iter().collect::<Result<()>>()?;
         }
         Ok(())
+    }
+
+    /// Of entries that are missing, those whose versions count still: of others, a reader may have
+    /// removed them since the records were read.
+    fn still_counting(&self, missing: Vec<Write>) -> Result<Vec<Write>> {
+        let mut candidates = Vec::new();
+        for write in &missing {
+            let found = entry(&write.row)?;
+            candidates.push(Candidate {
+                at: found.at,
+                key: found.key.to_vec(),
+                index: 0,
+                token: found.token.to_vec(),
+            });
+        }
+        let verdicts = judge_all(self.shared, self.bound, &candidates, &View::LATEST, true)?;
+        let counts = |verdict| matches!(verdict, Verdict::Newest(_) | Verdict::Kept(_));
+        let all = missing.into_iter().zip(verdicts);
+        let counting = all.filter_map(|(write, verdict)| counts(verdict).then_some(write));
+        Ok(counting.collect())
     }
 
     /// The entries of an index in a part: each is of a version that counts, and of one of its
@@ -270,7 +294,7 @@ impl Walk<'_> {
     /// Judges entries; returns those of writers that may still put their record.
     fn judge(&mut self, candidates: Vec<Candidate>) -> Result<HashSet<(Seq, Vec<u8>)>> {
         let mut pending = HashSet::new();
-        let verdicts = judge_all(self.shared, self.bound, &candidates, Seq::MAX, false)?;
+        let verdicts = judge_all(self.shared, self.bound, &candidates, &View::LATEST, false)?;
         let mut useless = Vec::new();
         for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
             match &verdict {

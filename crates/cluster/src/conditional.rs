@@ -21,6 +21,8 @@ use crate::cells::Swapped;
 use crate::error::{Error, Result};
 use crate::rows::Version;
 use crate::shared::Shared;
+use crate::time::{GRACE, millis};
+use crate::view::{Newest, View};
 use crate::write::{Change, Operation};
 
 /// The row of the head in its partition.
@@ -56,9 +58,6 @@ impl Head {
     }
 }
 
-/// The newest version of a key: its timestamp, and the stored record if that is not a deletion.
-pub(crate) type Newest = (Seq, Option<Vec<u8>>);
-
 /// Decides what to write for the present record: its timestamp and stored form. `None` writes
 /// nothing.
 pub(crate) type Decide<'d> =
@@ -92,21 +91,24 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
     let stored_head = heads.into_iter().next().map(|cell| cell.value);
     let head = stored_head.as_deref().map(Head::decode).transpose()?;
     let mut newest = newest(shared, &bound, key)?;
-    let known = newest.as_ref().map_or(0, |(at, _)| *at);
-    if let Some(head) = head.as_ref().filter(|head| head.at > known) {
+    let known = newest.as_ref().map_or(0, |newest| newest.at);
+    // Of an old head there is no version because its put was made to stay dead, or because it was
+    // removed since, and all that came after it, too.
+    let is_recent = |head: &&Head| millis(head.at) + GRACE > shared.clocks().wall();
+    let unfinished = head.as_ref().filter(|head| head.at > known);
+    if let Some(head) = unfinished.filter(is_recent) {
         let version = bound.version(key, head.at, head.record.as_deref());
         operation.write(vec![version])?;
         // It stays hidden if a repair has removed it for good: then it did not happen.
         newest = self::newest(shared, &bound, key)?;
     }
-    let present = match &newest {
-        Some((at, Some(record))) => Some((*at, record.as_slice())),
-        _ => None,
-    };
+    let record = |newest: &'_ Newest| Some((newest.at, newest.record.clone()?));
+    let present = newest.as_ref().and_then(record);
+    let present = present.as_ref().map(|(at, record)| (*at, &record[..]));
     let Some(change) = decide(present, &bound)? else {
         return Ok(true);
     };
-    let last = newest.as_ref().map_or(0, |(at, _)| *at);
+    let last = newest.as_ref().map_or(0, |newest| newest.at);
     let at = operation.stamp(last.max(head.map_or(0, |head| head.at)));
     let entries: Vec<_> = change.entries(at).collect();
     operation.write(entries.clone())?;
@@ -124,22 +126,12 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
 }
 
 fn newest(shared: &Shared, bound: &Bound, key: &[u8]) -> Result<Option<Newest>> {
-    let read = bound.versions_of(key, Seq::MAX, 1, false);
-    let Some(cells) = shared.cells.read(vec![read]).pop() else {
-        return Ok(None);
-    };
-    let Some(cell) = cells?.pop() else {
-        return Ok(None);
-    };
-    let version = Version::of(&cell.row)?;
-    Ok(Some((
-        version.at,
-        (!version.is_deletion).then_some(cell.value),
-    )))
+    let mut found = View::LATEST.newest(shared, bound, &[key]);
+    Ok(found.pop().transpose()?.flatten())
 }
 
 /// The timestamp of the record of a key.
 pub(crate) fn present(shared: &Shared, name: &str, key: &[u8]) -> Result<Option<Seq>> {
     let newest = newest(shared, &*shared.bound(name)?, key)?;
-    Ok(newest.and_then(|(at, record)| record.map(|_| at)))
+    Ok(newest.and_then(|Newest { at, record }| record.map(|_| at)))
 }

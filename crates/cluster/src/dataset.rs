@@ -20,6 +20,7 @@ use crate::rows::Version;
 use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, stamp};
+use crate::view::{Newest, View};
 use crate::write::{self, Change};
 
 /// A dataset of a keyspace.
@@ -168,20 +169,12 @@ impl Dataset {
     /// As [`Dataset::get`].
     pub fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>> {
         let bound = self.bound()?;
-        let reads = keys
-            .iter()
-            .map(|key| bound.versions_of(key.as_bytes(), Seq::MAX, 1, false));
-        let found = self.shared.cells.read(reads.collect());
-        let records = keys.iter().zip(found).map(|(key, cells)| {
-            let Some(cell) = cells?.pop() else {
-                return Ok(None);
-            };
-            let version = Version::of(&cell.row)?;
-            let record = || Record::new(key.clone(), version.at, Slice::from(cell.value));
-            match version.is_deletion {
-                true => Ok(None),
-                false => Ok(Some(record()?)),
-            }
+        let refs: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+        let found = View::LATEST.newest(&self.shared, &bound, &refs);
+        let records = keys.iter().zip(found).map(|(key, newest)| {
+            let stored = newest?.and_then(|Newest { at, record }| Some((at, record?)));
+            let record = |(at, stored)| Record::new(key.clone(), at, Slice::from(stored));
+            Ok(stored.map(record).transpose()?)
         });
         records.collect()
     }
@@ -190,21 +183,41 @@ impl Dataset {
     /// `most`, and of those that the dataset keeps.
     ///
     /// # Errors
-    /// As [`Dataset::get`].
+    /// As [`Dataset::get`]; [`Error::Unsupported`] if `until` is before all versions that are kept,
+    /// and there were others.
     pub fn versions(&self, key: &Key, until: Option<Seq>, most: usize) -> Result<Vec<Record>> {
         let bound = self.bound()?;
-        let most = most.min(bound.versions());
-        let until = until.unwrap_or(Seq::MAX);
-        let read = bound.versions_of(key.as_bytes(), until, most, false);
-        let cells = self.shared.cells.read(vec![read]).pop();
-        let mut found = Vec::new();
-        for cell in cells.transpose()?.unwrap_or_default() {
+        let (until, kept) = (until.unwrap_or(Seq::MAX), bound.versions());
+        // Older versions than those that are kept are removed in any order.
+        let rows = match until {
+            Seq::MAX => most.min(kept),
+            _ => kept,
+        };
+        let view = View::LATEST;
+        let mut read = view.read(&self.shared, &bound, &[key.as_bytes()], (rows, false));
+        let cells = read.pop().transpose()?.unwrap_or_default();
+        let is_full = cells.len() >= kept;
+        let (mut found, mut is_known) = (Vec::new(), !is_full);
+        for cell in cells {
             let version = Version::of(&cell.row)?;
-            if version.is_deletion {
-                break;
+            match (version.at <= until, version.is_deletion) {
+                (false, false) => continue,
+                (false, true) => is_known = false,
+                (true, true) => is_known = true,
+                (true, false) if found.len() < most => {
+                    let stored = Slice::from(cell.value);
+                    found.push(Record::new(key.clone(), version.at, stored)?);
+                    is_known = true;
+                    continue;
+                }
+                (true, false) => {}
             }
-            let stored = Slice::from(cell.value);
-            found.push(Record::new(key.clone(), version.at, stored)?);
+            break;
+        }
+        if !is_known {
+            return Err(Error::Unsupported(format!(
+                "the dataset keeps {kept} versions of a record, and key {key} had another one then"
+            )));
         }
         Ok(found)
     }
@@ -272,7 +285,7 @@ impl Dataset {
         Ok(Scanned {
             shared: self.shared.clone(),
             bound: self.bound()?,
-            scan: Scan::by_key((lo, hi), reverse, self.now()),
+            scan: Scan::by_key((lo, hi), reverse, View::now(&self.shared)?),
             hits: std::collections::VecDeque::new(),
         })
     }

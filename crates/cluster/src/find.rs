@@ -1,11 +1,11 @@
-//! Queries. A query answers as of its start: for each key the newest version of that time counts,
-//! and no later write changes the answer. It finds every record whose write was acknowledged before
-//! it began, unless a later write of the same key has removed that version meanwhile.
+//! Queries. A query answers as of its start ([`View`]): for each key the newest version of that
+//! time counts. It finds every record whose write was acknowledged before it began, unless a later
+//! write of the same key hides it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use esker_coding::{MAX_SEQ, Seq};
+use esker_coding::Seq;
 use esker_model::query::{Compiled, NoEstimates, Order, Plan, Request};
 use esker_model::record::RecordRef;
 
@@ -14,10 +14,9 @@ use crate::candidates::{Candidates, Sought};
 use crate::error::{Error, Result};
 use crate::hit::Hit;
 use crate::judge::{Candidate, Verdict, judge_all, remove};
-use crate::rows::Version;
 use crate::scan::Scan;
 use crate::shared::Shared;
-use crate::time::{CLOCK_BOUND, stamp};
+use crate::view::{Newest, View};
 
 /// Candidates whose records are read at a time; fewer for the first ones of a small answer.
 const TOGETHER: usize = 256;
@@ -46,8 +45,7 @@ pub(crate) struct Query {
     shared: Arc<Shared>,
     pub(crate) bound: Arc<Bound>,
     compiled: Compiled,
-    /// What the query sees: writes up to this timestamp.
-    until: Seq,
+    view: View,
     keys_only: bool,
     /// True if a current candidate is an answer without a look at its record.
     is_answered: bool,
@@ -78,8 +76,7 @@ impl Query {
         let shape = &bound.shape;
         let compiled = Compiled::new(shape, request.condition.clone(), &mut NoEstimates)?;
         let plan = Plan::choose(shape, &compiled, &mut NoEstimates)?;
-        // Other writers' clocks may be ahead of this one.
-        let until = stamp(shared.clocks().wall() + 2 * CLOCK_BOUND).min(MAX_SEQ);
+        let view = View::now(&shared)?;
         let mut explained = Explained::default();
         let mut source = source(
             &shared,
@@ -87,19 +84,19 @@ impl Query {
             &compiled,
             &plan,
             request,
-            until,
+            view,
             &mut explained,
         );
         // What lies behind a page depends on the order.
         let is_ordered = is_ordered || request.after.is_some();
         if let (From::Scan(scan), false) = (&mut source, is_ordered) {
-            *scan = Scan::unordered(until);
+            *scan = Scan::unordered(view);
         }
         let is_index = matches!(source, From::Entries(_));
         let is_answered = is_index && compiled.is_answered_by(&plan.driver);
         Ok(Query {
             shared,
-            until,
+            view,
             keys_only: request.keys_only,
             is_answered,
             order: request.order,
@@ -188,7 +185,7 @@ impl Query {
 
     fn judge(&mut self, found: Vec<Candidate>) -> Result<()> {
         let rows_only = self.keys_only && self.is_answered;
-        let verdicts = judge_all(&self.shared, &self.bound, &found, self.until, rows_only)?;
+        let verdicts = judge_all(&self.shared, &self.bound, &found, &self.view, rows_only)?;
         self.explained.keys += found.len() as u64;
         let mut useless = Vec::new();
         for (candidate, verdict) in found.into_iter().zip(verdicts) {
@@ -216,22 +213,17 @@ impl Query {
 
     /// Reads the records of keys, in the order of the request.
     fn look_up(&mut self, keys: &[Vec<u8>]) -> Result<()> {
-        let reads = keys
-            .iter()
-            .map(|key| self.bound.versions_of(key, self.until, 1, false));
-        let found = self.shared.cells.read(reads.collect());
+        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let found = self.view.newest(&self.shared, &self.bound, &refs);
         self.explained.keys += keys.len() as u64;
         let mut hits = Vec::new();
-        for (key, cells) in keys.iter().zip(found) {
-            let Some(cell) = cells?.pop() else { continue };
-            let version = Version::of(&cell.row)?;
-            if !version.is_deletion && confirms(&self.compiled, &self.bound, &cell.value) {
-                hits.push(Hit {
-                    at: version.at,
-                    key: key.clone(),
-                    stored: cell.value,
-                });
-            }
+        for (key, newest) in keys.iter().zip(found) {
+            let Some(Newest { at, record }) = newest? else {
+                continue;
+            };
+            let record = record.filter(|stored| confirms(&self.compiled, &self.bound, stored));
+            let key = key.clone();
+            hits.extend(record.map(|stored| Hit { at, key, stored }));
         }
         let behind = self.after.map(|after| self.order.rank(after));
         hits.retain(|hit| behind.is_none_or(|behind| self.order.rank(hit.at) > behind));
@@ -252,7 +244,7 @@ fn source(
     compiled: &Compiled,
     plan: &Plan,
     request: &Request,
-    until: Seq,
+    view: View,
     explained: &mut Explained,
 ) -> From {
     let after = request.after.map(|after| after.0);
@@ -278,7 +270,7 @@ fn source(
             sought.push(Sought { index, ranges });
         }
         let (shared, bound) = (shared.clone(), bound.clone());
-        let span = (until, after);
+        let span = (view.until, after);
         let candidates = Candidates::new(shared, bound, sought, request.order, span);
         return From::Entries(candidates);
     }
@@ -298,7 +290,7 @@ fn source(
     explained.without_index.dedup();
     From::Scan(Scan::in_order(
         request.order,
-        (until, after),
+        (view, after),
         request.keys_only,
     ))
 }

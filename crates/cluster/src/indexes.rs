@@ -19,6 +19,7 @@ use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::rows::Version;
+use crate::split;
 use crate::time::{CLOCK_BOUND, DEADLINE, LEAD, stamp};
 
 /// Rows of a page.
@@ -177,7 +178,7 @@ impl Dataset {
     /// [`Error::BadInput`] if there is none; [`Error::Unavailable`].
     pub fn drop_index(&self, path: &Path) -> Result<()> {
         self.shared.check_writes()?;
-        let table = self.shared.catalogs.change(|catalog| {
+        let (table, layout) = self.shared.catalogs.change(|catalog| {
             let state = catalog.dataset_mut(&self.name)?;
             let mut def = state.def()?;
             let found = def.attributes.iter_mut().find(|a| a.def.path == *path);
@@ -187,9 +188,10 @@ impl Dataset {
             attribute.def.kind = IndexKind::None;
             let id = attribute.id;
             state.set_def(&def);
-            Ok(state.index_table(id, &index))
+            Ok((state.index_table(id, &index), index.layout))
         })?;
-        self.shared.cells.drop_table(&table)
+        self.shared.cells.drop_table(&table)?;
+        self.shared.clear(&split::partitions(&table, &layout))
     }
 
     /// Reads all records to lay out an index; `None` if it was stopped.

@@ -1,15 +1,17 @@
 //! Whether an index entry is of a version that counts.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use esker_coding::Seq;
 
 use crate::bound::Bound;
-use crate::cells::{Cell, Read, Write};
+use crate::cells::Cell;
 use crate::error::Result;
+use crate::removals;
 use crate::rows::Version;
 use crate::shared::Shared;
 use crate::time::{GRACE, millis};
+use crate::view::View;
 
 /// An index entry that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,23 +38,29 @@ pub(crate) enum Verdict {
     Pending,
 }
 
-/// The verdict, by the versions of the key, newest first, of which at most `kept` count. `now` is
-/// in milliseconds since 1970, and not ahead of the cluster's clock by more than its bound.
-pub(crate) fn judge(at: Seq, versions: &[Cell], kept: usize, now: u64) -> Result<Verdict> {
-    let mut newer = 0;
+/// The verdict for a reader of the writes up to `until`, by the versions of the key, newest first,
+/// of which at most `kept` count. `now` is in milliseconds since 1970, and not ahead of the
+/// cluster's clock by more than its bound.
+pub(crate) fn judge(
+    at: Seq,
+    versions: &[Cell],
+    (until, kept): (Seq, usize),
+    now: u64,
+) -> Result<Verdict> {
+    let (mut newer, mut is_newest) = (0, true);
     for cell in versions {
         let version = Version::of(&cell.row)?;
         if version.at < at {
             break;
         }
         if version.at == at && !version.is_deletion {
-            return Ok(match newer {
-                0 => Verdict::Newest(cell.value.clone()),
-                newer if newer < kept => Verdict::Kept(cell.value.clone()),
-                _ => Verdict::Obsolete,
+            return Ok(match is_newest {
+                true => Verdict::Newest(cell.value.clone()),
+                false => Verdict::Kept(cell.value.clone()),
             });
         }
         newer += 1;
+        is_newest &= version.at > until;
         if version.is_deletion || newer >= kept {
             return Ok(Verdict::Obsolete);
         }
@@ -63,12 +71,12 @@ pub(crate) fn judge(at: Seq, versions: &[Cell], kept: usize, now: u64) -> Result
     })
 }
 
-/// Judges entries by the versions of their keys that are not newer than `until`.
+/// Judges entries by the versions of their keys.
 pub(crate) fn judge_all(
     shared: &Shared,
     bound: &Bound,
     candidates: &[Candidate],
-    until: Seq,
+    view: &View,
     rows_only: bool,
 ) -> Result<Vec<Verdict>> {
     let kept = bound.versions();
@@ -76,17 +84,13 @@ pub(crate) fn judge_all(
     let mut keys: Vec<&[u8]> = candidates.iter().map(|c| c.key.as_slice()).collect();
     keys.sort_unstable();
     keys.dedup();
-    let reads: Vec<Read> = keys
-        .iter()
-        .map(|key| bound.versions_of(key, until, kept, rows_only))
-        .collect();
     let now = shared.clocks().wall();
-    let read: Vec<Result<Vec<Cell>>> = shared.cells.read(reads);
+    let read = view.read(shared, bound, &keys, (kept, rows_only));
     let versions: HashMap<&[u8], Result<Vec<Cell>>> = keys.into_iter().zip(read).collect();
     let judged = candidates
         .iter()
         .map(|candidate| match versions.get(candidate.key.as_slice()) {
-            Some(Ok(versions)) => judge(candidate.at, versions, kept, now),
+            Some(Ok(versions)) => judge(candidate.at, versions, (view.until, kept), now),
             Some(Err(error)) => Err(error.clone()),
             None => Ok(Verdict::Pending),
         });
@@ -97,33 +101,48 @@ pub(crate) fn judge_all(
 /// writer is gone, so that its put stays dead if it arrives later. An error does no harm: the next
 /// reader finds them again.
 pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) {
-    let is_dangling = |verdict: &Verdict| *verdict == Verdict::Dangling;
-    let mut forget: Vec<Write> = Vec::new();
-    let mut now = 0;
-    if useless.iter().any(|(_, verdict)| is_dangling(verdict)) {
-        // The clock of a reader may be wrong: the cluster's decides.
-        let Ok(known) = shared.cells.now() else {
-            return;
-        };
-        now = known;
-        let dangling = useless.iter().filter(|(_, verdict)| is_dangling(verdict));
-        let gone = dangling.filter(|(candidate, _)| millis(candidate.at) + GRACE < now);
-        forget = gone
-            .map(|(candidate, _)| bound.forget(&candidate.key, Version::record(candidate.at)))
-            .collect();
-    }
-    let forgotten = shared.cells.write(forget);
-    if forgotten.iter().any(Result::is_err) {
-        return;
-    }
-    let useless = useless
+    let (dangling, obsolete): (Vec<_>, Vec<_>) = useless
         .iter()
-        .filter(|(candidate, verdict)| !is_dangling(verdict) || millis(candidate.at) + GRACE < now);
-    let entries = useless.filter_map(|(candidate, _)| {
+        .partition(|(_, verdict)| *verdict == Verdict::Dangling);
+    let mut removed: Vec<&Candidate> = Vec::new();
+    if let Ok(gone) = forget(shared, bound, &dangling) {
+        let is_gone = |of: &Candidate| gone.contains(&(of.key.clone(), of.at));
+        let dangling = dangling.into_iter().map(|(candidate, _)| candidate);
+        removed.extend(dangling.filter(|candidate| is_gone(candidate)));
+    }
+    if !obsolete.is_empty()
+        && let Ok(announced) = removals::announced(shared, bound)
+    {
+        let obsolete = obsolete.into_iter().map(|(candidate, _)| candidate);
+        removed.extend(obsolete.filter(|candidate| !announced.contains(&candidate.key)));
+    }
+    let entries = removed.into_iter().filter_map(|candidate| {
         let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
         bound.entry(candidate.index, entry, false)
     });
     drop(shared.cells.write(entries.collect()));
+}
+
+/// Deletes versions for good whose entries are dangling; returns which.
+fn forget(
+    shared: &Shared,
+    bound: &Bound,
+    dangling: &[&(Candidate, Verdict)],
+) -> Result<HashSet<removals::Place>> {
+    if dangling.is_empty() {
+        return Ok(HashSet::new());
+    }
+    // This machine's clock may be behind the cluster's: that one decides.
+    let now = shared.cells.now()?;
+    let gone = dangling
+        .iter()
+        .filter(|(candidate, _)| millis(candidate.at) + GRACE < now);
+    let mut gone: Vec<removals::Place> = gone
+        .map(|(candidate, _)| (candidate.key.clone(), candidate.at))
+        .collect();
+    gone.sort_unstable();
+    gone.dedup();
+    removals::forget(shared, bound, gone, now)
 }
 
 #[cfg(test)]
@@ -143,7 +162,7 @@ mod tests {
     }
 
     fn of(at: Seq, all: &[Version], kept: usize) -> Verdict {
-        judge(at, &versions(all), kept, NOW).unwrap()
+        judge(at, &versions(all), (Seq::MAX, kept), NOW).unwrap()
     }
 
     #[test]

@@ -5,18 +5,19 @@
 //! | --- | --- |
 //! | what a store must do; Cassandra, HBase | `cells/` |
 //! | addresses | `address`, `hbase_address` |
-//! | timestamps, clocks, bounds | `time` |
+//! | timestamps, clocks, bounds | `time`, `clock` |
 //! | datasets, leases of writers | `catalog`, `writer`, `bound` |
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
-//! | queries | `find`, `candidates`, `judge`, `scan`, `values` |
-//! | repair, check, changes of indexes | `repair`, `check`, `indexes` |
+//! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
+//! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
 mod bound;
 mod candidates;
 mod catalog;
 pub mod cells;
 mod check;
+mod clock;
 mod conditional;
 mod counts;
 mod dataset;
@@ -28,6 +29,7 @@ mod indexes;
 mod judge;
 mod layout;
 mod notes;
+mod removals;
 mod repair;
 mod rows;
 mod scan;
@@ -35,7 +37,9 @@ mod shared;
 mod split;
 mod store;
 mod time;
+mod unique;
 mod values;
+mod view;
 mod write;
 mod writer;
 

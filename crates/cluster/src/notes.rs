@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalog::STATE;
+use crate::catalog::{DatasetState, STATE};
 use crate::cells::Swapped;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
@@ -66,6 +66,11 @@ impl Dataset {
     }
 
     fn notes_at(&self) -> Result<Vec<u8>> {
-        Ok(format!("notes {}", self.bound()?.data).into_bytes())
+        Ok(partition(&self.bound()?.state))
     }
+}
+
+/// The partition of the notes of a dataset.
+pub(crate) fn partition(state: &DatasetState) -> Vec<u8> {
+    format!("notes {}", state.data()).into_bytes()
 }

@@ -6,8 +6,9 @@
 //! where that has stopped. Each part has a mark, a timestamp: all versions that were made obsolete
 //! before it are gone. A version is made obsolete by the write that came as the `m`-th after it, or
 //! by a deletion; the mark is compared with the time of that write, not with that of the version,
-//! which may have been current at the last repair. The mark moves when the whole part is done, and
-//! stays behind what nodes that were down may still receive.
+//! which may have been current at the last repair. A version that was current less than [`VIEW`]
+//! ago stays for queries that run, until a later repair. The mark moves when the whole part is
+//! done, and stays behind what nodes that were down may still receive.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,14 +18,15 @@ use esker_model::record::RecordRef;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Bound;
-use crate::catalog::STATE;
+use crate::catalog::{DatasetState, STATE};
 use crate::cells::{Cell, Mark, Swapped, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::rows::Version;
 use crate::shared::Shared;
-use crate::time::{CLOCK_BOUND, DEADLINE, HINTS, stamp};
-use crate::{check, split};
+use crate::time::{CLOCK_BOUND, DEADLINE, DELETIONS, HINTS, VIEW, stamp};
+use crate::unique::unique;
+use crate::{check, removals, split};
 
 /// Rows of a page.
 const PAGE: usize = 2000;
@@ -92,6 +94,7 @@ impl Dataset {
         self.shared.check_writes()?;
         let bound = self.shared.bound_now(&self.name)?;
         split::close(&self.shared, &bound)?;
+        removals::finish_old(&self.shared, &bound)?;
         let mut repair = Repair {
             shared: self.shared.clone(),
             bound,
@@ -101,6 +104,7 @@ impl Dataset {
                 ..Repaired::default()
             },
             begun: self.shared.clocks().steady(),
+            has_left: false,
         };
         let completed = repair.run(progress)?;
         if completed && options.full {
@@ -122,13 +126,16 @@ impl Dataset {
     }
 }
 
-fn partition(bound: &Bound) -> Vec<u8> {
-    format!("repair {}", bound.data).into_bytes()
+/// The partition of the marks of a dataset.
+pub(crate) fn partition(state: &DatasetState) -> Vec<u8> {
+    format!("repair {}", state.data()).into_bytes()
 }
 
 /// All parts, those that were repaired longest ago first.
 fn parts(shared: &Shared, bound: &Bound) -> Result<Vec<Part>> {
-    let mut rows = shared.cells.swapped(&STATE.into(), &partition(bound))?;
+    let mut rows = shared
+        .cells
+        .swapped(&STATE.into(), &partition(&bound.state))?;
     let mut parts = Vec::new();
     for number in 0..shared.cells.parts() {
         let at = rows
@@ -157,6 +164,8 @@ struct Repair {
     options: RepairOptions,
     done: Repaired,
     begun: u64,
+    /// True if obsolete versions of the part were left that must be looked at again.
+    has_left: bool,
 }
 
 impl Repair {
@@ -170,10 +179,11 @@ impl Repair {
             }
             // What nodes that were down may still receive is looked at again.
             let mark = stamp(now.saturating_sub(HINTS + DEADLINE + 2 * CLOCK_BOUND));
-            if !self.part(&mut part, progress)? {
+            if !self.part(&mut part, now, progress)? {
                 self.set(&mut part, |row| row.until = 0)?;
                 return Ok(false);
             }
+            let mark = if self.has_left { 0 } else { mark };
             self.set(&mut part, |row| {
                 row.mark = row.mark.max(mark);
                 row.until = 0;
@@ -190,11 +200,11 @@ impl Repair {
     fn set(&self, part: &mut Part, change: impl Fn(&mut Row)) -> Result<bool> {
         let mut row = part.row.clone();
         change(&mut row);
-        row.turn += 1;
+        row.turn = unique();
         // A struct of numbers always serialises.
         let to = serde_json::to_vec(&row).unwrap_or_default();
         let number = part.number.to_be_bytes();
-        let (table, partition) = (STATE.into(), partition(&self.bound));
+        let (table, partition) = (STATE.into(), partition(&self.bound.state));
         let swapped = self.shared.cells.swap(
             &table,
             &partition,
@@ -209,7 +219,13 @@ impl Repair {
         Ok(is_done)
     }
 
-    fn part(&mut self, part: &mut Part, progress: &mut OnRepair<'_>) -> Result<bool> {
+    fn part(
+        &mut self,
+        part: &mut Part,
+        mut begun: u64,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<bool> {
+        self.has_left = false;
         let after = match self.options.full {
             true => 0,
             false => part.row.mark,
@@ -221,12 +237,14 @@ impl Repair {
             let (cells, table) = (&self.shared.cells, &self.bound.data);
             let page = cells.scan(table, part.number, mark.as_ref(), PAGE, false)?;
             self.done.versions += page.cells.len() as u64;
+            // What is obsolete for a moment may count in a query that runs.
+            let before = stamp(begun.saturating_sub(VIEW));
             for cell in page.cells {
                 if cell.partition != key.key {
-                    found.extend(key.last_deletion(self.forgettable()));
+                    found.extend(key.last_deletion(forgettable(begun)));
                     key = KeyVersions::new(cell.partition.clone());
                 }
-                found.extend(key.next(cell, self.bound.versions(), after)?);
+                found.extend(key.next(cell, self.bound.versions(), (after, before))?);
             }
             if found.len() >= TOGETHER {
                 self.remove(&mut found)?;
@@ -236,6 +254,7 @@ impl Repair {
                 break;
             }
             let now = self.shared.cells.now()?;
+            begun = now;
             if part.row.until < now + LEASE / 2 && !self.set(part, |row| row.until = now + LEASE)? {
                 return Err(Error::Busy("another worker repairs this part".to_string()));
             }
@@ -244,22 +263,25 @@ impl Repair {
             }
             self.throttle();
         }
-        found.extend(key.last_deletion(self.forgettable()));
+        found.extend(key.last_deletion(forgettable(begun)));
         self.remove(&mut found)?;
         Ok(true)
-    }
-
-    /// A deletion from before this time need not be kept: no put from before it arrives any more.
-    fn forgettable(&self) -> Seq {
-        let now = self.shared.clocks().wall();
-        stamp(now.saturating_sub(2 * HINTS + CLOCK_BOUND))
     }
 
     /// Removes the entries of obsolete versions, in the order of the index partitions; then the
     /// versions.
     fn remove(&mut self, found: &mut Vec<Obsolete>) -> Result<()> {
+        if found.is_empty() {
+            return Ok(());
+        }
         let (mut entries, mut versions): (Vec<Write>, Vec<Write>) = (Vec::new(), Vec::new());
+        // After the versions that hide them were read.
+        let announced = removals::announced(&self.shared, &self.bound)?;
         for obsolete in found.drain(..) {
+            if announced.contains(&obsolete.key) {
+                self.has_left = true;
+                continue;
+            }
             let at = obsolete.version.at;
             if let Some(record) = RecordRef::parse(&obsolete.stored) {
                 let tokens = self.bound.tokens(&record);
@@ -296,6 +318,11 @@ impl Repair {
     }
 }
 
+/// A deletion from before this time need not be kept: no put from before it arrives any more.
+fn forgettable(now: u64) -> Seq {
+    stamp(now.saturating_sub(DELETIONS))
+}
+
 /// A version that does not count any more.
 struct Obsolete {
     key: Vec<u8>,
@@ -316,12 +343,18 @@ impl KeyVersions {
         KeyVersions { key, seen }
     }
 
-    /// The next version, if it is obsolete since a write that is not before `after`.
-    fn next(&mut self, cell: Cell, kept: usize, after: Seq) -> Result<Option<Obsolete>> {
+    /// The next version, if it is obsolete since a write that is not before `after`, but before
+    /// `before`.
+    fn next(
+        &mut self,
+        cell: Cell,
+        kept: usize,
+        (after, before): (Seq, Seq),
+    ) -> Result<Option<Obsolete>> {
         let version = Version::of(&cell.row)?;
         let made_by = made_obsolete_by(&self.seen, kept);
         self.seen.push(version);
-        let is_due = made_by.is_some_and(|by| by >= after);
+        let is_due = made_by.is_some_and(|by| by >= after && by < before);
         Ok(is_due.then(|| Obsolete {
             key: self.key.clone(),
             version,
@@ -382,9 +415,9 @@ mod tests {
         };
         let last_repair = 50;
         let mut versions = KeyVersions::new(b"k".to_vec());
-        let newer = versions.next(cell(Version::record(60)), 1, last_repair);
+        let newer = versions.next(cell(Version::record(60)), 1, (last_repair, 100));
         assert!(newer.unwrap().is_none());
-        let old = versions.next(cell(Version::record(10)), 1, last_repair);
+        let old = versions.next(cell(Version::record(10)), 1, (last_repair, 100));
         assert_eq!(old.unwrap().unwrap().version.at, 10);
     }
 }

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::hit::Hit;
 use crate::rows::Version;
 use crate::shared::Shared;
+use crate::view::View;
 
 /// Rows of a page.
 const PAGE: usize = 1000;
@@ -41,7 +42,7 @@ enum Rank {
 /// A scan.
 pub(crate) struct Scan {
     sorted: Sorted,
-    until: Seq,
+    view: View,
     keys_only: bool,
     /// Keys from the first on, before the second.
     span: (Vec<u8>, Option<Vec<u8>>),
@@ -50,17 +51,19 @@ pub(crate) struct Scan {
     /// Of a scan without an order: where it is.
     part: u32,
     mark: Option<Mark>,
-    /// The last partition of the last page: its newest version has been read.
+    /// The last partition of the last page whose answer is known.
     last: Option<Vec<u8>>,
+    /// The last partition with a version that is newer than the view.
+    changed: Option<Vec<u8>>,
     /// Keys that were read.
     pub(crate) keys: u64,
 }
 
 impl Scan {
-    fn new(sorted: Sorted, until: Seq) -> Scan {
+    fn new(sorted: Sorted, view: View) -> Scan {
         Scan {
             sorted,
-            until,
+            view,
             keys_only: false,
             span: (Vec::new(), None),
             behind: None,
@@ -68,6 +71,7 @@ impl Scan {
             part: 0,
             mark: None,
             last: None,
+            changed: None,
             keys: 0,
         }
     }
@@ -75,26 +79,26 @@ impl Scan {
     /// By timestamp, behind `after`.
     pub(crate) fn in_order(
         order: Order,
-        (until, after): (Seq, Option<Seq>),
+        (view, after): (View, Option<Seq>),
         keys_only: bool,
     ) -> Scan {
         Scan {
             behind: after.map(|after| Rank::Time(order.rank(after))),
             keys_only,
-            ..Scan::new(Sorted::ByTime(order), until)
+            ..Scan::new(Sorted::ByTime(order), view)
         }
     }
 
     /// In no order.
-    pub(crate) fn unordered(until: Seq) -> Scan {
-        Scan::new(Sorted::No, until)
+    pub(crate) fn unordered(view: View) -> Scan {
+        Scan::new(Sorted::No, view)
     }
 
     /// By key.
-    pub(crate) fn by_key(span: (Vec<u8>, Option<Vec<u8>>), reverse: bool, until: Seq) -> Scan {
+    pub(crate) fn by_key(span: (Vec<u8>, Option<Vec<u8>>), reverse: bool, view: View) -> Scan {
         Scan {
             span,
-            ..Scan::new(Sorted::ByKey { reverse }, until)
+            ..Scan::new(Sorted::ByKey { reverse }, view)
         }
     }
 
@@ -111,7 +115,7 @@ impl Scan {
         if self.is_end {
             return Ok(None);
         }
-        (self.part, self.mark, self.last) = (0, None, None);
+        (self.part, self.mark, self.last, self.changed) = (0, None, None, None);
         let mut kept: BTreeMap<Rank, Hit> = BTreeMap::new();
         let (mut bytes, mut overflowed) = (0, false);
         while let Some(hits) = self.page(shared, bound, confirm)? {
@@ -158,6 +162,8 @@ impl Scan {
         }
         let (table, mark) = (&bound.data, self.mark.as_ref());
         let page = shared.cells.scan(table, self.part, mark, PAGE, false)?;
+        // Of keys that were changed since, the former versions may be gone.
+        let is_complete = self.view.holds(shared);
         self.mark = page.next;
         if self.mark.is_none() {
             self.part += 1;
@@ -168,7 +174,11 @@ impl Scan {
                 continue;
             }
             let version = Version::of(&cell.row)?;
-            if version.at > self.until {
+            if version.at > self.view.until {
+                self.changed = Some(cell.partition);
+                continue;
+            }
+            if !is_complete && self.changed.as_ref() == Some(&cell.partition) {
                 continue;
             }
             self.keys += 1;

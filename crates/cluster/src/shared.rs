@@ -6,8 +6,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::bound::Bound;
-use crate::catalog::{Catalog, Catalogs};
+use crate::catalog::{Catalog, Catalogs, STATE};
 use crate::cells::Cells;
+use crate::clock::Checked;
 use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::time::{Clocks, SystemClocks};
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) cells: Arc<dyn Cells>,
     pub(crate) options: Options,
     pub(crate) catalogs: Catalogs,
+    pub(crate) clock: Arc<Checked>,
     pub(crate) writers: Writers,
     pub(crate) counts: Counts,
     /// Datasets of the last version of the catalog that was used.
@@ -56,6 +58,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn clocks(&self) -> &dyn Clocks {
         &*self.options.clocks
+    }
+
+    /// This machine's time, which does not differ from the cluster's by more than the bound.
+    pub(crate) fn checked_wall(&self) -> Result<u64> {
+        self.clock.wall()
     }
 
     /// A dataset by a recent catalog.
@@ -81,6 +88,18 @@ impl Shared {
         let bound = Arc::new(Bound::new(catalog, name)?);
         known.1.insert(name.to_string(), bound.clone());
         Ok(bound)
+    }
+
+    /// Removes all rows of partitions that are changed by compare-and-set.
+    pub(crate) fn clear(&self, partitions: &[Vec<u8>]) -> Result<()> {
+        let table = STATE.into();
+        for partition in partitions {
+            for cell in self.cells.swapped(&table, partition)? {
+                let value = Some(cell.value.as_slice());
+                self.cells.swap(&table, partition, &cell.row, value, None)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn check_writes(&self) -> Result<()> {

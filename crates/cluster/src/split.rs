@@ -9,11 +9,13 @@ use crate::catalog::STATE;
 use crate::cells::{Read, Swapped};
 use crate::counts::Counted;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
 use crate::rows::entry;
 use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, DEADLINE, LEAD, stamp};
+use crate::unique::unique;
 
-const PARTITION: &[u8] = b"counts";
+const ROW: &[u8] = &[0];
 
 /// Counts entries that were written, and splits buckets that have become large. An error does no
 /// harm: the next count tries again.
@@ -47,8 +49,8 @@ fn grown(
         return Ok(());
     };
     let shards = u64::from(index.layout.bucket(bucket, now).shards);
-    let row = [index.table.as_bytes(), &[0], bucket].concat();
-    let total = add(shared, &row, counted.entries)?;
+    let place = partition(&index.table, bucket);
+    let total = add(shared, &place, counted.entries)?;
     if total < shared.options.split_at * shards || index.layout.is_splitting(bucket, now) {
         return Ok(());
     }
@@ -63,15 +65,26 @@ fn grown(
         Ok(index.layout.split(bucket, counted.tokens.clone(), from))
     })?;
     if is_split {
-        reset(shared, &row)?;
+        reset(shared, &place)?;
     }
     Ok(())
 }
 
-fn stored(shared: &Shared, row: &[u8]) -> Result<(Option<Vec<u8>>, u64)> {
-    let rows = shared.cells.swapped(&STATE.into(), PARTITION)?;
-    let found = rows.into_iter().find(|cell| cell.row == row);
-    let value = found.map(|cell| cell.value);
+/// The partition of the count of a bucket of an index.
+fn partition(table: &str, bucket: &[u8]) -> Vec<u8> {
+    [b"count ", table.as_bytes(), &[0], bucket].concat()
+}
+
+/// The partitions of all counts of an index.
+pub(crate) fn partitions(table: &str, layout: &Layout) -> Vec<Vec<u8>> {
+    let buckets = layout.buckets(&[], None);
+    let all = buckets.iter().map(|bucket| partition(table, &bucket.at));
+    all.collect()
+}
+
+fn stored(shared: &Shared, place: &[u8]) -> Result<(Option<Vec<u8>>, u64)> {
+    let rows = shared.cells.swapped(&STATE.into(), place)?;
+    let value = rows.into_iter().next().map(|cell| cell.value);
     let count = value.as_deref().and_then(|value| {
         std::str::from_utf8(value)
             .ok()?
@@ -83,21 +96,18 @@ fn stored(shared: &Shared, row: &[u8]) -> Result<(Option<Vec<u8>>, u64)> {
     Ok((value, count.unwrap_or(0)))
 }
 
-/// Values of a row that is set by compare-and-set are never the same twice: the writer's time makes
-/// them so.
-fn value(shared: &Shared, count: u64) -> Vec<u8> {
-    let lease = shared.writers.lease();
-    let at = lease.map_or(0, |lease| lease.stamps.next(shared.clocks().wall(), 0));
-    format!("{count} {at}").into_bytes()
+/// Values of a row that is set by compare-and-set are never the same twice.
+fn value(count: u64) -> Vec<u8> {
+    format!("{count} {}", unique()).into_bytes()
 }
 
-fn add(shared: &Shared, row: &[u8], entries: u64) -> Result<u64> {
+fn add(shared: &Shared, place: &[u8], entries: u64) -> Result<u64> {
     for _ in 0..20 {
-        let (before, count) = stored(shared, row)?;
+        let (before, count) = stored(shared, place)?;
         let total = count + entries;
-        let to = value(shared, total);
+        let to = value(total);
         let (table, cells) = (STATE.into(), &shared.cells);
-        let done = cells.swap(&table, PARTITION, row, before.as_deref(), Some(&to))?;
+        let done = cells.swap(&table, place, ROW, before.as_deref(), Some(&to))?;
         if done == Swapped::Done {
             return Ok(total);
         }
@@ -107,12 +117,12 @@ fn add(shared: &Shared, row: &[u8], entries: u64) -> Result<u64> {
     ))
 }
 
-fn reset(shared: &Shared, row: &[u8]) -> Result<()> {
-    let (before, _) = stored(shared, row)?;
-    let to = value(shared, 0);
+fn reset(shared: &Shared, place: &[u8]) -> Result<()> {
+    let (before, _) = stored(shared, place)?;
+    let to = value(0);
     let (table, cells) = (STATE.into(), &shared.cells);
     // If another writer has counted meanwhile, the next split comes a little earlier.
-    cells.swap(&table, PARTITION, row, before.as_deref(), Some(&to))?;
+    cells.swap(&table, place, ROW, before.as_deref(), Some(&to))?;
     Ok(())
 }
 

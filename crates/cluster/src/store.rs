@@ -7,11 +7,13 @@ use parking_lot::Mutex;
 
 use crate::catalog::{Catalogs, DatasetState, STATE};
 use crate::cells::{Cells, TableKind};
+use crate::clock::Checked;
 use crate::counts::Counts;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::shared::{Options, Shared};
 use crate::writer::Writers;
+use crate::{notes, removals, repair, split};
 
 /// The datasets of a keyspace. A program has one, and uses it from all its threads.
 #[derive(Clone)]
@@ -37,9 +39,11 @@ impl Store {
             cells.create_table(STATE, TableKind::Swapped)?;
         }
         let clocks = options.clocks.clone();
+        let clock = Arc::new(Checked::new(cells.clone(), clocks.clone()));
         let shared = Shared {
             catalogs: Catalogs::new(cells.clone(), clocks.clone()),
-            writers: Writers::new(cells.clone(), clocks),
+            writers: Writers::new(cells.clone(), clocks, clock.clone()),
+            clock,
             counts: Counts::default(),
             bound: Mutex::default(),
             cells,
@@ -156,7 +160,22 @@ impl Store {
             cells.drop_table(&state.index_table(*attribute, index))?;
         }
         cells.drop_table(&state.heads())?;
-        cells.drop_table(&state.data())
+        cells.drop_table(&state.data())?;
+        self.drop_rows(state)
+    }
+
+    /// Removes what else is stored of a dataset.
+    fn drop_rows(&self, state: &DatasetState) -> Result<()> {
+        let mut partitions = vec![
+            repair::partition(state),
+            removals::partition(state),
+            notes::partition(state),
+        ];
+        for (attribute, index) in &state.indexes {
+            let table = state.index_table(*attribute, index);
+            partitions.extend(split::partitions(&table, &index.layout));
+        }
+        self.shared.clear(&partitions)
     }
 }
 

@@ -24,11 +24,18 @@ pub const CLOCK_BOUND: u64 = 2_000;
 pub(crate) const DEADLINE: u64 = 20_000;
 /// An index entry without a record may be removed after this time, in milliseconds.
 pub(crate) const GRACE: u64 = 60_000;
+/// A query sees the records as of its start for this time, in milliseconds: repairs remove no
+/// version that was made obsolete later than this.
+pub(crate) const VIEW: u64 = 60_000;
 /// A process uses the catalog for this time before it reads it again, in milliseconds.
 pub(crate) const CATALOG_AGE: u64 = 15_000;
 /// Changes of the catalog that all writers must know take effect after this time, in milliseconds:
 /// it exceeds [`CATALOG_AGE`], the bound of clocks, and the time that the change itself may take.
 pub(crate) const LEAD: u64 = 60_000;
+/// A deletion that is all that is left of a key is kept for this time, in milliseconds. A put that
+/// was not acknowledged may lie at one node alone until the cluster's own repair finds it, which
+/// must run at least every ten days.
+pub(crate) const DELETIONS: u64 = 11 * 24 * 3_600_000;
 /// A node that was down may receive writes for this time after they were made, in milliseconds.
 pub(crate) const HINTS: u64 = 3 * 3_600_000;
 
@@ -94,10 +101,12 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    pub(crate) fn new(writer: u16) -> Stamps {
+    /// Timestamps that are later than those of the same process under another number.
+    pub(crate) fn new(writer: u16, before: Option<&Stamps>) -> Stamps {
+        let last = before.map_or(0, |before| before.last.load(Ordering::SeqCst));
         Stamps {
             writer,
-            last: AtomicU64::new(0),
+            last: AtomicU64::new(last),
         }
     }
 
@@ -130,7 +139,7 @@ mod tests {
 
     #[test]
     fn timestamps_ascend_whatever_the_clock_does() {
-        let stamps = Stamps::new(3);
+        let stamps = Stamps::new(3, None);
         let wall = 1_800_000_000_000;
         let mut last = 0;
         for wall in [wall, wall, wall - 5_000, wall + 1, 0, wall + 1] {
@@ -141,18 +150,21 @@ mod tests {
         }
         assert_eq!(millis(last), wall + 1);
         assert!(stamps.next(wall, last + 10_000) > last + 10_000);
+        // A new number does not make them begin anew.
+        let last = stamps.next(wall, 0);
+        assert!(Stamps::new(2, Some(&stamps)).next(wall - 5_000, 0) > last);
     }
 
     #[test]
     fn a_timestamp_is_a_sequence_number_until_2089() {
         let end = EPOCH + (1 << 41) - 1;
-        assert!(Stamps::new(WRITERS - 1).next(end, 0) <= MAX_SEQ);
+        assert!(Stamps::new(WRITERS - 1, None).next(end, 0) <= MAX_SEQ);
         assert!(end > 3_770_000_000_000, "{end}");
     }
 
     #[test]
     fn writers_never_share_a_timestamp() {
-        let (a, b) = (Stamps::new(1), Stamps::new(2));
+        let (a, b) = (Stamps::new(1, None), Stamps::new(2, None));
         for _ in 0..1000 {
             assert_ne!(a.next(EPOCH + 9, 0), b.next(EPOCH + 9, 0));
         }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::find::confirms;
 use crate::judge::{Verdict, judge_all};
 use crate::rows::Version;
+use crate::view::View;
 
 /// Candidates whose versions are read at a time.
 const TOGETHER: usize = 128;
@@ -19,10 +20,12 @@ const TOGETHER: usize = 128;
 impl Dataset {
     /// The versions that satisfy a condition and are among the latest `versions` of their key as of
     /// `until`, newest first: at most `limit`, behind `after`. An index must answer the condition.
+    /// Versions that are not among those that the dataset keeps of their key today may be missing.
     ///
     /// # Errors
     /// [`Error::BadInput`] if the condition does not fit; [`Error::Unsupported`] if no index
-    /// answers it, or more versions are asked for than the dataset keeps; [`Error::Unavailable`].
+    /// answers it, more versions are asked for than the dataset keeps, or `until` is more than a
+    /// minute ago and it keeps one; [`Error::Unavailable`].
     pub fn versions_with(
         &self,
         condition: Expr,
@@ -37,7 +40,16 @@ impl Dataset {
                 bound.versions()
             )));
         }
-        let until = until.unwrap_or_else(|| self.now()).min(MAX_SEQ);
+        let view = match until {
+            Some(until) => View::at(&self.shared, until.min(MAX_SEQ))?,
+            None => View::now(&self.shared)?,
+        };
+        if bound.versions() == 1 && !view.holds(&self.shared) {
+            return Err(Error::Unsupported(
+                "the dataset keeps one version of a record: what was current at an earlier time is not known"
+                    .to_string(),
+            ));
+        }
         let compiled = Compiled::new(&bound.shape, Some(condition), &mut NoEstimates)?;
         let plan = Plan::choose(&bound.shape, &compiled, &mut NoEstimates)?;
         let mut sought = Vec::new();
@@ -56,7 +68,7 @@ impl Dataset {
                 "no index answers this: add one, or read the versions of each key".to_string(),
             ));
         }
-        let span = (until, after);
+        let span = (view.until, after);
         let mut candidates = Candidates::new(
             self.shared.clone(),
             bound.clone(),
@@ -70,12 +82,12 @@ impl Dataset {
             if found.is_empty() {
                 break;
             }
-            let verdicts = judge_all(&self.shared, &bound, &found, until, false)?;
+            let verdicts = judge_all(&self.shared, &bound, &found, &view, false)?;
             for (candidate, verdict) in found.into_iter().zip(verdicts) {
                 let stored = match verdict {
                     Verdict::Newest(stored) => stored,
                     Verdict::Kept(stored)
-                        if self.is_among(&candidate.key, candidate.at, until, versions)? =>
+                        if self.is_among(&candidate.key, candidate.at, &view, versions)? =>
                     {
                         stored
                     }
@@ -91,16 +103,18 @@ impl Dataset {
     }
 
     /// True if a version is among the latest of its key.
-    fn is_among(&self, key: &[u8], at: Seq, until: Seq, versions: usize) -> Result<bool> {
+    fn is_among(&self, key: &[u8], at: Seq, view: &View, versions: usize) -> Result<bool> {
         let bound = self.bound()?;
         if versions >= bound.versions() {
             return Ok(true);
         }
-        let read = bound.versions_of(key, until, versions, true);
-        let cells = self.shared.cells.read(vec![read]).pop().transpose()?;
-        let cells = cells.unwrap_or_default();
+        let kept = bound.versions();
+        let mut read = view.read(&self.shared, &bound, &[key], (kept, true));
+        let cells = read.pop().transpose()?.unwrap_or_default();
         let rows = cells.iter().map(|cell| Version::of(&cell.row));
         let rows = rows.collect::<Result<Vec<_>>>()?;
-        Ok(rows.contains(&Version::record(at)))
+        let mut seen = rows.iter().filter(|version| version.at <= view.until);
+        let place = seen.position(|version| *version == Version::record(at));
+        Ok(place.is_some_and(|place| place < versions))
     }
 }

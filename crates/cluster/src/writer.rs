@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalog::STATE;
 use crate::cells::{Cells, Swapped};
+use crate::clock::Checked;
 use crate::error::{Error, Result};
 use crate::time::{CLOCK_BOUND, Clocks, GRACE, Stamps, WRITERS};
+use crate::unique::unique;
 
 const PARTITION: &[u8] = b"writers";
 /// A lease is valid for this time, in milliseconds.
@@ -52,17 +54,26 @@ pub(crate) struct Lease {
 pub(crate) struct Writers {
     cells: Arc<dyn Cells>,
     clocks: Arc<dyn Clocks>,
+    clock: Arc<Checked>,
     table: Arc<str>,
     lease: Mutex<Option<Arc<Lease>>>,
+    /// Of the last lease that ended without this process.
+    last: Mutex<Option<Arc<Stamps>>>,
 }
 
 impl Writers {
-    pub(crate) fn new(cells: Arc<dyn Cells>, clocks: Arc<dyn Clocks>) -> Writers {
+    pub(crate) fn new(
+        cells: Arc<dyn Cells>,
+        clocks: Arc<dyn Clocks>,
+        clock: Arc<Checked>,
+    ) -> Writers {
         Writers {
             cells,
             clocks,
+            clock,
             table: STATE.into(),
             lease: Mutex::new(None),
+            last: Mutex::new(None),
         }
     }
 
@@ -75,13 +86,15 @@ impl Writers {
         {
             return Ok(lease.clone());
         }
-        let renewed = match held.take() {
-            Some(lease) => self.renew(&lease)?,
-            None => None,
-        };
-        let lease = match renewed {
+        let known = held.take();
+        let mut last = self.last.lock();
+        if let Some(lease) = &known {
+            *last = Some(lease.stamps.clone());
+        }
+        let renewed = known.map(|lease| self.renew(&lease)).transpose()?;
+        let lease = match renewed.flatten() {
             Some(lease) => lease,
-            None => self.acquire()?,
+            None => self.acquire(last.as_deref())?,
         };
         *held = Some(lease.clone());
         Ok(lease)
@@ -124,31 +137,9 @@ impl Writers {
         Ok(found)
     }
 
-    /// The cluster's time; fails if this machine's clock is too far from it.
-    fn checked_now(&self) -> Result<u64> {
-        let before = self.clocks.wall();
-        let now = self.cells.now()?;
-        let after = self.clocks.wall();
-        // The cluster's clock was read between the two.
-        let ahead = match now {
-            now if now < before => before - now,
-            now if now > after => return self.checked(now, -((now - after) as i64)),
-            now => return Ok(now),
-        };
-        self.checked(now, ahead as i64)
-    }
-
-    fn checked(&self, now: u64, ahead: i64) -> Result<u64> {
-        let bound = CLOCK_BOUND;
-        match ahead.unsigned_abs() > bound {
-            true => Err(Error::ClockOff { ahead, bound }),
-            false => Ok(now),
-        }
-    }
-
     fn renew(&self, lease: &Lease) -> Result<Option<Arc<Lease>>> {
         let since = self.clocks.steady();
-        let now = self.checked_now()?;
+        let now = self.clock.now()?;
         let row = Row {
             id: lease.row.id,
             until: now + LEASE,
@@ -172,10 +163,10 @@ impl Writers {
         Ok((swapped == Swapped::Done).then_some(renewed))
     }
 
-    fn acquire(&self) -> Result<Arc<Lease>> {
+    fn acquire(&self, last: Option<&Stamps>) -> Result<Arc<Lease>> {
         loop {
             let since = self.clocks.steady();
-            let now = self.checked_now()?;
+            let now = self.clock.now()?;
             let rows = self.rows()?;
             let held = |number: u16| rows.iter().find(|(held, ..)| *held == number);
             let free = (0..WRITERS)
@@ -184,7 +175,7 @@ impl Writers {
                 return Err(Error::Busy(format!("{WRITERS} writers are connected")));
             };
             let row = Row {
-                id: random(now, since),
+                id: unique(),
                 until: now + LEASE,
                 last: 0,
             };
@@ -198,7 +189,7 @@ impl Writers {
             )?;
             if swapped == Swapped::Done {
                 return Ok(Arc::new(Lease {
-                    stamps: Arc::new(Stamps::new(number)),
+                    stamps: Arc::new(Stamps::new(number, last)),
                     number,
                     row,
                     since,
@@ -211,10 +202,4 @@ impl Writers {
 fn encode(row: &Row) -> Vec<u8> {
     // A struct of numbers always serialises.
     serde_json::to_vec(row).unwrap_or_default()
-}
-
-/// A number that no other process has: hashers of the standard library begin with random keys.
-fn random(now: u64, since: u64) -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one((now, since, std::process::id()))
 }

@@ -69,9 +69,10 @@ fn main() {
     let letters = at(4, "dt");
     let is_alone = at(5, "") == "alone";
     let alive = operations * 250 / 3;
-    let budget = match is_direct {
-        true => (alive / 8).max(1 << 20),
-        false => (2 * alive).max(64 << 20),
+    let budget = if is_direct {
+        (alive / 8).max(1 << 20)
+    } else {
+        (2 * alive).max(64 << 20)
     };
     let per_second = (operations as u64 / SECONDS).max(1);
     let live = (per_second as i64 * 2 * REACH) as f64 / 1000.0;

@@ -218,9 +218,10 @@ impl<K: PrimaryKey> Changes<K> {
     /// The feed has returned every change before this position: a feed from there continues where
     /// this one stands.
     pub fn position(&self) -> Position {
-        match self.pending.is_empty() {
-            true => self.tail.position(),
-            false => self.returned,
+        if self.pending.is_empty() {
+            self.tail.position()
+        } else {
+            self.returned
         }
     }
 
@@ -264,9 +265,10 @@ impl<K: PrimaryKey> Changes<K> {
             let left = until.map_or(LOOK, |until| {
                 until.saturating_duration_since(Instant::now())
             });
-            let commit = match left.is_zero() || was_dropped {
-                true => self.tail.next()?,
-                false => self.tail.wait(left.min(LOOK))?,
+            let commit = if left.is_zero() || was_dropped {
+                self.tail.next()?
+            } else {
+                self.tail.wait(left.min(LOOK))?
             };
             let Some(commit) = commit else {
                 if was_dropped {

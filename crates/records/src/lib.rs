@@ -88,7 +88,7 @@ pub use esker_lsm::{Durability, Position, Seq, Stop};
 pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, field};
 pub use esker_model::definition::{DatasetDef, Index, IndexKind};
 pub use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
-pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, Record, Update};
+pub use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use query::{BulkOrder, Explain, Order, PageToken, Request};
 pub use write::IntoUpdate;

@@ -226,9 +226,10 @@ impl Trees {
                 incomplete: config.incomplete,
                 superseded: superseded(
                     name,
-                    match config.silent {
-                        true => DropPolicy::Silent,
-                        false => DropPolicy::Record,
+                    if config.silent {
+                        DropPolicy::Silent
+                    } else {
+                        DropPolicy::Record
                     },
                 ),
                 ..TreeOptions::default()

@@ -421,9 +421,10 @@ impl WriteFile for Writer {
         let there = len.min(self.room());
         self.inner.write_ahead(there)?;
         self.space.reach(self.end.load(SeqCst) + there as u64);
-        match there < len {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if there < len {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     }
 

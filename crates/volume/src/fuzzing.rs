@@ -97,6 +97,7 @@ mod tests {
             previous,
             entries,
             chosen,
+            last: chosen,
             round,
         };
         let (id, group, by, volume) = (7, GroupId(3), request(), VolumeId(4));

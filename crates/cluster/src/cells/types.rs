@@ -86,7 +86,8 @@ pub trait Cells: Send + Sync {
     /// [`Unavailable`](crate::Error::Unavailable).
     fn now(&self) -> Result<u64>;
 
-    /// Creates a table that may exist already, and waits until all nodes that are alive know it.
+    /// Creates a table that may exist already, or that another process creates at the same moment,
+    /// and waits until all nodes that are alive know it.
     ///
     /// # Errors
     /// [`Unavailable`](crate::Error::Unavailable).
@@ -135,7 +136,8 @@ pub trait Cells: Send + Sync {
     ) -> Result<Page>;
 
     /// Sets a row to `to` if it is `expected` (`None`: if it does not exist). Calls for one row are
-    /// linearizable, with each other and with [`Cells::swapped`].
+    /// linearizable, with each other and with [`Cells::swapped`]. No two calls for one row have the
+    /// same value in `to`, so that a row says whether a call without an answer has happened.
     ///
     /// # Errors
     /// [`Unavailable`](crate::Error::Unavailable): it may have happened, or may happen later.

@@ -12,7 +12,11 @@
     clippy::indexing_slicing
 )]
 
+mod client;
+mod history;
+mod hooked;
 mod net;
+mod scenes;
 mod world;
 
 use esker_sim::runner::series;

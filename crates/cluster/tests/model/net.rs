@@ -2,11 +2,11 @@
 //! each call of the store hands over to the client that is due next.
 
 use std::cell::Cell as Local;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use esker_cluster::cells::{Cell, Cells, Mark, Page, Read, Swapped, TableKind, Write};
-use esker_cluster::{Clocks, Error, Result};
+use esker_cluster::{Clocks, Error, Result, millis};
 use parking_lot::{Condvar, Mutex};
 
 /// The time at which runs begin, in milliseconds since 1970.
@@ -46,10 +46,12 @@ struct State {
     turn: usize,
     replicas: Vec<BTreeMap<String, Table>>,
     swapped: BTreeMap<String, Table>,
+    /// What rows were to be set to: each value is proposed once.
+    proposed: HashSet<(Vec<u8>, Vec<u8>, Vec<u8>)>,
     late: BTreeMap<(u64, u64), (usize, Write)>,
     sent: u64,
-    /// Timestamps of writes of data, by key, with the client's mark of then.
-    stamps: Vec<(Vec<u8>, u64, u64)>,
+    /// Timestamps of writes of data, by table and key, with the client's mark of then.
+    stamps: Vec<(String, Vec<u8>, u64, u64)>,
     marks: Vec<u64>,
 }
 
@@ -57,6 +59,20 @@ struct State {
 pub(crate) struct Net {
     state: Mutex<State>,
     turns: Condvar,
+}
+
+/// The end of a client: the others go on.
+struct End<'n> {
+    net: &'n Net,
+    client: usize,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut state = self.net.state.lock();
+        state.wake[self.client] = None;
+        self.net.hand_over(&mut state);
+    }
 }
 
 fn apply(replica: &mut BTreeMap<String, Table>, write: &Write) {
@@ -94,6 +110,7 @@ impl Net {
             turn: usize::MAX,
             replicas: vec![BTreeMap::new(); 3],
             swapped: BTreeMap::new(),
+            proposed: HashSet::new(),
             late: BTreeMap::new(),
             sent: 0,
             stamps: Vec::new(),
@@ -118,10 +135,9 @@ impl Net {
                 scope.spawn(move || {
                     CLIENT.with(|own| own.set(client));
                     self.wait(client);
+                    // A client that panics has ended, too.
+                    let _end = End { net: self, client };
                     work();
-                    let mut state = self.state.lock();
-                    state.wake[client] = None;
-                    self.hand_over(&mut state);
                 });
             }
             self.hand_over(&mut self.state.lock());
@@ -181,7 +197,8 @@ impl Net {
         self.state.lock().marks[CLIENT.with(Local::get)] = mark;
     }
 
-    pub(crate) fn stamps(&self) -> Vec<(Vec<u8>, u64, u64)> {
+    /// Timestamps of writes of data: table, key, timestamp, the client's mark of then.
+    pub(crate) fn stamps(&self) -> Vec<(String, Vec<u8>, u64, u64)> {
         self.state.lock().stamps.clone()
     }
 
@@ -191,19 +208,62 @@ impl Net {
         let until = state.now + after;
         state.advance(until);
         (state.trouble.bad, state.trouble.pauses) = (0, 0);
-        let all = state.replicas.clone();
-        for replica in &mut state.replicas {
-            for (name, other) in all.iter().flatten() {
-                let table = replica.entry(name.clone()).or_default();
-                for (at, row) in other {
-                    merge(table.entry(at.clone()).or_insert_with(|| row.clone()), row);
-                }
-            }
+        state.equalise();
+    }
+
+    /// The rows that were set by compare-and-set: table, partition, row.
+    pub(crate) fn swapped_rows(&self) -> Vec<(String, Vec<u8>, Vec<u8>)> {
+        let state = self.state.lock();
+        let tables = state.swapped.iter();
+        let rows = tables.flat_map(|(name, table)| {
+            let rows = table.iter().filter(|(_, row)| row.1.is_some());
+            rows.map(move |((partition, row), _)| (name.clone(), partition.clone(), row.clone()))
+        });
+        rows.collect()
+    }
+
+    /// The table of a dataset's records, as the catalog has it.
+    pub(crate) fn table_of(&self, dataset: &str) -> Option<String> {
+        let state = self.state.lock();
+        let rows = state.swapped.get("esker_state")?;
+        let (_, catalog) = rows.get(&(b"catalog".to_vec(), vec![0]))?;
+        let catalog: serde_json::Value = serde_json::from_slice(catalog.as_deref()?).unwrap();
+        let id = catalog["datasets"][dataset]["id"].as_u64()?;
+        Some(format!("esker_{id}"))
+    }
+
+    /// What the cluster's own repair does: the replicas become equal.
+    pub(crate) fn mend(&self) {
+        self.state.lock().equalise();
+    }
+
+    /// The tables with rows of data or of indexes.
+    pub(crate) fn tables(&self) -> BTreeSet<String> {
+        let state = self.state.lock();
+        let tables = state.replicas.iter().flat_map(BTreeMap::keys);
+        tables.cloned().collect()
+    }
+
+    /// A replica has a put from now on that no other has.
+    pub(crate) fn arrive(&self, replica: usize, write: &Write) {
+        apply(&mut self.state.lock().replicas[replica], write);
+    }
+
+    /// Deletions that are older than a time are forgotten by all replicas, as by a compaction.
+    pub(crate) fn compact(&self, before: u64) {
+        for table in self
+            .state
+            .lock()
+            .replicas
+            .iter_mut()
+            .flat_map(BTreeMap::values_mut)
+        {
+            table.retain(|_, (at, value)| value.is_some() || millis(*at) >= before);
         }
     }
 
     /// The rows of the tables of data and of indexes: table, partition, row.
-    pub(crate) fn rows(&self, is_index: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn rows(&self, is_index: bool) -> Vec<(String, Vec<u8>, Vec<u8>)> {
         let state = self.state.lock();
         #[allow(clippy::type_complexity)]
         let mut all: BTreeMap<(&String, &(Vec<u8>, Vec<u8>)), Row> = BTreeMap::new();
@@ -215,7 +275,10 @@ impl Net {
         let rows = all
             .into_iter()
             .filter(|((name, _), row)| row.1.is_some() && name.contains("index") == is_index);
-        rows.map(|((_, at), _)| at.clone()).collect()
+        let row = |name: &String, (partition, row): &(Vec<u8>, Vec<u8>)| {
+            (name.clone(), partition.clone(), row.clone())
+        };
+        rows.map(|((name, at), _)| row(name, at)).collect()
     }
 
     /// The way of a request: takes time, and fails if the client is dead.
@@ -255,6 +318,18 @@ impl State {
             apply(&mut self.replicas[replica], &write);
         }
         self.now = self.now.max(to);
+    }
+
+    fn equalise(&mut self) {
+        let all = self.replicas.clone();
+        for replica in &mut self.replicas {
+            for (name, other) in all.iter().flatten() {
+                let table = replica.entry(name.clone()).or_default();
+                for (at, row) in other {
+                    merge(table.entry(at.clone()).or_insert_with(|| row.clone()), row);
+                }
+            }
+        }
     }
 
     fn deliver(&mut self, after: u64, replica: usize, write: &Write) {
@@ -361,12 +436,12 @@ impl Cells for Net {
             let mut state = self.state.lock();
             let mark = state.marks[CLIENT.with(Local::get)];
             for write in writes.iter().filter(|write| !write.table.contains("index")) {
-                let is_known = state
-                    .stamps
-                    .iter()
-                    .any(|(key, at, _)| (key, at) == (&write.partition, &write.at));
+                let is_known = state.stamps.iter().any(|(table, key, at, _)| {
+                    (&**table, key, at) == (&*write.table, &write.partition, &write.at)
+                });
                 if write.value.is_some() && !is_known {
-                    state.stamps.push((write.partition.clone(), write.at, mark));
+                    let (table, key) = (write.table.to_string(), write.partition.clone());
+                    state.stamps.push((table, key, write.at, mark));
                 }
             }
             writes.iter().map(|write| state.send(write)).collect()
@@ -475,6 +550,11 @@ impl Cells for Net {
         let (outcome, lost) = {
             let mut state = self.state.lock();
             let roll = state.random.u32(0..2000);
+            if let Some(to) = to {
+                let place = [table.as_bytes(), partition].concat();
+                let is_new = state.proposed.insert((place, row.to_vec(), to.to_vec()));
+                assert!(is_new, "{table}: two swaps of row {row:?} are to {to:?}");
+            }
             let (bad, mark) = (state.trouble.bad, state.marks[CLIENT.with(Local::get)]);
             if roll < bad / 2 {
                 return Err(Error::Unavailable("no answer".to_string()));
@@ -492,7 +572,8 @@ impl Cells for Net {
             let is_head = table.ends_with("heads") && outcome == Swapped::Done;
             if let (true, Some(head)) = (is_head, to) {
                 let at = !u64::from_be_bytes(head[..8].try_into().unwrap());
-                state.stamps.push((partition.to_vec(), at, mark));
+                let data = table.trim_end_matches("_heads").to_string();
+                state.stamps.push((data, partition.to_vec(), at, mark));
             }
             (outcome, roll < bad)
         };

@@ -458,9 +458,10 @@ fn confirm_kept(inner: &Inner, position: Position) -> Result<()> {
 }
 
 fn check_consumers_open(core: &Core, versions: &VersionSet) -> Result<()> {
-    match core.closing.load(Ordering::SeqCst) {
-        true => Err(Error::Closed),
-        false => versions.check_open(),
+    if core.closing.load(Ordering::SeqCst) {
+        Err(Error::Closed)
+    } else {
+        versions.check_open()
     }
 }
 

@@ -490,9 +490,10 @@ impl JsonTest {
             JsonPredicate::In(any) => any.all.iter().any(compared),
             JsonPredicate::Exists | JsonPredicate::Never => false,
         });
-        match exact {
-            true => Numbers::Exact,
-            false => Numbers::Parsed,
+        if exact {
+            Numbers::Exact
+        } else {
+            Numbers::Parsed
         }
     }
 

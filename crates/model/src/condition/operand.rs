@@ -132,9 +132,8 @@ mod tests {
             } else {
                 SystemTime::UNIX_EPOCH + distance
             };
-            let expected = Operand::Value(Value::Time(
-                i64::try_from(nanos.div_euclid(1000)).unwrap(),
-            ));
+            let expected =
+                Operand::Value(Value::Time(i64::try_from(nanos.div_euclid(1000)).unwrap()));
             assert_eq!(Operand::from(system), expected, "{nanos}");
             assert_eq!(Operand::from(stamp), expected, "{nanos}");
             assert_eq!(Operand::from(date), expected, "{nanos}");

@@ -62,9 +62,10 @@ fn script(seed: u64) -> Vec<Op> {
                 ahead: [0, 0, 300, 1200][rng.usize(..4)],
             },
             7..13 => Op::Subscribe {
-                filter: match rng.bool() {
-                    true => TOPICS[rng.usize(..TOPICS.len())],
-                    false => FILTERS[rng.usize(..FILTERS.len())],
+                filter: if rng.bool() {
+                    TOPICS[rng.usize(..TOPICS.len())]
+                } else {
+                    FILTERS[rng.usize(..FILTERS.len())]
                 },
                 circle: rng.u8(0..3) == 0,
                 least: rng.bool().then(|| rng.u64(0..9)),

@@ -448,10 +448,11 @@ fn a_late_consumer_knows_the_last_change_of_an_ended_subscription() {
                 clock.fetch_add(100, Ordering::SeqCst);
                 note(publish(0.0));
                 note(publish(9.0));
-                match expires {
-                    true => clock.store(20_000, Ordering::SeqCst),
+                if expires {
+                    clock.store(20_000, Ordering::SeqCst);
+                } else {
                     // Some subscriptions have expired already.
-                    false => _ = broker.unsubscribe(id).unwrap(),
+                    _ = broker.unsubscribe(id).unwrap();
                 }
                 let got = all_of(&mut inbox);
                 assert_eq!(got, expected, "{user}, {expires}, it {change}");

@@ -34,12 +34,12 @@ fn blocks_read_are_those_of_the_cost_analysis() {
             let topic = |n: u64| Topic::dewey(&[n]).unwrap();
             let subscription = |n: u64| {
                 let new = Subscription::to(topic(n).into()).tag([7; 40]);
-                match joins {
-                    true => new
-                        .user(format!("user {n}"))
+                if joins {
+                    new.user(format!("user {n}"))
                         .join()
-                        .on_change("v".parse().unwrap(), Threshold::Absolute(1.0)),
-                    false => new,
+                        .on_change("v".parse().unwrap(), Threshold::Absolute(1.0))
+                } else {
+                    new
                 }
             };
             let publication = |n: u64, v: u64| {

@@ -14,7 +14,7 @@ use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::stats::DatasetStats;
 use crate::telemetry::UsageCounts;
 
-impl<K> Dataset<K> {
+impl<K, V> Dataset<K, V> {
     /// Indexes the attribute at `path`, and declares it if necessary; if `index` does not give the
     /// type, it is inferred from the first records. Writes and queries continue; queries use the
     /// index once the task is complete. An interrupted task continues where it stopped when it is

@@ -1,7 +1,7 @@
 //! Spatial queries.
 
-use esker_model::PrimaryKey;
 use esker_model::schema::IntoPath;
+use esker_model::{FromRecord, PrimaryKey};
 
 use super::{DatasetSnapshot, Query};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::query::{CellCount, Explain, Latest, Neighbour, TableBox};
 use crate::record;
 use esker_model::Record;
 
-impl<K: PrimaryKey> Query<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties
     /// by key. With `max`, only records at most that far away (in metres; in the plane, in the unit
     /// of the coordinates). With a spatial index at `path` it reads about `k` records; without one,
@@ -99,7 +99,7 @@ impl<K: PrimaryKey> Query<K> {
     }
 }
 
-impl<K: PrimaryKey> DatasetSnapshot<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// The tables of the spatial index at `path`, newest first, with the bounding boxes of their
     /// points: exact in spatially partitioned layouts, otherwise from a sample of about a
     /// thousandth of the points.

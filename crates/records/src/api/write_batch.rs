@@ -1,4 +1,4 @@
-//! Batches of writes to one dataset.
+//! Batches of writes to one dataset: as [`crate::Batch`], without naming the dataset in each call.
 
 use std::marker::PhantomData;
 
@@ -6,16 +6,16 @@ use esker_lsm::{Durability, Seq};
 use esker_model::{AsKey, Key, PrimaryKey};
 use serde::Serialize;
 
+use super::parts::Parts;
 use crate::error::Result;
-use crate::record;
 use crate::store::Handle;
-use crate::write::{Part, commit};
+use crate::write::Part;
 
 /// Writes to one dataset that are applied together or not at all ([`crate::Dataset::batch`]). A
 /// batch can be filled again after a commit, which saves allocations.
 pub struct WriteBatch<K = Key> {
-    part: Part,
-    durability: Durability,
+    parts: Parts,
+    dataset: Handle,
     key: PhantomData<fn() -> K>,
 }
 
@@ -25,45 +25,40 @@ impl<K> WriteBatch<K> {
 
     pub(crate) fn new(dataset: Handle) -> WriteBatch<K> {
         WriteBatch {
-            durability: dataset.shared.durability,
-            part: Part::new(dataset),
+            parts: Parts::new(dataset.shared.clone()),
+            dataset,
             key: PhantomData,
         }
     }
 
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
     pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch<K> {
-        self.durability = durability;
+        self.parts.durability = durability;
         self
     }
 
     /// See [`crate::Batch::put`].
     pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.serialised(record, false)
+        self.parts.serialised(&self.dataset, record, false)
     }
 
     /// See [`crate::Batch::put_json`].
     pub fn put_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part.put(json.as_ref(), false)
+        self.part()?.put(json.as_ref(), false)
     }
 
     /// See [`crate::Batch::insert`].
     pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.serialised(record, true)
+        self.parts.serialised(&self.dataset, record, true)
     }
 
     /// See [`crate::Batch::insert_json`].
     pub fn insert_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part.put(json.as_ref(), true)
+        self.part()?.put(json.as_ref(), true)
     }
 
-    fn serialised(&mut self, record: &(impl Serialize + ?Sized), insert: bool) -> Result<()> {
-        let mut json = std::mem::take(&mut self.part.json);
-        json.clear();
-        let written = record::serialise(record, &mut json);
-        let result = written.and_then(|()| self.part.put(&json, insert));
-        self.part.json = json;
-        result
+    fn part(&mut self) -> Result<&mut Part> {
+        self.parts.part(&self.dataset)
     }
 
     /// Stores a note under a name, in the same commit as the records: after a crash both exist, or
@@ -77,58 +72,58 @@ impl<K> WriteBatch<K> {
     /// [`crate::Error::Busy`] for a dataset's first note while an index or the strategy of the
     /// dataset is being changed.
     pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
-        self.part.note(name, value)
+        self.part()?.note(name, value)
     }
 
     /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
-        self.part.len()
+        self.parts.len()
     }
 
     /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.part.is_empty()
+        self.parts.len() == 0
     }
 
     /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
-        self.part.bytes()
+        self.parts.bytes()
     }
 
     /// The encoded key ([`Key::as_bytes`]) of the last record that was put; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
-        self.part.last_key()
+        self.parts.last_key()
     }
 
     /// Removes everything that was added.
     pub fn clear(&mut self) {
-        self.part.clear();
+        self.parts.clear();
     }
 
     /// See [`crate::Batch::commit`].
     pub fn commit(&mut self) -> Result<()> {
-        commit(std::slice::from_mut(&mut self.part), self.durability)
+        self.parts.commit()
     }
 }
 
 impl<K: PrimaryKey> WriteBatch<K> {
     /// See [`crate::Batch::delete`].
     pub fn delete(&mut self, key: impl AsKey<K>) -> Result<()> {
-        let key = key.as_key(self.part.dataset.key_type())?;
-        self.part.delete(&key)
+        let key = key.as_key(self.dataset.key_type())?;
+        self.part()?.delete(&key)
     }
 
     /// See [`crate::Batch::if_absent`].
     pub fn if_absent(&mut self, key: impl AsKey<K>) -> Result<()> {
-        let key = key.as_key(self.part.dataset.key_type())?;
-        self.part.expect(&key, None);
+        let key = key.as_key(self.dataset.key_type())?;
+        self.part()?.expect(&key, None);
         Ok(())
     }
 
     /// See [`crate::Batch::if_seq`].
     pub fn if_seq(&mut self, key: impl AsKey<K>, seq: Seq) -> Result<()> {
-        let key = key.as_key(self.part.dataset.key_type())?;
-        self.part.expect(&key, Some(seq));
+        let key = key.as_key(self.dataset.key_type())?;
+        self.part()?.expect(&key, Some(seq));
         Ok(())
     }
 }

@@ -25,11 +25,12 @@ pub(crate) fn refuse_change(layout: &Layout, path: &Path, kind: IndexKind) -> Re
     }
     let known = layout.stored.attribute(path);
     let in_heads = known.is_some_and(|known| layout.stored.in_all_records(known.id));
-    match kind.is_embedded() && !in_heads {
-        true => Err(Error::bad_input(format!(
+    if kind.is_embedded() && !in_heads {
+        Err(Error::bad_input(format!(
             "`{path}`: the records are stored in order of the points at `{}`, so an index of kind {kind} needs an attribute that was declared when the dataset was created; choose lazy, recent or composite, or spatial:z or spatial:mbr for points",
             clustered.path
-        ))),
-        false => Ok(()),
+        )))
+    } else {
+        Ok(())
     }
 }

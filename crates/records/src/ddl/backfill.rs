@@ -200,9 +200,10 @@ impl<'b, 'p> Backfill<'b, 'p> {
             None => cursor.seek_first()?,
         }
         let mut read = 0;
-        let layout = match self.needs_bodies {
-            true => Some(self.dataset.current.layout_in(snapshot.version())),
-            false => None,
+        let layout = if self.needs_bodies {
+            Some(self.dataset.current.layout_in(snapshot.version()))
+        } else {
+            None
         };
         let mut ahead = Ahead::new();
         while cursor.valid() {

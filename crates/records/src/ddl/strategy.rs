@@ -85,9 +85,10 @@ impl Handle {
     /// See [`crate::Dataset::set_auto`].
     pub(crate) fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
         let present = self.layout().stored.settings.maintenance;
-        let first = match present.uses_keys() {
-            true => present,
-            false => maintenance::cost::FIRST,
+        let first = if present.uses_keys() {
+            present
+        } else {
+            maintenance::cost::FIRST
         };
         self.switch(first, true, progress)
     }

@@ -67,9 +67,12 @@ pub(super) fn index_entries(
     entry_value: &[u8],
     visit: &mut VisitEntry<'_>,
 ) -> Result<()> {
-    let mut put = |value: &[u8], key: &[u8], seq, cancel: bool| match cancel {
-        true => Ok(()),
-        false => visit(value, key, seq),
+    let mut put = |value: &[u8], key: &[u8], seq, cancel: bool| {
+        if cancel {
+            Ok(())
+        } else {
+            visit(value, key, seq)
+        }
     };
     all_entries(attribute, entry_key, seq, entry_value, &mut put)
 }

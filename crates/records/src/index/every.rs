@@ -29,9 +29,10 @@ impl<'a> EveryEntry<'a> {
 
     /// Advances to the next entry; false at the end.
     pub(crate) fn next_entry(&mut self) -> Result<bool> {
-        match std::mem::replace(&mut self.begun, true) {
-            false => self.cursor.seek_first()?,
-            true => self.cursor.next()?,
+        if std::mem::replace(&mut self.begun, true) {
+            self.cursor.next()?
+        } else {
+            self.cursor.seek_first()?
         }
         Ok(self.cursor.valid())
     }

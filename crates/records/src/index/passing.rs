@@ -168,9 +168,10 @@ impl Estimate<'_> {
         };
         Ok(match estimated {
             Some(estimated) if !sample.leaves_open(blocks.entries / scale) => {
-                match sample.has_none() {
-                    true => estimated.min(by_block),
-                    false => estimated,
+                if sample.has_none() {
+                    estimated.min(by_block)
+                } else {
+                    estimated
                 }
             }
             _ => by_block.min(all as f64),

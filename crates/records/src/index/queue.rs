@@ -42,9 +42,10 @@ impl<T> Queue<T> {
     /// Takes the best unit if it satisfies `wanted`.
     pub(super) fn pop_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<Ranked<T>> {
         let Reverse(head) = self.0.peek()?;
-        match wanted(&head.item) {
-            true => self.0.pop().map(|Reverse(head)| head),
-            false => None,
+        if wanted(&head.item) {
+            self.0.pop().map(|Reverse(head)| head)
+        } else {
+            None
         }
     }
 }

@@ -281,9 +281,10 @@ impl Give<'_> {
     }
 
     fn goes_on(&self) -> ControlFlow<()> {
-        match self.is_done() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.is_done() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 }

@@ -56,12 +56,11 @@ impl Bulk<'_> {
                     placed.take_waiting()?;
                 }
             }
-            match placed.give.is_done() {
-                false => Ok(()),
-                true => {
-                    broke = true;
-                    Err(Error::bad_input("broken off"))
-                }
+            if placed.give.is_done() {
+                broke = true;
+                Err(Error::bad_input("broken off"))
+            } else {
+                Ok(())
             }
         };
         let walked = index::each_placed(&context.indexes(), attribute, range, &mut take);

@@ -349,12 +349,11 @@ impl<'a> Search<'a> {
         // A dataset with one version drops a tombstone together with the entries that it deletes.
         let is_gone = kept.left == 0 || (versions == 1 && newest.is_none());
         for (_, seq) in left {
-            match is_gone {
-                true => {
-                    let by = newest.unwrap_or(self.snapshot.seq());
-                    self.snapshot.note_obsolete(seq, by);
-                }
-                false => self.snapshot.note_dangling(seq),
+            if is_gone {
+                let by = newest.unwrap_or(self.snapshot.seq());
+                self.snapshot.note_obsolete(seq, by);
+            } else {
+                self.snapshot.note_dangling(seq)
             }
         }
         Ok(())
@@ -397,9 +396,10 @@ impl<'a> Search<'a> {
                         best.note_skipped();
                     }
                 } else {
-                    let record = match needs_bodies {
-                        true => self.with_body(cursor.key(), seq, cursor.value_slice())?,
-                        false => cursor.value_slice(),
+                    let record = if needs_bodies {
+                        self.with_body(cursor.key(), seq, cursor.value_slice())?
+                    } else {
+                        cursor.value_slice()
                     };
                     if (self.compiled).confirm(&parse(&record)?, &layout.shape, None) {
                         let bring = || Some((Slice::from(&*record), Origin::Current));

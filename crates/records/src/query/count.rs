@@ -23,9 +23,10 @@ const GATHERED: usize = 64 << 10;
 /// Counts the records that answer a query, which returns keys only.
 pub(super) fn count(query: Query) -> Result<(u64, Explain)> {
     let run = Run::new(query)?;
-    let run = match is_whole(&run) {
-        true => count_whole(run)?,
-        false => count_pages(run)?,
+    let run = if is_whole(&run) {
+        count_whole(run)?
+    } else {
+        count_pages(run)?
     };
     Ok((run.steps.answers, run.explain()))
 }

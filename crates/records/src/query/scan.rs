@@ -77,9 +77,10 @@ impl Scan {
 
     /// The steps of the scan so far and their cost.
     pub(crate) fn explain(&self) -> Explain {
-        let order = match self.reverse {
-            true => "descending",
-            false => "ascending",
+        let order = if self.reverse {
+            "descending"
+        } else {
+            "ascending"
         };
         let place = self.ahead.as_ref().map(|_| &self.body_cost);
         Explain::of_scan(order, self.records, &self.cursor.cost(), place)

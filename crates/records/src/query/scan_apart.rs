@@ -54,9 +54,10 @@ impl ScanApart<'_> {
             Needs::All => self.admission.decide(&record())? == Verdict::Admitted,
             _ => true,
         };
-        match answers && to.wants(seq) {
-            true => to.take(key, seq, record),
-            false => Ok(ControlFlow::Continue(())),
+        if answers && to.wants(seq) {
+            to.take(key, seq, record)
+        } else {
+            Ok(ControlFlow::Continue(()))
         }
     }
 

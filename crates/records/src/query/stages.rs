@@ -87,9 +87,10 @@ impl<'a> Admission<'a> {
             return Ok(Verdict::Admitted);
         }
         let record = parse(stored)?;
-        match (self.compiled).confirm(&record, &self.layout.shape, self.driver) {
-            true => Ok(Verdict::Admitted),
-            false => Ok(Verdict::Discarded),
+        if (self.compiled).confirm(&record, &self.layout.shape, self.driver) {
+            Ok(Verdict::Admitted)
+        } else {
+            Ok(Verdict::Discarded)
         }
     }
 
@@ -230,9 +231,10 @@ impl Fetch<'_> {
         to: &mut impl TakeCurrent,
     ) -> Result<Fetched> {
         let snapshot = &self.view.snapshot;
-        let expected = match self.known {
-            true => Expected::Exactly(seqs),
-            false => Expected::AtLeast(seqs),
+        let expected = if self.known {
+            Expected::Exactly(seqs)
+        } else {
+            Expected::AtLeast(seqs)
         };
         let mut fetched = Fetched::default();
         // If the dataset keeps several versions, a replaced version is not obsolete.

@@ -36,9 +36,10 @@ fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
         .maintenance(Maintenance::Deferred);
     let dataset = db.create_dataset("d", def).unwrap();
     for id in 0..12 {
-        let until = match id < 9 {
-            true => "null".to_string(),
-            false => (START / 1000 + 1).to_string(),
+        let until = if id < 9 {
+            "null".to_string()
+        } else {
+            (START / 1000 + 1).to_string()
         };
         let a = u64::from(id % 3 == 0);
         let record = format!("{{\"id\":{id},\"a\":{a},\"x\":{id},\"until\":{until}}}");
@@ -71,9 +72,10 @@ impl TakeScanned for Taken {
         _: &mut dyn FnMut() -> Slice,
     ) -> Result<ControlFlow<()>> {
         self.seqs.push(seq);
-        match self.seqs.len() < self.most {
-            true => Ok(ControlFlow::Continue(())),
-            false => Ok(ControlFlow::Break(())),
+        if self.seqs.len() < self.most {
+            Ok(ControlFlow::Continue(()))
+        } else {
+            Ok(ControlFlow::Break(()))
         }
     }
 }
@@ -171,9 +173,10 @@ impl TakeCurrent for Batches {
 
     fn end_batch(&mut self) -> Result<ControlFlow<()>> {
         self.ended.push(std::mem::take(&mut self.now));
-        match self.ended.len() < self.most {
-            true => Ok(ControlFlow::Continue(())),
-            false => Ok(ControlFlow::Break(())),
+        if self.ended.len() < self.most {
+            Ok(ControlFlow::Continue(()))
+        } else {
+            Ok(ControlFlow::Break(()))
         }
     }
 }

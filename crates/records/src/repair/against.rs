@@ -108,9 +108,10 @@ impl<'w> Against<'w> {
             }
             has_own |= may_contain;
         }
-        Ok(match has_own || !self.own {
-            true => Shortcut::Valid,
-            false => Shortcut::Obsolete,
+        Ok(if has_own || !self.own {
+            Shortcut::Valid
+        } else {
+            Shortcut::Obsolete
         })
     }
 

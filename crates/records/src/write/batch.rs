@@ -341,9 +341,10 @@ impl Part {
             let Some(index) = attribute.index() else {
                 continue;
             };
-            let record = match place == Some(at) {
-                true => [value.as_slice(), json],
-                false => IndexEntry::APART,
+            let record = if place == Some(at) {
+                [value.as_slice(), json]
+            } else {
+                IndexEntry::APART
             };
             attribute.tokenizer.each(extracted.values(at), |value| {
                 let index_entry = IndexEntry {

@@ -203,9 +203,10 @@ fn any(rng: &mut Rng, of_key: fn(&mut Rng) -> Asked, depth: usize) -> Asked {
         0 => of_key(rng),
         1 => {
             let n = rng.i64(0..5);
-            match rng.bool() {
-                true => (field("n").eq(n), Box::new(move |_, of| of == n)),
-                false => of_key(rng),
+            if rng.bool() {
+                (field("n").eq(n), Box::new(move |_, of| of == n))
+            } else {
+                of_key(rng)
             }
         }
         2 => {
@@ -327,9 +328,12 @@ fn conditions_on_fields_of_the_key_agree_with_a_model() {
         let texts = ["1", "", "a", "ab", "3\0", "b"];
         let mut rows: Vec<(Value, i64)> = Vec::new();
         for _ in 0..KEYS {
-            let mut one = || match rng.bool() {
-                true => json!(rng.i64(-2..10)),
-                false => json!(texts[rng.usize(0..texts.len())]),
+            let mut one = || {
+                if rng.bool() {
+                    json!(rng.i64(-2..10))
+                } else {
+                    json!(texts[rng.usize(0..texts.len())])
+                }
             };
             let (f, g) = (one(), one());
             let n = rng.i64(0..5);

@@ -323,9 +323,10 @@ fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
     for beside in [false, true] {
         let memory = common::unpack(include_bytes!("../fixtures/consumer-of-the-store.store"));
         let db = open(&memory, 0);
-        let reader = match beside {
-            true => Database::open_reader(FsPath::new(DIR), options(&memory)).unwrap(),
-            false => db.clone(),
+        let reader = if beside {
+            Database::open_reader(FsPath::new(DIR), options(&memory)).unwrap()
+        } else {
+            db.clone()
         };
         let one = reader.dataset::<esker::Key>("one").unwrap();
         let two = reader.dataset::<esker::Key>("two").unwrap();
@@ -467,9 +468,10 @@ fn consumers_that_a_drop_left_are_removed_by_the_next_opening() {
     put(&dataset, 1, 1);
     hooked.set(|call, path| {
         let is_place = path.parent().is_some_and(|at| at.ends_with("consumers"));
-        match call == Call::Remove && is_place {
-            true => Err(std::io::Error::other("the process ends here")),
-            false => Ok(()),
+        if call == Call::Remove && is_place {
+            Err(std::io::Error::other("the process ends here"))
+        } else {
+            Ok(())
         }
     });
     db.drop_dataset("d").unwrap();

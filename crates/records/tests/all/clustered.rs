@@ -240,12 +240,11 @@ impl Run {
 
     fn reopen(&mut self) {
         self.held.clear();
-        let cut = match self.rng.bool() {
-            true => PowerCut::Kept,
-            false => {
-                self.db().sync().unwrap();
-                PowerCut::Lost
-            }
+        let cut = if self.rng.bool() {
+            PowerCut::Kept
+        } else {
+            self.db().sync().unwrap();
+            PowerCut::Lost
         };
         let there = self.memory.power_cut(self.rng.u64(..), cut);
         self.db = None;
@@ -656,9 +655,10 @@ fn tables_of_stubs_carry_what_was_declared_at_the_beginning() {
             .indexes
             .iter()
             .any(|index| index.kind.is_indexed() && index.path.to_string() == "n");
-        match known {
-            true => dataset.switch_index("n", kind).run().unwrap(),
-            false => dataset.add_index("n", kind).run().unwrap(),
+        if known {
+            dataset.switch_index("n", kind).run().unwrap()
+        } else {
+            dataset.add_index("n", kind).run().unwrap()
         };
         let found = dataset.find(field("n").eq(3)).run().unwrap();
         let found: Vec<Record<u64>> = found.map(Result::unwrap).collect();

@@ -190,13 +190,14 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
                         1 => false,
                         _ => thread % 2 == 0,
                     };
-                    let (result, count, refused) = match creates {
-                        true => (
+                    let (result, count, refused) = if creates {
+                        (
                             db.create_dataset::<esker::Key>("x", def()).map(drop),
                             created,
                             ErrorKind::Exists,
-                        ),
-                        false => (db.drop_dataset("x"), dropped, ErrorKind::UnknownDataset),
+                        )
+                    } else {
+                        (db.drop_dataset("x"), dropped, ErrorKind::UnknownDataset)
                     };
                     match result {
                         Ok(()) => {

@@ -34,12 +34,13 @@ struct Noting {
 
 /// Only the names of temporary files depend on the process; they are replaced.
 fn name_of(path: &FsPath) -> String {
-    match path
+    if path
         .extension()
         .is_some_and(|extension| extension == "sort")
     {
-        true => "PROCESS-NUMBER.sort".to_string(),
-        false => path.display().to_string(),
+        "PROCESS-NUMBER.sort".to_string()
+    } else {
+        path.display().to_string()
     }
 }
 
@@ -320,9 +321,10 @@ impl Run {
                     reports.push(progress);
                     ControlFlow::Continue(())
                 };
-                let report = match auto {
-                    true => dataset.set_auto().on_progress(&mut progress).run(),
-                    false => dataset.set_maintenance(to).on_progress(&mut progress).run(),
+                let report = if auto {
+                    dataset.set_auto().on_progress(&mut progress).run()
+                } else {
+                    dataset.set_maintenance(to).on_progress(&mut progress).run()
                 };
                 let report = report.map(|report| (report.from, report.to, report.keys));
                 format!("{report:?} {reports:?}")
@@ -331,9 +333,10 @@ impl Run {
                 let kind = IndexKind::ALL[self.rng.usize(0..IndexKind::ALL.len())];
                 let at = path(["a", "b"][self.rng.usize(0..2)]);
                 let go = &mut |_| ControlFlow::Continue(());
-                let change = match dataset.def().indexes.iter().any(|i| i.path == at) {
-                    true => dataset.switch_index(&at, kind).on_progress(go).run(),
-                    false => dataset.add_index(&at, kind).on_progress(go).run(),
+                let change = if dataset.def().indexes.iter().any(|i| i.path == at) {
+                    dataset.switch_index(&at, kind).on_progress(go).run()
+                } else {
+                    dataset.add_index(&at, kind).on_progress(go).run()
                 };
                 format!("{:?}", change.map(|change| (change.from, change.to)))
             }
@@ -370,9 +373,10 @@ impl Run {
             _ => {
                 drop(dataset);
                 let db = self.db.take().unwrap();
-                match self.rng.bool() {
-                    true => db.close().unwrap(),
-                    false => drop(db),
+                if self.rng.bool() {
+                    db.close().unwrap()
+                } else {
+                    drop(db)
                 }
                 self.open();
                 String::new()

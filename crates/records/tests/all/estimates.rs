@@ -45,12 +45,11 @@ impl Commits {
 
     fn author(&mut self) -> String {
         // One author is hot, and the others have skewed frequencies.
-        match self.rng.f64() < 0.3 {
-            true => "hot".to_owned(),
-            false => {
-                let at = self.skewed(4000);
-                self.authors[at].clone()
-            }
+        if self.rng.f64() < 0.3 {
+            "hot".to_owned()
+        } else {
+            let at = self.skewed(4000);
+            self.authors[at].clone()
         }
     }
 

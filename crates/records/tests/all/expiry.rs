@@ -31,9 +31,10 @@ fn expired_records_are_invisible_by_any_kind_and_strategy() {
             .index(path("n"), Index::new(kind).of_type(Type::Int))
             .expires_at(path("until"));
         let def = with_strategy(def, seed as usize / IndexKind::ALL.len());
-        let mut world = World::new(match rng.bool() {
-            true => def.ttl(Duration::from_millis(rng.u64(1..5_000))),
-            false => def,
+        let mut world = World::new(if rng.bool() {
+            def.ttl(Duration::from_millis(rng.u64(1..5_000)))
+        } else {
+            def
         });
         for _ in 0..250 {
             world.tick(&mut rng);

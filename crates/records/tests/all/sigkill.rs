@@ -184,9 +184,10 @@ fn kill_often(number: usize, clustered: bool, kills: usize, rng: &mut fastrand::
         let layouts = PLACES.iter().zip(Layout::ALL);
         let def = layouts.enumerate().fold(def, |def, (nth, (at, layout))| {
             let index = Index::new(IndexKind::Spatial(layout)).of_type(Type::Point);
-            match clustered && nth == 0 {
-                true => def.cluster(path(at)),
-                false => def.index(path(at), index),
+            if clustered && nth == 0 {
+                def.cluster(path(at))
+            } else {
+                def.index(path(at), index)
             }
         });
         let db = Database::create_or_open(dir, options()).unwrap();

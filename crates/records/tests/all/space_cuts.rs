@@ -68,9 +68,10 @@ fn apply(dataset: &Dataset<u64>, op: &Op, rows: &mut Rows) {
         // Adds or drops another index instead, of a field that is not in the stubs.
         Op::Index(_) if is_clustered => {
             let known = def.indexes.iter().any(|index| index.path == path("n"));
-            match known && def.indexes.iter().all(|index| index.kind.is_indexed()) {
-                true => drop(dataset.drop_index("n").unwrap()),
-                false => drop(dataset.add_index("n", Index::lazy().int()).run().unwrap()),
+            if known && def.indexes.iter().all(|index| index.kind.is_indexed()) {
+                drop(dataset.drop_index("n").unwrap())
+            } else {
+                drop(dataset.add_index("n", Index::lazy().int()).run().unwrap())
             }
         }
         Op::Drop if is_clustered => {}
@@ -160,9 +161,10 @@ fn compare(dataset: &Dataset<u64>, rows: &Rows) -> Result<(), String> {
         .query()
         .nearest("at", (5.0, 5.0), 1000, None)
         .unwrap();
-    match near.len() == rows.len() && near.is_sorted_by(|a, b| a.distance <= b.distance) {
-        true => Ok(()),
-        false => Err(format!("{} nearest of {}", near.len(), rows.len())),
+    if near.len() == rows.len() && near.is_sorted_by(|a, b| a.distance <= b.distance) {
+        Ok(())
+    } else {
+        Err(format!("{} nearest of {}", near.len(), rows.len()))
     }
 }
 

@@ -151,10 +151,7 @@ fn reads() -> Vec<(String, Read)> {
     for reverse in [false, true] {
         let scan = move |db: &Database| {
             let scan = dataset(db).scan(key_of(&dataset(db), 20)..);
-            let scan = match reverse {
-                true => scan.rev(),
-                false => scan,
-            };
+            let scan = if reverse { scan.rev() } else { scan };
             all(scan, |r| r.seq().to_string())
         };
         read(format!("scan, {reverse}"), Box::new(scan));

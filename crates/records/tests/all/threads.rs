@@ -23,9 +23,10 @@ fn write(dataset: &Dataset, writer: u64, batches: usize) {
     for number in 0..batches {
         for _ in 0..rng.usize(1..5) {
             // Each writer has its own pairs, and all share some.
-            let pair = match rng.bool() {
-                true => rng.u64(0..PAIRS / WRITERS) * WRITERS + writer,
-                false => rng.u64(0..20),
+            let pair = if rng.bool() {
+                rng.u64(0..PAIRS / WRITERS) * WRITERS + writer
+            } else {
+                rng.u64(0..20)
             };
             let (value, gone) = (rng.u64(0..VALUES), rng.usize(0..6) == 0);
             for id in [pair, pair + PAIRS] {

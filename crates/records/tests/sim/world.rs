@@ -259,9 +259,10 @@ impl<'a> Within<'a> {
         world.depth -= 1;
         let go_on = self.left != Some(0);
         self.left = self.left.map(|left| left.saturating_sub(1));
-        match go_on {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if go_on {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     }
 }

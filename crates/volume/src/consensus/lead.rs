@@ -195,7 +195,7 @@ impl Core {
 
     /// A message without entries, behind all that was sent: who lacks something refuses it.
     fn send_sign(&mut self, to: NodeId, out: &mut Vec<Output>) {
-        let (ballot, chosen) = (self.ballot, self.chosen);
+        let (ballot, chosen, last) = (self.ballot, self.chosen, self.log.last().0);
         let State::Leader(leading) = &mut self.state else {
             return;
         };
@@ -221,6 +221,7 @@ impl Core {
             previous,
             entries: Vec::new(),
             chosen,
+            last,
             round,
         };
         out.push(Output::Send {
@@ -277,6 +278,7 @@ impl Core {
                 previous,
                 entries,
                 chosen,
+                last,
                 round,
             };
             out.push(Output::Send {

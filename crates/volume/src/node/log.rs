@@ -87,6 +87,14 @@ impl Log {
         true
     }
 
+    /// Another entry is at or before the base, so those behind are void. The base keeps its slot.
+    pub(super) fn replace_base(&mut self, (slot, ballot): (Slot, Ballot)) {
+        self.truncate(0);
+        if slot == self.base.0 {
+            self.base.1 = ballot;
+        }
+    }
+
     /// Removes the entries behind `slot`.
     pub(super) fn end_at(&mut self, slot: Slot) {
         let keep = slot.0.saturating_sub(self.base.0.0) as usize;

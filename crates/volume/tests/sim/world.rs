@@ -399,7 +399,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, id: NodeId, actions: Vec<Action>) {
+    pub(crate) fn carry_out(&mut self, id: NodeId, actions: Vec<Action>) {
         let epoch = self.node(id).epoch;
         for action in actions {
             match action {

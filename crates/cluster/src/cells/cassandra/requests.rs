@@ -8,6 +8,7 @@ use scylla::errors::ExecutionError;
 use scylla::response::query_result::QueryResult;
 use scylla::response::{PagingState, PagingStateResponse};
 use tokio::time::Instant;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::swap::Swapped;
 use super::super::types::{Cell, Cells, Mark, Page, Read, TableKind, Write};
@@ -118,6 +119,22 @@ where
     }
 }
 
+/// The identity of a table: processes that create it at the same moment, by different nodes, create
+/// the same one.
+fn table_id(name: &str) -> String {
+    let digits = format!("{:032x}", xxh3_128(name.as_bytes()));
+    let part = |from, to| digits.get(from..to).unwrap_or_default();
+    // The form of a random identity (version 4).
+    format!(
+        "{}-{}-4{}-a{}-{}",
+        part(0, 8),
+        part(8, 12),
+        part(13, 16),
+        part(17, 20),
+        part(20, 32)
+    )
+}
+
 /// The tokens of a part.
 fn tokens(part: u32) -> (i64, i64) {
     let width = (1_u128 << 64) / u128::from(PARTS);
@@ -146,9 +163,10 @@ impl Cells for Cassandra {
             TableKind::Entries => " AND gc_grace_seconds = 10800",
             TableKind::Versions | TableKind::Swapped => "",
         };
+        let id = table_id(&of);
         self.define(&format!(
             "CREATE TABLE IF NOT EXISTS {of} (p blob, c blob, v blob, PRIMARY KEY (p, c)) \
-             WITH compaction = {{'class': 'SizeTieredCompactionStrategy'}} \
+             WITH ID = {id} AND compaction = {{'class': 'SizeTieredCompactionStrategy'}} \
              AND read_repair = 'BLOCKING'{options}"
         ))
     }
@@ -268,6 +286,15 @@ impl Cassandra {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_has_one_identity() {
+        let id = table_id("shop.esker_state");
+        assert_eq!(id, table_id("shop.esker_state"));
+        assert_ne!(id, table_id("shop.esker_1"));
+        let lengths: Vec<usize> = id.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+    }
 
     #[test]
     fn parts_cover_all_tokens_once() {

@@ -91,14 +91,15 @@ impl IndexType for Composite {
 
     fn why(&self, work: &Workload, _profile: &AttributeProfile) -> String {
         let (writes, queries) = (percent(work.writes), percent(work.queries()));
-        match work.limited > 0.5 {
-            true => format!(
+        if work.limited > 0.5 {
+            format!(
                 "{writes} of the operations are writes, {queries} query it: of the kinds with a tree of their own, the cheapest to write"
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "{queries} of the operations query it, {} of them for all matches: entries in the order of the records' keys are cheapest to read whole",
                 percent(1.0 - work.limited)
-            ),
+            )
         }
     }
 }

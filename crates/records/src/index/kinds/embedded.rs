@@ -99,16 +99,17 @@ impl IndexType for Embedded {
 
     fn why(&self, work: &Workload, profile: &AttributeProfile) -> String {
         let pruned = profile.pruned.unwrap_or(0.0);
-        match pruned >= CORRELATED {
-            true => format!(
+        if pruned >= CORRELATED {
+            format!(
                 "grows with time: zone maps (the least and greatest value of a block) rule out {} of the blocks, so queries read little beside what they return, and writes cost next to nothing",
                 percent(pruned)
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "{} of the operations query it, {} are writes: searching blocks now and then costs less than updating an index at each write",
                 percent(work.queries()),
                 percent(work.writes)
-            ),
+            )
         }
     }
 }
@@ -425,9 +426,12 @@ impl Walk<'_> {
                 // A copy, so that the record does not keep its whole block in memory. If a run may
                 // have several versions of a record, its component does not show which is the
                 // newest.
-                let bring = || match keeps_one(self.lookup.settings) {
-                    true => Some((entries.value().into(), Origin::Component(component))),
-                    false => None,
+                let bring = || {
+                    if keeps_one(self.lookup.settings) {
+                        Some((entries.value().into(), Origin::Component(component)))
+                    } else {
+                        None
+                    }
                 };
                 best.offer_with(entries.seq(), entries.key(), bring);
             }

@@ -108,15 +108,16 @@ impl IndexType for Lazy {
 
     fn why(&self, work: &Workload, profile: &AttributeProfile) -> String {
         let queries = percent(work.queries());
-        match work.limited < 0.5 {
-            true => format!(
+        if work.limited < 0.5 {
+            format!(
                 "{queries} of the operations query it, mostly for all of the {:.0} records of a value: a short list is read in one go",
                 profile.matches().ceil()
-            ),
-            false => format!(
+            )
+        } else {
+            format!(
                 "{queries} of the operations query it, for the newest {:.0}: the newest of a value's list lie together",
                 work.limit
-            ),
+            )
         }
     }
 }

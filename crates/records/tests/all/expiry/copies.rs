@@ -22,9 +22,10 @@ fn world(seed: u64, rng: &mut fastrand::Rng) -> World {
         .index(path("n"), Index::new(kind).of_type(Type::Int))
         .expires_at(path("until"));
     let def = with_strategy(def, seed as usize / IndexKind::ALL.len());
-    World::new(match rng.bool() {
-        true => def.ttl(Duration::from_millis(rng.u64(1..5_000))),
-        false => def,
+    World::new(if rng.bool() {
+        def.ttl(Duration::from_millis(rng.u64(1..5_000)))
+    } else {
+        def
     })
 }
 

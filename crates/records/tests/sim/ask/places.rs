@@ -76,10 +76,7 @@ impl Asker<'_> {
             (true, true) => "area: asked, at a time",
             (false, _) => "area: unclear",
         });
-        match is_clear {
-            true => place,
-            false => nowhere,
-        }
+        if is_clear { place } else { nowhere }
     }
 
     pub(super) fn is_at(&self, place: &Place, key: &K) -> Option<bool> {

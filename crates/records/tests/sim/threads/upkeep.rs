@@ -26,9 +26,10 @@ impl Shared {
             let mut left = [usize::MAX, usize::MAX, 0, 2][rng.usize(0..4)];
             let mut go = || {
                 left = left.saturating_sub(1);
-                match left > 0 {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if left > 0 {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             };
             let at = rng.usize(0..PATHS.len());

@@ -39,7 +39,7 @@ pub(super) fn start() -> Start {
         log: metas(1..=10, 1),
         chosen: Slot(4),
         members: members(),
-        damaged_through: None,
+        damage: None,
         now: 0,
         seed: 1,
     }
@@ -216,6 +216,7 @@ fn numbers_at_their_ends_do_no_harm() {
                     previous: (Slot(number), Ballot(1)),
                     entries,
                     chosen: Slot(most),
+                    last: Slot(most),
                     round: most,
                 };
                 core.receive(0, NodeId(2), message, &mut out);

@@ -76,7 +76,7 @@ fn start(node: NodeId, ballot: Ballot, vote: Option<NodeId>, log: Vec<Meta>) -> 
         log,
         chosen: Slot(0),
         members: members(&[1, 2, 3]),
-        damaged_through: None,
+        damage: None,
         now: 0,
         seed: 0,
     };

@@ -48,9 +48,10 @@ pub(crate) fn each_placed(
         &mut all,
         &mut |value, key, entry, _| {
             let admits = |value: &[u8]| range.contains(value);
-            match stands_for_record(attribute, (value, entry.value), admits)? {
-                true => visit(key, entry.seq, entry.value),
-                false => Ok(()),
+            if stands_for_record(attribute, (value, entry.value), admits)? {
+                visit(key, entry.seq, entry.value)
+            } else {
+                Ok(())
             }
         },
     )

@@ -53,9 +53,10 @@ impl IndexType for Packed {
     }
 
     fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
-        let boxes: Arc<dyn Partitioner> = match self.is_timed {
-            true => Arc::new(Boxes::<3>),
-            false => Arc::new(Boxes::<2>),
+        let boxes: Arc<dyn Partitioner> = if self.is_timed {
+            Arc::new(Boxes::<3>)
+        } else {
+            Arc::new(Boxes::<2>)
         };
         Some(TreeOptions {
             partitioner: Some(boxes),

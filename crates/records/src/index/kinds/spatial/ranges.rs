@@ -56,9 +56,10 @@ pub(super) fn bounds(
             exact: false,
         })
         .collect();
-    let each = match attribute.kind.is_clustered() {
-        true => RECORDS_PER_RANGE,
-        false => ENTRIES_PER_RANGE,
+    let each = if attribute.kind.is_clustered() {
+        RECORDS_PER_RANGE
+    } else {
+        ENTRIES_PER_RANGE
     };
     let meets = |file: &TableFile| meets(file, range);
     let expected = lookup.approximate_where(attribute, few.iter(), &meets)?;
@@ -67,8 +68,9 @@ pub(super) fn bounds(
         return Ok(few);
     }
     let spared = (region.key_ranges().len().saturating_sub(few.len())) as u64 * each;
-    Ok(match expected > spared {
-        true => index.bounds(range),
-        false => few,
+    Ok(if expected > spared {
+        index.bounds(range)
+    } else {
+        few
     })
 }

@@ -44,9 +44,10 @@ impl IndexType for Z {
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
         let meets = |file: &TableFile| meets(file, range);
         let bounds = self.bounds(range);
-        match lookup.looks.is_planning() {
-            true => lookup.estimate_area(attribute, range, &bounds, &meets),
-            false => lookup.approximate_where(attribute, bounds.iter(), &meets),
+        if lookup.looks.is_planning() {
+            lookup.estimate_area(attribute, range, &bounds, &meets)
+        } else {
+            lookup.approximate_where(attribute, bounds.iter(), &meets)
         }
     }
 

@@ -1,0 +1,389 @@
+//! What must hold in situations that random runs rarely meet, one test each.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use esker_cluster::cells::Write;
+use esker_cluster::{Dataset, Error, Options, RepairOptions, Repaired, Store};
+use esker_model::Key;
+use esker_model::condition::field;
+use esker_model::definition::{DatasetDef, Index};
+use esker_model::query::{Order, PageToken, Request};
+use esker_model::schema::{KeyType, Value};
+use parking_lot::Mutex;
+
+use crate::hooked::{Hooked, OnWrites};
+use crate::net::{Net, Skewed, Trouble};
+
+const MINUTE: u64 = 60_000;
+
+/// A store that works.
+const CALM: Trouble = Trouble {
+    seed: 1,
+    bad: 0,
+    pauses: 0,
+    mends: true,
+    coarse: 1,
+};
+
+/// Runs a test as the one client of a store that works.
+fn scene(test: impl FnOnce(&Arc<Net>) + Send) {
+    let net = Net::new(CALM, 1);
+    net.run(vec![Box::new(|| test(&net))]);
+}
+
+fn options(net: &Arc<Net>, ahead: i64) -> Options {
+    let net = net.clone();
+    Options {
+        clocks: Arc::new(Skewed { net, ahead }),
+        is_reader: false,
+        split_at: 1_000,
+    }
+}
+
+/// The dataset `d`, of which `versions` are kept; created if need be.
+fn dataset(net: &Arc<Net>, versions: u32) -> Dataset {
+    let store = Store::open(net.clone(), true, options(net, 0)).unwrap();
+    let def = DatasetDef::new("id", KeyType::Int)
+        .versions(versions)
+        .index("n", Index::composite().int());
+    match store.create_dataset("d", &def) {
+        Err(Error::Exists(_)) => store.dataset("d").unwrap(),
+        created => created.unwrap(),
+    }
+}
+
+/// The same dataset in another process, whose writes a test sees.
+fn hooked(net: &Arc<Net>, on_writes: OnWrites) -> Dataset {
+    let cells = Hooked::new(net.clone(), on_writes);
+    let store = Store::open(cells, false, options(net, 0)).unwrap();
+    store.dataset("d").unwrap()
+}
+
+fn key(number: i128) -> Key {
+    Key::new(KeyType::Int, &Value::Int(number)).unwrap()
+}
+
+fn put(dataset: &Dataset, id: u32, n: u32) {
+    let mut batch = dataset.batch();
+    let json = format!(r#"{{"id":{id},"n":{n}}}"#);
+    batch.put_json(json.as_bytes()).unwrap();
+    batch.commit().unwrap();
+}
+
+fn repair(dataset: &Dataset, full: bool) -> esker_cluster::Result<Repaired> {
+    let rows_per_second = None;
+    let options = RepairOptions {
+        full,
+        rows_per_second,
+    };
+    dataset.repair(options, &mut |_| ControlFlow::Continue(()))
+}
+
+/// The rest of an answer: `id` and `n`.
+fn rest(answer: &mut esker_cluster::Answer) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    while let Some(record) = answer.next_record().unwrap() {
+        let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
+        found.push((json["id"].as_u64().unwrap(), json["n"].as_u64().unwrap()));
+    }
+    found
+}
+
+/// True for the removal of a version.
+fn removes(write: &Write) -> bool {
+    write.value.is_none() && !write.table.contains("index")
+}
+
+/// A repair removes versions one by one. It was stopped when the version that a paused query sees
+/// was removed, and an older one was not: the query showed that one.
+#[test]
+fn a_query_that_is_paused_does_not_show_a_version_that_was_hidden_when_it_began() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        for n in 1..=2 {
+            put(&dataset, 1, n);
+        }
+        let all = || Request::of(field("n").ge(0));
+        let mut paused = vec![
+            dataset.find(&all()).unwrap(),
+            dataset.find(&Request::default()).unwrap(),
+            dataset.find_unordered(&Request::default()).unwrap(),
+            dataset.find(&Request::of(field("id").eq(1))).unwrap(),
+        ];
+        let mut scanned = dataset.scan(all_keys(), false).unwrap();
+        net.sleep(10_000);
+        put(&dataset, 1, 3);
+        // For a while, the queries see what was current when they began, whatever a repair does.
+        let _ = repair(&dataset, false);
+        let during: Vec<_> = dataset.versions(&key(1), None, 9).unwrap();
+        assert_eq!(during.len(), 1);
+        net.sleep(2 * MINUTE);
+        let older = Box::new(|writes: &[Write]| {
+            let removed = (0..writes.len()).filter(|at| removes(&writes[*at]));
+            removed.skip(1).collect()
+        });
+        assert!(repair(&hooked(net, older), false).is_err());
+        for answer in &mut paused {
+            assert_eq!(rest(answer), []);
+        }
+        assert!(scanned.next_record().unwrap().is_none());
+        assert_eq!(rest(&mut dataset.find(&all()).unwrap()), [(1, 3)]);
+    });
+}
+
+/// All keys.
+fn all_keys() -> (std::ops::Bound<Key>, std::ops::Bound<Key>) {
+    (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)
+}
+
+/// The version that was current when a query began stays for a minute, so the query shows it.
+#[test]
+fn a_query_shows_what_was_current_when_it_began_despite_a_repair() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        put(&dataset, 1, 1);
+        let mut running = dataset.find(&Request::of(field("n").eq(1))).unwrap();
+        net.sleep(10_000);
+        put(&dataset, 1, 2);
+        net.sleep(10_000);
+        assert_eq!(repair(&dataset, false).unwrap().obsolete, 0);
+        assert_eq!(rest(&mut running), [(1, 1)]);
+        net.sleep(2 * MINUTE);
+        assert_eq!(repair(&dataset, false).unwrap().obsolete, 1);
+    });
+}
+
+/// Pages of queries by key, and counts behind a page, began at the first answer.
+#[test]
+fn pages_of_keys_and_counts_begin_behind_the_token() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        for id in 1..=5 {
+            put(&dataset, id, 7);
+            net.sleep(50);
+        }
+        let one_of = |ids: std::ops::RangeInclusive<i64>| {
+            let all = ids.map(|id| field("id").eq(id));
+            all.reduce(|a, b| a | b).unwrap()
+        };
+        for order in [Order::Newest, Order::Oldest] {
+            for condition in [
+                one_of(1..=5),
+                field("n").eq(7),
+                field("n").ge(1) & one_of(1..=5),
+            ] {
+                let mut request = Request::of(condition.clone());
+                (request.order, request.limit) = (order, Some(2));
+                let mut seen = Vec::new();
+                loop {
+                    let mut page = dataset.find(&request).unwrap();
+                    let found = rest(&mut page);
+                    let mut counted = request.clone();
+                    counted.limit = None;
+                    let behind = 5 - seen.len() as u64;
+                    assert_eq!(dataset.count(&counted).unwrap().0, behind, "{condition}");
+                    if found.is_empty() {
+                        break;
+                    }
+                    seen.extend(found);
+                    request.after = page.last().map(PageToken);
+                }
+                seen.sort_unstable();
+                assert_eq!(seen, (1..=5).map(|id| (id, 7)).collect::<Vec<_>>());
+            }
+        }
+    });
+}
+
+/// Of a version that was removed, what was current at its time is not known: an older version that
+/// still lies there was shown.
+#[test]
+fn a_record_of_a_time_is_one_that_is_kept_or_refused() {
+    scene(|net| {
+        let dataset = dataset(net, 2);
+        let mut times = Vec::new();
+        for n in 1..=4 {
+            put(&dataset, 1, n);
+            times.push(dataset.get(&key(1)).unwrap().unwrap().seq());
+            net.sleep(1_000);
+        }
+        let at = |until: u64| dataset.versions(&key(1), Some(until), 2);
+        assert_eq!(at(times[3]).unwrap().len(), 2);
+        assert_eq!(at(times[2]).unwrap().len(), 1);
+        for until in &times[..2] {
+            let refused = at(*until).unwrap_err();
+            assert!(matches!(refused, Error::Unsupported(_)), "{refused}");
+        }
+        assert_eq!(dataset.versions(&key(2), Some(times[0]), 1).unwrap(), []);
+    });
+}
+
+/// The clock of a process that only reads was not compared: one that was behind missed records.
+#[test]
+fn a_reader_whose_clock_is_off_is_refused() {
+    scene(|net| {
+        put(&dataset(net, 1), 1, 1);
+        for ahead in [-1_900, 1_900, -2_100, 2_100, -60_000] {
+            let options = Options {
+                is_reader: true,
+                ..options(net, ahead)
+            };
+            let store = Store::open(net.clone(), false, options).unwrap();
+            let dataset = store.dataset("d").unwrap();
+            let found = dataset.find(&Request::of(field("n").eq(1)));
+            match i64::abs(ahead) <= 2_000 {
+                true => assert_eq!(rest(&mut found.unwrap()), [(1, 1)]),
+                false => assert!(matches!(found, Err(Error::ClockOff { .. })), "{ahead}"),
+            }
+        }
+    });
+}
+
+/// A writer dies between its entry and its record, and its put arrives late. A reader was paused
+/// after it had looked for the record, and deleted it when a repair had removed, on its account,
+/// the version before: the record was lost.
+#[test]
+fn removing_a_version_of_a_dead_writer_loses_no_version_that_it_hid() {
+    for moment in 0..3 {
+        scene(|net| {
+            let dataset = dataset(net, 1);
+            put(&dataset, 1, 1);
+            net.sleep(1_000);
+            // The writer dies: its entry is there, its record is not.
+            let lost = Arc::new(Mutex::new(None));
+            let keep = lost.clone();
+            let dying = Box::new(move |writes: &[Write]| {
+                let data = writes
+                    .iter()
+                    .position(|write| !write.table.contains("index"));
+                let data = data.filter(|at| writes[*at].value.is_some());
+                *keep.lock() = data.map(|at| writes[at].clone());
+                data.into_iter().collect()
+            });
+            let mut batch = hooked(net, dying).batch();
+            batch.put_json(br#"{"id":1,"n":2}"#).unwrap();
+            assert!(batch.commit().is_err());
+            let late = lost.lock().take().unwrap();
+            net.sleep(2 * MINUTE);
+            let other = dataset.clone();
+            let net_of = net.clone();
+            let race = move || {
+                net_of.arrive(0, &late);
+                // Reads show it from now on.
+                for _ in 0..4 {
+                    let _ = other.get(&key(1));
+                }
+                let done = repair(&other, false).unwrap();
+                let _ = rest(&mut other.find(&Request::of(field("n").ge(0))).unwrap());
+                net_of.sleep(2 * MINUTE);
+                done
+            };
+            let mut race = Some(race);
+            let mut calls = 0;
+            let paused = Box::new(move |writes: &[Write]| {
+                // The calls of a removal: the deletion of the version, that of its entry.
+                calls += usize::from(!writes.is_empty());
+                if calls == moment + 1
+                    && let Some(race) = race.take()
+                {
+                    race();
+                }
+                Vec::new()
+            });
+            let reader = hooked(net, paused);
+            let found = rest(&mut reader.find(&Request::of(field("n").eq(2))).unwrap());
+            assert_eq!(found, []);
+            let now = dataset.get(&key(1)).unwrap().unwrap();
+            let n: serde_json::Value = serde_json::from_slice(now.json()).unwrap();
+            let n = n["n"].as_i64().unwrap();
+            // Whichever it is, its index has it.
+            assert_eq!(
+                rest(&mut dataset.find(&Request::of(field("n").eq(n))).unwrap()).len(),
+                1
+            );
+            assert!(repair(&dataset, true).unwrap().complete);
+            let checked = dataset.check(&mut |_| ControlFlow::Continue(())).unwrap();
+            assert_eq!(checked.errors, [""; 0]);
+        });
+    }
+}
+
+/// A head of long ago was written again when its version and the deletion after it had been
+/// removed for good, and the record came back.
+#[test]
+fn an_insert_after_a_deletion_that_is_forgotten_finds_no_record() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        let insert = |n: u32| {
+            let mut batch = dataset.batch();
+            let json = format!(r#"{{"id":1,"n":{n}}}"#);
+            batch.insert_json(json.as_bytes()).unwrap();
+            batch.commit()
+        };
+        insert(1).unwrap();
+        assert!(matches!(insert(2), Err(Error::Exists(_))));
+        let mut batch = dataset.batch();
+        batch.delete(&key(1)).unwrap();
+        batch.commit().unwrap();
+        for _ in 0..2 {
+            net.sleep(12 * 24 * 60 * MINUTE);
+            repair(&dataset, false).unwrap();
+            net.compact(net.now() - 24 * 60 * MINUTE);
+        }
+        assert_eq!(net.rows(false), []);
+        insert(3).unwrap();
+        assert_eq!(
+            rest(&mut dataset.find(&Request::of(field("n").ge(0))).unwrap()),
+            [(1, 3)]
+        );
+    });
+}
+
+/// A dataset that is dropped left its marks, notes and counts.
+#[test]
+fn nothing_is_left_of_a_dataset_that_is_dropped() {
+    scene(|net| {
+        let mut options = options(net, 0);
+        options.split_at = 4;
+        let store = Store::open(net.clone(), true, options).unwrap();
+        let def = DatasetDef::new("id", KeyType::Int).index("n", Index::composite().int());
+        let dataset = store.create_dataset("d", &def).unwrap();
+        for id in 0..20 {
+            put(&dataset, id, id);
+        }
+        dataset.note("progress", Some(b"7")).unwrap();
+        repair(&dataset, false).unwrap();
+        let rows = || {
+            let rows = net.swapped_rows().into_iter();
+            let mine = rows.filter(|(.., partition, _)| {
+                ![&b"catalog"[..], b"writers"].contains(&partition.as_slice())
+            });
+            mine.collect::<Vec<_>>()
+        };
+        assert!(rows().len() > 3, "{:?}", rows());
+        store.drop_dataset("d").unwrap();
+        assert_eq!(rows(), []);
+    });
+}
+
+/// Two processes that change the catalog in the same way propose different values, so that one that
+/// gets no answer sees whether its change was made.
+#[test]
+fn two_processes_reserve_different_numbers() {
+    for seed in 0..20 {
+        let net = Net::new(Trouble { seed, ..CALM }, 2);
+        let create = |name: &'static str| -> Box<dyn FnOnce() + Send + '_> {
+            let net = &net;
+            Box::new(move || {
+                let store = Store::open(net.clone(), true, options(net, 0)).unwrap();
+                let def = DatasetDef::new("id", KeyType::Int);
+                put(&store.create_dataset(name, &def).unwrap(), 1, 1);
+            })
+        };
+        // The simulated store fails a test that proposes a value twice.
+        net.run(vec![create("a"), create("b")]);
+        let tables = net.tables();
+        assert_eq!(tables.len(), 2, "{tables:?}");
+    }
+}
