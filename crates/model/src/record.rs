@@ -18,6 +18,7 @@
 //! one is [`UNINDEXED`] if the record has a value at an attribute's path that is not indexed.
 
 use esker_coding::{Reader, Seq, Slice, put_varint};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -290,6 +291,28 @@ impl Update {
         let mut json = Vec::new();
         serialise(record, &mut json)?;
         Ok(Update::Put(json))
+    }
+}
+
+/// What reads of a dataset return: [`Record`]s, or any type that deserialises from their JSON.
+pub trait FromRecord<K>: Sized {
+    /// The value of a record.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the record's JSON does not fit the type.
+    fn from_record(record: Record<K>) -> Result<Self>;
+}
+
+impl<K> FromRecord<K> for Record<K> {
+    #[inline]
+    fn from_record(record: Record<K>) -> Result<Record<K>> {
+        Ok(record)
+    }
+}
+
+impl<K, V: DeserializeOwned> FromRecord<K> for V {
+    fn from_record(record: Record<K>) -> Result<V> {
+        record.parse()
     }
 }
 

@@ -1,12 +1,10 @@
 //! Key types of programs: `u64`, `String` and the like, or [`Key`] for any key.
 
-use serde::de::DeserializeOwned;
 use std::fmt;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::record::Record;
 use crate::schema::{KeyType, Value};
 
 mod sealed {
@@ -23,28 +21,6 @@ pub trait PrimaryKey: sealed::Sealed + Clone + fmt::Debug + Send + Sync + 'stati
     /// # Errors
     /// [`Error::BadInput`] if this type cannot represent the key.
     fn from_key(key: Key) -> Result<Self>;
-}
-
-/// What reads of a dataset return: [`Record`]s, or any type that deserialises from their JSON.
-pub trait FromRecord<K>: Sized {
-    /// The value of a record.
-    ///
-    /// # Errors
-    /// [`Error::BadInput`] if the record's JSON does not fit the type.
-    fn from_record(record: Record<K>) -> Result<Self>;
-}
-
-impl<K> FromRecord<K> for Record<K> {
-    #[inline]
-    fn from_record(record: Record<K>) -> Result<Record<K>> {
-        Ok(record)
-    }
-}
-
-impl<K, V: DeserializeOwned> FromRecord<K> for V {
-    fn from_record(record: Record<K>) -> Result<V> {
-        record.parse()
-    }
 }
 
 /// Values accepted as a key of a dataset whose keys are `K`: `7` for integers, `"ann"` for strings,

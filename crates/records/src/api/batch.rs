@@ -7,10 +7,9 @@ use esker_model::{AsKey, PrimaryKey};
 use serde::Serialize;
 
 use super::dataset::Dataset;
-use crate::error::{Error, Result};
-use crate::record;
-use crate::store::{Handle, Store};
-use crate::write::{Part, commit};
+use super::parts::Parts;
+use crate::error::Result;
+use crate::store::Store;
 
 /// Writes to any datasets of a store that are applied together or not at all
 /// ([`crate::Database::batch`]). A batch can be filled again after a commit, which saves
@@ -41,45 +40,16 @@ use crate::write::{Part, commit};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Batch {
-    store: Arc<Store>,
-    /// One part per dataset.
-    parts: Vec<Part>,
-    durability: Durability,
-    /// A buffer for serialising a record.
-    json: Vec<u8>,
-}
+pub struct Batch(Parts);
 
 impl Batch {
     pub(crate) fn new(store: Arc<Store>) -> Batch {
-        Batch {
-            durability: store.durability,
-            store,
-            parts: Vec::new(),
-            json: Vec::new(),
-        }
-    }
-
-    pub(super) fn part(&mut self, dataset: &Handle) -> Result<&mut Part> {
-        if !Arc::ptr_eq(&self.store, &dataset.shared) {
-            return Err(Error::bad_input(format!(
-                "dataset `{}` belongs to another store than the batch",
-                dataset.name()
-            )));
-        }
-        let known = |part: &Part| Arc::ptr_eq(&part.dataset.current, &dataset.current);
-        let at = self.parts.iter().position(known);
-        let at = at.unwrap_or(self.parts.len());
-        if at == self.parts.len() {
-            self.parts.push(Part::new(dataset.clone()));
-        }
-        let part = self.parts.get_mut(at);
-        part.ok_or_else(|| Error::bad_input("the batch has no part for the dataset"))
+        Batch(Parts::new(store))
     }
 
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
     pub fn durability(&mut self, durability: Durability) -> &mut Batch {
-        self.durability = durability;
+        self.0.durability = durability;
         self
     }
 
@@ -90,7 +60,7 @@ impl Batch {
         dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.serialised(&dataset.handle, record, false)
+        self.0.serialised(&dataset.handle, record, false)
     }
 
     /// As [`Batch::put`], for the text of a JSON object, which is stored byte for byte.
@@ -99,7 +69,7 @@ impl Batch {
         dataset: &Dataset<K, V>,
         json: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.part(&dataset.handle)?.put(json.as_ref(), false)
+        self.0.part(&dataset.handle)?.put(json.as_ref(), false)
     }
 
     /// Adds a record whose key must be new when the batch is committed: neither the store nor
@@ -110,7 +80,7 @@ impl Batch {
         dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.serialised(&dataset.handle, record, true)
+        self.0.serialised(&dataset.handle, record, true)
     }
 
     /// As [`Batch::insert`], for the text of a JSON object.
@@ -119,21 +89,7 @@ impl Batch {
         dataset: &Dataset<K, V>,
         json: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.part(&dataset.handle)?.put(json.as_ref(), true)
-    }
-
-    pub(super) fn serialised(
-        &mut self,
-        dataset: &Handle,
-        record: &(impl Serialize + ?Sized),
-        insert: bool,
-    ) -> Result<()> {
-        let mut json = std::mem::take(&mut self.json);
-        json.clear();
-        let written = record::serialise(record, &mut json);
-        let result = written.and_then(|()| self.part(dataset)?.put(&json, insert));
-        self.json = json;
-        result
+        self.0.part(&dataset.handle)?.put(json.as_ref(), true)
     }
 
     /// Adds the deletion of a key, whether or not it has a record.
@@ -143,20 +99,20 @@ impl Batch {
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.part(&dataset.handle)?.delete(&key)
+        self.0.part(&dataset.handle)?.delete(&key)
     }
 
     /// Requires that `key` has no record at the commit, regardless of the batch's own writes.
-    /// Otherwise the commit writes nothing and fails with [`Error::Conflict`], which names the key
-    /// ([`Error::conflict`]). The commit returns this error only once the conflicting write is
-    /// visible, so reading again at once returns the current record.
+    /// Otherwise the commit writes nothing and fails with [`crate::Error::Conflict`], which names
+    /// the key ([`crate::Error::conflict`]). The commit returns this error only once the
+    /// conflicting write is visible, so reading again at once returns the current record.
     pub fn if_absent<K: PrimaryKey, V>(
         &mut self,
         dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.part(&dataset.handle)?.expect(&key, None);
+        self.0.part(&dataset.handle)?.expect(&key, None);
         Ok(())
     }
 
@@ -170,13 +126,13 @@ impl Batch {
         seq: Seq,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.part(&dataset.handle)?.expect(&key, Some(seq));
+        self.0.part(&dataset.handle)?.expect(&key, Some(seq));
         Ok(())
     }
 
     /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
-        self.parts.iter().map(Part::len).sum()
+        self.0.len()
     }
 
     /// True if there is nothing to write.
@@ -186,24 +142,18 @@ impl Batch {
 
     /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::bytes).sum()
-    }
-
-    /// The encoded key of the last record that was put, in a batch for one dataset; empty if there
-    /// is none.
-    pub(super) fn last_key(&self) -> &[u8] {
-        self.parts.first().map_or(&[], Part::last_key)
+        self.0.bytes()
     }
 
     /// Removes everything that was added.
     pub fn clear(&mut self) {
-        self.parts.iter_mut().for_each(Part::clear);
+        self.0.clear();
     }
 
     /// Writes the whole batch or nothing, and empties it. After an error the batch is unchanged and
     /// none of it is visible; but if a sync failed, the batch may be in the log, and its writes may
     /// appear once the store is reopened.
     pub fn commit(&mut self) -> Result<()> {
-        commit(&mut self.parts, self.durability)
+        self.0.commit()
     }
 }

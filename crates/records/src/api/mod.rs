@@ -7,6 +7,7 @@ mod dataset;
 mod dependent;
 mod maintenance;
 mod options;
+mod parts;
 mod query;
 mod snapshots;
 mod space;

@@ -1,4 +1,4 @@
-//! Batches of writes to one dataset: [`Batch`] without naming the dataset in each call.
+//! Batches of writes to one dataset: as [`crate::Batch`], without naming the dataset in each call.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use esker_lsm::{Durability, Seq};
 use esker_model::{AsKey, Key, PrimaryKey};
 use serde::Serialize;
 
-use super::batch::Batch;
+use super::parts::Parts;
 use crate::error::Result;
 use crate::store::Handle;
 use crate::write::Part;
@@ -14,7 +14,7 @@ use crate::write::Part;
 /// Writes to one dataset that are applied together or not at all ([`crate::Dataset::batch`]). A
 /// batch can be filled again after a commit, which saves allocations.
 pub struct WriteBatch<K = Key> {
-    batch: Batch,
+    parts: Parts,
     dataset: Handle,
     key: PhantomData<fn() -> K>,
 }
@@ -25,7 +25,7 @@ impl<K> WriteBatch<K> {
 
     pub(crate) fn new(dataset: Handle) -> WriteBatch<K> {
         WriteBatch {
-            batch: Batch::new(dataset.shared.clone()),
+            parts: Parts::new(dataset.shared.clone()),
             dataset,
             key: PhantomData,
         }
@@ -33,13 +33,13 @@ impl<K> WriteBatch<K> {
 
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
     pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch<K> {
-        self.batch.durability(durability);
+        self.parts.durability = durability;
         self
     }
 
     /// See [`crate::Batch::put`].
     pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.batch.serialised(&self.dataset, record, false)
+        self.parts.serialised(&self.dataset, record, false)
     }
 
     /// See [`crate::Batch::put_json`].
@@ -49,7 +49,7 @@ impl<K> WriteBatch<K> {
 
     /// See [`crate::Batch::insert`].
     pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.batch.serialised(&self.dataset, record, true)
+        self.parts.serialised(&self.dataset, record, true)
     }
 
     /// See [`crate::Batch::insert_json`].
@@ -58,7 +58,7 @@ impl<K> WriteBatch<K> {
     }
 
     fn part(&mut self) -> Result<&mut Part> {
-        self.batch.part(&self.dataset)
+        self.parts.part(&self.dataset)
     }
 
     /// Stores a note under a name, in the same commit as the records: after a crash both exist, or
@@ -77,32 +77,32 @@ impl<K> WriteBatch<K> {
 
     /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
-        self.batch.len()
+        self.parts.len()
     }
 
     /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty()
+        self.parts.len() == 0
     }
 
     /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
-        self.batch.bytes()
+        self.parts.bytes()
     }
 
     /// The encoded key ([`Key::as_bytes`]) of the last record that was put; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
-        self.batch.last_key()
+        self.parts.last_key()
     }
 
     /// Removes everything that was added.
     pub fn clear(&mut self) {
-        self.batch.clear();
+        self.parts.clear();
     }
 
     /// See [`crate::Batch::commit`].
     pub fn commit(&mut self) -> Result<()> {
-        self.batch.commit()
+        self.parts.commit()
     }
 }
 

@@ -41,8 +41,8 @@ pub struct Core {
     /// When it becomes a candidate.
     pub(super) deadline: Time,
     pub(super) damage: Option<Damage>,
-    /// Where the damage is not known: the slot behind all that the leader of this ballot had when it
-    /// was heard first.
+    /// Where the damage is not known: the slot behind all that the leader of this ballot had when
+    /// it was heard first.
     pub(super) mended_at: Option<(Ballot, Slot)>,
     /// The disk failed.
     pub(super) is_out: bool,
