@@ -125,7 +125,7 @@ impl Core {
                 last,
                 round,
             } => {
-                if self.follow(now, from, ballot, round, out) {
+                if self.follow(now, from, ballot, out) {
                     self.note_last(last);
                     self.accept(from, previous, entries, chosen, round, out);
                 }

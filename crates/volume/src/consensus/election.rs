@@ -187,11 +187,11 @@ impl Core {
         now: Time,
         from: NodeId,
         ballot: Ballot,
-        round: u64,
         out: &mut Vec<Output>,
     ) -> bool {
         if ballot < self.ballot {
-            let (ballot, hint) = (self.ballot, self.log.last().0);
+            // Rounds of another ballot say nothing of this one, which the same node may lead by now.
+            let (ballot, hint, round) = (self.ballot, self.log.last().0, 0);
             let message = Message::Refused {
                 ballot,
                 hint,

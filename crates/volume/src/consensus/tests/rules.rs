@@ -266,6 +266,32 @@ fn a_replica_that_does_not_know_what_it_lost_waits_for_what_is_chosen_behind_all
 }
 
 #[test]
+fn rounds_of_an_earlier_ballot_do_not_count_for_the_next_leadership_of_the_same_node() {
+    let (mut core, mut out) = (replica(), Vec::new());
+    core.receive(NOW, NodeId(2), sign(3, 1), &mut out);
+    let out = receive(&mut core, NOW, 2, sign(2, 69));
+    let refused = out.iter().find_map(|output| match output {
+        Output::Send {
+            message: Message::Refused { ballot, round, .. },
+            ..
+        } => Some((*ballot, *round)),
+        _ => None,
+    });
+    assert_eq!(refused, Some((Ballot(3), 0)));
+}
+
+fn sign(ballot: u64, round: u64) -> Message {
+    Message::Accept {
+        ballot: Ballot(ballot),
+        previous: (Slot(10), Ballot(1)),
+        entries: Vec::new(),
+        chosen: Slot(4),
+        last: Slot(10),
+        round,
+    }
+}
+
+#[test]
 fn a_damaged_replica_does_not_count() {
     let mut core = durable();
     accepted(&mut core, NOW, 2, 11, true);
