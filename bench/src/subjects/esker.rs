@@ -28,15 +28,13 @@ impl Esker {
     /// `how` names the kind of both indexes, or of each: `lazy`, `lazy+embedded`.
     pub(super) fn open(how: &str, setup: &Setup) -> Result<Esker> {
         // Half of the budget is block cache.
-        let mut options = Options {
-            memory_budget: setup.cache_bytes * 2,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let mut options = Options::new()
+            .memory_budget(setup.cache_bytes * 2)
+            .durability(Durability::Os);
         if setup.direct {
             // Here the whole budget is what the others have as cache alone.
-            options.memory_budget = setup.cache_bytes;
-            options.fs = std::sync::Arc::new(esker::fs::disk::Disk::direct());
+            options = options.memory_budget(setup.cache_bytes);
+            options = options.fs(std::sync::Arc::new(esker::fs::disk::Disk::direct()));
         }
         let db = Database::create_or_open(&setup.dir, options)?;
         let (user, time): (Path, Path) = ("user_id".parse()?, "created_at".parse()?);

@@ -109,10 +109,10 @@ impl Measured {
         (records, len): (&Ahead, usize),
         cache_bytes: usize,
     ) -> Result<()> {
-        let options = || Options {
-            memory_budget: cache_bytes * 2,
-            durability: Durability::Os,
-            ..Options::default()
+        let options = || {
+            Options::new()
+                .memory_budget(cache_bytes * 2)
+                .durability(Durability::Os)
         };
         let db = Database::create_or_open(dir, options())?;
         let start = Instant::now();

@@ -82,10 +82,7 @@ fn main() {
     let records: usize = args.get(2).map_or(1_000_000, |n| n.parse().unwrap());
     let budget: usize = args.get(3).map_or(128, |n| n.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        memory_budget: budget << 20,
-        ..Options::default()
-    };
+    let options = Options::new().memory_budget(budget << 20);
     let db = Database::create_or_open(dir.path(), options.clone()).unwrap();
     let mut def = DatasetDef::new("id", KeyType::String);
     for (path, kind) in ["user_id", "created_at"].iter().zip(&kinds) {

@@ -16,10 +16,7 @@ pub(crate) type Folder = Database;
 
 /// The options of every command; only the memory budget (in bytes) is configurable.
 pub(crate) fn options(memory: usize) -> Options {
-    PubSub::with(Options {
-        memory_budget: memory,
-        ..Options::default()
-    })
+    PubSub::with(Options::new().memory_budget(memory))
 }
 
 /// Opens an existing store for writing.
@@ -33,10 +30,7 @@ pub(crate) fn open_durable(
     memory: usize,
     durability: Durability,
 ) -> Result<Box<dyn Store>, Failure> {
-    let options = Options {
-        durability,
-        ..options(memory)
-    };
+    let options = options(memory).durability(durability);
     open_as(dir, Mode::Write, options)
 }
 

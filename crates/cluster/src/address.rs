@@ -50,7 +50,7 @@ pub fn cassandra_address(text: &str) -> Result<Settings> {
         let what = "a user and a password are not part of the host";
         return Err(bad(what.to_string()));
     }
-    let hosts: Vec<String> = hosts.split(',').map(with_port).collect();
+    let hosts: Vec<String> = hosts.split(',').map(|host| with_port(host, 9042)).collect();
     if hosts.iter().any(|host| host.starts_with(':')) {
         return Err(bad("a host is missing".to_string()));
     }
@@ -103,7 +103,8 @@ pub fn cassandra_address(text: &str) -> Result<Settings> {
     Ok(settings)
 }
 
-fn with_port(host: &str) -> String {
+/// A host with its port, or with the usual one.
+pub(crate) fn with_port(host: &str, usual: u16) -> String {
     let is_port = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
     match host.rsplit_once(':') {
         // An address of version 6 is in brackets.
@@ -112,7 +113,7 @@ fn with_port(host: &str) -> String {
         {
             host.to_string()
         }
-        _ => format!("{host}:9042"),
+        _ => format!("{host}:{usual}"),
     }
 }
 

@@ -110,7 +110,8 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
     };
     let last = newest.as_ref().map_or(0, |newest| newest.at);
     let at = operation.stamp(last.max(head.map_or(0, |head| head.at)));
-    operation.write(change.entries(at).collect())?;
+    let entries: Vec<_> = change.entries(at).collect();
+    operation.write(entries.clone())?;
     operation.check()?;
     let to = Head::encode(at, change.record.as_deref());
     let swapped = shared
@@ -119,7 +120,7 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
     if swapped != Swapped::Done {
         return Ok(false);
     }
-    operation.write(vec![change.version(at)])?;
+    operation.write_versions(vec![(change.version(at), entries)])?;
     operation.check()?;
     Ok(true)
 }

@@ -1,9 +1,10 @@
-//! Datasets with indexes on a cluster of Apache Cassandra that someone already runs: DELI (Tang et
-//! al., 2015) over a small trait of a store of partitions and rows ([`cells`]).
+//! Datasets with indexes on a cluster of Apache Cassandra or Apache HBase that someone already
+//! runs: DELI (Tang et al., 2015) over a small trait of a store of partitions and rows ([`cells`]).
 //!
 //! | subject | module |
 //! | --- | --- |
-//! | what a store must do; Cassandra | `cells/` |
+//! | what a store must do; Cassandra, HBase | `cells/` |
+//! | addresses | `address`, `hbase_address` |
 //! | timestamps, clocks, bounds | `time`, `clock` |
 //! | datasets, leases of writers | `catalog`, `writer`, `bound` |
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
@@ -23,6 +24,7 @@ mod counts;
 mod dataset;
 mod error;
 mod find;
+mod hbase_address;
 mod hit;
 mod indexes;
 mod judge;
@@ -48,6 +50,7 @@ pub use check::Checked;
 pub use dataset::{Answer, Batch, Dataset, Scanned};
 pub use error::{Error, Result};
 pub use find::Explained;
+pub use hbase_address::hbase_address;
 pub use indexes::{Filled, IndexProgress, IndexStep, OnIndex};
 pub use repair::{OnRepair, RepairOptions, Repaired};
 pub use shared::Options;

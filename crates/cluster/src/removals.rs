@@ -3,7 +3,7 @@
 //! Such a version is deleted at its own timestamp, so that its put stays dead if it arrives later.
 //! But it may have arrived since a reader looked for it, and hidden an older version, so that a
 //! repair has removed that one: the deletion would lose the record. So a reader announces what it
-//! is about to delete, looks again, deletes, and withdraws the announcement. And a process that
+//! is about to delete, looks again, deletes, and withdraws the announcement. And a repair that
 //! removes what a version hides reads the announcements after it has read the version, and leaves
 //! announced keys alone. Either it finds the announcement, or the reader's second look finds the
 //! version.

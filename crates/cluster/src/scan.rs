@@ -162,7 +162,7 @@ impl Scan {
         }
         let (table, mark) = (&bound.data, self.mark.as_ref());
         let page = shared.cells.scan(table, self.part, mark, PAGE, false)?;
-        // Of keys that were changed since, earlier versions may be gone.
+        // Of keys that were changed since, the former versions may be gone.
         let is_complete = self.view.holds(shared);
         self.mark = page.next;
         if self.mark.is_none() {

@@ -138,6 +138,12 @@ impl<'s> Operation<'s> {
         }
         self.shared.cells.write(writes).into_iter().collect()
     }
+
+    /// Writes versions whose entries are written, or fails with the first error.
+    pub(crate) fn write_versions(&self, versions: Vec<(Write, Vec<Write>)>) -> Result<()> {
+        let written = self.shared.cells.write_versions(versions);
+        written.into_iter().collect()
+    }
 }
 
 /// Writes changes, each by itself: an error leaves some of them written.
@@ -158,11 +164,14 @@ fn write_group(shared: &Arc<Shared>, name: &str, group: &mut [Change]) -> Result
     let bound = shared.bound(name)?;
     let operation = Operation::begin(shared, &bound)?;
     let (mut entries, mut versions) = (Vec::new(), Vec::new());
+    let is_noted = shared.cells.has_compaction_hook(&bound.data);
     for change in group.iter_mut() {
         change.bind(&bound);
         let at = operation.stamp(0);
+        let own = entries.len();
         entries.extend(change.entries(at));
-        versions.push(change.version(at));
+        let noted = entries.get(own..).filter(|_| is_noted);
+        versions.push((change.version(at), noted.unwrap_or_default().to_vec()));
     }
     let written: Vec<(Arc<str>, Vec<u8>)> = entries
         .iter()
@@ -170,7 +179,7 @@ fn write_group(shared: &Arc<Shared>, name: &str, group: &mut [Change]) -> Result
         .collect();
     operation.write(entries)?;
     operation.check()?;
-    operation.write(versions)?;
+    operation.write_versions(versions)?;
     operation.check()?;
     split::count(shared, &bound, &written);
     Ok(())

@@ -107,6 +107,12 @@ impl Fs for Disk {
         punch(path, range)
     }
 
+    fn unreserve(&self, path: &Path) -> io::Result<()> {
+        // Setting the length that a file has frees what is allocated behind it.
+        let file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(file.metadata()?.len())
+    }
+
     fn sync(&self, path: &Path) -> io::Result<()> {
         // Some systems sync only files open for writing; others need no write permission to sync.
         let mut options = OpenOptions::new();
@@ -196,6 +202,25 @@ fn punch(path: &Path, _range: Range<u64>) -> io::Result<()> {
     fs::metadata(path).map(drop)
 }
 
+/// Allocates blocks behind the end, where the file system can.
+#[cfg(target_os = "linux")]
+fn reserve(file: &File, end: u64, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    if len == 0 {
+        return Ok(());
+    }
+    match fallocate(file, FallocateFlags::KEEP_SIZE, end, len) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        reserved => Ok(reserved?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reserve(_file: &File, _end: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
 struct Locked(File);
 
 impl Lock for Locked {}
@@ -220,6 +245,14 @@ impl WriteFile for Appended {
         let written = (&self.0).write_all(&vec![0; len]);
         (&self.0).seek(SeekFrom::Start(end))?;
         written
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        let end = (&self.0).stream_position()?;
+        reserve(&self.0, end, len).inspect_err(|_| {
+            // A part of it may be allocated.
+            let _ = self.0.set_len(end);
+        })
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -100,6 +100,10 @@ impl Fs for Gate {
         self.held(|fs| fs.punch(path, range))
     }
 
+    fn unreserve(&self, path: &Path) -> io::Result<()> {
+        self.held(|fs| fs.unreserve(path))
+    }
+
     fn sync(&self, path: &Path) -> io::Result<()> {
         self.held(|fs| fs.sync(path))
     }

@@ -31,6 +31,12 @@ pub trait Fs: Send + Sync {
         let _ = (path, range);
         Ok(())
     }
+    /// Gives back what [`WriteFile::reserve`] has reserved behind the end of a file that is not
+    /// written any more. It is a hint: an implementation may do nothing, as this one does.
+    fn unreserve(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Makes a file durable that an earlier process may have left in the system's cache.
     fn sync(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
@@ -58,6 +64,14 @@ pub trait WriteFile: Send + Sync {
     /// some of the zeros may exist. Called by the appending thread. It is a hint: an implementation
     /// may do nothing.
     fn write_ahead(&self, len: usize) -> io::Result<()> {
+        let _ = len;
+        Ok(())
+    }
+    /// Reserves space for `len` bytes behind the end, without changing the file's length or what is
+    /// read: appends there need not allocate blocks, so that a sync has less to do. After an error
+    /// nothing is reserved. Called by the appending thread. It is a hint: an implementation may do
+    /// nothing, as this one does.
+    fn reserve(&self, len: u64) -> io::Result<()> {
         let _ = len;
         Ok(())
     }

@@ -89,6 +89,14 @@ fn behaves(fs: &dyn Fs, root: &Path) {
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "offset {offset}");
     }
 
+    // What is reserved is not seen.
+    file.reserve(1 << 20).unwrap();
+    assert_eq!(contents(fs, &path("x")), b"hello world");
+    file.append(b"s").unwrap();
+    fs.unreserve(&path("x")).unwrap();
+    assert_eq!(contents(fs, &path("x")), b"hello worlds");
+    file.truncate(11).unwrap();
+
     fs.link(&path("x"), &path("linked")).unwrap();
     assert_eq!(
         fs.link(&path("x"), &path("linked")).unwrap_err().kind(),
@@ -197,6 +205,59 @@ fn what_is_given_back_takes_no_room() {
         assert!(left[3 << 20..].iter().all(|byte| *byte == 7));
         assert!(blocks() + (1 << 20) < before, "{} of {before}", blocks());
     }
+}
+
+/// Where the file system of the build can do it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_reserved_takes_room_until_it_is_given_back() {
+    use std::os::unix::fs::MetadataExt;
+    let temp = tempfile::tempdir_in(".").unwrap();
+    let path = temp.path().join("file");
+    let disk = Disk::new();
+    let file = disk.create(&path).unwrap();
+    file.append(b"0123456789").unwrap();
+    file.reserve(4 << 20).unwrap();
+    let blocks = || std::fs::metadata(&path).unwrap().blocks() * 512;
+    let reserved = blocks();
+    file.append(&vec![7; 1 << 20]).unwrap();
+    file.sync().unwrap();
+    assert_eq!(contents(&disk, &path).len(), 10 + (1 << 20));
+    if reserved >= 4 << 20 {
+        assert!(
+            blocks() <= reserved + (64 << 10),
+            "{} of {reserved}",
+            blocks()
+        );
+        disk.unreserve(&path).unwrap();
+        assert!(blocks() < 2 << 20, "{} of {reserved}", blocks());
+    }
+    let left = contents(&disk, &path);
+    assert!(left.starts_with(b"0123456789") && left[10..].iter().all(|byte| *byte == 7));
+    file.append(b"more").unwrap();
+    assert_eq!(contents(&disk, &path).len(), 14 + (1 << 20));
+}
+
+#[test]
+fn what_is_reserved_is_counted_and_may_find_no_room() {
+    let fs = Faulty::new(Arc::new(Memory::new()));
+    let path = Path::new("f");
+    let file = fs.create(path).unwrap();
+    file.append(b"0123456789").unwrap();
+    fs.set_capacity(100);
+    assert_eq!(file.reserve(91).unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(fs.used(), 10);
+    file.reserve(90).unwrap();
+    assert_eq!(fs.used(), 100);
+    file.append(&[7; 40]).unwrap();
+    assert_eq!(fs.used(), 100);
+    let other = fs.create(Path::new("g")).unwrap();
+    other.append(b"x").unwrap_err();
+    fs.unreserve(path).unwrap();
+    assert_eq!(fs.used(), 50);
+    other.append(b"x").unwrap();
+    fs.fail_at(1);
+    file.reserve(1).unwrap_err();
 }
 
 #[test]

@@ -6,17 +6,18 @@
 //! tree. For the same reason a range query reads the whole tree, and the planner, which compares
 //! estimates, rarely chooses the index for one.
 //!
-//! It shows that a kind needs only [`Index`]: the library does not know it. Its tests cover
+//! It shows that a kind needs only [`IndexType`]: the library does not know it. Its tests cover
 //! everything that the tests of built-in kinds with a tree cover.
 //!
 //! ```
-//! use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+//! use esker::{Database, DatasetDef, Index, IndexKind, Options, field};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! let by_hash = kind_example::by_hash()?; // before the store is opened
-//! let db = Database::create_or_open(dir.path(), Options::default())?;
-//! let def = DatasetDef::new("id", KeyType::Int).index("city", Index::new(by_hash).string());
+//! let options = Options::new().index_types(kind_example::index_types()?);
+//! let db = Database::create_or_open(dir.path(), options)?;
+//! let by_hash: IndexKind = kind_example::NAME.parse()?;
+//! let def = DatasetDef::key("id").index("city", Index::new(by_hash).string());
 //! let people = db.create_dataset::<u64>("people", def)?;
 //! people.put_json(br#"{"id": 1, "city": "Ulm"}"#)?;
 //!
@@ -28,11 +29,11 @@
 //! ```
 
 use esker::extension::index::{
-    Access, Attribute, Best, Build, Entry, Figures, Index, IndexEntry, Lookup, Range, RunSink,
-    Tells, TreeRange, VisitPosting, Writes, register, registered,
+    Access, Attribute, Best, Build, Entry, Figures, IndexEntry, IndexType, IndexTypes, Lookup,
+    Range, RunSink, Tells, TreeRange, VisitPosting, Writes,
 };
 use esker::extension::{EngineError, Kind, TreeOptions};
-use esker::{IndexKind, Result, Seq, Type, Value};
+use esker::{Result, Seq, Type, Value};
 
 /// The name of the kind, in definitions and on disk.
 pub const NAME: &str = "by-hash";
@@ -40,21 +41,18 @@ pub const NAME: &str = "by-hash";
 /// Bytes of a hash.
 const HASH: usize = 4;
 
-/// The kind, registered on the first call.
+/// The index types to open a store with.
 ///
 /// # Errors
-/// Another crate registered the same name at the same moment.
-pub fn by_hash() -> Result<IndexKind> {
-    match registered(NAME) {
-        Some(kind) => Ok(kind),
-        // Another thread may have registered it since.
-        None => register(NAME, ByHash).or_else(|error| registered(NAME).ok_or(error)),
-    }
+/// None: the name is valid.
+pub fn index_types() -> Result<IndexTypes> {
+    IndexTypes::new().with(NAME, ByHash)
 }
 
-struct ByHash;
+/// The index type.
+pub struct ByHash;
 
-impl Index for ByHash {
+impl IndexType for ByHash {
     fn add(&self, writes: &mut Writes, entry: IndexEntry<'_>) -> Result<()> {
         writes.write(entry.attribute, Kind::Put, &self.key(entry), &[])
     }

@@ -96,9 +96,10 @@ impl ExpiryClock {
     fn advance(&self, now: Time) -> Time {
         let kept = self.kept.load(Ordering::Acquire);
         let is_believed = kept == 0 || now.saturating_sub(kept) <= LARGEST_JUMP;
-        match now > kept && is_believed {
-            true => self.kept.fetch_max(now, Ordering::AcqRel).max(now),
-            false => kept,
+        if now > kept && is_believed {
+            self.kept.fetch_max(now, Ordering::AcqRel).max(now)
+        } else {
+            kept
         }
     }
 

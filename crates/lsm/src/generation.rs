@@ -238,9 +238,10 @@ impl View {
     /// Refuses reads after the group was closed.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        match self.closed.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(Error::Closed),
+        if self.closed.load(Ordering::Relaxed) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
         }
     }
 

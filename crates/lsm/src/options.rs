@@ -201,13 +201,16 @@ impl Options {
 
     /// Refuses invalid settings.
     pub(crate) fn check(&self) -> Result<()> {
-        let limit = |what, limit: usize, value: usize| match value > limit {
-            true => Err(Error::Limit {
-                what,
-                limit: limit as u64,
-                value: value as u64,
-            }),
-            false => Ok(()),
+        let limit = |what, limit: usize, value: usize| {
+            if value > limit {
+                Err(Error::Limit {
+                    what,
+                    limit: limit as u64,
+                    value: value as u64,
+                })
+            } else {
+                Ok(())
+            }
         };
         let least = |what: &str, value: u64| match value {
             0 => Err(Error::Invalid(format!(
@@ -219,9 +222,10 @@ impl Options {
         least("block_size", self.block_size as u64)?;
         limit("block_size in bytes", MAX_BLOCK, self.block_size)?;
         limit("value_filter_bits", MAX_BITS, self.value_filter_bits)?;
-        match self.keep_log == KeepLog::default() {
-            true => Ok(()),
-            false => self.needs_log("keep_log"),
+        if self.keep_log == KeepLog::default() {
+            Ok(())
+        } else {
+            self.needs_log("keep_log")
         }
     }
 

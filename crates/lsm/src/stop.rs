@@ -94,9 +94,10 @@ impl Stop {
 
     /// As [`Stop::check`], without reading the clock.
     fn check_flag(&self) -> Result<()> {
-        match self.0.cancelled.load(Relaxed) {
-            true => Err(Error::Cancelled { deadline: false }),
-            false => Ok(()),
+        if self.0.cancelled.load(Relaxed) {
+            Err(Error::Cancelled { deadline: false })
+        } else {
+            Ok(())
         }
     }
 }

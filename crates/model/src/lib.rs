@@ -28,5 +28,5 @@ pub mod typed;
 pub use error::{Error, Result};
 pub use key::Key;
 pub use merge::merge_patch;
-pub use record::{Record, Update};
+pub use record::{FromRecord, Record, Update};
 pub use typed::{AsKey, KeyRange, PrimaryKey};

@@ -18,6 +18,7 @@
 //! one is [`UNINDEXED`] if the record has a value at an attribute's path that is not indexed.
 
 use esker_coding::{Reader, Seq, Slice, put_varint};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -77,9 +78,9 @@ impl<'a> RecordRef<'a> {
         Some(RecordRef::split(stored)?.body)
     }
 
-    /// True for a stub, which has the attributes of a record whose JSON is stored elsewhere.
+    /// True if the JSON of the record is stored elsewhere.
     #[inline]
-    pub fn is_stub(stored: &[u8]) -> bool {
+    pub fn lacks_body(stored: &[u8]) -> bool {
         RecordRef::body_of(stored).is_some_and(<[u8]>::is_empty)
     }
 
@@ -186,7 +187,7 @@ impl Record {
     /// A record in its stored form (see the [module](self)).
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the bytes are malformed, or a stub.
+    /// [`Error::Damaged`] if the bytes are malformed, or lack the JSON.
     pub fn new(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
         let body = RecordRef::body_of(&stored).map(<[u8]>::len);
         let body = body
@@ -290,6 +291,28 @@ impl Update {
         let mut json = Vec::new();
         serialise(record, &mut json)?;
         Ok(Update::Put(json))
+    }
+}
+
+/// What reads of a dataset return: [`Record`]s, or any type that deserialises from their JSON.
+pub trait FromRecord<K>: Sized {
+    /// The value of a record.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if the record's JSON does not fit the type.
+    fn from_record(record: Record<K>) -> Result<Self>;
+}
+
+impl<K> FromRecord<K> for Record<K> {
+    #[inline]
+    fn from_record(record: Record<K>) -> Result<Record<K>> {
+        Ok(record)
+    }
+}
+
+impl<K, V: DeserializeOwned> FromRecord<K> for V {
+    fn from_record(record: Record<K>) -> Result<V> {
+        record.parse()
     }
 }
 

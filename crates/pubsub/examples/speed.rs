@@ -99,12 +99,10 @@ fn run(load: &Load, operations: u64, per_second: u64, budget: u64) {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(AtomicU64::new(1_000_000));
     let now = clock.clone();
-    let options = Options {
-        memory_budget: budget as usize,
-        durability: Durability::Os,
-        clock: Arc::new(move || now.load(Ordering::Relaxed)),
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(budget as usize)
+        .durability(Durability::Os)
+        .clock(Arc::new(move || now.load(Ordering::Relaxed)));
     let db = PubSub::create_or_open(dir.path(), options).unwrap();
     let config = Config::new()
         .architecture(load.architecture)
@@ -189,10 +187,7 @@ fn cell(rng: &mut Rng, depth: u8) -> Cell {
 fn conditions(condition: &str) {
     const SUBSCRIPTIONS: u64 = 100_000;
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        durability: Durability::Os,
-        ..Options::default()
-    };
+    let options = Options::new().durability(Durability::Os);
     let db = PubSub::create_or_open(dir.path(), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     for n in 0..SUBSCRIPTIONS {

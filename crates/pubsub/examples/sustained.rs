@@ -38,11 +38,9 @@ fn main() {
     // As many as make four live subscriptions each.
     let topics = each / 4;
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        memory_budget: 256 << 20,
-        durability: Durability::Periodic(Duration::from_millis(100)),
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(256 << 20)
+        .durability(Durability::Periodic(Duration::from_millis(100)));
     let db = PubSub::create_or_open(dir.path(), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let counts = Counts::default();

@@ -69,9 +69,10 @@ fn main() {
     let letters = at(4, "dt");
     let is_alone = at(5, "") == "alone";
     let alive = operations * 250 / 3;
-    let budget = match is_direct {
-        true => (alive / 8).max(1 << 20),
-        false => (2 * alive).max(64 << 20),
+    let budget = if is_direct {
+        (alive / 8).max(1 << 20)
+    } else {
+        (2 * alive).max(64 << 20)
     };
     let per_second = (operations as u64 / SECONDS).max(1);
     let live = (per_second as i64 * 2 * REACH) as f64 / 1000.0;
@@ -86,15 +87,13 @@ fn main() {
     for (letter, dir) in letters.chars().zip(&dirs) {
         let clock = Arc::new(AtomicU64::new(0));
         let now = clock.clone();
-        let mut options = Options {
-            memory_budget: budget,
-            durability: Durability::Os,
-            clock: Arc::new(move || now.load(Ordering::Relaxed)),
-            background: !is_alone,
-            ..Options::default()
-        };
+        let mut options = Options::new()
+            .memory_budget(budget)
+            .durability(Durability::Os)
+            .clock(Arc::new(move || now.load(Ordering::Relaxed)))
+            .background(!is_alone);
         if is_direct {
-            options.fs = Arc::new(esker::fs::disk::Disk::direct());
+            options = options.fs(Arc::new(esker::fs::disk::Disk::direct()));
         }
         let db = PubSub::create_or_open(dir.path(), options).unwrap();
         let architecture = match letter {

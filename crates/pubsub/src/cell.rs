@@ -28,11 +28,12 @@ impl Cell {
     /// If a number is not 1 to 4, or there are more than [`MAX_DEPTH`].
     pub fn new(quarters: &[u8]) -> Result<Cell> {
         let fits = |quarter: &u8| (1..=4).contains(quarter);
-        match quarters.len() <= usize::from(MAX_DEPTH) && quarters.iter().all(fits) {
-            true => Ok(Cell(quarters.to_vec())),
-            false => Err(Error::BadInput(format!(
+        if quarters.len() <= usize::from(MAX_DEPTH) && quarters.iter().all(fits) {
+            Ok(Cell(quarters.to_vec()))
+        } else {
+            Err(Error::BadInput(format!(
                 "{quarters:?} is not a cell: a cell is a list of at most {MAX_DEPTH} quarters, each 1 to 4"
-            ))),
+            )))
         }
     }
 
@@ -43,13 +44,15 @@ impl Cell {
         for _ in 0..depth {
             let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
             let (is_east, is_north) = (point.x() >= middle.0, point.y() >= middle.1);
-            match is_east {
-                true => low.0 = middle.0,
-                false => high.0 = middle.0,
+            if is_east {
+                low.0 = middle.0
+            } else {
+                high.0 = middle.0
             }
-            match is_north {
-                true => low.1 = middle.1,
-                false => high.1 = middle.1,
+            if is_north {
+                low.1 = middle.1
+            } else {
+                high.1 = middle.1
             }
             path.push(1 + u8::from(is_east) + 2 * u8::from(!is_north));
         }
@@ -81,13 +84,15 @@ impl Cell {
         let (mut low, mut high) = ((-180.0, -90.0), (180.0, 90.0));
         for quarter in &self.0 {
             let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
-            match quarter % 2 == 0 {
-                true => low.0 = middle.0,
-                false => high.0 = middle.0,
+            if quarter % 2 == 0 {
+                low.0 = middle.0
+            } else {
+                high.0 = middle.0
             }
-            match *quarter <= 2 {
-                true => low.1 = middle.1,
-                false => high.1 = middle.1,
+            if *quarter <= 2 {
+                low.1 = middle.1
+            } else {
+                high.1 = middle.1
             }
         }
         Bounds {
@@ -148,9 +153,10 @@ pub(crate) fn cover(area: &Area, depth: u8, most: usize) -> Vec<Cell> {
             // cell is outside, too.
             continue;
         }
-        match open.len() + done.len() + within.len() <= most {
-            true => open.extend(within),
-            false => done.push(cell),
+        if open.len() + done.len() + within.len() <= most {
+            open.extend(within)
+        } else {
+            done.push(cell)
         }
     }
     done.sort_unstable();

@@ -39,9 +39,10 @@ impl Slot {
     /// The outcome, if it is known: no consumer if the publication has been withdrawn.
     fn take(&mut self) -> Option<Outcome> {
         let outcome = self.outcome.take()?;
-        Some(match self.is_retracted {
-            true => Outcome::NoConsumer,
-            false => outcome,
+        Some(if self.is_retracted {
+            Outcome::NoConsumer
+        } else {
+            outcome
         })
     }
 }
@@ -78,9 +79,10 @@ pub(crate) struct State {
 impl Queue {
     fn push(&self, notification: &Arc<Notification>) {
         let mut state = self.state.lock();
-        match state.waiting.len() < QUEUE && !state.is_behind {
-            true => state.waiting.push_back(notification.clone()),
-            false => state.is_behind = true,
+        if state.waiting.len() < QUEUE && !state.is_behind {
+            state.waiting.push_back(notification.clone());
+        } else {
+            state.is_behind = true;
         }
         drop(state);
         self.signal.notify();
@@ -227,9 +229,10 @@ impl Matching<'_> {
         let queues = self.deliveries.queues.lock();
         let heard: Vec<Seq> = subscriptions.filter(|id| queues.contains_key(id)).collect();
         drop(queues);
-        self.outcome = match heard.is_empty() {
-            true => Outcome::NoConsumer,
-            false => Outcome::For(heard, Arc::new(notification())),
+        self.outcome = if heard.is_empty() {
+            Outcome::NoConsumer
+        } else {
+            Outcome::For(heard, Arc::new(notification()))
         };
     }
 }

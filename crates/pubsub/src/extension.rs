@@ -30,10 +30,7 @@ use crate::times::ListTimes;
 /// use std::sync::Arc;
 /// use esker::Options;
 ///
-/// let options = Options {
-///     extensions: vec![Arc::new(esker_pubsub::PubSub)],
-///     ..Options::default()
-/// };
+/// let options = Options::new().extension(Arc::new(esker_pubsub::PubSub));
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PubSub;
@@ -91,11 +88,10 @@ impl PubSub {
     }
 
     /// Adds this extension to the options.
-    pub fn with(mut options: esker::Options) -> esker::Options {
-        let is_there = options.extensions.iter().any(|e| e.name() == NAME);
-        if !is_there {
-            options.extensions.push(Arc::new(PubSub));
+    pub fn with(options: esker::Options) -> esker::Options {
+        if options.has_extension(NAME) {
+            return options;
         }
-        options
+        options.extension(Arc::new(PubSub))
     }
 }

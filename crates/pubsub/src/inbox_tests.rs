@@ -29,12 +29,12 @@ fn withdrawals_hold_up_no_consumer() {
         }
         1_000
     };
-    let options = PubSub::with(Options {
-        fs: Arc::new(Memory::new()),
-        background: false,
-        clock: Arc::new(clock),
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(Arc::new(Memory::new()))
+            .background(false)
+            .clock(Arc::new(clock)),
+    );
     let db = PubSub::create_or_open(Path::new("/starved"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let subscription = Subscription::to("a".parse().unwrap());

@@ -111,9 +111,10 @@ impl StoredChange {
             return false;
         };
         let moved = (now - before).abs();
-        match self.is_relative {
-            true => moved * 100.0 > self.threshold * before.abs(),
-            false => moved > self.threshold,
+        if self.is_relative {
+            moved * 100.0 > self.threshold * before.abs()
+        } else {
+            moved > self.threshold
         }
     }
 }

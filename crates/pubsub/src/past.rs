@@ -87,9 +87,10 @@ impl Past<'_> {
         let Some(topic) = self.checked.1.clone() else {
             return Ok(Next::EndList);
         };
-        let number = match is_waited_for {
-            true => number,
-            false => self.number_in(&publication),
+        let number = if is_waited_for {
+            number
+        } else {
+            self.number_in(&publication)
         };
         let new = self.found.entry(raw.seq).or_insert_with(|| Candidate {
             notification: Notification {
@@ -207,12 +208,13 @@ impl Inner {
             ready,
             // Self-joins and changes depend on other elements: the page is cut when these are
             // known.
-            page: match ready.joins || ready.change.is_some() {
-                true => Page {
+            page: if ready.joins || ready.change.is_some() {
+                Page {
                     most: usize::MAX,
                     ..page
-                },
-                false => page,
+                }
+            } else {
+                page
             },
             stored: ready.stored(form),
             number: change
@@ -278,9 +280,12 @@ impl Inner {
         got: &mut Vec<UserSubscription>,
     ) -> Result<()> {
         let cost: Cost = snapshot.cost();
-        let visit: &mut Visit<'_> = &mut |key, raw| match raw.is_publication() {
-            true => Ok(Next::EndList),
-            false => collect(key, raw, ready, form, got),
+        let visit: &mut Visit<'_> = &mut |key, raw| {
+            if raw.is_publication() {
+                Ok(Next::EndList)
+            } else {
+                collect(key, raw, ready, form, got)
+            }
         };
         let wanted = self.wanted().subscriptions(ready.from, Time::MAX);
         let tree = self.trees.subscriptions;

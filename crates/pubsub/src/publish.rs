@@ -47,16 +47,15 @@ impl Broker {
         let (time, expires) = (stored.time, stored.expires);
         let is_matched =
             inner.config.architecture != Architecture::RepQueries && lives_at(expires, time);
-        let found = match is_matched {
-            true => {
-                let subject = Subject {
-                    time,
-                    place: &shape,
-                    body: &publication.body,
-                };
-                inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)
-            }
-            false => Ok(Vec::new()),
+        let found = if is_matched {
+            let subject = Subject {
+                time,
+                place: &shape,
+                body: &publication.body,
+            };
+            inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)
+        } else {
+            Ok(Vec::new())
         };
         // The publication is stored, even if its matches could not be read.
         let (matches, unread) = match found {
@@ -230,9 +229,10 @@ impl Inner {
         let mut visit = |key: &[u8], raw: &Raw<'_>| {
             if raw.is_publication() {
                 // Ranges contain publications of other nodes, too.
-                return match own.iter().any(|own| own == key) {
-                    true => earlier.visit(raw),
-                    false => Ok(Next::EndList),
+                return if own.iter().any(|own| own == key) {
+                    earlier.visit(raw)
+                } else {
+                    Ok(Next::EndList)
                 };
             }
             if checked.0 != key {
@@ -303,9 +303,10 @@ impl Inner {
                 }
                 let number = self.compiled.number(&change.path)?;
                 let known = was_read && earlier.decides(&number);
-                let before = match known {
-                    true => earlier.number(&number),
-                    false => self.number_before(snapshot, number, topic, cells, subject.time)?,
+                let before = if known {
+                    earlier.number(&number)
+                } else {
+                    self.number_before(snapshot, number, topic, cells, subject.time)?
                 };
                 befores.insert(change.path.clone(), before);
             }

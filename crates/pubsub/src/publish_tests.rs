@@ -17,12 +17,12 @@ use crate::{Broker, Config, PubSub, Publication, Subscription};
 fn a_subscription_that_ends_after_the_write_is_matched() {
     let clock = Arc::new(AtomicU64::new(1_000));
     let time = clock.clone();
-    let options = PubSub::with(Options {
-        fs: Arc::new(Memory::new()),
-        background: false,
-        clock: Arc::new(move || time.load(Ordering::SeqCst)),
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(Arc::new(Memory::new()))
+            .background(false)
+            .clock(Arc::new(move || time.load(Ordering::SeqCst))),
+    );
     let db = PubSub::create_or_open(Path::new("/held"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let inner = &*broker.inner;

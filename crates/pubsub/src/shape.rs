@@ -270,21 +270,20 @@ impl Shape {
         };
         let (levels, cell, changes) = (input.u8()?, input.u8()?, input.u8()? != 0);
         let wild = input.u64()?;
-        let anchor = match input.is_empty() {
-            true => None,
-            false => {
-                let (filing, bits) = (input.u8()?, input.u8()?);
-                let filing = match filing {
-                    1 => Filing::Equal,
-                    2 => Filing::AnyString,
-                    3 => Filing::AtLeast,
-                    4 => Filing::AtMost,
-                    5 if bits <= 64 => Filing::Block(bits),
-                    _ => return None,
-                };
-                let path = std::str::from_utf8(input.bytes()?).ok()?.into();
-                Some(AnchorShape { path, filing })
-            }
+        let anchor = if input.is_empty() {
+            None
+        } else {
+            let (filing, bits) = (input.u8()?, input.u8()?);
+            let filing = match filing {
+                1 => Filing::Equal,
+                2 => Filing::AnyString,
+                3 => Filing::AtLeast,
+                4 => Filing::AtMost,
+                5 if bits <= 64 => Filing::Block(bits),
+                _ => return None,
+            };
+            let path = std::str::from_utf8(input.bytes()?).ok()?.into();
+            Some(AnchorShape { path, filing })
         };
         Some(Shape::Subscriptions {
             reach,

@@ -116,9 +116,10 @@ pub(crate) fn for_publication(
             let found = values.iter().filter(|(at, _)| Some(*at) == *path);
             for (low, high) in found.filter_map(|(_, value)| anchor.probe(value.scalar())) {
                 let with = |value: &[u8]| [key.as_slice(), &anchor.prefix(), value].concat();
-                spans.push(match low == high {
-                    true => Span::key(with(&low)),
-                    false => Span::Range(with(&low), [with(&high), vec![0]].concat()),
+                spans.push(if low == high {
+                    Span::key(with(&low))
+                } else {
+                    Span::Range(with(&low), [with(&high), vec![0]].concat())
                 });
             }
         }

@@ -297,13 +297,15 @@ impl Inner {
         cells: &[Cell],
         form: &StoredSubscription<'_>,
     ) -> Result<(Vec<Vec<u8>>, Vec<Shape>)> {
-        let anchors = match form.filed {
-            true => self.anchors(form.condition)?,
-            false => Vec::new(),
+        let anchors = if form.filed {
+            self.anchors(form.condition)?
+        } else {
+            Vec::new()
         };
-        let anchors: Vec<Option<&Anchor>> = match form.filed {
-            true => anchors.iter().map(Some).collect(),
-            false => vec![None],
+        let anchors: Vec<Option<&Anchor>> = if form.filed {
+            anchors.iter().map(Some).collect()
+        } else {
+            vec![None]
         };
         let changes = form.change.is_some();
         let (reach, (levels, wild)) = (topics.reach(), topics.shape());
@@ -453,9 +455,10 @@ impl Inner {
         // Reads come before the write: if they fail, the subscription is unchanged.
         let mut renewed = self.ready_from(&topics, &new)?;
         renewed.made = now;
-        let mut missed = match renews {
-            true => self.missed(&self.view(snapshot)?, &renewed, &forms, 0)?,
-            false => Vec::new(),
+        let mut missed = if renews {
+            self.missed(&self.view(snapshot)?, &renewed, &forms, 0)?
+        } else {
+            Vec::new()
         };
         let mut failed = None;
         let (mut made, mut written) = (None, Vec::new());

@@ -335,11 +335,12 @@ fn is_reserved(encoded: &[u8]) -> bool {
 }
 
 fn check_levels(levels: usize) -> Result<()> {
-    match levels <= MAX_LEVELS {
-        true => Ok(()),
-        false => Err(Error::BadInput(format!(
+    if levels <= MAX_LEVELS {
+        Ok(())
+    } else {
+        Err(Error::BadInput(format!(
             "a topic has at most {MAX_LEVELS} levels, but this one has {levels}"
-        ))),
+        )))
     }
 }
 

@@ -301,9 +301,10 @@ fn narrow(component: &Component, low: &[u8], high: &[u8], may_be_in: &mut MayBeI
     };
     let (mut tables, mut is_whole) = (Vec::new(), true);
     for table in run.between(low, high) {
-        match may_be_in(table.meta(), None) {
-            true => tables.push(table.clone()),
-            false => is_whole = false,
+        if may_be_in(table.meta(), None) {
+            tables.push(table.clone())
+        } else {
+            is_whole = false
         }
     }
     match (tables.is_empty(), is_whole) {
@@ -343,9 +344,10 @@ impl Lists {
                 continue;
             }
             // Usually empty; then nothing is hashed.
-            let voided = match self.voided.is_empty() {
-                true => None,
-                false => self.voided.get(key),
+            let voided = if self.voided.is_empty() {
+                None
+            } else {
+                self.voided.get(key)
             };
             let is_void = voided.is_some_and(|voided| {
                 raw.subject()

@@ -19,13 +19,13 @@ use crate::place::Region;
 /// the area, or was deleted. Without old records it skips deletions.
 ///
 /// ```
-/// use esker::{ChangesFrom, Database, DatasetDef, KeyType, Options, Path};
+/// use esker::{ChangesFrom, Database, DatasetDef, Options, Path};
 /// use esker_pubsub::{Region, Watch};
 ///
 /// # fn main() -> esker::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let cars = db.create_dataset::<u64>("cars", DatasetDef::new("id", KeyType::Int))?;
+/// let cars = db.create_dataset::<u64>("cars", DatasetDef::key("id"))?;
 /// let harbour = Region::Rect { west: 9.9, south: 53.5, east: 10.0, north: 53.6 };
 /// let path = |text| Path::parse(text).unwrap();
 /// let mut watch = Watch::new(cars.changes(ChangesFrom::Now)?)

@@ -22,15 +22,15 @@ const OF_A_TOPIC: usize = 100;
 const LONG: Duration = Duration::from_secs(300);
 
 fn options(memory: &Memory) -> Options {
-    PubSub::with(Options {
-        fs: Arc::new(memory.clone()),
-        durability: Durability::Os,
-        keep_log: KeepLog {
-            bytes: u64::MAX,
-            age: None,
-        },
-        ..Options::default()
-    })
+    PubSub::with(
+        Options::new()
+            .fs(Arc::new(memory.clone()))
+            .durability(Durability::Os)
+            .keep_log(KeepLog {
+                bytes: u64::MAX,
+                age: None,
+            }),
+    )
 }
 
 /// Which consumers were woken: each is in the channel once until it is served.

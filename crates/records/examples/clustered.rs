@@ -25,11 +25,9 @@ fn main() {
     let how = arguments.next().unwrap_or("clustered".to_string());
     let strategy = arguments.next().unwrap_or("mutable-bitmap".to_string());
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        memory_budget: 64 << 20,
-        durability: Durability::Os,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(64 << 20)
+        .durability(Durability::Os);
     let db = Database::create_or_open(dir.path(), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int).maintenance(strategy.parse().unwrap());
     let def = match how.as_str() {

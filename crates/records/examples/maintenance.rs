@@ -43,11 +43,9 @@ fn record(key: u64, rng: &mut fastrand::Rng) -> String {
 }
 
 fn create(dir: &Path, strategy: &str, indexes: &[&str]) -> (Database, Dataset<u64>) {
-    let options = Options {
-        durability: Durability::Os,
-        memory_budget: 64 << 20,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .durability(Durability::Os)
+        .memory_budget(64 << 20);
     let db = Database::create_or_open(dir, options).unwrap();
     let mut def = DatasetDef::new("id", KeyType::Int);
     for path in indexes {

@@ -41,10 +41,7 @@ fn main() {
 }
 
 fn options() -> Options {
-    Options {
-        durability: Durability::Os,
-        ..Options::default()
-    }
+    Options::new().durability(Durability::Os)
 }
 
 /// How long this thread has waited for a core so far.

@@ -70,12 +70,10 @@ fn main() {
     let expiry = arg(3, "never");
 
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        durability: Durability::Os,
-        memory_budget: 128 << 20,
-        background: false,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .durability(Durability::Os)
+        .memory_budget(128 << 20)
+        .background(false);
     let db = Database::create_or_open(dir.path(), options).unwrap();
     let mut def = DatasetDef::new("id", KeyType::Int);
     if kind != IndexKind::None {

@@ -128,10 +128,7 @@ fn main() {
         .get(3)
         .map_or(IndexKind::Composite, |kind| kind.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        memory_budget: (budget as usize) << 20,
-        ..Options::default()
-    };
+    let options = Options::new().memory_budget((budget as usize) << 20);
     let store = Database::create_or_open(dir.path(), options).unwrap();
     let user: Path = "user".parse().unwrap();
     let def = DatasetDef::new("id", KeyType::Int)

@@ -22,11 +22,9 @@ fn main() {
     let kind = arguments.next().unwrap_or("spatial".to_string());
     let questions: usize = arguments.next().map_or(1000, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let options = Options {
-        memory_budget: 256 << 20,
-        durability: Durability::Os,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(256 << 20)
+        .durability(Durability::Os);
     let db = Database::create_or_open(dir.path(), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int);
     let def = match kind.as_str() {

@@ -71,11 +71,9 @@ fn main() {
     let mut per_block = 100;
     for (kind, path) in kinds {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options {
-            memory_budget: 256 << 20,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let options = Options::new()
+            .memory_budget(256 << 20)
+            .durability(Durability::Os);
         let db = Database::create_or_open(dir.path(), options).unwrap();
         let def = DatasetDef::new("id", KeyType::Int)
             .index("time", Index::none().int())

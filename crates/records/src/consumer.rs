@@ -270,9 +270,12 @@ impl Handle {
     }
 
     fn keep(&self, log: &LogConsumer, name: &str, at: Position, bytes: u64) -> Result<()> {
-        let is_dropped = || match self.now().is_dropped() {
-            true => Err(Error::unknown_dataset(self.name())),
-            false => Ok(()),
+        let is_dropped = || {
+            if self.now().is_dropped() {
+                Err(Error::unknown_dataset(self.name()))
+            } else {
+                Ok(())
+            }
         };
         let group = &self.shared.group;
         if group.is_reader() {

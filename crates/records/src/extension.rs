@@ -38,7 +38,7 @@
 //!
 //! # fn main() -> esker::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
-//! let options = Options { extensions: vec![Arc::new(Sessions)], ..Options::default() };
+//! let options = Options::new().extension(Arc::new(Sessions));
 //! let db = Database::create_or_open(dir.path(), options)?;
 //! let store = db.extension("sessions")?;
 //! let trees = store.create_trees(&[("open", b""), ("by-user", b"")])?;
@@ -53,20 +53,20 @@
 //! # }
 //! ```
 
-/// Index types from other crates. Implement [`index::Index`], and register the type under a name
-/// with [`index::register`], for the rest of the process. From then on the name is valid wherever a
-/// kind is expected ([`IndexKind::External`](crate::IndexKind::External)), and the type works like
-/// a built-in one: with every maintenance strategy, with online builds, queries, repairs, checks
-/// and backups. Opening a store that has an index of an unregistered type fails with
+/// Index types from other crates. Implement [`index::IndexType`], and open the store with the type
+/// ([`Options::index_types`](crate::Options::index_types)). Then its name is valid wherever a kind
+/// is expected ([`IndexKind::External`](crate::IndexKind::External)), and the type works like a
+/// built-in one: with every maintenance strategy, with online builds, queries, repairs, checks and
+/// backups. Opening a store that has an index of a type that is not given fails with
 /// [`Error::Unsupported`].
 ///
 /// The crate `kind-example` in the repository is an example.
 pub mod index {
-    pub use crate::catalog::Attribute;
     pub use crate::index::cost::Workload;
     pub use crate::index::{
-        Access, AttributeProfile, Best, Build, Entry, Figures, Index, IndexEntry, Lookup, Order,
-        Range, Tells, TreeEntry, TreeRange, VisitPosting, Writes, register, registered,
+        Access, Attribute, AttributeProfile, Best, Build, Completion, Deferred, Entry, Figures,
+        IndexEntry, IndexType, IndexTypes, Lookup, Order, Range, Tells, TreeEntry, TreeRange,
+        VisitPosting, Writes,
     };
     pub use esker_lsm::RunSink;
     pub use esker_lsm::attributes::Summary;

@@ -34,9 +34,9 @@ use std::time::{Duration, Instant};
 
 use esker_lsm::entry::Timed;
 use esker_lsm::{Commit, Kind, Listening, Position, Seq, Tail, TreeId, Wake};
-use esker_model::record::RecordRef;
 use esker_model::{Key, PrimaryKey};
 
+use crate::bodies::CommitBodies;
 use crate::error::{Error, Result};
 use crate::record;
 use crate::store::Handle;
@@ -185,10 +185,10 @@ impl<K: PrimaryKey> Changes<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int).keep_old_records();
+    /// let def = DatasetDef::key("id").keep_old_records();
     /// let users = db.create_dataset::<u64>("users", def)?;
     /// let mut changes = users.changes(0)?.with_old()?;
     /// users.put_json(r#"{"id": 1, "name": "ann"}"#)?;
@@ -218,9 +218,10 @@ impl<K: PrimaryKey> Changes<K> {
     /// The feed has returned every change before this position: a feed from there continues where
     /// this one stands.
     pub fn position(&self) -> Position {
-        match self.pending.is_empty() {
-            true => self.tail.position(),
-            false => self.returned,
+        if self.pending.is_empty() {
+            self.tail.position()
+        } else {
+            self.returned
         }
     }
 
@@ -264,9 +265,10 @@ impl<K: PrimaryKey> Changes<K> {
             let left = until.map_or(LOOK, |until| {
                 until.saturating_duration_since(Instant::now())
             });
-            let commit = match left.is_zero() || was_dropped {
-                true => self.tail.next()?,
-                false => self.tail.wait(left.min(LOOK))?,
+            let commit = if left.is_zero() || was_dropped {
+                self.tail.next()?
+            } else {
+                self.tail.wait(left.min(LOOK))?
             };
             let Some(commit) = commit else {
                 if was_dropped {
@@ -296,10 +298,10 @@ impl<K: PrimaryKey> Changes<K> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// use std::sync::{Arc, mpsc};
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// let mut changes = users.changes(0)?;
     /// let (sender, woken) = mpsc::channel();
     /// let _listening = changes.listen(Arc::new(move || {
@@ -333,10 +335,7 @@ impl<K: PrimaryKey> Changes<K> {
         let (history, returned) = (commit.position().history, self.returned.seq);
         let old = layout.old.filter(|_| self.with_old);
         let mut replaced = old.map_or_else(HashMap::new, |old| replaced(commit, old));
-        let wholes = match layout.clustered().and_then(|attribute| attribute.tree) {
-            Some(tree) => wholes(commit, tree),
-            None => HashMap::new(),
-        };
+        let bodies = CommitBodies::of(commit, &layout);
         let mut malformed = None;
         let pending = &mut self.pending;
         commit.each(&mut |tree, seq, kind, key, value| {
@@ -356,11 +355,7 @@ impl<K: PrimaryKey> Changes<K> {
                 Kind::Timed => Timed::parse(value).map(|timed| timed.value),
                 Kind::Delete | Kind::Operand => None,
             };
-            let whole = |stub| wholes.get(&seq).map_or(stub, Vec::as_slice);
-            let stored = stored.map(|stored| match RecordRef::is_stub(stored) {
-                true => whole(stored),
-                false => stored,
-            });
+            let stored = stored.map(|stored| bodies.whole(seq, stored));
             // The next change of the key in this commit replaces this one's record.
             let before = match (old, stored) {
                 (None, _) => None,
@@ -391,17 +386,6 @@ impl<K: PrimaryKey> Changes<K> {
         });
         malformed.map_or(Ok(()), Err)
     }
-}
-
-/// The full records of the stubs in a commit, by write number: the puts in the location tree.
-fn wholes(commit: &Commit, by_place: TreeId) -> HashMap<Seq, Vec<u8>> {
-    let mut wholes = HashMap::new();
-    commit.each(&mut |tree, seq, kind, _, value| {
-        if tree == by_place && kind == Kind::Put {
-            wholes.insert(seq, value.to_vec());
-        }
-    });
-    wholes
 }
 
 /// The records that a commit replaced, by key: the write number and the stored bytes of each.

@@ -20,13 +20,13 @@
 //! The guide `docs/library.md` describes all of these.
 //!
 //! ```
-//! use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+//! use esker::{Database, DatasetDef, Index, Options, field};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let dir = dir.path();
 //! let db = Database::create_or_open(dir, Options::default())?;
-//! let def = DatasetDef::new("id", KeyType::Int)
+//! let def = DatasetDef::key("id")
 //!     .index("user.name", Index::lazy().string())
 //!     .index("at", Index::embedded().time());
 //! let events = db.create_dataset::<u64>("events", def)?;
@@ -55,9 +55,11 @@
 pub mod advise;
 mod api;
 mod background;
+mod bodies;
 mod catalog;
 mod check;
 mod consumer;
+mod coverage;
 mod ddl;
 mod error;
 pub mod extension;
@@ -85,10 +87,8 @@ pub use esker_lsm::fs;
 pub use esker_lsm::{Durability, Position, Seq, Stop};
 pub use esker_model::condition::{AreaExpr, Expr, Field, Op, Operand, field};
 pub use esker_model::definition::{DatasetDef, Index, IndexKind};
-#[doc(hidden)]
-pub use esker_model::query::Validation;
 pub use esker_model::schema::{IntoPath, KeyType, Path, Type, Value};
-pub use esker_model::{AsKey, Key, KeyRange, PrimaryKey, Record, Update};
+pub use esker_model::{AsKey, FromRecord, Key, KeyRange, PrimaryKey, Record, Update};
 pub use feed::{Change, ChangeKind, Changes, ChangesFrom};
 pub use query::{BulkOrder, Explain, Order, PageToken, Request};
 pub use write::IntoUpdate;
@@ -110,10 +110,10 @@ pub mod schema {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// use esker::schema::Tokenizer;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+    /// use esker::{Database, DatasetDef, Index, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int)
+    /// let def = DatasetDef::key("id")
     ///     .index("name", Index::lazy().string().tokenizer(Tokenizer::Prefix));
     /// let people = db.create_dataset::<u64>("people", def)?;
     /// people.put_json(br#"{"id": 1, "name": "Ada Lovelace"}"#)?;
@@ -186,7 +186,10 @@ pub mod maintain {
     pub use crate::ddl::{
         IndexChange, IndexProgress, IndexStep, SwitchProgress, SwitchReport, SwitchStep,
     };
-    pub use crate::repair::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
+    pub use crate::repair::{
+        Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport,
+    };
+    pub use esker_model::query::Validation;
 }
 
 /// Consumers of changes, and waiting for changes without a thread.
@@ -204,8 +207,6 @@ pub mod options {
 /// change at any time.
 #[doc(hidden)]
 pub mod experimental {
-    pub use crate::api::Tuning;
-    pub use crate::repair::{Compaction, Lookups};
     pub use esker_lsm::{LookupOptions, NextTable};
 }
 

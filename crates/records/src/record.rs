@@ -2,7 +2,7 @@
 
 use esker_lsm::{Seq, Slice};
 use esker_model::record::RecordRef;
-use esker_model::{Key, PrimaryKey, Record};
+use esker_model::{FromRecord, Key, PrimaryKey, Record};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -20,6 +20,11 @@ pub(crate) fn returned(key: Key, seq: Seq, stored: Slice) -> Result<Record> {
 /// A record with its key as a type of the program.
 pub(crate) fn typed<K: PrimaryKey>(record: Record) -> Result<Record<K>> {
     Ok(record.typed()?)
+}
+
+/// What a read of values of type `V` returns of a record.
+pub(crate) fn valued<K: PrimaryKey, V: FromRecord<K>>(record: Record) -> Result<V> {
+    Ok(V::from_record(record.typed()?)?)
 }
 
 /// Appends a record as JSON.

@@ -12,7 +12,7 @@ use esker_model::definition::{DatasetDef, IndexKind, Maintenance, Merging, Repai
 use esker_model::schema::{Path, Type};
 use serde::Serialize;
 
-use crate::catalog::{Coverage, Layout};
+use crate::catalog::Layout;
 use crate::consumer::ChangeConsumer;
 use crate::store::{Handle, Store};
 
@@ -381,7 +381,7 @@ impl Handle {
         StrategyStats {
             maintenance: settings.maintenance,
             automatic: settings.auto,
-            converged: settings.keys_after.is_none() && Coverage::at(layout, whole).has_converged(),
+            converged: settings.keys_after.is_none() && layout.coverage_at(whole).has_converged(),
             repair: settings.repair,
             merging: settings.merging,
             versions: settings.versions,

@@ -18,7 +18,7 @@ use crate::catalog::{
     old_tree, superseded_tree, widened_tree,
 };
 use crate::extension::Extensions;
-use crate::index;
+use crate::index::{self, IndexTypes};
 use crate::maintenance;
 
 /// The trees of a new dataset, data first: names and configurations.
@@ -86,7 +86,7 @@ impl EmbeddedAttributes {
             .collect();
         let ids: Vec<u32> = late.iter().map(|late| late.id).collect();
         let summaries = attributes.iter().map(|a| {
-            let index = index::of(a.def.kind);
+            let index = index::built_in(a.def.kind);
             index.and_then(|index| index.summary()).unwrap_or_default()
         });
         EmbeddedAttributes {
@@ -140,6 +140,7 @@ pub(crate) struct Trees {
     pub(crate) next_table: esker_lsm::NextTable,
     /// The extensions, which have their own trees.
     pub(crate) extensions: Extensions,
+    pub(crate) index_types: IndexTypes,
 }
 
 impl Trees {
@@ -225,15 +226,16 @@ impl Trees {
                 incomplete: config.incomplete,
                 superseded: superseded(
                     name,
-                    match config.silent {
-                        true => DropPolicy::Silent,
-                        false => DropPolicy::Record,
+                    if config.silent {
+                        DropPolicy::Silent
+                    } else {
+                        DropPolicy::Record
                     },
                 ),
                 ..TreeOptions::default()
             },
             Role::Index(kind) => {
-                let index = index::of(kind)?;
+                let index = self.index_types.of(kind)?;
                 TreeOptions {
                     policy: self.policy(index.merging(config.merging)),
                     follows,
@@ -268,20 +270,16 @@ fn superseded(name: &str, drop_policy: DropPolicy) -> Option<SupersededBy> {
 fn data_drops(stored: &StoredDef) -> DropPolicy {
     let settings = &stored.settings;
     // An index under construction has index entries already.
-    let kinds = || {
-        let building = stored.change.iter().map(|change| &change.attribute);
-        stored.attributes.iter().chain(building).map(|a| a.def.kind)
-    };
     // A range filter records replaced values under the number of the replacing write. If that write
     // were dropped while the version that it replaced stays in a component, the older version would
     // look current.
-    if kinds().any(|kind| widens(settings, kind)) {
+    if stored.kinds().any(|kind| widens(settings, kind)) {
         return DropPolicy::Regardless;
     }
     // If there is a primary-key index, its compactions report instead, because it is smaller.
     let data_reports = maintenance::of(settings.maintenance).data_reports();
     match settings.repair {
-        Repair::Merge if data_reports && kinds().any(IndexKind::is_standalone) => {
+        Repair::Merge if data_reports && stored.kinds().any(IndexKind::is_standalone) => {
             DropPolicy::Record
         }
         // Independent of the present indexes: readers must know that runs may hold several
@@ -291,15 +289,19 @@ fn data_drops(stored: &StoredDef) -> DropPolicy {
     }
 }
 
-/// The error for a tree whose configuration cannot be used.
-fn unreadable(name: &str, config: &[u8]) -> esker_lsm::Error {
-    let of_data = dataset_of(name).and_then(|_| StoredDef::unregistered_kind(config));
-    match of_data.or_else(|| TreeConfig::unregistered_kind(config)) {
-        Some(kind) => esker_lsm::Error::Unsupported(format!(
-            "tree {name} belongs to an index of kind `{kind}`, which is not registered in this program: \
-             it must be registered before the store is opened"
-        )),
-        None => esker_lsm::Error::Invalid(format!("tree {name}: its configuration cannot be read")),
+impl Trees {
+    /// Refuses trees of an index type that the store was not opened with.
+    fn refuse_unknown(
+        &self,
+        name: &str,
+        kinds: impl IntoIterator<Item = IndexKind>,
+    ) -> esker_lsm::Result<()> {
+        match kinds.into_iter().find(|kind| self.index_types.lacks(*kind)) {
+            None => Ok(()),
+            Some(kind) => Err(esker_lsm::Error::Unsupported(format!(
+                "tree {name} belongs to an index of type `{kind}`, which is not among the index types that the store was opened with"
+            ))),
+        }
     }
 }
 
@@ -308,10 +310,20 @@ impl TreeProvider for Trees {
         if let Some(options) = self.extensions.tree_options(name, config) {
             return options;
         }
-        let options = match dataset_of(name) {
-            Some(_) => StoredDef::from_bytes(config).map(|stored| self.of_data(name, &stored)),
-            None => TreeConfig::from_bytes(config).and_then(|config| self.of_role(name, &config)),
+        let options = if dataset_of(name).is_some() {
+            let stored = StoredDef::from_bytes(config);
+            if let Some(stored) = &stored {
+                self.refuse_unknown(name, stored.kinds())?;
+            }
+            stored.map(|stored| self.of_data(name, &stored))
+        } else {
+            let config = TreeConfig::from_bytes(config);
+            if let Some(Role::Index(kind)) = config.as_ref().map(|config| config.role) {
+                self.refuse_unknown(name, [kind])?;
+            }
+            config.and_then(|config| self.of_role(name, &config))
         };
-        options.ok_or_else(|| unreadable(name, config))
+        let unreadable = || format!("tree {name}: its configuration cannot be read");
+        options.ok_or_else(|| esker_lsm::Error::Invalid(unreadable()))
     }
 }

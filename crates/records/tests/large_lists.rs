@@ -80,12 +80,10 @@ fn a_value_that_all_records_share_is_written_merged_and_found_in_bounded_memory(
         (IndexKind::Eager, records / 10),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            memory_budget: BUDGET,
-            table_size: 2 << 20,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let options = Options::new()
+            .memory_budget(BUDGET)
+            .table_size(2 << 20)
+            .durability(Durability::Os);
         let start = std::time::Instant::now();
         let before = NOW.load(Relaxed);
         {

@@ -13,10 +13,10 @@ use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 
 /// Wraps a file system and fails its calls as configured. A clone is a second handle on the same.
 ///
-/// Changing calls (`create`, `append`, `write_ahead`, `sync`, `truncate`, `rename`, `remove`,
-/// `link`, `create_dir`, `sync_dir`) are counted together, and reading calls (`open`, `read_at`)
-/// separately. A failed call does nothing to the wrapped file system, with the exceptions named
-/// below.
+/// Changing calls (`create`, `append`, `write_ahead`, `reserve`, `unreserve`, `sync`, `truncate`,
+/// `rename`, `remove`, `link`, `create_dir`, `sync_dir`) are counted together, and reading calls
+/// (`open`, `read_at`) separately. A failed call does nothing to the wrapped file system, with the
+/// exceptions named below.
 ///
 /// Batched reads ([`esker_fs::read_many`]) go through rings of this file system's own. They are not
 /// counted as reading calls but separately ([`Faulty::reads_together`]), and fail as set by
@@ -330,6 +330,16 @@ impl Fs for Faulty {
         self.inner.punch(path, range)
     }
 
+    fn unreserve(&self, path: &Path) -> io::Result<()> {
+        self.faults.call()?;
+        self.inner.unreserve(path)?;
+        let len = self.inner.open(path)?.len()?;
+        if let Some(space) = self.faults.names.lock().get(path) {
+            space.cut(len);
+        }
+        Ok(())
+    }
+
     fn sync(&self, path: &Path) -> io::Result<()> {
         self.faults.call()?;
         self.inner.sync(path)
@@ -411,10 +421,21 @@ impl WriteFile for Writer {
         let there = len.min(self.room());
         self.inner.write_ahead(there)?;
         self.space.reach(self.end.load(SeqCst) + there as u64);
-        match there < len {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if there < len {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        self.faults.call()?;
+        if len > self.room() as u64 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.inner.reserve(len)?;
+        self.space.reach(self.end.load(SeqCst).saturating_add(len));
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

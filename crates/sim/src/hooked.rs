@@ -23,6 +23,10 @@ pub enum Call {
     Append,
     /// Zeros are written behind a file's end.
     WriteAhead,
+    /// Space behind a file's end is reserved.
+    Reserve,
+    /// What was reserved is given back.
+    Unreserve,
     /// A file is made durable.
     Sync,
     /// A file is cut back.
@@ -122,6 +126,11 @@ impl Fs for Hooked {
         self.inner.punch(path, range)
     }
 
+    fn unreserve(&self, path: &Path) -> io::Result<()> {
+        self.call(Call::Unreserve, path)?;
+        self.inner.unreserve(path)
+    }
+
     fn sync(&self, path: &Path) -> io::Result<()> {
         self.call(Call::Sync, path)?;
         self.inner.sync(path)
@@ -164,6 +173,11 @@ impl WriteFile for File<Box<dyn WriteFile>> {
     fn write_ahead(&self, len: usize) -> io::Result<()> {
         self.fs.call(Call::WriteAhead, &self.path)?;
         self.inner.write_ahead(len)
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        self.fs.call(Call::Reserve, &self.path)?;
+        self.inner.reserve(len)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -38,18 +38,20 @@ pub fn seed<W: World>(number: u64) -> Result<(), (Failure, String)> {
         return Ok(());
     };
     let unshrunk = std::env::var("ESKER_SIM_QUICK").is_ok() || first_only();
-    let (actions, failure) = match unshrunk {
-        true => (actions, failure),
-        false => shrink::<W>(settings, actions, failure),
+    let (actions, failure) = if unshrunk {
+        (actions, failure)
+    } else {
+        shrink::<W>(settings, actions, failure)
     };
     let report = format!(
         "ESKER_SEED={number}\n{}: {}\n{}\n{}",
         failure.place,
         failure.text,
         W::as_test(number, settings, &actions),
-        match unshrunk {
-            true => String::new(),
-            false => story::<W>(settings, &actions),
+        if unshrunk {
+            String::new()
+        } else {
+            story::<W>(settings, &actions)
         }
     );
     Err((failure, report))
@@ -97,9 +99,10 @@ impl Series {
             .as_ref()
             .and_then(|log| std::fs::read_to_string(log).ok());
         // One at a time, so that it is known how many seeds the first failure took.
-        let (chunk, most) = match first_only() {
-            true => (1, 1),
-            false => (100, MOST_FAILURES),
+        let (chunk, most) = if first_only() {
+            (1, 1)
+        } else {
+            (100, MOST_FAILURES)
         };
         Series {
             first,

@@ -62,9 +62,10 @@ pub fn fewer<T: Clone>(mut items: Vec<T>, fails: &mut dyn FnMut(&[T]) -> bool) -
         while at < items.len() {
             let mut less = items.clone();
             less.drain(at..(at + size).min(items.len()));
-            match fails(&less) {
-                true => items = less,
-                false => at += size,
+            if fails(&less) {
+                items = less
+            } else {
+                at += size
             }
         }
         size /= 2;

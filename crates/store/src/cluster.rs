@@ -14,7 +14,7 @@ use esker::{
     BulkOrder, DatasetDef, Durability, Error, Explain, Expr, Index, IndexKind, Key, PageToken,
     Path, Record, Request, Result, Seq, Task, Update, field,
 };
-use esker_cluster::cells::Cassandra;
+use esker_cluster::cells::{Cassandra, Cells, HBase};
 use esker_cluster::{Explained, Options};
 
 use crate::capabilities::Capabilities;
@@ -52,15 +52,32 @@ fn failed(error: esker_cluster::Error) -> Error {
 impl Cluster {
     /// Connects to a Cassandra cluster by what follows `cassandra:` in its address.
     pub(crate) fn cassandra(rest: &str, mode: Mode) -> Result<Cluster> {
-        let address = format!("cassandra:{rest}");
+        let settings = esker_cluster::cassandra_address(rest).map_err(failed)?;
+        Cluster::open(format!("cassandra:{rest}"), mode, |creates| {
+            Ok(Arc::new(Cassandra::connect(&settings, creates)?))
+        })
+    }
+
+    /// Connects to an HBase cluster by what follows `hbase:` in its address.
+    pub(crate) fn hbase(rest: &str, mode: Mode) -> Result<Cluster> {
+        let settings = esker_cluster::hbase_address(rest).map_err(failed)?;
+        Cluster::open(format!("hbase:{rest}"), mode, |creates| {
+            Ok(Arc::new(HBase::connect(&settings, creates)?))
+        })
+    }
+
+    fn open(
+        address: String,
+        mode: Mode,
+        connect: impl FnOnce(bool) -> esker_cluster::Result<Arc<dyn Cells>>,
+    ) -> Result<Cluster> {
         let creates = mode == Mode::Create;
         let options = Options {
             is_reader: mode == Mode::Read,
             ..Options::default()
         };
-        let settings = esker_cluster::cassandra_address(rest).map_err(failed)?;
-        let opened = Cassandra::connect(&settings, creates)
-            .and_then(|cells| esker_cluster::Store::open(Arc::new(cells), creates, options));
+        let opened =
+            connect(creates).and_then(|cells| esker_cluster::Store::open(cells, creates, options));
         match opened {
             Ok(store) => Ok(Cluster { address, store }),
             Err(esker_cluster::Error::NoStore(_)) => Err(Error::NoStore {
@@ -428,7 +445,7 @@ impl Dataset for Held {
             });
             let repaired = repaired.map_err(failed)?;
             report.method = esker::maintain::RepairMethod::Primary {
-                compaction: esker::experimental::Compaction::Without,
+                compaction: esker::maintain::Compaction::Without,
             };
             report.entries = repaired.versions;
             report.found = repaired.obsolete;

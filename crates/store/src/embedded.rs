@@ -381,9 +381,10 @@ impl Dataset for esker::Dataset {
 
     fn changes(&self, from: ChangesFrom, with_old: bool) -> Result<Box<dyn ChangeFeed>> {
         let changes = esker::Dataset::changes(self, from)?;
-        Ok(Box::new(match with_old {
-            true => changes.with_old()?,
-            false => changes,
+        Ok(Box::new(if with_old {
+            changes.with_old()?
+        } else {
+            changes
         }))
     }
 
@@ -399,9 +400,10 @@ impl Dataset for esker::Dataset {
             esker::Dataset::changes(self, ChangesFrom::Now)?.with_old()?;
         }
         let consumer = esker::Dataset::consume(self, consumer, from, keep)?;
-        Ok(Box::new(match with_old {
-            true => consumer.with_old()?,
-            false => consumer,
+        Ok(Box::new(if with_old {
+            consumer.with_old()?
+        } else {
+            consumer
         }))
     }
 

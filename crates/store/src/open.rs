@@ -39,6 +39,8 @@ fn open_scheme(scheme: &str, _rest: &str, _mode: Mode) -> Result<Box<dyn Store>>
     match scheme {
         #[cfg(feature = "cluster")]
         "cassandra" => Ok(Box::new(crate::cluster::Cluster::cassandra(_rest, _mode)?)),
+        #[cfg(feature = "cluster")]
+        "hbase" => Ok(Box::new(crate::cluster::Cluster::hbase(_rest, _mode)?)),
         #[cfg(feature = "plain")]
         "plain" => Ok(Box::new(crate::plain::Plain::open(
             Path::new(_rest),

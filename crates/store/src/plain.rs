@@ -114,9 +114,10 @@ impl Store for Plain {
     }
 
     fn dataset(&self, name: &str) -> Result<Box<dyn Dataset>> {
-        match lock(&self.state).datasets.contains_key(name) {
-            true => Ok(self.held(name)),
-            false => Err(self.unknown(name)),
+        if lock(&self.state).datasets.contains_key(name) {
+            Ok(self.held(name))
+        } else {
+            Err(self.unknown(name))
         }
     }
 

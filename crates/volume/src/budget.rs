@@ -66,6 +66,19 @@ impl Budget {
         }
     }
 
+    /// Lends `bytes` where that is possible without waiting.
+    pub fn try_lend(self: &Arc<Self>, bytes: usize) -> Option<Loan> {
+        let bytes = bytes.min(self.limit);
+        let mut state = self.state.lock();
+        if !state.waiting.is_empty() || state.lent + bytes > self.limit {
+            return None;
+        }
+        state.lent += bytes;
+        state.most = state.most.max(state.lent);
+        let of = Arc::clone(self);
+        Some(Loan { of, bytes })
+    }
+
     /// Lets those that wait ask whether their connections have ended.
     pub fn wake(&self) {
         let _state = self.state.lock();

@@ -97,6 +97,7 @@ mod tests {
             previous,
             entries,
             chosen,
+            last: chosen,
             round,
         };
         let (id, group, by, volume) = (7, GroupId(3), request(), VolumeId(4));
@@ -154,7 +155,7 @@ mod tests {
             Err(Refusal::Failed("no".to_string())),
         ];
         frames.extend(results.map(|result| Frame::Answer { id, result }));
-        let bodies = vec![Arc::new(vec![1, 2, 3])];
+        let bodies = vec![vec![1, 2, 3].into()];
         frames.push(Frame::Consensus {
             group,
             message,

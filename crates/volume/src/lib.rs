@@ -8,6 +8,7 @@
 
 pub mod admin;
 pub mod budget;
+pub mod bytes;
 pub mod client;
 pub mod command;
 pub mod consensus;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use esker::experimental::Compaction;
+use esker::maintain::Compaction;
 use esker::maintain::{RepairMethod, RepairOptions};
 use fastrand::Rng;
 use serde_json::Value as Json;

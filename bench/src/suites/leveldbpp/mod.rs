@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use esker::IndexKind;
-use esker::experimental::Tuning;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -174,11 +174,8 @@ impl Task {
             index: self.index()?,
             memory: self.memory,
             table_size: self.table_size,
-            tuning: Tuning {
-                compress: self.compress,
-                value_filter_bits: self.value_filter_bits,
-                ..Tuning::default()
-            },
+            compress: self.compress,
+            value_filter_bits: self.value_filter_bits,
         })
     }
 
@@ -221,7 +218,7 @@ fn kinds() -> Vec<IndexKind> {
 /// Everything that a run does.
 fn tasks(scale: f64, sets: &[(Set, u64)]) -> Vec<Task> {
     let size = |n: f64| ((n * scale) as usize).max(2000);
-    let tuning = Tuning::default();
+    let engine = esker_lsm::Options::default();
     let mut tasks = Vec::new();
     for (set, minute) in sets {
         let task = |what, kind: IndexKind, index: &str, share: f64| Task {
@@ -234,8 +231,8 @@ fn tasks(scale: f64, sets: &[(Set, u64)]) -> Vec<Task> {
             minute: *minute,
             memory: memory(scale),
             table_size: table_size(scale),
-            value_filter_bits: tuning.value_filter_bits,
-            compress: tuning.compress,
+            value_filter_bits: engine.value_filter_bits,
+            compress: engine.compress,
             ask_ms: (600.0 * scale.clamp(0.25, 10.0)) as u64,
         };
         let share = |kind, index: &str| {

@@ -2,7 +2,6 @@
 
 use std::path::Path as FsPath;
 
-use esker::experimental::Tuning;
 use esker::schema::Merging;
 use esker::{
     Database, Dataset, DatasetDef, Durability, IndexKind, Key, KeyType, Operand, Options, Path,
@@ -23,8 +22,10 @@ pub struct Setup {
     pub memory: usize,
     /// Bytes of a table file.
     pub table_size: u64,
-    /// What experiments vary.
-    pub tuning: Tuning,
+    /// Compress blocks.
+    pub compress: bool,
+    /// Bits per distinct value of a block in the filters of embedded indexes.
+    pub value_filter_bits: usize,
 }
 
 /// A store with one dataset. Cloned readers can be used from other threads.
@@ -77,13 +78,14 @@ pub struct Shape {
 impl Store {
     /// Makes a store in `dir`.
     pub fn create(dir: &FsPath, set: &Set, setup: &Setup) -> Result<Store> {
-        let options = Options {
-            memory_budget: setup.memory,
-            table_size: setup.table_size,
-            tuning: setup.tuning,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let options = Options::new()
+            .memory_budget(setup.memory)
+            .table_size(setup.table_size)
+            .engine(|engine| {
+                engine.compress = setup.compress;
+                engine.value_filter_bits = setup.value_filter_bits;
+            })
+            .durability(Durability::Os);
         let db = Database::create_or_open(dir, options)?;
         let (user, user_type) = set.user();
         let (user, time): (Path, Path) = (user.parse()?, set.time().parse()?);

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use esker::BulkOrder;
-use esker::Validation;
-use esker::experimental::{Compaction, LookupOptions};
+use esker::experimental::LookupOptions;
+use esker::maintain::Compaction;
+use esker::maintain::Validation;
 use esker::maintain::{RepairMethod, RepairOptions};
 use serde_json::Value as Json;
 

@@ -137,14 +137,12 @@ impl Esker {
     pub fn create(dir: &Path, who: Who, setup: Setup) -> Result<Esker> {
         let clock = Arc::new(AtomicU64::new(0));
         let now = clock.clone();
-        let mut options = Options {
-            memory_budget: setup.memory,
-            durability: Durability::Os,
-            clock: Arc::new(move || now.load(Ordering::Relaxed)),
-            ..Options::default()
-        };
+        let mut options = Options::new()
+            .memory_budget(setup.memory)
+            .durability(Durability::Os)
+            .clock(Arc::new(move || now.load(Ordering::Relaxed)));
         if setup.is_direct {
-            options.fs = Arc::new(esker::fs::disk::Disk::direct());
+            options = options.fs(Arc::new(esker::fs::disk::Disk::direct()));
         }
         let db = PubSub::create_or_open(dir, options)?;
         let (architecture, granularity) = match who {

@@ -180,11 +180,9 @@ struct Dual {
 
 impl Dual {
     fn create(dir: &Path, memory: usize) -> Result<Dual> {
-        let options = Options {
-            memory_budget: memory,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let options = Options::new()
+            .memory_budget(memory)
+            .durability(Durability::Os);
         let db = PubSub::create_or_open(dir, options)?;
         Ok(Dual {
             broker: Broker::create_or_open(&db, Config::new())?,

@@ -151,11 +151,9 @@ fn join(thread: JoinHandle<Result<Share>>) -> Result<Share> {
 pub fn run(job: &Job, task: &Task) -> Result<()> {
     meter::forget_peak()?;
     let harness = meter::memory()?.0;
-    let options = Options {
-        memory_budget: MEMORY,
-        durability: Durability::Periodic(Duration::from_millis(100)),
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(MEMORY)
+        .durability(Durability::Periodic(Duration::from_millis(100)));
     let db = PubSub::create_or_open(&job.scratch, options)?;
     let lives = Duration::from_secs_f64(task.lives);
     let begin = Instant::now();

@@ -157,22 +157,20 @@ pub struct Esker {
 impl Esker {
     /// Makes a store in `dir`.
     pub fn create(dir: &FsPath, setup: &Setup) -> Result<Esker> {
-        let mut options = Options {
-            memory_budget: setup.memory,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let mut options = Options::new()
+            .memory_budget(setup.memory)
+            .durability(Durability::Os);
         if setup.direct {
-            options.fs = Arc::new(esker::fs::disk::Disk::direct());
+            options = options.fs(Arc::new(esker::fs::disk::Disk::direct()));
         }
         if let Some(table) = setup.table {
-            options.table_size = table;
+            options = options.table_size(table);
         }
         if let Some(largest_mergeable) = setup.largest {
-            options.tuning.largest_mergeable = largest_mergeable;
+            options = options.largest_mergeable(largest_mergeable);
         }
         if setup.best {
-            options.tuning.next_table = NextTable::FewestOverlapped;
+            options = options.next_table(NextTable::FewestOverlapped);
         }
         let def = DatasetDef::new("id", KeyType::Int).merging(match setup.leveled {
             true => Merging::Leveled,

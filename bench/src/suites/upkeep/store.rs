@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
-use esker::Validation;
-use esker::experimental::{LookupOptions, Tuning};
+use esker::experimental::LookupOptions;
+use esker::maintain::Validation;
 use esker::maintain::{RepairOptions, RepairReport};
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
@@ -125,18 +125,13 @@ pub struct Setup {
 
 impl Setup {
     fn options(&self) -> Options {
-        let mut options = Options {
-            memory_budget: self.memory,
-            durability: Durability::Os,
-            tuning: Tuning {
-                largest_mergeable: self.largest_mergeable,
-                blocked_filter: self.blocked_filter,
-                ..Tuning::default()
-            },
-            ..Options::default()
-        };
+        let mut options = Options::new()
+            .memory_budget(self.memory)
+            .durability(Durability::Os)
+            .engine(|engine| engine.blocked_filter = self.blocked_filter)
+            .largest_mergeable(self.largest_mergeable);
         if self.cache == Cache::Small {
-            options.fs = Arc::new(esker::fs::disk::Disk::direct());
+            options = options.fs(Arc::new(esker::fs::disk::Disk::direct()));
         }
         options
     }

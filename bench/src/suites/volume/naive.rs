@@ -1,6 +1,10 @@
 //! The store that Hydra is compared with: each of three processes appends a write to its log, syncs
 //! that, acknowledges, and writes the data again into a file that is the volume. That file is synced
 //! at checkpoints, where the log begins anew. NBD at the leader, by the same server as a node's.
+//!
+//! The leader computes a checksum of each write, which goes into the records of the logs and is checked where the write
+//! arrives: no store could do with less. A measurement ends with a checkpoint, and counts it: otherwise a short one
+//! would leave the second write of its data to the next one.
 
 use super::task::{Replica, Share};
 use std::collections::HashMap;
@@ -15,6 +19,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
 use esker_volume::nbd::{self, Device, Done, Exports, Failure as Failed, Limits, Refused, Run};
 
 use super::cluster::{PATIENCE, VOLUME, free, pause_until};
@@ -27,12 +33,15 @@ const CHECKPOINT: u64 = 64 << 20;
 const HEADER: usize = 32;
 /// The number of a question for the bytes that were written.
 const COUNT: u64 = u64::MAX;
+/// The number of a question that is answered behind a checkpoint.
+const SETTLE: u64 = u64::MAX - 1;
 
 /// A write on its way.
 struct Pending {
     number: u64,
     offset: u64,
     data: Arc<Vec<u8>>,
+    checksum: u64,
     acknowledge: Arc<dyn Acknowledge>,
 }
 
@@ -41,9 +50,13 @@ trait Acknowledge: Send + Sync {
     fn durable(&self, numbers: &[u64]);
 }
 
-fn header(number: u64, offset: u64, data: &[u8]) -> [u8; HEADER] {
+fn checksum(number: u64, offset: u64, data: &[u8]) -> u64 {
+    xxh3_64_with_seed(data, number ^ offset.rotate_left(32))
+}
+
+fn header(number: u64, offset: u64, length: usize, checksum: u64) -> [u8; HEADER] {
     let mut header = [0; HEADER];
-    let fields = [number, offset, data.len() as u64, 0];
+    let fields = [number, offset, length as u64, checksum];
     for (place, field) in header.chunks_exact_mut(8).zip(fields) {
         place.copy_from_slice(&field.to_le_bytes());
     }
@@ -86,8 +99,11 @@ impl Store {
         while let Ok(first) = writes.recv() {
             let some: Vec<Pending> = std::iter::once(first).chain(writes.try_iter()).collect();
             bytes.clear();
+            let (questions, some): (Vec<_>, Vec<_>) =
+                some.into_iter().partition(|write| write.number == SETTLE);
             for write in &some {
-                bytes.extend_from_slice(&header(write.number, write.offset, &write.data));
+                let head = header(write.number, write.offset, write.data.len(), write.checksum);
+                bytes.extend_from_slice(&head);
                 bytes.extend_from_slice(&write.data);
             }
             self.log.write_all(&bytes)?;
@@ -105,12 +121,15 @@ impl Store {
                 written += write.data.len();
             }
             self.written.fetch_add(written as u64, Ordering::Relaxed);
-            if self.logged > CHECKPOINT {
+            if self.logged > CHECKPOINT || !questions.is_empty() {
                 self.state.sync_data()?;
                 self.log.set_len(0)?;
                 self.log.seek(SeekFrom::Start(0))?;
                 self.log.sync_data()?;
                 self.logged = 0;
+            }
+            for question in questions {
+                question.acknowledge.durable(&[SETTLE]);
             }
         }
         Ok(())
@@ -174,10 +193,15 @@ fn follow(stream: TcpStream, store: &Sender<Pending>, written: &AtomicU64) -> Re
         }
         let mut data = vec![0; field(&header, 2) as usize];
         reader.read_exact(&mut data)?;
+        let sum = field(&header, 3);
+        if number != SETTLE && sum != checksum(number, offset, &data) {
+            return Err(Failure::new("a damaged write arrived"));
+        }
         store.send(Pending {
             number,
             offset,
             data: Arc::new(data),
+            checksum: sum,
             acknowledge: answers.clone(),
         })?;
     }
@@ -186,8 +210,8 @@ fn follow(stream: TcpStream, store: &Sender<Pending>, written: &AtomicU64) -> Re
 /// Writes that wait for a majority: how many have them, and who is told.
 type Waiting = HashMap<u64, (usize, Option<Done<()>>)>;
 
-/// A write for a follower: its number, its offset, its data.
-type Forwarded = (u64, u64, Arc<Vec<u8>>);
+/// A write for a follower: its header, its data.
+type Forwarded = ([u8; HEADER], Arc<Vec<u8>>);
 
 /// Hands writes to all replicas, in one order.
 struct Leader {
@@ -246,9 +270,9 @@ impl Leader {
             ways.followers.push(sender);
             let mut answers = BufReader::new(stream.try_clone()?);
             std::thread::spawn(move || {
-                for (number, offset, data) in receiver {
+                for (head, data) in receiver {
                     let mut frame = Vec::with_capacity(HEADER + data.len());
-                    frame.extend_from_slice(&header(number, offset, &data));
+                    frame.extend_from_slice(&head);
                     frame.extend_from_slice(&data);
                     if stream.write_all(&frame).is_err() {
                         return;
@@ -279,16 +303,19 @@ impl Leader {
         if let Ok(mut waiting) = self.waiting.0.lock() {
             waiting.insert(number, (0, Some(done)));
         }
+        let checksum = checksum(number, offset, &data);
+        let head = header(number, offset, data.len(), checksum);
         let write = Pending {
             number,
             offset,
             data: data.clone(),
+            checksum,
             acknowledge: self.waiting.clone(),
         };
         // A way that is closed belongs to a replica that has failed.
         drop(ways.own.send(write));
         for follower in &ways.followers {
-            drop(follower.send((number, offset, data.clone())));
+            drop(follower.send((head, data.clone())));
         }
     }
 }
@@ -408,15 +435,29 @@ impl Naive {
 
     /// Bytes that the replicas passed to write calls.
     pub fn written(&self) -> Result<u64> {
-        let mut sum = 0;
-        for address in &self.listen {
+        Ok(self.ask(COUNT)?.iter().sum())
+    }
+
+    /// Waits for a checkpoint of all replicas: what was written is in the state, and synced there.
+    pub fn settle(&self) -> Result<()> {
+        self.ask(SETTLE).map(drop)
+    }
+
+    /// The answers of the replicas, all of which are asked at the same time.
+    fn ask(&self, question: u64) -> Result<Vec<u64>> {
+        let ask = |address: &String| -> Result<TcpStream> {
             let mut stream = TcpStream::connect(address)?;
-            stream.write_all(&header(COUNT, 0, &[]))?;
+            stream.write_all(&header(question, 0, 0, 0))?;
+            Ok(stream)
+        };
+        let asked = self.listen.iter().map(ask);
+        let asked = asked.collect::<Result<Vec<TcpStream>>>()?;
+        let answer = |mut stream: TcpStream| -> Result<u64> {
             let mut number = [0; 8];
             stream.read_exact(&mut number)?;
-            sum += u64::from_le_bytes(number);
-        }
-        Ok(sum)
+            Ok(u64::from_le_bytes(number))
+        };
+        asked.into_iter().map(answer).collect()
     }
 
     /// The processes.

@@ -28,7 +28,9 @@ pub const SIZES: [u32; 3] = [4, 64, 128];
 const ROUNDS: u32 = 3;
 
 /// Who is asked.
-struct Subject {
+struct Subject<'a> {
+    /// What a load ends with, within its time.
+    settle: Option<&'a Naive>,
     name: &'static str,
     client: nbd::Client,
     pids: Vec<u32>,
@@ -83,18 +85,21 @@ pub fn speed(job: &Job, task: &Task) -> Result<()> {
     let all = &[Kind::Write, Kind::Read, Kind::Delete][..];
     let mut subjects = vec![
         Subject {
+            settle: None,
             name: "esker",
             client: cluster.connect(leader)?,
             pids: cluster.pids(),
             kinds: all,
         },
         Subject {
+            settle: None,
             name: "esker, forwarded",
             client: cluster.connect(other)?,
             pids: cluster.pids(),
             kinds: all,
         },
         Subject {
+            settle: Some(&naive),
             name: "log and state",
             client: naive.connect()?,
             pids: naive.pids(),
@@ -103,6 +108,7 @@ pub fn speed(job: &Job, task: &Task) -> Result<()> {
     ];
     if let Some(nbdkit) = &nbdkit {
         subjects.push(Subject {
+            settle: None,
             name: "nbdkit",
             client: nbdkit.connect()?,
             pids: vec![nbdkit.pid()],
@@ -143,7 +149,7 @@ fn bounds(job: &Job, task: &Task) -> Result<()> {
 fn turns(
     job: &Job,
     task: &Task,
-    subjects: &mut [Subject],
+    subjects: &mut [Subject<'_>],
     (kib, depth): (u32, usize),
     size: u64,
 ) -> Result<()> {
@@ -164,7 +170,12 @@ fn turns(
                 time: time(task),
             };
             let before = cpu(&subject.pids);
-            let taken = load::run(&mut subject.client, &one)?;
+            let start = Instant::now();
+            let mut taken = load::run(&mut subject.client, &one)?;
+            if let Some(naive) = subject.settle {
+                naive.settle()?;
+                taken.wall = start.elapsed();
+            }
             let used = cpu(&subject.pids) - before;
             let parameters = [("kib", kib.into()), ("depth", depth.into())];
             let made = row(job, subject.name, name(kind), &parameters);

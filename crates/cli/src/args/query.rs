@@ -123,7 +123,7 @@ pub(crate) struct QueryArgs {
     /// primary-key index)
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = validation(), hide_possible_values = true,
           hide = true)]
-    pub(crate) validation: esker::Validation,
+    pub(crate) validation: esker::maintain::Validation,
     /// Read the snapshot of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) snapshot: Option<String>,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use esker::DatasetDef;
-use esker::Validation;
 use esker::advise::Mix;
+use esker::maintain::Validation;
 use esker::schema::{Maintenance, Merging, Repair};
 
 /// A parser of these names. The error for another name suggests the nearest one. Baselines are

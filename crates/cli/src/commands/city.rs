@@ -60,9 +60,10 @@ pub(super) fn city(
     };
     let clock = Arc::new(AtomicU64::new(world.now * 1000));
     let time = clock.clone();
-    let mut options = PubSub::with(options(memory));
-    options.clock = Arc::new(move || time.load(Ordering::Relaxed));
-    options.durability = Durability::Os;
+    let options = PubSub::with(options(memory));
+    let options = options
+        .clock(Arc::new(move || time.load(Ordering::Relaxed)))
+        .durability(Durability::Os);
     let db = create_or_open_folder(folder, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
     let mut output = Output::new();

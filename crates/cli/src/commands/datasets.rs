@@ -61,9 +61,10 @@ pub(crate) fn drop(args: &DropArgs, memory: usize) -> Result<Outcome, Failure> {
     let mut names: Vec<&String> = args.datasets.iter().collect();
     names.sort_unstable();
     names.dedup();
-    let consumers = match db.capabilities().changes {
-        true => db.change_consumers()?,
-        false => Vec::new(),
+    let consumers = if db.capabilities().changes {
+        db.change_consumers()?
+    } else {
+        Vec::new()
     };
     for name in names {
         db.drop_dataset(name)?;

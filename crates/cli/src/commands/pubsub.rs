@@ -30,10 +30,10 @@ pub(crate) fn publish(args: &PublishArgs, memory: usize) -> Result<Outcome, Fail
         bad: 0,
         last: 0,
     };
-    let mut options = PubSub::with(options(memory));
+    let options = PubSub::with(options(memory));
     // Each line is in the log before the next one is read. Lines of 100 ms share a sync, and a
     // stream that pauses is synced.
-    options.durability = Durability::Periodic(Duration::from_millis(100));
+    let options = options.durability(Durability::Periodic(Duration::from_millis(100)));
     let db = create_or_open_folder(&args.dir, options)?;
     let broker = Broker::create_or_open(&db, Config::new())?;
     let mut feed = Feed::start(sources(&["-".into()], Some(Format::Lines))?);

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use esker::experimental::{Compaction, Lookups};
+use esker::maintain::{Compaction, Lookups};
 use esker::maintain::{RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use serde_json::json;
 

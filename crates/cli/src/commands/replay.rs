@@ -93,12 +93,10 @@ impl Replay {
         clock: Arc<AtomicU64>,
     ) -> Result<Replay, Failure> {
         let time = clock.clone();
-        let options = Options {
-            memory_budget: memory,
-            durability: Durability::Os,
-            clock: Arc::new(move || time.load(Ordering::Relaxed)),
-            ..Options::default()
-        };
+        let options = Options::new()
+            .memory_budget(memory)
+            .durability(Durability::Os)
+            .clock(Arc::new(move || time.load(Ordering::Relaxed)));
         let db = PubSub::create_or_open(&args.dir, options)?;
         let config = Config::new()
             .architecture(match args.architecture {

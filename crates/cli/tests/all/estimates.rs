@@ -120,14 +120,12 @@ impl Conditions<'_> {
 }
 
 fn store(kind: IndexKind, fields: &[Field]) -> (Database, Dataset<u64>) {
-    let options = Options {
-        memory_budget: 8 << 20,
-        durability: Durability::Os,
-        fs: Arc::new(Memory::new()),
-        background: false,
-        table_size: 1 << 20,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(8 << 20)
+        .durability(Durability::Os)
+        .fs(Arc::new(Memory::new()))
+        .background(false)
+        .table_size(1 << 20);
     let db = Database::create_or_open(PathBuf::from("/store"), options).unwrap();
     let mut def = DatasetDef::new("id", KeyType::Int).maintenance(Maintenance::Deferred);
     for field in fields {

@@ -88,11 +88,10 @@ pub(crate) fn pages_go_on_where_the_last_one_ended() {
                 args.extend(after.as_deref());
                 let run = room.run("find", &args);
                 assert!(run.code <= 1, "{run:?}");
-                match keys_only {
-                    true => {
-                        found.extend(run.stdout.lines().map(|line| line.parse::<i64>().unwrap()))
-                    }
-                    false => found.extend(run.ids()),
+                if keys_only {
+                    found.extend(run.stdout.lines().map(|line| line.parse::<i64>().unwrap()))
+                } else {
+                    found.extend(run.ids())
                 }
                 pages += 1;
                 after = token(&run);

@@ -106,9 +106,12 @@ pub(crate) fn a_byte_order_mark_takes_no_record() {
     let utf16 = |text: &str, little: bool| -> Vec<u8> {
         let units = text.encode_utf16();
         units
-            .flat_map(|unit| match little {
-                true => unit.to_le_bytes(),
-                false => unit.to_be_bytes(),
+            .flat_map(|unit| {
+                if little {
+                    unit.to_le_bytes()
+                } else {
+                    unit.to_be_bytes()
+                }
             })
             .collect()
     };

@@ -9,6 +9,8 @@ mod architecture;
 mod beside;
 mod changes;
 mod cli;
+#[cfg(feature = "cluster")]
+mod clusters;
 mod conditions;
 mod datasets;
 mod documents;

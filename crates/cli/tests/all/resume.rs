@@ -28,9 +28,10 @@ fn is_bad(line: u64) -> bool {
 /// The files of a load: NDJSON, gzip, zstd and CSV, with different keys.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let text = |file: u64| -> Vec<u8> {
-        let line = |at: u64| match is_bad(at) {
-            true => format!("{{\"id\": bad {at}\n"),
-            false => {
+        let line = |at: u64| {
+            if is_bad(at) {
+                format!("{{\"id\": bad {at}\n")
+            } else {
                 let id = file * LINES + at % KEYS;
                 format!("{{\"id\":{id},\"line\":{at},\"pad\":\"{:060}\"}}\n", at)
             }
@@ -47,9 +48,12 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let zst = dir.join("c.ndjson.zst");
     fs::write(&zst, zstd::stream::encode_all(&text(2)[..], 1).unwrap()).unwrap();
     let csv = dir.join("d.csv");
-    let rows = (0..LINES).map(|at| match is_bad(at) {
-        true => format!("{}\n", 3 * LINES),
-        false => format!("{},{at},{at:060}\n", 3 * LINES + at % KEYS),
+    let rows = (0..LINES).map(|at| {
+        if is_bad(at) {
+            format!("{}\n", 3 * LINES)
+        } else {
+            format!("{},{at},{at:060}\n", 3 * LINES + at % KEYS)
+        }
     });
     let rows: String = std::iter::once("id,line,pad\n".to_string())
         .chain(rows)

@@ -204,9 +204,12 @@ fn what_a_slow_compressed_stream_has_given_is_there_meanwhile() {
                 esker(&["create", &s, "d", "--key", "id:int"]).expect(0);
             }
             let mut fed = Fed::start(&store, &[&[verb, &s, "d"], args].concat());
-            let text = |ids: std::ops::Range<u64>| match args.contains(&"csv") {
-                true => ids.map(|id| format!("{id},x\n")).collect(),
-                false => lines(ids),
+            let text = |ids: std::ops::Range<u64>| {
+                if args.contains(&"csv") {
+                    ids.map(|id| format!("{id},x\n")).collect()
+                } else {
+                    lines(ids)
+                }
             };
             if args.contains(&"csv") {
                 compressor.write_all(b"id,name\n").unwrap();

@@ -9,7 +9,7 @@
 )]
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::common::{Run, esker, esker_fed, real_data};
 use ::esker::IndexKind;
@@ -41,16 +41,23 @@ fn no_kind_for_values_is_left_out() {
 
 /// A dataset loaded with one kind of index.
 struct Loaded {
+    /// A folder, or an address.
+    store: String,
     dir: TempDir,
     file: PathBuf,
     kind: &'static str,
 }
 
 impl Loaded {
-    fn new(folder: &Path, file: &str, kind: &'static str, indexes: &[&str]) -> Self {
+    /// Loads a file into the store at an address, or into a new folder.
+    fn new(store: Option<&str>, file: PathBuf, kind: &'static str, indexes: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let own = || dir.path().join("store").display().to_string();
+        let store = store.map_or_else(own, str::to_string);
         let loaded = Self {
-            dir: tempfile::tempdir().unwrap(),
-            file: folder.join(file),
+            store,
+            dir,
+            file,
             kind,
         };
         let file = loaded.file.display().to_string();
@@ -69,13 +76,8 @@ impl Loaded {
         loaded
     }
 
-    fn store(&self) -> String {
-        self.dir.path().join("store").display().to_string()
-    }
-
     fn run(&self, verb: &str, args: &[&str]) -> Run {
-        let store = self.store();
-        let mut all = vec![verb, &store];
+        let mut all = vec![verb, &self.store];
         all.extend_from_slice(args);
         esker(&all)
     }
@@ -98,17 +100,21 @@ impl Loaded {
         run.rows()
     }
 
-    fn put(&self, records: &[Value]) {
-        let text: String = records.iter().map(|record| format!("{record}\n")).collect();
-        let args = ["put".to_string(), self.store(), "d".to_string()];
-        esker_fed(&args, self.dir.path(), move |stdin| {
+    fn feed(&self, args: &[&str], text: String) {
+        let mut all = vec![args[0], &self.store];
+        all.extend_from_slice(&args[1..]);
+        esker_fed(&all, self.dir.path(), move |stdin| {
             stdin.write_all(text.as_bytes()).unwrap()
         })
         .expect(0);
     }
 
-    /// Deletes records: the first few through the command line, one process each; the others
-    /// through the library, because thousands of processes would take minutes.
+    fn put(&self, records: &[Value]) {
+        let text: String = records.iter().map(|record| format!("{record}\n")).collect();
+        self.feed(&["put", "d"], text);
+    }
+
+    /// Deletes records: the first few one by one, the others by one process.
     fn delete(&self, ids: &[i64]) {
         let (few, many) = ids.split_at(ids.len().min(5));
         for id in few {
@@ -116,16 +122,10 @@ impl Loaded {
             self.run("delete", &["d", &id, "--durability", "os"])
                 .expect(0);
         }
-        let store = self.store();
-        let db = esker::Database::open(store, esker::Options::default()).unwrap();
-        let dataset = db.dataset::<esker::Key>("d").unwrap();
-        let mut batch = dataset.batch();
-        for id in many {
-            let key = dataset.parse_key(&id.to_string()).unwrap();
-            batch.delete(&key).unwrap();
+        if !many.is_empty() {
+            let text: String = many.iter().map(|id| format!("{id}\n")).collect();
+            self.feed(&["delete", "d", "-", "--durability", "os"], text);
         }
-        batch.durability(esker::Durability::Os).commit().unwrap();
-        db.close().unwrap();
     }
 
     /// Restores every record from the file.
@@ -345,52 +345,92 @@ fn mutate(loaded: &Loaded, question: &Value) {
 }
 
 /// Runs all questions of a dataset; `expected` of them have a form on the command line.
-fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
-    let Some((folder, truth)) = real_data(dataset) else {
-        return;
-    };
+fn ask_all(loaded: &Loaded, truth: &Value, dataset: &str, expected: usize) {
     let questions: Vec<&Value> = truth["queries"]
         .as_array()
         .unwrap()
         .iter()
         .filter(|question| question["dataset"] == dataset)
         .collect();
-    let questions = questions.as_slice();
-    let ask_all = |kind: &'static str| {
-        let loaded = Loaded::new(&folder, file, kind, indexes);
-        let (still, moving): (Vec<&Value>, Vec<&Value>) = questions
-            .iter()
-            .partition(|question| question.get("mutate").is_none());
-        let mut counted = still
-            .iter()
-            .filter(|question| ask(&loaded, question))
-            .count();
-        let mut restored = true;
-        for question in moving {
-            if !restored {
-                loaded.restore();
-            }
-            restored = false;
-            mutate(&loaded, question);
-            counted += usize::from(ask(&loaded, question));
+    let (still, moving): (Vec<&Value>, Vec<&Value>) = questions
+        .iter()
+        .partition(|question| question.get("mutate").is_none());
+    let mut counted = still
+        .iter()
+        .filter(|question| ask(loaded, question))
+        .count();
+    let mut restored = true;
+    for question in moving {
+        if !restored {
+            loaded.restore();
         }
-        loaded.run("check", &[]).expect(0);
-        assert_eq!(
-            counted,
-            expected,
-            "{dataset}, {kind}: questions counted, of {}",
-            questions.len()
-        );
+        restored = false;
+        mutate(loaded, question);
+        counted += usize::from(ask(loaded, question));
+    }
+    loaded.run("check", &[]).expect(0);
+    assert_eq!(
+        counted,
+        expected,
+        "{dataset}, {}: questions counted, of {}",
+        loaded.kind,
+        questions.len()
+    );
+}
+
+fn run(dataset: &str, file: &str, indexes: &[&str], expected: usize) {
+    let Some((folder, truth)) = real_data(dataset) else {
+        return;
+    };
+    let with = |kind: &'static str| {
+        let loaded = Loaded::new(None, folder.join(file), kind, indexes);
+        ask_all(&loaded, &truth, dataset, expected);
     };
     // Two at a time, since most of the time is spent waiting for a process.
     let (first, second) = KINDS.split_at(KINDS.len() / 2);
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| second.iter().copied().for_each(ask_all));
-        first.iter().copied().for_each(ask_all);
+        let other = scope.spawn(|| second.iter().copied().for_each(with));
+        first.iter().copied().for_each(with);
         if let Err(panic) = other.join() {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// Asks the same of the store at an address: before, between and after updates, and after a repair.
+#[cfg(feature = "cluster")]
+pub(crate) fn run_at(store: &str, dataset: &str, file: &str, indexes: &[&str], expected: usize) {
+    let Some((folder, truth)) = real_data(dataset) else {
+        return;
+    };
+    let loaded = Loaded::new(Some(store), folder.join(file), "composite", indexes);
+    ask_all(&loaded, &truth, dataset, expected);
+    // Every record gets a second version, a part of them a third one: the answers are as before.
+    loaded.restore();
+    let rows = loaded.select(&[], &["--limit", "5000"]);
+    let elsewhere = |mut row: Value| {
+        row[indexes[0]] = serde_json::json!(-7);
+        row
+    };
+    let moved: Vec<Value> = rows.into_iter().map(elsewhere).collect();
+    loaded.put(&moved);
+    let found = loaded.select(&[format!("{}=-7", indexes[0])], &[]);
+    assert_eq!(found.len(), moved.len(), "{dataset}: what was moved");
+    loaded.restore();
+    assert!(
+        loaded
+            .select(&[format!("{}=-7", indexes[0])], &[])
+            .is_empty(),
+        "{dataset}: obsolete entries show"
+    );
+    let still = |question: &&Value| {
+        question["dataset"] == dataset && question.get("mutate").is_none() && ask(&loaded, question)
+    };
+    let all = truth["queries"].as_array().unwrap();
+    let before = all.iter().filter(still).count();
+    loaded.run("repair", &["d"]).expect(0);
+    loaded.run("check", &[]).expect(0);
+    assert_eq!(all.iter().filter(still).count(), before);
 }
 
 #[test]

@@ -251,9 +251,12 @@ fn ask(loaded: &Loaded, question: &Value) {
                 .unwrap_or_default();
             rows.sort_by(|a, b| {
                 let by = |field: &str| a[field].as_i64().cmp(&b[field].as_i64());
-                let all = order.iter().map(|key| match key[1] == "desc" {
-                    true => by(key[0].as_str().unwrap()).reverse(),
-                    false => by(key[0].as_str().unwrap()),
+                let all = order.iter().map(|key| {
+                    if key[1] == "desc" {
+                        by(key[0].as_str().unwrap()).reverse()
+                    } else {
+                        by(key[0].as_str().unwrap())
+                    }
                 });
                 all.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
                     .then(by("id"))

@@ -8,10 +8,12 @@
 //! write that only a minority has is completed before it is shown.
 
 mod cassandra;
+mod hbase;
 mod swap;
 mod tls;
 mod types;
 
 pub use cassandra::{Cassandra, Settings};
+pub use hbase::{Coprocessor, HBase, HBaseSettings};
 pub use swap::Swapped;
 pub use types::{Cell, Cells, Mark, Page, Read, TableKind, Write};

@@ -103,6 +103,18 @@ pub trait Cells: Send + Sync {
     /// effect, also later.
     fn write(&self, writes: Vec<Write>) -> Vec<Result<()>>;
 
+    /// True if the compactions of a table of versions repair it themselves.
+    fn has_compaction_hook(&self, table: &Arc<str>) -> bool {
+        let _ = table;
+        false
+    }
+
+    /// Writes versions of records, each with the puts of its index entries, which have been
+    /// written. A store whose compactions repair notes them with the version.
+    fn write_versions(&self, versions: Vec<(Write, Vec<Write>)>) -> Vec<Result<()>> {
+        self.write(versions.into_iter().map(|(version, _)| version).collect())
+    }
+
     /// Reads rows; the order of the answers is that of the reads.
     fn read(&self, reads: Vec<Read>) -> Vec<Result<Vec<Cell>>>;
 

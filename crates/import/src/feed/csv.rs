@@ -8,8 +8,8 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use super::input::Input;
+use super::message::{LINE_MAX, Message, Shape};
 use super::table::{Renamed, Row, Table};
-use super::{LINE_MAX, Message, Shape};
 
 /// The separators to detect, in order of preference.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];

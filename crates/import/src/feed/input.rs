@@ -5,8 +5,8 @@ use std::io::{self, Read};
 
 use memchr::memchr_iter;
 
+use super::message::{CHUNK, Message, Sender, Shape};
 use super::parsed::Parsed;
-use super::{CHUNK, Message, Sender, Shape};
 
 /// A source, read in chunks. Parsed items are sent before each read, which may wait for a slow
 /// stream.

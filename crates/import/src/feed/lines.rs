@@ -7,8 +7,8 @@ use std::io;
 use memchr::memchr;
 
 use super::input::Input;
+use super::message::{Message, Shape};
 use super::scan::{Scan, Seen, Wrapper, is_space, wrapper};
-use super::{Message, Shape};
 use crate::rejects::TEXT_MAX;
 
 /// The number of bytes of an object that are read to decide whether it wraps an array of records.

@@ -1,22 +1,9 @@
 //! Items that a parser has found in a source but not sent yet.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::Message;
+use super::message::{Item, Message};
 use super::table::{Row, Table};
-
-/// A value in a source.
-pub(crate) struct Item {
-    /// The line on which it begins.
-    pub(crate) line: u64,
-    /// Its number among the values that begin on the line, from 1.
-    pub(crate) part: u32,
-    /// Its range in the text of all values.
-    pub(crate) text: Range<usize>,
-    /// The reason why it is not a record, if known.
-    pub(crate) reason: Option<String>,
-}
 
 /// The maximum number of names kept of members beside the records.
 const NAMES: usize = 20;

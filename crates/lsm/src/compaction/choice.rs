@@ -88,9 +88,10 @@ pub(crate) fn check(tree: &TreeVersion, choice: &Choice) -> Result<()> {
     // have none.
     let after = tree.runs.iter().map(|run| {
         let stays = spans(&mut run.tables.iter().filter(|table| !is_input(table)));
-        let span = match is_target(run) {
-            true => stays.into_iter().chain(added).reduce(ComponentId::hull),
-            false => stays,
+        let span = if is_target(run) {
+            stays.into_iter().chain(added).reduce(ComponentId::hull)
+        } else {
+            stays
         };
         span.map(|span| Run::place(run.level, span, run.number))
     });

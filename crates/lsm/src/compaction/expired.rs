@@ -145,11 +145,12 @@ pub(crate) fn check(tree: &TreeVersion, choice: &Choice, now: Time) -> Result<()
             .flatten()
             .any(|expired| Arc::ptr_eq(expired, table))
     };
-    match choice.tables().all(may_go) {
-        true => Ok(()),
-        false => Err(Error::Invalid(format!(
+    if choice.tables().all(may_go) {
+        Ok(())
+    } else {
+        Err(Error::Invalid(format!(
             "tree {}: a table that is to be dropped has not expired, or hides something",
             tree.name
-        ))),
+        )))
     }
 }

@@ -152,35 +152,32 @@ impl CompactionContext<'_> {
         };
         let spans = choice.tables().map(|table| table.component());
         let component = spans.fold(none, ComponentId::hull);
-        let written = match tree.options.bitmap {
+        let written = if tree.options.bitmap {
             // Chunks of the same numbers are combined.
-            true => {
-                let mut set = SeqSet::new();
-                for table in choice.tables() {
-                    add_table(&mut set, table)?;
-                }
-                self.write_set(tree, &set, component)?
+            let mut set = SeqSet::new();
+            for table in choice.tables() {
+                add_table(&mut set, table)?;
             }
-            false => {
-                let stays = tree.runs.iter().filter(|at| is_target(at, choice));
-                let stays = stays.flat_map(|run| run.tables.iter());
-                let stays = stays.filter(|table| !choice.takes(table.meta().number));
-                let stays = stays.cloned().collect();
-                let expected =
-                    Expected::of_tables(tree, choice.tables(), stays, self.options.block_size)?;
-                let made = self.in_pieces(tree, choice, &|from, to| {
-                    let sources = sources();
-                    match (from, to) {
-                        (None, None) => self.make(tree, (sources, &expected), &is_oldest),
-                        _ => {
-                            let bound = |source| Between::new(source, from, to);
-                            let sources = sources.into_iter().map(bound).collect();
-                            self.make(tree, (sources, &expected), &is_oldest)
-                        }
+            self.write_set(tree, &set, component)?
+        } else {
+            let stays = tree.runs.iter().filter(|at| is_target(at, choice));
+            let stays = stays.flat_map(|run| run.tables.iter());
+            let stays = stays.filter(|table| !choice.takes(table.meta().number));
+            let stays = stays.cloned().collect();
+            let expected =
+                Expected::of_tables(tree, choice.tables(), stays, self.options.block_size)?;
+            let made = self.in_pieces(tree, choice, &|from, to| {
+                let sources = sources();
+                match (from, to) {
+                    (None, None) => self.make(tree, (sources, &expected), &is_oldest),
+                    _ => {
+                        let bound = |source| Between::new(source, from, to);
+                        let sources = sources.into_iter().map(bound).collect();
+                        self.make(tree, (sources, &expected), &is_oldest)
                     }
-                })?;
-                self.note(tree, made, entries, component, edit)?
-            }
+                }
+            })?;
+            self.note(tree, made, entries, component, edit)?
         };
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());

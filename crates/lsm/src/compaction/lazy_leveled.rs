@@ -93,9 +93,10 @@ impl LazyLeveled {
         let bytes: u64 = above.iter().map(Run::size).sum();
         let all: u64 = below.iter().map(Run::size).sum();
         let fits = bytes.saturating_add(all) <= self.lower.capacity(1);
-        let bottom = match fits {
-            true => all,
-            false => tree.level(1).map_or(0, Run::size),
+        let bottom = if fits {
+            all
+        } else {
+            tree.level(1).map_or(0, Run::size)
         };
         let allowed = ((bottom as f64 * self.share) as u64).max(self.least.max(1));
         if bytes < allowed {

@@ -146,9 +146,10 @@ impl Leveled {
         let (turn, overlapped) = best?;
         let mut choice = Choice::merge(vec![vec![turn.table.clone()], overlapped], level + 1);
         // A table by key has passed with all of its keys.
-        let passed = match run.is_by_key() {
-            true => turn.table.meta().largest.clone(),
-            false => turn.at.to_vec(),
+        let passed = if run.is_by_key() {
+            turn.table.meta().largest.clone()
+        } else {
+            turn.at.to_vec()
         };
         choice.cursor = Some((level, passed));
         Some(choice)

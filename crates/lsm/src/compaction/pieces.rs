@@ -53,9 +53,10 @@ impl CompactionContext<'_> {
             .collect();
         self.abandoned.store(false, Ordering::Relaxed);
         let done = each(&ranges, helpers, &|(from, to)| {
-            let made = match self.is_aborted() {
-                true => Err(Error::Closed),
-                false => make(from, to),
+            let made = if self.is_aborted() {
+                Err(Error::Closed)
+            } else {
+                make(from, to)
             };
             if made.is_err() {
                 self.abandoned.store(true, Ordering::Relaxed);
@@ -251,9 +252,10 @@ impl<C: Cursor> Cursor for Between<'_, C> {
         match self.to {
             Some(to) => {
                 self.inner.seek(to, MAX_SEQ)?;
-                match self.inner.valid() {
-                    true => self.inner.prev()?,
-                    false => self.inner.seek_last()?,
+                if self.inner.valid() {
+                    self.inner.prev()?
+                } else {
+                    self.inner.seek_last()?
                 }
             }
             None => self.inner.seek_last()?,

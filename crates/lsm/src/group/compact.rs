@@ -122,9 +122,12 @@ pub(super) fn compact_due(
     loop {
         core.check_open()?;
         move_tables(sequencer, versions, scheduler)?;
-        let attempt = |id: TreeId| match failed.contains_key(&id) {
-            true => Attempt::None,
-            false => Attempt::Any,
+        let attempt = |id: TreeId| {
+            if failed.contains_key(&id) {
+                Attempt::None
+            } else {
+                Attempt::Any
+            }
         };
         let time = core.drop_time(&versions.view.load());
         let Some(taken) = take_due(versions, scheduler, time, u64::MAX, &attempt) else {

@@ -44,8 +44,8 @@ impl Group {
     /// read-only group, beside the writer.
     ///
     /// # Errors
-    /// [`Error::ConsumerInUse`] when somebody has it; [`Error::Limit`] for a name over 288 bytes;
-    /// errors of file-system calls.
+    /// [`Error::ConsumerInUse`] when it is taken already; [`Error::Limit`] for a name over 288
+    /// bytes; errors of file-system calls.
     pub fn consume_log(&self, name: &str) -> Result<LogConsumer> {
         check_consumers_open(&self.inner.core, &self.inner.versions)?;
         self.inner.core.options.needs_log("a consumer of the log")?;
@@ -458,9 +458,10 @@ fn confirm_kept(inner: &Inner, position: Position) -> Result<()> {
 }
 
 fn check_consumers_open(core: &Core, versions: &VersionSet) -> Result<()> {
-    match core.closing.load(Ordering::SeqCst) {
-        true => Err(Error::Closed),
-        false => versions.check_open(),
+    if core.closing.load(Ordering::SeqCst) {
+        Err(Error::Closed)
+    } else {
+        versions.check_open()
     }
 }
 

@@ -92,9 +92,10 @@ impl Core {
     }
 
     pub(super) fn check_open(&self) -> Result<()> {
-        match self.closing.load(Ordering::SeqCst) {
-            true => Err(Error::Closed),
-            false => Ok(()),
+        if self.closing.load(Ordering::SeqCst) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
         }
     }
 
@@ -135,20 +136,22 @@ impl Core {
 
     /// The time by which flushes and compactions drop expired entries; 0 while nothing expires.
     pub(super) fn drop_time(&self, view: &View) -> Time {
-        match view.is_timed() {
-            true => self.clock.drop_time(),
-            false => 0,
+        if view.is_timed() {
+            self.clock.drop_time()
+        } else {
+            0
         }
     }
 
     /// The expiry time for a snapshot of a view.
     pub(super) fn horizon(&self, view: &View) -> Horizon {
-        match view.is_timed() {
-            true => Horizon {
+        if view.is_timed() {
+            Horizon {
                 now: self.clock.read_time(),
                 clock: Some(self.clock.clone()),
-            },
-            false => Horizon::default(),
+            }
+        } else {
+            Horizon::default()
         }
     }
 
@@ -159,9 +162,10 @@ impl Core {
 
     /// Returns the error unless it is confined to one tree and others may succeed.
     pub(super) fn continue_after(&self, error: &Error) -> Result<()> {
-        match self.is_contained(error) && !error.is_disk_full() {
-            true => Ok(()),
-            false => Err(error.clone()),
+        if self.is_contained(error) && !error.is_disk_full() {
+            Ok(())
+        } else {
+            Err(error.clone())
         }
     }
 }

@@ -133,14 +133,16 @@ impl Failures {
         let times = before.map_or(0, |failing| failing.times) + 1;
         let known = before.and_then(|failing| failing.above);
         // Each failed compaction of newer runs leaves fewer to try, or none.
-        let above = match whole || damaged > known {
-            true => known.max(damaged),
-            false => None,
+        let above = if whole || damaged > known {
+            known.max(damaged)
+        } else {
+            None
         };
         let doubled = 1 << (times - 1).min(30);
-        let longest = match error.is_disk_full() {
-            true => FULL_DISK_PAUSE,
-            false => LONGEST_PAUSE,
+        let longest = if error.is_disk_full() {
+            FULL_DISK_PAUSE
+        } else {
+            LONGEST_PAUSE
         };
         let pause = FIRST_PAUSE.saturating_mul(doubled).min(longest);
         let due_round = self.round + u64::from(doubled).min(MOST_ROUNDS);

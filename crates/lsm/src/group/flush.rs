@@ -56,9 +56,10 @@ pub(super) fn make_durable(
     scheduler: &Scheduler,
 ) -> Result<()> {
     let core = &*sequencer.core;
-    match core.has_external_log() {
-        true => flush_all(sequencer, versions, scheduler),
-        false => sequencer.sync_all(),
+    if core.has_external_log() {
+        flush_all(sequencer, versions, scheduler)
+    } else {
+        sequencer.sync_all()
     }
 }
 

@@ -142,12 +142,13 @@ fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn Lock>> {
 /// Refuses a store that was created with another mode of its log.
 fn check_mode(options: &Options, recovered: &Recovered, dir: &Path) -> Result<()> {
     let is_own = !recovered.external_log;
-    match is_own == (options.log == LogMode::Own) {
-        true => Ok(()),
-        false => Err(Error::OtherLog {
+    if is_own == (options.log == LogMode::Own) {
+        Ok(())
+    } else {
+        Err(Error::OtherLog {
             path: dir.to_path_buf(),
             is_own,
-        }),
+        })
     }
 }
 

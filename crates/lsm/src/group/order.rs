@@ -132,11 +132,12 @@ impl Sequencer {
 
     pub(super) fn check_kept(&self, seq: Seq) -> Result<()> {
         let oldest = self.oldest();
-        match seq < oldest {
-            true => Err(Error::PositionExpired {
+        if seq < oldest {
+            Err(Error::PositionExpired {
                 oldest: self.position_of(oldest),
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 

@@ -55,16 +55,17 @@ impl PendingBatches {
                     Error::corruption(&log_path(&source.dir, segment), offset, "malformed batch")
                 })?;
                 let demanded = demanded && last > durable;
-                match demanded || !self.0.is_empty() {
-                    true => self.0.push_back(PendingBatch {
+                if demanded || !self.0.is_empty() {
+                    self.0.push_back(PendingBatch {
                         generation: generation.clone(),
                         segment,
                         offset,
                         last,
                         demanded,
                         payload: payload.to_vec(),
-                    }),
-                    false => drop(apply(generation, payload, (segment, offset))?),
+                    })
+                } else {
+                    apply(generation, payload, (segment, offset))?;
                 }
                 Ok(Some(last))
             }

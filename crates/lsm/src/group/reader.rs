@@ -93,10 +93,7 @@ pub(super) fn with_retries<T>(mut work: impl FnMut(u32) -> Result<T>) -> Result<
 /// Handles a missing table: after many retries it is considered lost, which is an error of the
 /// reads that need it.
 pub(super) fn tolerate_missing(error: Error, time: u32) -> Result<()> {
-    match time < TRIES {
-        true => Err(error),
-        false => Ok(()),
-    }
+    if time < TRIES { Err(error) } else { Ok(()) }
 }
 
 /// True for an error that a concurrent writer may cause.
@@ -465,15 +462,16 @@ fn show(sequencer: &Sequencer, versions: &VersionSet, scheduler: &Scheduler, rea
 fn check_history(sequencer: &Sequencer, versions: &VersionSet, found: u64) -> Result<()> {
     let here = sequencer.history.load(Ordering::Acquire);
     let known = versions.manifest.lock().order.history;
-    match found != here && found != 0 && known != 0 {
-        true => Err(Error::OtherHistory {
+    if found != here && found != 0 && known != 0 {
+        Err(Error::OtherHistory {
             position: sequencer.position_of(sequencer.visible()),
             current: crate::Position {
                 history: found,
                 seq: 0,
             },
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

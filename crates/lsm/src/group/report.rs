@@ -51,9 +51,10 @@ pub(super) fn list_failures(
         tree: None,
         error,
         times,
-        retry: match core.options.background {
-            true => Retry::In(RETRY),
-            false => Retry::AfterFlushes(0),
+        retry: if core.options.background {
+            Retry::In(RETRY)
+        } else {
+            Retry::AfterFlushes(0)
         },
     });
     let merges = scheduler.failures.lock().list(&view.version);

@@ -263,9 +263,10 @@ mod tests {
                     for _ in 0..500 {
                         let wanted: BTreeSet<TreeId> =
                             (0..rng.usize(1..5)).map(|_| rng.u32(0..6)).collect();
-                        let claim = match rng.bool() {
-                            true => Some(scheduler.claim(wanted.clone())),
-                            false => scheduler.try_claim(wanted.clone()),
+                        let claim = if rng.bool() {
+                            Some(scheduler.claim(wanted.clone()))
+                        } else {
+                            scheduler.try_claim(wanted.clone())
                         };
                         if claim.is_none() {
                             continue;

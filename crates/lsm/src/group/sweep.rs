@@ -136,12 +136,13 @@ pub(super) fn sweep_each(
             && let Some(id) = rest.peek().copied()
         {
             let trees = swept_with(&versions.view.load().version, id);
-            match claims.is_empty() {
-                true => claims.push(scheduler.claim(trees)),
-                false => match scheduler.try_claim(trees) {
+            if claims.is_empty() {
+                claims.push(scheduler.claim(trees))
+            } else {
+                match scheduler.try_claim(trees) {
                     Some(claim) => claims.push(claim),
                     None => break,
-                },
+                }
             }
             rest.next();
             let version = versions.view.load().version.clone();
@@ -196,9 +197,12 @@ fn sweep(
     let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
     let mut sweep = scheduler.sweeps.lock().under_way.remove(&id);
     let mut sweep = sweep.take().unwrap_or_else(|| Sweep::new(set));
-    let go_on = || match core.closing.load(std::sync::atomic::Ordering::Relaxed) {
-        true => Err(Error::Closed),
-        false => Ok(()),
+    let go_on = || {
+        if core.closing.load(std::sync::atomic::Ordering::Relaxed) {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
     };
     let mut view = view.clone();
     loop {
@@ -222,9 +226,10 @@ fn sweep(
         }
     }
     let set = view.version.trees.get(&id).ok_or_else(|| no_tree(id))?;
-    let forgotten = match has_converged(&view.version, set) {
-        true => sweep.finish(&view, set)?.unwrap_or_default(),
-        false => SeqSet::new(),
+    let forgotten = if has_converged(&view.version, set) {
+        sweep.finish(&view, set)?.unwrap_or_default()
+    } else {
+        SeqSet::new()
     };
     let mut left = SeqSet::clone(set.bitmap());
     left.remove_all(&forgotten);

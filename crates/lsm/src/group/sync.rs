@@ -226,15 +226,16 @@ impl Sequencer {
     ) -> Result<Arc<Segment>> {
         let path: PathBuf = log_path(&self.core.source.dir, number);
         let fs = &*self.core.source.fs;
-        let log = match self.core.has_external_log() {
-            true => None,
-            false => Some(LogWriter::create(
+        let log = if self.core.has_external_log() {
+            None
+        } else {
+            Some(LogWriter::create(
                 fs,
                 &path,
                 LogFormat::WAL,
                 number,
                 previous,
-            )?),
+            )?)
         };
         Ok(Arc::new(Segment {
             number,

@@ -479,12 +479,13 @@ fn what_lies_between_two_keys_is_counted_exactly_or_about() {
         let hi = (lo + there).to_be_bytes();
         let counted = cursor.between(&lo.to_be_bytes(), Some(&hi));
         let there = u64::from(there);
-        match there < 64 {
-            true => assert_eq!(counted, there),
-            false => assert!(
+        if there < 64 {
+            assert_eq!(counted, there)
+        } else {
+            assert!(
                 counted < 2 * there && there < 2 * counted,
                 "{counted} of {there}"
-            ),
+            )
         }
     }
     assert_eq!(cursor.between(b"\xff", None), 0);

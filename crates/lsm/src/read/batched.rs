@@ -143,9 +143,10 @@ impl Snapshot {
         debug_assert!(keys.is_sorted());
         let batch = Batch {
             keys,
-            expected: match options.hints {
-                true => expected,
-                false => Expected::Unknown,
+            expected: if options.hints {
+                expected
+            } else {
+                Expected::Unknown
             },
             stateful: options.stateful,
             window: (options.batch_bytes / 2).clamp(LEAST_WINDOW, WINDOW_BYTES),
@@ -451,9 +452,10 @@ impl<'a> RunSearch<'a> {
             let located = self.locate(at)?;
             let new = self.blocks.iter().skip(before);
             self.held += new.map(WantedBlock::len).sum::<usize>();
-            match located {
-                true => self.spots.push((at, self.blocks.len() - 1)),
-                false => missing.push(at),
+            if located {
+                self.spots.push((at, self.blocks.len() - 1))
+            } else {
+                missing.push(at)
             }
             if self.blocks.len() >= WINDOW || self.held >= self.batch.window {
                 self.look(missing, visit)?;

@@ -317,9 +317,10 @@ impl Entries {
                     {
                         continue;
                     }
-                    let tables = match run.is_by_key() {
-                        true => run.tables.clone(),
-                        false => Arc::new(vec![table.clone()]),
+                    let tables = if run.is_by_key() {
+                        run.tables.clone()
+                    } else {
+                        Arc::new(vec![table.clone()])
                     };
                     SourceCursor::Run(RunCursor::new(tables, options).until(self.cost.stop()))
                 }

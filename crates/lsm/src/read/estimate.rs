@@ -177,9 +177,10 @@ struct Model {
 impl Model {
     fn units(&self, amount: Amount) -> f64 {
         let entries = amount.entries as f64;
-        match self.is_of_lists {
-            true => ((amount.bytes as f64 - entries * self.entry) / self.unit).max(entries),
-            false => entries,
+        if self.is_of_lists {
+            ((amount.bytes as f64 - entries * self.entry) / self.unit).max(entries)
+        } else {
+            entries
         }
     }
 }
@@ -197,9 +198,10 @@ struct Seen {
 impl Seen {
     /// Of what there is enough of: what is in the range, or else all of the block.
     fn mean(&self) -> Units {
-        match self.inside.all >= MEAN_OF {
-            true => self.inside,
-            false => self.block,
+        if self.inside.all >= MEAN_OF {
+            self.inside
+        } else {
+            self.block
         }
     }
 }
@@ -330,9 +332,10 @@ impl Estimate<'_> {
 
     /// How much a run may have beside another one.
     fn weight(&self, share: &Share) -> f64 {
-        match self.count.repeats() {
-            true => share.writes,
-            false => share.mass,
+        if self.count.repeats() {
+            share.writes
+        } else {
+            share.mass
         }
     }
 
@@ -343,9 +346,10 @@ impl Estimate<'_> {
                 .edges
                 .iter()
                 .map(|(_, edge)| self.model.units(edge.amount));
-            let whole = match self.model.is_of_lists {
-                true => self.model.units(share.whole),
-                false => 0.0,
+            let whole = if self.model.is_of_lists {
+                self.model.units(share.whole)
+            } else {
+                0.0
             };
             self.weight(share) * (1.0 + whole + edges.sum::<f64>())
         };
@@ -445,10 +449,7 @@ impl Estimate<'_> {
 
     /// The share of an edge that is in the range, as far as its keys tell.
     fn even(&self, edge: &Edge) -> f64 {
-        match self.sought.is_one {
-            true => 0.5,
-            false => edge.share,
-        }
+        if self.sought.is_one { 0.5 } else { edge.share }
     }
 
     /// The units of a run of which a block was read.
@@ -577,9 +578,10 @@ fn share_of(
         before = Some(file);
         for edge in extent.edges {
             // The filter says that the key is there, and there is no other.
-            match sought.key.is_some() && edge.amount.entries == 1 {
-                true => share.whole.add(edge.amount),
-                false => share.edges.push((table.clone(), edge)),
+            if sought.key.is_some() && edge.amount.entries == 1 {
+                share.whole.add(edge.amount)
+            } else {
+                share.edges.push((table.clone(), edge))
             }
         }
         if share.first.is_none() {
@@ -610,21 +612,21 @@ fn units_of_memtable(
     cursor.seek(sought.lo, MAX_SEQ)?;
     while cursor.valid() && sought.hi.is_none_or(|hi| cursor.key() < hi) {
         if shown == most {
-            let part = match count.repeats() {
-                true => cursor.between(sought.lo, Some(cursor.key())),
-                false => shown as u64,
+            let part = if count.repeats() {
+                cursor.between(sought.lo, Some(cursor.key()))
+            } else {
+                shown as u64
             };
             return Ok(units.counted as f64 * (all / part.max(1) as f64).max(1.0));
         }
         shown += 1;
         let (kind, _, value) = Timed::of(cursor.kind(), cursor.value());
         units.add(count.units(since, cursor.seq(), kind, value));
-        match count.repeats() {
-            true => {
-                let key = cursor.key().to_vec();
-                cursor.seek(&key, 0)?;
-            }
-            false => cursor.next()?,
+        if count.repeats() {
+            let key = cursor.key().to_vec();
+            cursor.seek(&key, 0)?;
+        } else {
+            cursor.next()?
         }
     }
     Ok(units.counted as f64)

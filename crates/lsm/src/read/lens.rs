@@ -41,9 +41,10 @@ impl Lens {
     /// Refuses the read if the group was closed before it began.
     #[inline]
     pub(super) fn check_open(&self) -> Result<()> {
-        match self.closed {
-            false => Ok(()),
-            true => Err(Error::Closed),
+        if self.closed {
+            Err(Error::Closed)
+        } else {
+            Ok(())
         }
     }
 

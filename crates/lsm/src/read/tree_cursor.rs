@@ -159,9 +159,10 @@ impl Cursor for EntryCursor {
             None => self.merged.seek_last()?,
             Some(hi) => {
                 self.merged.seek(hi, MAX_SEQ)?;
-                match self.merged.valid() {
-                    true => self.merged.prev()?,
-                    false => self.merged.seek_last()?,
+                if self.merged.valid() {
+                    self.merged.prev()?
+                } else {
+                    self.merged.seek_last()?
                 }
             }
         }

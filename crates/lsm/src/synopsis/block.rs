@@ -221,9 +221,10 @@ impl Slot {
         }
         self.holds = false;
         if self.boxes.is_some() {
-            let zone = match self.min.is_empty() {
-                true => Some(ANYTHING),
-                false => Some((self.min.as_slice(), Some(self.max.as_slice()))),
+            let zone = if self.min.is_empty() {
+                Some(ANYTHING)
+            } else {
+                Some((self.min.as_slice(), Some(self.max.as_slice())))
             };
             cover_box(&mut self.table_zone, zone);
             cover_box(&mut self.zone, zone);

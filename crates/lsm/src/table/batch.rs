@@ -99,9 +99,10 @@ impl<'t> Locator<'t> {
         let malformed = || table.malformed(part.index);
         let bytes = self.index.as_deref().ok_or_else(malformed)?;
         let index = Index::parse(bytes).ok_or_else(malformed)?;
-        let block = match near {
-            true => index.find_near(self.block, key, MAX_SEQ),
-            false => index.find(0, key, MAX_SEQ),
+        let block = if near {
+            index.find_near(self.block, key, MAX_SEQ)
+        } else {
+            index.find(0, key, MAX_SEQ)
         };
         self.block = block.ok_or_else(malformed)?;
         let handle = self.handle()?;

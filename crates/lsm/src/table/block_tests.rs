@@ -174,13 +174,15 @@ fn damaged_blocks_do_not_panic() {
         for _ in 0..40 {
             let mut bytes = whole.clone();
             for _ in 0..rng.usize(1..4) {
-                let at = match rng.bool() {
-                    true => rng.usize(..bytes.len()),
-                    false => rng.usize(keys_at.min(bytes.len() - 1)..bytes.len()),
+                let at = if rng.bool() {
+                    rng.usize(..bytes.len())
+                } else {
+                    rng.usize(keys_at.min(bytes.len() - 1)..bytes.len())
                 };
-                bytes[at] = match rng.bool() {
-                    true => rng.u8(..),
-                    false => bytes[at] ^ 1 << rng.u8(..8),
+                bytes[at] = if rng.bool() {
+                    rng.u8(..)
+                } else {
+                    bytes[at] ^ 1 << rng.u8(..8)
                 };
             }
             if rng.u8(..5) == 0 {

@@ -80,9 +80,10 @@ pub fn part_before(lo: &[u8], hi: &[u8], at: &[u8]) -> f64 {
     let common = common_prefix(lo, hi);
     let number = |key: &[u8]| head(key.get(common..).unwrap_or_default()) as f64;
     let width = number(hi) - number(lo);
-    match width > 0.0 {
-        true => ((number(at) - number(lo)) / width).clamp(0.0, 1.0),
-        false => 0.5,
+    if width > 0.0 {
+        ((number(at) - number(lo)) / width).clamp(0.0, 1.0)
+    } else {
+        0.5
     }
 }
 
@@ -194,16 +195,15 @@ impl Table {
                     || !ended.is_empty()
                         && around.before.len() > lo.len()
                         && is_inside(&around.before));
-            match is_whole || is_large {
-                true => extent.whole.add(Amount::of(&entry)),
-                false => {
-                    let below = |key: &[u8]| part_before(&around.before, &around.last, key);
-                    extent.edges.push(Edge {
-                        hint: hint(place),
-                        amount: Amount::of(&entry),
-                        share: (hi.map_or(1.0, below) - below(lo)).clamp(0.0, 1.0),
-                    });
-                }
+            if is_whole || is_large {
+                extent.whole.add(Amount::of(&entry))
+            } else {
+                let below = |key: &[u8]| part_before(&around.before, &around.last, key);
+                extent.edges.push(Edge {
+                    hint: hint(place),
+                    amount: Amount::of(&entry),
+                    share: (hi.map_or(1.0, below) - below(lo)).clamp(0.0, 1.0),
+                });
             }
             ended.push(around);
         }
@@ -231,9 +231,10 @@ impl Table {
             (None, None) => self.meta().smallest.clone(),
         };
         let is_last = place.block + 1 == index.len() && place.p + 1 == self.partitions();
-        let last = match is_last {
-            true => self.meta().largest.clone(),
-            false => index.key_of(entry),
+        let last = if is_last {
+            self.meta().largest.clone()
+        } else {
+            index.key_of(entry)
         };
         Some(Around {
             before,

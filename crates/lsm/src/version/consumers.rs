@@ -164,9 +164,10 @@ impl ConsumerPlaces<'_> {
         let read = file.read_at(0, &mut bytes);
         read.map_err(|e| Error::io(path, "read", e))?;
         let place = ConsumerPlace::decode(&bytes, path)?;
-        match self.path(&place.name) == path {
-            true => Ok(Some(place)),
-            false => Err(Error::corruption(path, 0, "the place of another consumer")),
+        if self.path(&place.name) == path {
+            Ok(Some(place))
+        } else {
+            Err(Error::corruption(path, 0, "the place of another consumer"))
         }
     }
 

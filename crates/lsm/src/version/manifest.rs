@@ -43,9 +43,10 @@ impl Manifest {
     ) -> Result<Manifest> {
         let path = manifest_path(dir, number);
         // Earlier builds would miss the log of a store that has none.
-        let version = match snapshot.external_log {
-            true => LogFormat::MANIFEST.version,
-            false => 4,
+        let version = if snapshot.external_log {
+            LogFormat::MANIFEST.version
+        } else {
+            4
         };
         let format = LogFormat {
             version,
@@ -159,9 +160,10 @@ pub(crate) fn recover(
             }
             recovered.take(offset, record, source, options, &path)?;
             // For the first record, `CURRENT` naming the manifest is the confirmation.
-            match records == 1 || !beside || sealed.is_some() {
-                true => recovered.apply_pending(source, options, &path).map(|_| ()),
-                false => Ok(()),
+            if records == 1 || !beside || sealed.is_some() {
+                recovered.apply_pending(source, options, &path).map(|_| ())
+            } else {
+                Ok(())
             }
         },
     )?;
@@ -249,9 +251,10 @@ impl Recovered {
         writer_is_gone: impl FnOnce() -> bool,
     ) -> Result<bool> {
         let path = manifest_path(&source.dir, self.current.manifest);
-        match self.pending.is_some() && writer_is_gone() {
-            true => self.apply_pending(source, options, &path),
-            false => Ok(false),
+        if self.pending.is_some() && writer_is_gone() {
+            self.apply_pending(source, options, &path)
+        } else {
+            Ok(false)
         }
     }
 

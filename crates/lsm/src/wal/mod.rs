@@ -118,9 +118,10 @@ const HEAD_LEN: usize = 8;
 /// The checksum over `body`: a record's type and payload.
 #[inline]
 fn checksum(format: LogFormat, body: &[u8], seed: u64) -> u32 {
-    match format.is_split() {
-        true => split_checksum(body, rest_hash(body.get(1..).unwrap_or_default()), seed),
-        false => xxh3_64_with_seed(body, seed) as u32,
+    if format.is_split() {
+        split_checksum(body, rest_hash(body.get(1..).unwrap_or_default()), seed)
+    } else {
+        xxh3_64_with_seed(body, seed) as u32
     }
 }
 

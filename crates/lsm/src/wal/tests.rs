@@ -424,9 +424,10 @@ fn what_is_in_the_place_of_zeros_is_a_torn_tail_or_damage() {
         let (found, replayed) = read_bytes(&changed, None);
         assert_eq!(found, records[..place]);
         // The marker of the previous record comes first, where there is one.
-        match place + 1 < records.len() {
-            true => assert!(damaged_at(&replayed).is_some_and(|at| at <= *offset)),
-            false => assert_eq!(replayed.unwrap().tail, Tail::Clean),
+        if place + 1 < records.len() {
+            assert!(damaged_at(&replayed).is_some_and(|at| at <= *offset))
+        } else {
+            assert_eq!(replayed.unwrap().tail, Tail::Clean)
         }
     }
 }

@@ -37,16 +37,17 @@ struct Trees {
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy: Arc<dyn esker_lsm::CompactionPolicy> =
-            match self.tiered || name.ends_with("/bits") {
-                true => Arc::new(Tiered::default()),
-                false => Arc::new(Leveled {
-                    level0_runs: 2,
-                    level1_bytes: 4 << 10,
-                    multiplier: 3,
-                    ..Leveled::default()
-                }),
-            };
+        let policy: Arc<dyn esker_lsm::CompactionPolicy> = if self.tiered || name.ends_with("/bits")
+        {
+            Arc::new(Tiered::default())
+        } else {
+            Arc::new(Leveled {
+                level0_runs: 2,
+                level1_bytes: 4 << 10,
+                multiplier: 3,
+                ..Leveled::default()
+            })
+        };
         let plain = TreeOptions {
             policy,
             ..TreeOptions::default()

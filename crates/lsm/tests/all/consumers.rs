@@ -226,9 +226,10 @@ fn closing_gives_up_consumers() {
         held.keep(None, here, KEEP).unwrap();
         let without_place = group.consume_log("new").unwrap();
         group.close().unwrap();
-        let again = match by_writer {
-            true => write_to(Arc::new(fs.clone())),
-            false => reader(&fs),
+        let again = if by_writer {
+            write_to(Arc::new(fs.clone()))
+        } else {
+            reader(&fs)
         };
         let next = again.consume_log("me").unwrap();
         let next_new = again.consume_log("new").unwrap();

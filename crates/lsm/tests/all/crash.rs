@@ -91,9 +91,10 @@ impl Life {
 
     /// Takes a snapshot, or checks and drops one.
     fn hold(&mut self) {
-        match self.held.len() < 3 {
-            true => self.held.push((self.group.snapshot(), self.now().clone())),
-            false => self.let_go(1),
+        if self.held.len() < 3 {
+            self.held.push((self.group.snapshot(), self.now().clone()))
+        } else {
+            self.let_go(1)
         }
     }
 

@@ -600,18 +600,20 @@ fn a_bounded_cursor_reads_nothing_outside_its_bounds() {
     let snapshot = group.snapshot();
     let (lo, hi) = (&b"001500"[..], &b"001510"[..]);
     let found = |cursor: &mut dyn Cursor, backward: bool| {
-        match backward {
-            false => cursor.seek_first().unwrap(),
-            true => cursor.seek_last().unwrap(),
+        if backward {
+            cursor.seek_last().unwrap()
+        } else {
+            cursor.seek_first().unwrap()
         }
         // An entry that has expired is shown as a delete by a cursor over entries, and not at all
         // by one over keys.
         let mut there = 0;
         while cursor.valid() {
             there += 1;
-            match backward {
-                false => cursor.next().unwrap(),
-                true => cursor.prev().unwrap(),
+            if backward {
+                cursor.prev().unwrap()
+            } else {
+                cursor.next().unwrap()
             }
         }
         there

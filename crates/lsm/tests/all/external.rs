@@ -225,9 +225,10 @@ impl<'l> Life<'l> {
         for _ in 0..steps {
             match self.rng.usize(0..40) {
                 0..3 => {
-                    let flushed = match self.rng.bool() {
-                        true => self.group.flush(),
-                        false => self.group.sync(),
+                    let flushed = if self.rng.bool() {
+                        self.group.flush()
+                    } else {
+                        self.group.sync()
                     };
                     if self.note(flushed) {
                         self.durable = self.log.len();

@@ -20,12 +20,13 @@ struct Trees;
 
 impl TreeProvider for Trees {
     fn tree_options(&self, name: &str, _: &[u8]) -> Result<TreeOptions> {
-        let policy: Arc<dyn esker_lsm::CompactionPolicy> = match name.starts_with("tiered") {
-            true => Arc::new(Tiered::default()),
-            false => Arc::new(Leveled {
+        let policy: Arc<dyn esker_lsm::CompactionPolicy> = if name.starts_with("tiered") {
+            Arc::new(Tiered::default())
+        } else {
+            Arc::new(Leveled {
                 level0_runs: 2,
                 ..Leveled::default()
-            }),
+            })
         };
         Ok(TreeOptions {
             policy,
@@ -236,9 +237,10 @@ fn a_failing_flush_is_reported_separately() {
     let up = full.clone();
     fs.set(move |call, at| {
         let table = at.extension().is_some_and(|e| e == "tbl");
-        match call == Call::Create && table && up.load(Ordering::SeqCst) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if call == Call::Create && table && up.load(Ordering::SeqCst) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     });
     let refused = (0..10_000).find_map(|n| put(&group, &trees, n, 1000).err());

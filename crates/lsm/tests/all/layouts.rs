@@ -186,9 +186,10 @@ impl CompactionPolicy for Wrong {
             return None;
         }
         let run = Some(0);
-        let (take, action) = match self.moves {
-            true => (2, Action::Move { level: 1, run }),
-            false => (1, Action::Merge { level: 1, run }),
+        let (take, action) = if self.moves {
+            (2, Action::Move { level: 1, run })
+        } else {
+            (1, Action::Merge { level: 1, run })
         };
         let inputs = level0.iter().take(take).map(|run| run.tables.to_vec());
         Some((

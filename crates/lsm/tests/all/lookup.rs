@@ -41,9 +41,10 @@ type Past = BTreeMap<Vec<u8>, Vec<Seq>>;
 
 /// Keys of one family are scattered, those of another close together.
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
-    match rng.bool() {
-        true => format!("k{:04}", rng.usize(0..2000)),
-        false => format!("near{:04}", skewed(rng, 400)),
+    if rng.bool() {
+        format!("k{:04}", rng.usize(0..2000))
+    } else {
+        format!("near{:04}", skewed(rng, 400))
     }
     .into_bytes()
 }

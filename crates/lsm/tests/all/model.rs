@@ -324,9 +324,10 @@ impl Test {
                 self.group().drop_snapshot(&name).unwrap();
                 self.kept.remove(&name);
                 // A held snapshot stays readable.
-                match self.rng.bool() {
-                    true => self.check(&snapshot),
-                    false => self.snapshots.push(snapshot),
+                if self.rng.bool() {
+                    self.check(&snapshot)
+                } else {
+                    self.snapshots.push(snapshot)
                 }
             }
         }

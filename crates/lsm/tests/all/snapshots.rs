@@ -393,9 +393,10 @@ fn tables_that_compactions_replace_meanwhile_are_kept() {
                 merged.store(true, Ordering::SeqCst);
             }
             // The edit is in the file.
-            match is("MANIFEST-") && merged.load(Ordering::SeqCst) && fails {
-                true => Err(std::io::Error::other("the disk is gone")),
-                false => Ok(()),
+            if is("MANIFEST-") && merged.load(Ordering::SeqCst) && fails {
+                Err(std::io::Error::other("the disk is gone"))
+            } else {
+                Ok(())
             }
         });
         let result = group.keep_snapshot("kept");

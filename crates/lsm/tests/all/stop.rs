@@ -61,16 +61,18 @@ fn a_cursor_of_a_memtable_stops_at_once_and_one_of_tables_at_the_next_block() {
             for forward in [true, false] {
                 let (snapshot, stop) = stopped(&group);
                 let mut cursor = snapshot.entries(tree, readahead);
-                match forward {
-                    true => cursor.seek_first().unwrap(),
-                    false => cursor.seek_last().unwrap(),
+                if forward {
+                    cursor.seek_first().unwrap()
+                } else {
+                    cursor.seek_last().unwrap()
                 }
                 stop.cancel();
                 let mut steps = 0;
                 let error = loop {
-                    let step = match forward {
-                        true => cursor.next(),
-                        false => cursor.prev(),
+                    let step = if forward {
+                        cursor.next()
+                    } else {
+                        cursor.prev()
                     };
                     match step {
                         Ok(()) => steps += 1,

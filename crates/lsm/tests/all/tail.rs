@@ -411,9 +411,10 @@ fn a_tail_agrees_with_a_model_through_flushes_restarts_and_power_cuts() {
         for step in 0..120_u32 {
             match rng.u8(..20) {
                 0..=9 => {
-                    let how = match rng.bool() {
-                        true => Durability::Os,
-                        false => Durability::Sync,
+                    let how = if rng.bool() {
+                        Durability::Os
+                    } else {
+                        Durability::Sync
                     };
                     let key = [&step.to_be_bytes()[..], &vec![7; rng.usize(..400)]].concat();
                     let mut batch = Batch::new();

@@ -70,10 +70,11 @@ impl AreaExpr {
         match self {
             AreaExpr::Circle([x, y, _]) => Ok((*x, *y)),
             AreaExpr::Rect([west, south, east, north]) => {
-                let x = match west <= east {
-                    true => (west + east) / 2.0,
+                let x = if west <= east {
+                    (west + east) / 2.0
+                } else {
                     // Across the meridian of 180 degrees.
-                    false => (west + east + 360.0) / 2.0,
+                    (west + east + 360.0) / 2.0
                 };
                 let x = if west > east && x > 180.0 {
                     x - 360.0
@@ -128,19 +129,18 @@ impl AreaExpr {
                     "a circle is written circle(LON,LAT,METRES)",
                 )),
             },
-            _ => match text.trim_start().starts_with('{') {
-                true => Ok(AreaExpr::geojson(text.trim())),
+            _ if text.trim_start().starts_with('{') => Ok(AreaExpr::geojson(text.trim())),
+            _ => {
                 // The corners of a ring, or rings.
-                false => {
-                    let text = text.trim();
-                    let rings = match text.replace(char::is_whitespace, "").starts_with("[[[") {
-                        true => text.to_owned(),
-                        false => format!("[{text}]"),
-                    };
-                    let object = format!("{{\"type\":\"Polygon\",\"coordinates\":{rings}}}");
-                    Ok(AreaExpr::geojson(object))
-                }
-            },
+                let text = text.trim();
+                let rings = if text.replace(char::is_whitespace, "").starts_with("[[[") {
+                    text.to_owned()
+                } else {
+                    format!("[{text}]")
+                };
+                let object = format!("{{\"type\":\"Polygon\",\"coordinates\":{rings}}}");
+                Ok(AreaExpr::geojson(object))
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::ops::{BitAnd, BitOr, Bound, Not, RangeBounds};
 
-use super::{AreaExpr, Expr, Node, Op, Operand, Predicate};
+use super::expr::Node;
+use super::{AreaExpr, Expr, Op, Operand, Predicate};
 use crate::schema::{IntoPath, Path};
 
 /// The field at a path, the left side of a comparison.

@@ -1,9 +1,10 @@
 //! The text of conditions, which parses back to them.
 
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Formatter};
 
-use super::parse::{is_keyword, relative_time, typed_name};
-use super::{Expr, Node, Operand, Predicate};
+use super::expr::Node;
+use super::words::{is_keyword, quoted, relative_time, typed_name};
+use super::{Expr, Operand, Predicate};
 use crate::schema::{Path, Value, coordinate_paths};
 
 impl Display for Expr {
@@ -112,15 +113,4 @@ fn is_plain(text: &str) -> bool {
         // These would mean something else.
         && !text.eq_ignore_ascii_case("null")
         && relative_time(text).is_none()
-}
-
-pub(super) fn quoted(f: &mut impl Write, text: &str) -> fmt::Result {
-    f.write_char('"')?;
-    for c in text.chars() {
-        if matches!(c, '"' | '\\') {
-            f.write_char('\\')?;
-        }
-        f.write_char(c)?;
-    }
-    f.write_char('"')
 }

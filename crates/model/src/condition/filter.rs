@@ -4,8 +4,9 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
+use super::expr::Node;
 use super::number::Number;
-use super::{Expr, Node, Op, Operand, Predicate};
+use super::{Expr, Op, Operand, Predicate};
 use crate::geometry::{Area, Space};
 use crate::schema::{
     Bits, Found, Numbers, Path, PointAt, Rest, Sink, Trie, Type, Value, fits, time_of,
@@ -489,9 +490,10 @@ impl JsonTest {
             JsonPredicate::In(any) => any.all.iter().any(compared),
             JsonPredicate::Exists | JsonPredicate::Never => false,
         });
-        match exact {
-            true => Numbers::Exact,
-            false => Numbers::Parsed,
+        if exact {
+            Numbers::Exact
+        } else {
+            Numbers::Parsed
         }
     }
 

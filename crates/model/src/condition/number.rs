@@ -27,9 +27,10 @@ impl Number {
         }
         let decimal = Decimal::parse(text)?;
         let v: f64 = text.parse().ok()?;
-        Some(match is_short(text, v) {
-            true => Number::Short(v),
-            false => Number::Long(decimal, v),
+        Some(if is_short(text, v) {
+            Number::Short(v)
+        } else {
+            Number::Long(decimal, v)
         })
     }
 

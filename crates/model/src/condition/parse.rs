@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::display::quoted;
+use super::words::{quoted, relative_time, typed_name};
 use super::{AreaExpr, Expr, MAX_DEPTH, Op, Operand, Predicate};
 use crate::error::Error;
 use crate::schema::{Path, Type, Value};
@@ -58,62 +58,8 @@ impl FromStr for Expr {
     }
 }
 
-/// True for the keywords of conditions.
-pub(super) fn is_keyword(word: &str) -> bool {
-    const WORDS: [&str; 8] = ["and", "or", "not", "in", "contains", "exists", "is", "null"];
-    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
-}
-
-/// The type name in `int(5)`, if the text begins like that.
-pub(super) fn typed_name(text: &str) -> Option<&'static str> {
-    const NAMES: [&str; 8] = [
-        "int", "float", "string", "bool", "time", "point", "plane", "text",
-    ];
-    let begins = |name: &&str| {
-        text.strip_prefix(*name)
-            .is_some_and(|rest| rest.starts_with('('))
-    };
-    NAMES.into_iter().find(begins)
-}
-
 fn is_null(text: &str) -> bool {
     text.eq_ignore_ascii_case("null")
-}
-
-/// The time of `now`, or of so much before or after it, as in `now-1h` or `now-1d12h`.
-pub(super) fn relative_time(text: &str) -> Option<Operand> {
-    const UNITS: [(&str, i64); 6] = [
-        ("ms", 1_000),
-        ("w", 7 * 86_400_000_000),
-        ("d", 86_400_000_000),
-        ("h", 3_600_000_000),
-        ("m", 60_000_000),
-        ("s", 1_000_000),
-    ];
-    let rest = text.strip_prefix("now")?;
-    let (sign, mut rest) = match rest.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, rest.strip_prefix('+').unwrap_or(rest)),
-    };
-    if rest.is_empty() && text != "now" {
-        return None;
-    }
-    let mut micros = 0_i64;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
-        let (number, behind) = rest.split_at_checked(digits)?;
-        let (unit, factor) = UNITS.iter().find(|(unit, _)| behind.starts_with(unit))?;
-        let number = number.parse::<i64>().ok()?.checked_mul(*factor)?;
-        micros = micros.checked_add(number)?;
-        rest = behind.strip_prefix(unit)?;
-    }
-    let now = match Operand::from(std::time::SystemTime::now()) {
-        Operand::Value(Value::Time(now)) => now,
-        _ => return None,
-    };
-    Some(Operand::Value(Value::Time(
-        now.saturating_add(sign * micros),
-    )))
 }
 
 /// An error at a byte of the text.

@@ -30,9 +30,10 @@ impl Predicate {
                 })?;
                 let area = area.area(space).map_err(|error| error.to_string())?;
                 let range = Range::of_region(Region::new(area));
-                match range.is_empty() {
-                    true => Vec::new(),
-                    false => vec![range],
+                if range.is_empty() {
+                    Vec::new()
+                } else {
+                    vec![range]
                 }
             }
             Predicate::Compare(op, _) if t.space().is_some() && *op != Op::Eq && *op != Op::Ne => {

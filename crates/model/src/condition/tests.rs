@@ -1,7 +1,8 @@
 use serde_json::{Value as Json, json};
 
+use super::expr::Node;
 use super::*;
-use crate::schema::{Extracted, Extraction, KeyType, Type, Value, Wanted};
+use crate::schema::{Extracted, Extraction, KeyType, Path, Type, Value, Wanted};
 
 mod random;
 

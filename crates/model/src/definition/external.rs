@@ -1,67 +1,39 @@
-//! Index kinds from other crates: the names registered in this process, and their implementations.
-//! The type of an implementation is known to the storage crate and opaque here.
+//! Names of index kinds from other crates.
 
-use std::any::Any;
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result};
 
-/// The maximum length of a registered name in bytes.
+/// The maximum length of a name in bytes.
 const MAX_NAME: usize = 32;
-
-/// An index kind from another crate, registered in this process under its name.
-#[derive(Clone, Copy)]
-pub struct ExternalKind(&'static Registered);
-
-struct Registered {
-    name: String,
-    implementation: Box<dyn Any + Send + Sync>,
-}
 
 /// The only name of a built-in kind with a `-`.
 const SPACE_TIME: &str = "space-time";
 
-/// The list is short, and kinds are never removed: a definition may name a kind as long as the
-/// process runs.
-static REGISTERED: Mutex<Vec<ExternalKind>> = Mutex::new(Vec::new());
+/// An index kind from another crate: its name. Whether a store has the kind is seen when the name
+/// is used there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExternalKind {
+    /// The name, with zeros behind it. The order of these bytes is that of the names.
+    bytes: [u8; MAX_NAME],
+}
 
 impl ExternalKind {
-    /// Registers a kind for the rest of the process; `implementation` is its implementation for the
-    /// storage.
+    /// The kind of this name.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the name is invalid (see [`ExternalKind::is_name`]) or registered
-    /// already.
-    pub fn register(
-        name: &str,
-        implementation: Box<dyn Any + Send + Sync>,
-    ) -> Result<ExternalKind> {
+    /// [`Error::BadInput`] if the name is invalid (see [`ExternalKind::is_name`]).
+    pub fn new(name: &str) -> Result<ExternalKind> {
         if !ExternalKind::is_name(name) {
             return Err(Error::bad_input(format!(
                 "index kind `{name}`: a name is 3 to {MAX_NAME} lower-case letters, digits and `-`, with a letter first and a `-` inside, and not `{SPACE_TIME}`"
             )));
         }
-        let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-        if registered.iter().any(|kind| kind.name() == name) {
-            return Err(Error::bad_input(format!(
-                "index kind `{name}` is registered already"
-            )));
+        let mut bytes = [0; MAX_NAME];
+        for (to, from) in bytes.iter_mut().zip(name.bytes()) {
+            *to = from;
         }
-        let kind = ExternalKind(Box::leak(Box::new(Registered {
-            name: name.to_string(),
-            implementation,
-        })));
-        registered.push(kind);
-        Ok(kind)
-    }
-
-    /// The registered kind of this name, if any.
-    pub fn named(name: &str) -> Option<ExternalKind> {
-        let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-        registered.iter().copied().find(|kind| kind.name() == name)
+        Ok(ExternalKind { bytes })
     }
 
     /// True for a valid name of such a kind: lower-case letters, digits and `-`, a letter first and
@@ -79,13 +51,12 @@ impl ExternalKind {
     }
 
     /// The name.
-    pub fn name(self) -> &'static str {
-        &self.0.name
-    }
-
-    /// The implementation.
-    pub fn implementation(self) -> &'static (dyn Any + Send + Sync) {
-        self.0.implementation.as_ref()
+    pub fn name(&self) -> &str {
+        let end = self.bytes.iter().position(|byte| *byte == 0);
+        let name = self.bytes.get(..end.unwrap_or(MAX_NAME));
+        let name = name.and_then(|name| std::str::from_utf8(name).ok());
+        debug_assert!(name.is_some(), "a name is ASCII");
+        name.unwrap_or_default()
     }
 }
 
@@ -95,44 +66,24 @@ impl fmt::Debug for ExternalKind {
     }
 }
 
-// A name is registered only once, so it identifies the kind.
-impl PartialEq for ExternalKind {
-    fn eq(&self, other: &ExternalKind) -> bool {
-        self.name() == other.name()
-    }
-}
-impl Eq for ExternalKind {}
-impl PartialOrd for ExternalKind {
-    fn partial_cmp(&self, other: &ExternalKind) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for ExternalKind {
-    fn cmp(&self, other: &ExternalKind) -> Ordering {
-        self.name().cmp(other.name())
-    }
-}
-impl Hash for ExternalKind {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::definition::IndexKind;
 
     #[test]
-    fn names_are_registered_once_and_parse_from_then_on() {
-        assert!("unit-test".parse::<IndexKind>().is_err());
-        let kind = ExternalKind::register("unit-test", Box::new(7_u8)).unwrap();
-        assert!(ExternalKind::register("unit-test", Box::new(8_u8)).is_err());
-        let parsed: IndexKind = "unit-test".parse().unwrap();
-        assert_eq!(parsed, IndexKind::External(kind));
-        assert_eq!(parsed.to_string(), "unit-test");
-        assert!(parsed.is_standalone() && parsed.is_indexed() && !parsed.is_embedded());
-        assert_eq!(kind.implementation().downcast_ref(), Some(&7_u8));
+    fn names_parse_as_kinds_with_a_tree() {
+        let longest = format!("a-{}", "b".repeat(MAX_NAME - 2));
+        for name in ["unit-test", longest.as_str()] {
+            let kind = ExternalKind::new(name).unwrap();
+            assert_eq!(kind.name(), name);
+            let parsed: IndexKind = name.parse().unwrap();
+            assert_eq!(parsed, IndexKind::External(kind));
+            assert_eq!(parsed.to_string(), name);
+            assert!(parsed.is_standalone() && parsed.is_indexed() && !parsed.is_embedded());
+        }
+        let named = |name| ExternalKind::new(name).unwrap();
+        assert!(named("a-b") < named("a-bc") && named("a-bc") < named("b-a"));
     }
 
     #[test]
@@ -153,10 +104,7 @@ mod tests {
             "space-time",
         ] {
             assert!(!ExternalKind::is_name(name), "{name}");
-            assert!(
-                ExternalKind::register(name, Box::new(())).is_err(),
-                "{name}"
-            );
+            assert!(ExternalKind::new(name).is_err(), "{name}");
         }
         assert!(!ExternalKind::is_name(&format!(
             "a-{}",

@@ -157,7 +157,7 @@ impl IndexKind {
         self.is_indexed() && !self.is_standalone()
     }
 
-    fn name(self) -> &'static str {
+    fn name(&self) -> &str {
         match self {
             IndexKind::None => "none",
             IndexKind::Embedded => "embedded",
@@ -194,13 +194,8 @@ impl FromStr for IndexKind {
         let timed = layouts().map(IndexKind::SpaceTime);
         let mut all = IndexKind::ALL.into_iter().chain(spatial).chain(timed);
         let built_in = all.find(|kind| kind.name() == text);
-        let known = built_in.or_else(|| ExternalKind::named(text).map(IndexKind::External));
-        known.ok_or_else(|| {
-            if ExternalKind::is_name(text) {
-                return Error::bad_input(format!(
-                    "index kind `{text}` is not registered in this program"
-                ));
-            }
+        let external = || ExternalKind::new(text).ok().map(IndexKind::External);
+        built_in.or_else(external).ok_or_else(|| {
             Error::bad_input(format!(
                 "unknown index kind `{text}`: use one of embedded, fingerprint, filter, eager, lazy, composite, recent, spatial, space-time, none"
             ))

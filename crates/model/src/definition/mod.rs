@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::PrimaryKey;
 use crate::error::{Error, Result};
 use crate::geometry::Space;
 use crate::schema::{
@@ -151,6 +152,9 @@ pub struct DatasetDef {
     /// ([`DatasetDef::keep_old_records`]).
     #[serde(default, skip_serializing_if = "is_false")]
     pub old_records: bool,
+    /// `key_type` is not said yet ([`DatasetDef::key`]).
+    #[serde(skip)]
+    is_key_type_open: bool,
     /// The first error of the builder methods, reported by [`DatasetDef::validate`].
     #[serde(skip)]
     mistake: Option<String>,
@@ -263,17 +267,45 @@ impl Expiry {
     }
 }
 
+fn key_type_missing() -> Error {
+    Error::bad_input(
+        "the definition does not say the type of the key: name it (`DatasetDef::new`), or create the dataset for keys of a type".to_string(),
+    )
+}
+
 /// The longest time to live in milliseconds: a million years.
 const LONGEST_TTL: u128 = 1_000_000 * 366 * 86_400_000;
 
 impl DatasetDef {
-    /// A dataset without indexes.
+    /// A dataset without indexes whose records have their primary key at `key`. The program's type
+    /// of keys says the type, where the dataset is created (`create_dataset::<u64>`).
+    pub fn key(key: impl IntoPath) -> DatasetDef {
+        DatasetDef {
+            is_key_type_open: true,
+            ..DatasetDef::new(key, KeyType::String)
+        }
+    }
+
+    /// The definition for keys of the program's type `K`.
+    ///
+    /// # Errors
+    /// [`Error::BadInput`] if neither says the type of the key.
+    pub fn with_keys<K: PrimaryKey>(mut self) -> Result<DatasetDef> {
+        if self.is_key_type_open {
+            self.key_type = K::KEY_TYPE.ok_or_else(key_type_missing)?;
+            self.is_key_type_open = false;
+        }
+        Ok(self)
+    }
+
+    /// A dataset without indexes, with keys of a type.
     pub fn new(key: impl IntoPath, key_type: KeyType) -> DatasetDef {
         let (key, mistake) = path_or_mistake(key);
         DatasetDef {
             key,
             mistake,
             key_type,
+            is_key_type_open: false,
             auto_key: false,
             indexes: Vec::new(),
             maintenance: Maintenance::default(),
@@ -423,6 +455,9 @@ impl DatasetDef {
                 "{} versions of a record: the number must be at least 1, and more than 1 needs deferred maintenance",
                 self.versions
             )));
+        }
+        if self.is_key_type_open {
+            return Err(key_type_missing());
         }
         if self.auto && !self.maintenance.uses_keys() {
             return Err(Error::bad_input(format!(

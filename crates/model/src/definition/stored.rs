@@ -6,7 +6,7 @@ use esker_coding::Seq;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::{DatasetDef, Expiry, ExternalKind, IndexDef, Maintenance, Merging, Repair};
+use super::{DatasetDef, Expiry, IndexDef, IndexKind, Maintenance, Merging, Repair};
 use crate::schema::{KeyType, Path, Type, Wanted, point_time_paths};
 use crate::tokens::Tokenizer;
 
@@ -180,6 +180,7 @@ impl StoredDef {
             .collect();
         DatasetDef {
             mistake: None,
+            is_key_type_open: false,
             key: self.key.clone(),
             key_type: self.key_type,
             auto_key: self.auto_key,
@@ -261,17 +262,10 @@ impl StoredDef {
 }
 
 impl StoredDef {
-    /// The first kind in a stored definition that another crate must register before
-    /// [`StoredDef::from_bytes`] can decode it.
-    pub fn unregistered_kind(bytes: &[u8]) -> Option<String> {
-        let json: Json = serde_json::from_slice(bytes).ok()?;
-        let attributes = json.get("attributes")?.as_array()?.iter();
-        let mut kinds = attributes
-            .chain(json.get("change"))
-            .map(|a| text(a, "kind"));
-        kinds.find_map(|kind| {
-            kind.filter(|kind| ExternalKind::is_name(kind) && ExternalKind::named(kind).is_none())
-        })
+    /// The kinds of all indexes, also of one that is being built.
+    pub fn kinds(&self) -> impl Iterator<Item = IndexKind> {
+        let building = self.change.iter().map(|change| &change.attribute);
+        self.attributes.iter().chain(building).map(|a| a.def.kind)
     }
 }
 

@@ -35,11 +35,13 @@ mod bounds;
 mod distance;
 mod point;
 mod polygon;
+mod relation;
 #[cfg(test)]
 mod tests;
 
-pub use area::{Area, Relation};
+pub use area::Area;
 pub use bounds::Bounds;
 pub use distance::{EARTH_RADIUS_M, distance, farthest, nearest};
 pub use point::{Point, Space};
 pub use polygon::Polygon;
+pub use relation::Relation;

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 
 use robust::{Coord, orient2d};
 
-use super::area::{Relation, on_sphere};
 use super::bounds::Bounds;
 use super::point::{Point, Space};
+use super::relation::{Relation, on_sphere};
 use crate::error::{Error, Result};
 
 /// One or more polygons, each with any number of holes. All borders are included, also those of

@@ -168,9 +168,10 @@ impl KeySpans {
             if hi.is_none_or(|hi| lo < hi.as_slice()) {
                 spans.push((lo.to_vec(), hi.cloned()));
             }
-            match ends_first {
-                true => mine.next(),
-                false => theirs.next(),
+            if ends_first {
+                mine.next()
+            } else {
+                theirs.next()
             };
         }
         KeySpans {

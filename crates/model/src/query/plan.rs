@@ -139,9 +139,10 @@ impl<S: Estimate> Planner<'_, S> {
                         Choice::Several => several = true,
                     }
                 }
-                match several {
-                    true => Choice::Several,
-                    false => Choice::One(all),
+                if several {
+                    Choice::Several
+                } else {
+                    Choice::One(all)
                 }
             }
         }

@@ -51,9 +51,10 @@ pub struct ValueToken {
 impl fmt::Display for ValueToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.at, self.after)?;
-        match self.asked > self.at {
-            true => write!(f, ".{}", self.asked),
-            false => Ok(()),
+        if self.asked > self.at {
+            write!(f, ".{}", self.asked)
+        } else {
+            Ok(())
         }
     }
 }

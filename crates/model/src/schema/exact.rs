@@ -4,8 +4,8 @@
 
 use serde_json::value::RawValue;
 
+use super::at_path::Found;
 use super::decimal::{int_is_of_float, is_of_float, is_short};
-use super::walk::Found;
 
 /// Parses a JSON number: an integer of 64 bits, or a decimal with the nearest float (also for
 /// `-0`). `None` if the text is not a number, or is beyond all floats.

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use esker_coding::Reader;
 
+use super::at_path::Found;
 use super::depth::{MAX_DEPTH, is_too_deep};
 use super::error::{RecordError, RecordErrorKind};
 use super::found::{describe, encode_number, is_negative_zero, nearest_float, time_of};
@@ -15,13 +16,12 @@ use super::path::Path;
 use super::point::{COORDINATES, Coordinates, Place, coordinate_paths, encode_point};
 use super::point_time::{encode_point_time, point_time_paths};
 use super::readable::{without_negative_zeros, without_repeated_names};
+use super::scalars::{encode_bool, encode_float, encode_int, encode_string};
 use super::time::Offset;
+use super::types::MAX_PRIMARY_KEY;
 use super::types::{KeyType, Type};
-use super::value::{
-    MAX_INDEXED_VALUE, MAX_PRIMARY_KEY, Value, decode_key, encode_bool, encode_float, encode_int,
-    encode_string, other,
-};
-use super::walk::{Found, Numbers, Rest, Sink, Trie};
+use super::value::{MAX_INDEXED_VALUE, Value, decode_key, other};
+use super::walk::{Numbers, Rest, Sink, Trie};
 use super::wanted::{Remark, USUAL_MICROS, Wanted};
 
 /// The use of the values at a path.

@@ -1,10 +1,11 @@
 //! Conversion of JSON values to values of a type.
 
+use super::at_path::Found;
 use super::exact::float_of;
+use super::scalars::encode_float;
 use super::time::{self, Offset};
 use super::types::Type;
-use super::value::{MAX_INDEXED_VALUE, encode_float, other};
-use super::walk::Found;
+use super::value::{MAX_INDEXED_VALUE, other};
 
 // Not inlined: otherwise the optimiser runs the slow conversions before the match, for values of
 // every type.

@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 
 use super::error::KeyError;
 use super::path::Path;
-use super::types::Type;
-use super::value::{MAX_PRIMARY_KEY, Value, encode_int, encode_string, parse_int};
+use super::scalars::{decode_int, decode_string, encode_int, encode_string, parse_int};
+use super::types::{MAX_PRIMARY_KEY, Type};
 use crate::error::{Error, Result};
 
 /// The maximum number of fields.
@@ -104,14 +104,10 @@ pub(super) fn decode_array(bytes: &[u8]) -> Option<String> {
     let mut input = Reader::new(bytes);
     let mut fields = Vec::new();
     while !input.is_empty() {
-        let ty = match input.u8()? {
-            INT => Type::Int,
-            TEXT => Type::String,
+        fields.push(match input.u8()? {
+            INT => decode_int(&mut input)?.to_string(),
+            TEXT => Json::String(decode_string(&mut input)?).to_string(),
             _ => return None,
-        };
-        fields.push(match Value::decode(ty, &mut input)? {
-            Value::String(text) => Json::String(text).to_string(),
-            number => number.to_string(),
         });
     }
     Some(format!("[{}]", fields.join(",")))

@@ -4,6 +4,7 @@
 //! [`Extraction`] runs once per write, in one pass over the record; all later code compares encoded
 //! values as bytes.
 
+mod at_path;
 pub(crate) mod decimal;
 mod depth;
 mod error;
@@ -16,6 +17,7 @@ mod path;
 mod point;
 mod point_time;
 mod readable;
+mod scalars;
 pub(crate) mod time;
 mod types;
 mod value;
@@ -23,6 +25,7 @@ mod values;
 mod walk;
 mod wanted;
 
+pub(crate) use at_path::Found;
 pub(crate) use depth::is_too_deep;
 pub use error::{KeyError, RecordError, RecordErrorKind};
 pub use extract::{Extracted, Extraction};
@@ -38,12 +41,12 @@ pub use point_time::{
 };
 pub use readable::without_negative_zeros;
 pub(crate) use readable::without_repeated_names;
-pub use types::{KeyType, Type};
+pub use types::{KeyType, MAX_PRIMARY_KEY, Type};
 pub use value::Value;
 pub(crate) use value::decode_int_key;
-pub use value::{MAX_PRIMARY_KEY, ValueRange, decode_key, encode_key, other, string_prefix_range};
+pub use value::{ValueRange, decode_key, encode_key, other, string_prefix_range};
 pub use values::{Scalar, Values};
-pub(crate) use walk::{Bits, Found, Numbers, Rest, Sink, Trie};
+pub(crate) use walk::{Bits, Numbers, Rest, Sink, Trie};
 pub use wanted::{Remark, Wanted};
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 //! have cells in the rectangle of its corners' cells.
 
 use super::path::Path;
-use super::value::{decode_float, encode_float};
+use super::scalars::{decode_float, encode_float};
 use super::values::{Scalar, Values};
 use esker_coding::Reader;
 

@@ -18,7 +18,7 @@
 
 use super::path::Path;
 use super::point::{CELL_BITS, cell_of};
-use super::value::{decode_float, encode_float};
+use super::scalars::{decode_float, encode_float};
 use esker_coding::Reader;
 
 use crate::error::{Error, Result};

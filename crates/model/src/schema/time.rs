@@ -19,6 +19,20 @@ pub(crate) enum Offset {
     Assumed,
 }
 
+impl Type {
+    /// The year of a number in the unit of this type, or the nearest year that a time can have.
+    pub fn year_of(self, number: i128) -> i64 {
+        let micros = from_int(self, number);
+        year_of(micros.unwrap_or(if number < 0 { i64::MIN } else { i64::MAX }))
+    }
+
+    /// True if a number in the unit of this type is a time in the years 1900 to 2500, the usual
+    /// years of records.
+    pub fn is_usual_year(self, number: i128) -> bool {
+        from_int(self, number).is_some_and(|micros| (1900..=2500).contains(&year_of(micros)))
+    }
+}
+
 /// Parses a time: RFC 3339, a date (its midnight, UTC), and similar forms. Digits beyond
 /// microseconds are truncated; second 60 is the first of the next minute.
 ///

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::time;
 use crate::error::Error;
 use crate::geometry::Space;
 
@@ -133,19 +132,6 @@ impl Type {
         (i128::from(micros) * per_second).div_euclid(1_000_000)
     }
 
-    /// The year of a number in the unit of this type, or the nearest year that a time can have.
-    pub fn year_of(self, number: i128) -> i64 {
-        let micros = time::from_int(self, number);
-        time::year_of(micros.unwrap_or(if number < 0 { i64::MIN } else { i64::MAX }))
-    }
-
-    /// True if a number in the unit of this type is a time in the years 1900 to 2500, the usual
-    /// years of records.
-    pub fn is_usual_year(self, number: i128) -> bool {
-        time::from_int(self, number)
-            .is_some_and(|micros| (1900..=2500).contains(&time::year_of(micros)))
-    }
-
     /// True if an attribute declared as `said` may be of this type: `said` is the same type, or
     /// time without a unit while this type is a time.
     pub fn is_said_by(self, said: Type) -> bool {
@@ -202,6 +188,9 @@ impl FromStr for Type {
             })
     }
 }
+
+/// The longest primary key, in encoded bytes.
+pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 
 /// The type of a dataset's primary key. The numbers are on disk: never change them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

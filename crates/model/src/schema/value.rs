@@ -25,12 +25,13 @@ use super::error::KeyError;
 use super::key_fields::{decode_array, encode_array};
 use super::point::{POINT_LEN, decode_point, encode_point};
 use super::point_time::{POINT_TIME_LEN, decode_point_time, encode_point_time};
+use super::scalars::{
+    decode_float, decode_int, encode_bool, encode_float, encode_int, encode_string, escape,
+    parse_int, split_int, take_string, unescape,
+};
 use super::time;
-use super::types::{KeyType, Type};
+use super::types::{KeyType, MAX_PRIMARY_KEY, Type};
 use crate::geometry::{Point, Space};
-
-/// The longest primary key, in encoded bytes.
-pub const MAX_PRIMARY_KEY: usize = 64 << 10;
 
 /// Longest value of an indexed attribute, in encoded bytes.
 pub(super) const MAX_INDEXED_VALUE: usize = 32 << 10;
@@ -323,14 +324,6 @@ pub(crate) fn decode_int_key(bytes: &[u8]) -> Option<i128> {
     input.is_empty().then_some(key)
 }
 
-/// Parses a whole number in the range of an int.
-pub(crate) fn parse_int(text: &str) -> Option<i128> {
-    let v: i128 = text.parse().ok()?;
-    (i128::from(i64::MIN)..=i128::from(u64::MAX))
-        .contains(&v)
-        .then_some(v)
-}
-
 fn parse_point(space: Option<Space>, text: &str) -> Option<Value> {
     let (x, y) = text.split_once(',')?;
     let (x, y) = (x.trim().parse().ok()?, y.trim().parse().ok()?);
@@ -347,135 +340,4 @@ fn parse_time(t: Type, text: &str) -> Option<i64> {
         Ok(number) => time::from_decimal(t, number),
         Err(_) => time::parse(text).map(|(micros, _)| micros),
     }
-}
-
-#[inline]
-pub(super) fn encode_int(v: i128, out: &mut Vec<u8>) {
-    let v = v.clamp(i128::from(i64::MIN), i128::from(u64::MAX));
-    let magnitude = v.unsigned_abs() as u64;
-    let length = 8 - magnitude.leading_zeros() as usize / 8;
-    let mut bytes = [0; 9];
-    if v < 0 {
-        bytes[0] = 0x80 - length as u8;
-        bytes[1..].copy_from_slice(&(!magnitude << (64 - 8 * length)).to_be_bytes());
-    } else {
-        bytes[0] = 0x80 + length as u8;
-        // Zero has no bytes of magnitude; the shift by 64 must give 0.
-        let shifted = magnitude.checked_shl(64 - 8 * length as u32).unwrap_or(0);
-        bytes[1..].copy_from_slice(&shifted.to_be_bytes());
-    }
-    out.extend_from_slice(bytes.get(..=length).unwrap_or_default());
-}
-
-fn int_length(header: u8) -> Option<usize> {
-    let length = usize::from(header.abs_diff(0x80));
-    (length <= 8).then_some(length)
-}
-
-/// As [`int_length`], but also accepts [`other`], which is a header without further bytes.
-fn split_int(header: u8) -> Option<usize> {
-    match header {
-        0xff => Some(0),
-        header => int_length(header),
-    }
-}
-
-fn decode_int(input: &mut Reader<'_>) -> Option<i128> {
-    let header = input.u8()?;
-    let flip = if header < 0x80 { 0xff } else { 0 };
-    let bytes = input.take(int_length(header)?)?;
-    if bytes.first().is_some_and(|first| first ^ flip == 0) {
-        return None;
-    }
-    // The first four bytes and the last four, which overlap or touch; fewer than four bytes are
-    // read one by one.
-    let magnitude = match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        (Some(first), Some(last)) => {
-            let shift = 8 * (bytes.len() - 4);
-            u64::from(u32::from_be_bytes(*first)) << shift | u64::from(u32::from_be_bytes(*last))
-        }
-        _ => (bytes.iter()).fold(0, |v, byte| v << 8 | u64::from(*byte)),
-    };
-    let ones = u64::MAX
-        .checked_shr(64 - 8 * bytes.len() as u32)
-        .unwrap_or(0);
-    let magnitude = i128::from(if header < 0x80 {
-        magnitude ^ ones
-    } else {
-        magnitude
-    });
-    let v = if header < 0x80 { -magnitude } else { magnitude };
-    (v >= i128::from(i64::MIN)).then_some(v)
-}
-
-#[inline]
-pub(super) fn encode_float(v: f64, out: &mut Vec<u8>) {
-    // Adding 0.0 makes -0.0 positive and leaves every other float unchanged.
-    let bits = (v + 0.0).to_bits();
-    let ordered = if bits >> 63 == 0 {
-        bits | 1 << 63
-    } else {
-        !bits
-    };
-    out.extend_from_slice(&ordered.to_be_bytes());
-}
-
-pub(super) fn decode_float(input: &mut Reader<'_>) -> Option<f64> {
-    let ordered = u64::from_be_bytes(input.take(8)?.try_into().ok()?);
-    let bits = if ordered >> 63 == 1 {
-        ordered & !(1 << 63)
-    } else {
-        !ordered
-    };
-    let v = f64::from_bits(bits);
-    (v.is_finite() && bits != 1 << 63).then_some(v)
-}
-
-#[inline]
-pub(super) fn encode_bool(v: bool, out: &mut Vec<u8>) {
-    out.push(u8::from(v));
-}
-
-#[inline]
-pub(super) fn encode_string(v: &str, out: &mut Vec<u8>) {
-    escape(v, out);
-    out.extend_from_slice(&[0, 1]);
-}
-
-fn escape(v: &str, out: &mut Vec<u8>) {
-    let mut parts = v.as_bytes().split(|byte| *byte == 0);
-    out.extend_from_slice(parts.next().unwrap_or_default());
-    for part in parts {
-        out.extend_from_slice(&[0, 0xff]);
-        out.extend_from_slice(part);
-    }
-}
-
-/// The escaped bytes of a string, without the terminator; takes both.
-fn take_string<'a>(input: &mut Reader<'a>) -> Option<&'a [u8]> {
-    let bytes = input.rest();
-    let mut length = 0;
-    loop {
-        length += bytes.get(length..)?.iter().position(|byte| *byte == 0)?;
-        match bytes.get(length + 1)? {
-            0xff => length += 2,
-            1 => break,
-            _ => return None,
-        }
-    }
-    let text = input.take(length)?;
-    input.take(2)?;
-    Some(text)
-}
-
-fn unescape(escaped: &[u8]) -> Vec<u8> {
-    let mut text = Vec::with_capacity(escaped.len());
-    let mut bytes = escaped.iter();
-    while let Some(byte) = bytes.next() {
-        text.push(*byte);
-        if *byte == 0 {
-            bytes.next();
-        }
-    }
-    text
 }

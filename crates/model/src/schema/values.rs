@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use super::at_path::Found;
 use super::path::Path;
 use super::readable::without_repeated_names;
-use super::walk::{Found, Numbers, Rest, Sink, Trie};
+use super::walk::{Numbers, Rest, Sink, Trie};
 
 /// A value that is not an object, an array or null.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -62,9 +62,10 @@ fn script(seed: u64) -> Vec<Op> {
                 ahead: [0, 0, 300, 1200][rng.usize(..4)],
             },
             7..13 => Op::Subscribe {
-                filter: match rng.bool() {
-                    true => TOPICS[rng.usize(..TOPICS.len())],
-                    false => FILTERS[rng.usize(..FILTERS.len())],
+                filter: if rng.bool() {
+                    TOPICS[rng.usize(..TOPICS.len())]
+                } else {
+                    FILTERS[rng.usize(..FILTERS.len())]
                 },
                 circle: rng.u8(0..3) == 0,
                 least: rng.bool().then(|| rng.u64(0..9)),
@@ -89,15 +90,15 @@ struct Run {
 
 fn options(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>) -> Options {
     let clock = clock.clone();
-    PubSub::with(Options {
-        fs,
-        background: false,
-        memory_budget: 1 << 20,
-        table_size: 16 << 10,
-        durability: Durability::Sync,
-        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..Options::default()
-    })
+    PubSub::with(
+        Options::new()
+            .fs(fs)
+            .background(false)
+            .memory_budget(1 << 20)
+            .table_size(16 << 10)
+            .durability(Durability::Sync)
+            .clock(Arc::new(move || clock.load(Ordering::SeqCst))),
+    )
 }
 
 impl Run {

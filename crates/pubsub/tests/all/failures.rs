@@ -11,14 +11,14 @@ use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
 fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
-    let options = PubSub::with(Options {
-        fs,
-        memory_budget: 1 << 20,
-        table_size: 64 << 10,
-        durability: Durability::Sync,
-        background: false,
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(fs)
+            .memory_budget(1 << 20)
+            .table_size(64 << 10)
+            .durability(Durability::Sync)
+            .background(false),
+    );
     let db = PubSub::create_or_open(Path::new("/failures"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     (db, broker)
@@ -39,9 +39,10 @@ fn a_shape_that_a_full_disk_refused_is_written_by_the_next_element() {
         .unwrap();
     fs.set(|call, path| {
         let is_log = path.extension().is_some_and(|ext| ext == "log");
-        match is_log && matches!(call, Call::Append | Call::WriteAhead) {
-            true => Err(std::io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if is_log && matches!(call, Call::Append | Call::WriteAhead) {
+            Err(std::io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     });
     let refused = broker.publish(&publication).unwrap_err();
@@ -131,9 +132,10 @@ fn a_failed_read_does_not_hide_that_the_write_succeeded() {
             let is_table = path.extension().is_none_or(|ext| ext != "log");
             let is_read = is_table && matches!(call, Call::Open | Call::Read);
             let may = |left: usize| left.checked_sub(1);
-            match is_read && left.fetch_update(SeqCst, SeqCst, may).is_err() {
-                true => Err(std::io::ErrorKind::Other.into()),
-                false => Ok(()),
+            if is_read && left.fetch_update(SeqCst, SeqCst, may).is_err() {
+                Err(std::io::ErrorKind::Other.into())
+            } else {
+                Ok(())
             }
         });
     };

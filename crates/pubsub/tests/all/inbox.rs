@@ -16,14 +16,14 @@ use fastrand::Rng;
 
 fn options(memory: &Memory, clock: &Arc<AtomicU64>) -> Options {
     let clock = clock.clone();
-    PubSub::with(Options {
-        fs: Arc::new(memory.clone()),
-        memory_budget: 1 << 20,
-        table_size: 64 << 10,
-        durability: Durability::Os,
-        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..Options::default()
-    })
+    PubSub::with(
+        Options::new()
+            .fs(Arc::new(memory.clone()))
+            .memory_budget(1 << 20)
+            .table_size(64 << 10)
+            .durability(Durability::Os)
+            .clock(Arc::new(move || clock.load(Ordering::SeqCst))),
+    )
 }
 
 fn all_of(inbox: &mut Inbox) -> Vec<Seq> {
@@ -448,10 +448,11 @@ fn a_late_consumer_knows_the_last_change_of_an_ended_subscription() {
                 clock.fetch_add(100, Ordering::SeqCst);
                 note(publish(0.0));
                 note(publish(9.0));
-                match expires {
-                    true => clock.store(20_000, Ordering::SeqCst),
+                if expires {
+                    clock.store(20_000, Ordering::SeqCst)
+                } else {
                     // Some subscriptions have expired already.
-                    false => _ = broker.unsubscribe(id).unwrap(),
+                    _ = broker.unsubscribe(id).unwrap()
                 }
                 let got = all_of(&mut inbox);
                 assert_eq!(got, expected, "{user}, {expires}, it {change}");
@@ -503,10 +504,8 @@ fn publishers_and_inboxes_agree_on_subscriptions_that_end_during_a_write() {
         let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
         let time = clock.clone();
         // Each read of the clock advances it.
-        let options = Options {
-            clock: Arc::new(move || time.fetch_add(step, Ordering::SeqCst)),
-            ..options(&memory, &clock)
-        };
+        let options = options(&memory, &clock)
+            .clock(Arc::new(move || time.fetch_add(step, Ordering::SeqCst)));
         let db = PubSub::create_or_open(Path::new("/inbox"), options).unwrap();
         let broker = Broker::create_or_open(&db, Config::new()).unwrap();
         for ends_in in 1..60 {

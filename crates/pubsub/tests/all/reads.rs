@@ -22,24 +22,24 @@ fn blocks_read_are_those_of_the_cost_analysis() {
     const ASKED: u64 = 300;
     for architecture in [Architecture::DualDb, Architecture::TwoDb] {
         for joins in [false, true] {
-            let options = PubSub::with(Options {
-                fs: Arc::new(Memory::new()),
-                background: false,
-                durability: Durability::Os,
-                ..Options::default()
-            });
+            let options = PubSub::with(
+                Options::new()
+                    .fs(Arc::new(Memory::new()))
+                    .background(false)
+                    .durability(Durability::Os),
+            );
             let db = PubSub::create_or_open(Path::new("/table3"), options).unwrap();
             let config = Config::new().architecture(architecture).remember(None);
             let broker = Broker::create_or_open(&db, config).unwrap();
             let topic = |n: u64| Topic::dewey(&[n]).unwrap();
             let subscription = |n: u64| {
                 let new = Subscription::to(topic(n).into()).tag([7; 40]);
-                match joins {
-                    true => new
-                        .user(format!("user {n}"))
+                if joins {
+                    new.user(format!("user {n}"))
                         .join()
-                        .on_change("v".parse().unwrap(), Threshold::Absolute(1.0)),
-                    false => new,
+                        .on_change("v".parse().unwrap(), Threshold::Absolute(1.0))
+                } else {
+                    new
                 }
             };
             let publication = |n: u64, v: u64| {
@@ -89,12 +89,12 @@ fn blocks_read_are_those_of_the_cost_analysis() {
 fn expired_neighbours_of_a_list_are_not_read() {
     let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
     let time = clock.clone();
-    let options = PubSub::with(Options {
-        fs: Arc::new(memory.clone()),
-        durability: Durability::Os,
-        clock: Arc::new(move || time.load(Ordering::SeqCst)),
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(Arc::new(memory.clone()))
+            .durability(Durability::Os)
+            .clock(Arc::new(move || time.load(Ordering::SeqCst))),
+    );
     let db = PubSub::create_or_open(Path::new("/reads"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     let topic = |n: u64| Topic::dewey(&[n]).unwrap();
@@ -125,12 +125,12 @@ fn expired_neighbours_of_a_list_are_not_read() {
 #[test]
 fn the_previous_publication_is_read_once_and_only_if_needed() {
     for architecture in [Architecture::DualDb, Architecture::TwoDb] {
-        let options = PubSub::with(Options {
-            fs: Arc::new(Memory::new()),
-            background: false,
-            durability: Durability::Os,
-            ..Options::default()
-        });
+        let options = PubSub::with(
+            Options::new()
+                .fs(Arc::new(Memory::new()))
+                .background(false)
+                .durability(Durability::Os),
+        );
         let db = PubSub::create_or_open(Path::new("/before"), options).unwrap();
         let config = Config::new().architecture(architecture).remember(None);
         let broker = Broker::create_or_open(&db, config).unwrap();
@@ -166,13 +166,13 @@ fn the_previous_publication_is_read_once_and_only_if_needed() {
 fn open(config: Config) -> (esker::Database, Broker, Arc<AtomicU64>) {
     let clock = Arc::new(AtomicU64::new(1_000));
     let time = clock.clone();
-    let options = PubSub::with(Options {
-        fs: Arc::new(Memory::new()),
-        background: false,
-        durability: Durability::Os,
-        clock: Arc::new(move || time.load(Ordering::SeqCst)),
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(Arc::new(Memory::new()))
+            .background(false)
+            .durability(Durability::Os)
+            .clock(Arc::new(move || time.load(Ordering::SeqCst))),
+    );
     let db = PubSub::create_or_open(Path::new("/times"), options).unwrap();
     let broker = Broker::create_or_open(&db, config).unwrap();
     (db, broker, clock)

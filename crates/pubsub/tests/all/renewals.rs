@@ -28,15 +28,15 @@ impl Store {
 
     fn open(&mut self) {
         let clock = self.clock.clone();
-        let options = PubSub::with(Options {
-            fs: Arc::new(self.memory.clone()),
-            memory_budget: 1 << 20,
-            table_size: 64 << 10,
-            durability: Durability::Sync,
-            background: false,
-            clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-            ..Options::default()
-        });
+        let options = PubSub::with(
+            Options::new()
+                .fs(Arc::new(self.memory.clone()))
+                .memory_budget(1 << 20)
+                .table_size(64 << 10)
+                .durability(Durability::Sync)
+                .background(false)
+                .clock(Arc::new(move || clock.load(Ordering::SeqCst))),
+        );
         let db = PubSub::create_or_open(Path::new("/renewals"), options).unwrap();
         let broker = Broker::create_or_open(&db, Config::new()).unwrap();
         self.open = Some((db, broker));

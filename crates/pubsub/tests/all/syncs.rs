@@ -16,13 +16,13 @@ const BEGIN: u64 = 1_000_000;
 
 fn open(fs: Arc<dyn Fs>, clock: &Arc<AtomicU64>) -> (Database, Broker) {
     let clock = clock.clone();
-    let options = PubSub::with(Options {
-        fs,
-        durability: Durability::Sync,
-        background: false,
-        clock: Arc::new(move || clock.load(SeqCst)),
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(fs)
+            .durability(Durability::Sync)
+            .background(false)
+            .clock(Arc::new(move || clock.load(SeqCst))),
+    );
     let db = PubSub::create_or_open(Path::new("/syncs"), options).unwrap();
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     (db, broker)

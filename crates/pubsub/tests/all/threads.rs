@@ -15,13 +15,13 @@ use esker_pubsub::{Broker, Config, PubSub, Publication, Subscription};
 use esker_sim::memory::Memory;
 
 fn options(memory: &Memory) -> Options {
-    PubSub::with(Options {
-        fs: Arc::new(memory.clone()),
-        memory_budget: 1 << 20,
-        table_size: 64 << 10,
-        durability: Durability::Os,
-        ..Options::default()
-    })
+    PubSub::with(
+        Options::new()
+            .fs(Arc::new(memory.clone()))
+            .memory_budget(1 << 20)
+            .table_size(64 << 10)
+            .durability(Durability::Os),
+    )
 }
 
 #[test]
@@ -318,10 +318,7 @@ fn a_follower_returns_everything_in_order_and_resumes() {
         ..KeepLog::default()
     };
     let open = || {
-        let options = Options {
-            keep_log: keep,
-            ..options(&memory)
-        };
+        let options = options(&memory).keep_log(keep);
         PubSub::create_or_open(Path::new("/follow"), options).unwrap()
     };
     let mut db = open();
@@ -430,10 +427,7 @@ fn all_handles_of_a_store_are_one_broker_and_readers_keep_up() {
         bytes: 4 << 10,
         ..KeepLog::default()
     };
-    let options = || Options {
-        keep_log: keep,
-        ..options(&memory)
-    };
+    let options = || options(&memory).keep_log(keep);
     let db = PubSub::create_or_open(Path::new("/one"), options()).unwrap();
     let first = Broker::create_or_open(&db, Config::new()).unwrap();
     let second = Broker::open(&db).unwrap();

@@ -14,10 +14,7 @@ use fastrand::Rng;
 #[test]
 fn a_change_is_returned_if_the_new_or_the_old_record_matches() {
     let memory = Memory::new();
-    let options = Options {
-        fs: Arc::new(memory),
-        ..Options::default()
-    };
+    let options = Options::new().fs(Arc::new(memory));
     let db = Database::create_or_open(FsPath::new("/watch"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int).keep_old_records();
     let cars = db.create_dataset::<u64>("cars", def).unwrap();
@@ -76,15 +73,13 @@ fn a_change_is_returned_if_the_new_or_the_old_record_matches() {
 }
 
 fn cars() -> (Database, esker::Dataset<u64>) {
-    let options = Options {
-        fs: Arc::new(Memory::new()),
+    let options = Options::new()
+        .fs(Arc::new(Memory::new()))
         // Without this, a flush (as of a drop) removes unread changes from the log.
-        keep_log: KeepLog {
+        .keep_log(KeepLog {
             bytes: 1 << 20,
             age: None,
-        },
-        ..Options::default()
-    };
+        });
     let db = Database::create_or_open(FsPath::new("/watch"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int);
     let cars = db.create_dataset::<u64>("cars", def).unwrap();

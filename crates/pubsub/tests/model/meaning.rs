@@ -125,9 +125,10 @@ pub(crate) fn place(rng: &mut Rng, is_publication: bool) -> Place {
         (middle + off).clamp(-limit, limit)
     };
     let (longitude, latitude) = (near(rng, x, 180.0), near(rng, y, 90.0));
-    let kind = match is_publication {
-        true => [0, 1, 1, 1, 2, 3, 4][rng.usize(0..7)],
-        false => [0, 0, 1, 2, 3, 3, 4, 4][rng.usize(0..8)],
+    let kind = if is_publication {
+        [0, 1, 1, 1, 2, 3, 4][rng.usize(0..7)]
+    } else {
+        [0, 0, 1, 2, 3, 3, 4, 4][rng.usize(0..8)]
     };
     match kind {
         0 => Place::Anywhere,

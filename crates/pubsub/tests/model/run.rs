@@ -80,15 +80,15 @@ impl Simulation for Run {
 impl Run {
     pub(crate) fn options(fs: &Hooked, clock: &Arc<AtomicU64>) -> Options {
         let clock = clock.clone();
-        PubSub::with(Options {
-            fs: Arc::new(fs.clone()),
-            background: false,
-            memory_budget: 1 << 20,
-            table_size: 16 << 10,
-            durability: Durability::Sync,
-            clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-            ..Options::default()
-        })
+        PubSub::with(
+            Options::new()
+                .fs(Arc::new(fs.clone()))
+                .background(false)
+                .memory_budget(1 << 20)
+                .table_size(16 << 10)
+                .durability(Durability::Sync)
+                .clock(Arc::new(move || clock.load(Ordering::SeqCst))),
+        )
     }
 
     pub(crate) fn new(seed: u64) -> Run {
@@ -324,9 +324,10 @@ impl Run {
             0 if !exact => FILTERS[rng.usize(0..FILTERS.len())],
             _ => TOPICS[rng.usize(0..TOPICS.len())],
         };
-        let topics = match exact {
-            true => TopicFilter::exact(filter.parse().unwrap()),
-            false => filter.parse().unwrap(),
+        let topics = if exact {
+            TopicFilter::exact(filter.parse().unwrap())
+        } else {
+            filter.parse().unwrap()
         };
         let now = self.broker().now();
         let user = ["", "", "ann", "bob"][rng.usize(0..4)].to_owned();
@@ -340,9 +341,12 @@ impl Run {
             joins: !user.is_empty() && rng.bool(),
             user,
             condition: Condition::any(rng),
-            change: (self.has_changes && rng.u8(0..3) == 0).then(|| match rng.bool() {
-                true => Threshold::Absolute(f64::from(rng.u8(0..5))),
-                false => Threshold::Percent(50.0),
+            change: (self.has_changes && rng.u8(0..3) == 0).then(|| {
+                if rng.bool() {
+                    Threshold::Absolute(f64::from(rng.u8(0..5)))
+                } else {
+                    Threshold::Percent(50.0)
+                }
             }),
             over: false,
             moved: 0,
@@ -375,12 +379,11 @@ impl Run {
         sub.id = made.id;
         let told = self.world.past(&sub, now);
         let past: Vec<Seq> = made.past.iter().map(|n| n.seq).collect();
-        match self.is_unread(made.unread.as_ref()) {
-            true => assert!(past.is_empty() && made.id != 0),
-            false => {
-                self.show(&past, &told, &sub.user);
-                assert_eq!(past, told, "subscription {sub:?}");
-            }
+        if self.is_unread(made.unread.as_ref()) {
+            assert!(past.is_empty() && made.id != 0)
+        } else {
+            self.show(&past, &told, &sub.user);
+            assert_eq!(past, told, "subscription {sub:?}");
         }
         for notification in made.past {
             let at = self
@@ -457,9 +460,10 @@ impl Run {
         let Some(sub) = self.any_sub(rng) else { return };
         let is_known = self.is_known(&sub);
         let now = self.broker().now();
-        let until = match rng.bool() {
-            true => now + rng.i64(-20..100),
-            false => sub.to + rng.i64(-100..100),
+        let until = if rng.bool() {
+            now + rng.i64(-20..100)
+        } else {
+            sub.to + rng.i64(-100..100)
         };
         let missed = self.tried(rng, |broker| broker.renew(sub.id, until));
         assert_eq!(missed.is_some(), is_known, "{sub:?}");

@@ -144,15 +144,15 @@ fn publication(x: u8, n: u8, time: Option<Time>) -> Publication {
 
 fn open(fs: Arc<dyn esker::fs::Fs>, clock: &Arc<AtomicU64>) -> Database {
     let clock = clock.clone();
-    let options = PubSub::with(Options {
-        fs,
-        memory_budget: 1 << 20,
-        table_size: 16 << 10,
-        durability: Durability::Sync,
-        // Each read of the clock advances it.
-        clock: Arc::new(move || clock.fetch_add(1, SeqCst)),
-        ..Options::default()
-    });
+    let options = PubSub::with(
+        Options::new()
+            .fs(fs)
+            .memory_budget(1 << 20)
+            .table_size(16 << 10)
+            .durability(Durability::Sync)
+            // Each read of the clock advances it.
+            .clock(Arc::new(move || clock.fetch_add(1, SeqCst))),
+    );
     PubSub::create_or_open(DIR, options).unwrap()
 }
 

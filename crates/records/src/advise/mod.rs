@@ -15,9 +15,11 @@ use esker_model::schema::{Extraction, Path, infer};
 use sample::Reader;
 use serde::{Serialize, Serializer};
 
+use crate::bodies;
 use crate::error::{Error, Result};
+use crate::index::IndexTypes;
+use crate::index::cost::AttributeProfile;
 pub use crate::index::cost::Workload;
-use crate::index::cost::{self, AttributeProfile};
 use crate::query::{Scan, count_all};
 use crate::store::Handle;
 use crate::telemetry::{QueryStats, UsageCounts};
@@ -191,7 +193,7 @@ impl Handle {
                 let present = Present {
                     kind: None,
                     is_point: false,
-                    is_in_tables: layout.clustered().is_none(),
+                    is_in_tables: !bodies::are_apart(layout),
                 };
                 attributes.push((path, present));
             }
@@ -204,6 +206,7 @@ impl Handle {
         if snapshot.record_count() <= COUNTED {
             records = count_all(&snapshot, u64::MAX)?.0;
         }
+        let types = snapshot.layout.index_types().clone();
         let source = match mix {
             Some(_) => MixSource::Given,
             None if reads(&counts) > 0 => MixSource::Counted,
@@ -219,7 +222,7 @@ impl Handle {
                     (None, MixSource::Counted) => counted(&counts, &queries),
                     (None, _) => Mix::default().workload(&queries),
                 };
-                advise(path, present, queries, workload, profile)
+                advise(&types, path, present, queries, workload, profile)
             });
         Ok(Advice {
             dataset: self.name(),
@@ -308,6 +311,7 @@ struct Present {
 }
 
 fn advise(
+    types: &IndexTypes,
     path: Path,
     present: Present,
     queries: QueryStats,
@@ -315,13 +319,14 @@ fn advise(
     profile: &AttributeProfile,
 ) -> AttributeAdvice {
     let cost_of = |kind: IndexKind| {
-        let (write, query) = (cost::write(kind), cost::query(kind, &workload, profile));
+        let figures = types.figures(kind);
+        let (write, query) = (figures.write, figures.query(&workload, profile));
         KindCost {
             kind,
             write,
             query,
             operation: workload.writes * write + (workload.lookups + workload.ranges) * query,
-            bytes: cost::bytes(kind),
+            bytes: figures.bytes,
         }
     };
     let none = IndexKind::None;
@@ -330,12 +335,14 @@ fn advise(
     let in_use = cost_of(used);
     let fits = |kind: &IndexKind| present.is_in_tables || !kind.is_embedded();
     // Points have their own index types, which the cost model does not compare.
-    let others = cost::advised().filter(|kind| *kind != used && !is_point && fits(kind));
+    let others = IndexKind::ALL
+        .into_iter()
+        .filter(|kind| types.is_advised(*kind) && *kind != used && !is_point && fits(kind));
     let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
     let never = workload.lookups + workload.ranges <= 0.0;
     let candidates = costs
         .iter()
-        .filter(|cost| is_point || cost::is_advised(cost.kind));
+        .filter(|cost| is_point || types.is_advised(cost.kind));
     let best = candidates.min_by(|a, b| {
         let bytes = a.bytes.total_cmp(&b.bytes);
         a.operation.total_cmp(&b.operation).then(bytes)
@@ -360,7 +367,10 @@ fn advise(
         let why = "points can only have indexes of kind spatial".to_string();
         (used, why)
     } else if best == used || better {
-        (best, cost::why(best, &workload, profile))
+        {
+            let why = types.of(best).map(|index| index.why(&workload, profile));
+            (best, why.unwrap_or_default())
+        }
     } else {
         let why = format!(
             "{best} would be better by less than a tenth, which is within the error of the estimate"

@@ -10,10 +10,12 @@ use esker_lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
 use esker_model::record::RecordRef;
 use esker_model::schema::{Extracted, Extraction};
 
-use crate::catalog::{Attribute, Layout};
+use crate::bodies::{Bodies, Item};
+use crate::catalog::Layout;
 use crate::error::{Error, Result};
+use crate::index::Attribute;
 use crate::index::cost::AttributeProfile;
-use crate::store::{Item, Stubs, hides};
+use crate::store::hides;
 
 /// The approximate number of data blocks that are read: at 4 KiB each, some milliseconds from the
 /// cache, some tenths of a second from a disk.
@@ -73,9 +75,10 @@ pub(super) fn measure(
         Reader::Undeclared(_) => true,
     });
     let mut sample = Sample {
-        stubs: match needs_json {
-            true => Stubs::new(layout, snapshot)?,
-            false => None,
+        bodies: if needs_json {
+            Bodies::new(layout, snapshot)?
+        } else {
+            Bodies::not_needed(snapshot)
         },
         cost,
         snapshot,
@@ -152,8 +155,7 @@ fn records_of(component: &Component) -> u64 {
 
 struct Sample<'a> {
     snapshot: &'a Snapshot,
-    /// The stubs to read, if records are stored by location and their JSON is needed.
-    stubs: Option<Stubs<'a>>,
+    bodies: Bodies<'a>,
     cost: &'a Cost,
     readers: &'a [Reader<'a>],
     seen: Vec<Seen>,
@@ -202,20 +204,20 @@ impl Sample<'_> {
     }
 
     fn block(&mut self, records: &mut [Item]) -> Result<()> {
-        if let Some(stubs) = &mut self.stubs {
-            for (at, item) in records.iter().enumerate() {
-                if RecordRef::is_stub(&item.stored) {
-                    stubs.add(at, (&item.key, item.seq), &item.stored)?;
-                }
+        for (at, item) in records.iter().enumerate() {
+            if self.bodies.lacks(&item.stored) {
+                self.bodies.add(at, (&item.key, item.seq), &item.stored)?;
             }
-            // Some stubs are obsolete, and their records may be gone: the stub is used then.
-            stubs.read_there(LookupOptions::default(), self.cost, &mut |at, record| {
-                if let Some(item) = records.get_mut(at) {
-                    item.stored = record;
-                }
-                Ok(())
-            })?;
         }
+        // Some heads are obsolete, and their records may be gone: the head is used then.
+        let take = &mut |at: usize, record| {
+            if let Some(item) = records.get_mut(at) {
+                item.stored = record;
+            }
+            Ok(())
+        };
+        self.bodies
+            .read_existing(LookupOptions::default(), self.cost, take)?;
         let mut zones: Vec<Option<Zone>> = self.readers.iter().map(|_| None).collect();
         for Item { stored, .. } in &*records {
             let record = RecordRef::parse(stored)

@@ -31,6 +31,7 @@ fn workload(writes: f64, lookups: f64, ranges: f64) -> Workload {
 
 fn advised(now: Option<IndexKind>, work: Workload, profile: &AttributeProfile) -> AttributeAdvice {
     advise(
+        &IndexTypes::new(),
         "a".parse().unwrap(),
         Present {
             kind: now,

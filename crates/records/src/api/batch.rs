@@ -1,17 +1,15 @@
-//! Batches of writes: to one dataset, or to several of a store.
+//! Batches of writes to any datasets of a store.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use esker_lsm::{Durability, Seq};
-use esker_model::{AsKey, Key, PrimaryKey};
+use esker_model::{AsKey, PrimaryKey};
 use serde::Serialize;
 
-use super::Dataset;
-use crate::error::{Error, Result};
-use crate::record;
-use crate::store::{Handle, Store};
-use crate::write::{Part, commit};
+use super::dataset::Dataset;
+use super::parts::Parts;
+use crate::error::Result;
+use crate::store::Store;
 
 /// Writes to any datasets of a store that are applied together or not at all
 /// ([`crate::Database::batch`]). A batch can be filled again after a commit, which saves
@@ -20,13 +18,13 @@ use crate::write::{Part, commit};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, Error, KeyType, Options};
+/// use esker::{Database, DatasetDef, Error, Options};
 /// use serde_json::json;
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let definition = DatasetDef::new("name", KeyType::String);
+/// let definition = DatasetDef::key("name");
 /// let accounts = db.create_dataset::<String>("accounts", definition)?;
-/// let transfers = db.create_dataset::<u64>("transfers", DatasetDef::new("id", KeyType::Int))?;
+/// let transfers = db.create_dataset::<u64>("transfers", DatasetDef::key("id"))?;
 ///
 /// let mut batch = db.batch();
 /// batch.put(&accounts, &json!({"name": "ann", "balance": 70}))?;
@@ -42,134 +40,99 @@ use crate::write::{Part, commit};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Batch {
-    store: Arc<Store>,
-    /// One part per dataset.
-    parts: Vec<Part>,
-    durability: Durability,
-    /// A buffer for serialising a record.
-    json: Vec<u8>,
-}
+pub struct Batch(Parts);
 
 impl Batch {
     pub(crate) fn new(store: Arc<Store>) -> Batch {
-        Batch {
-            durability: store.durability,
-            store,
-            parts: Vec::new(),
-            json: Vec::new(),
-        }
-    }
-
-    fn part(&mut self, dataset: &Handle) -> Result<&mut Part> {
-        if !Arc::ptr_eq(&self.store, &dataset.shared) {
-            return Err(Error::bad_input(format!(
-                "dataset `{}` belongs to another store than the batch",
-                dataset.name()
-            )));
-        }
-        let known = |part: &Part| Arc::ptr_eq(&part.dataset.current, &dataset.current);
-        let at = self.parts.iter().position(known);
-        let at = at.unwrap_or(self.parts.len());
-        if at == self.parts.len() {
-            self.parts.push(Part::new(dataset.clone()));
-        }
-        let part = self.parts.get_mut(at);
-        part.ok_or_else(|| Error::bad_input("the batch has no part for the dataset"))
+        Batch(Parts::new(store))
     }
 
     /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
     pub fn durability(&mut self, durability: Durability) -> &mut Batch {
-        self.durability = durability;
+        self.0.durability = durability;
         self
     }
 
     /// Adds a record, anything that serialises as a JSON object; it replaces the record with the
     /// same key. An error leaves the batch unchanged.
-    pub fn put<K>(
+    pub fn put<K, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.serialised(&dataset.handle, record, false)
+        self.0.serialised(&dataset.handle, record, false)
     }
 
     /// As [`Batch::put`], for the text of a JSON object, which is stored byte for byte.
-    pub fn put_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part(&dataset.handle)?.put(json.as_ref(), false)
+    pub fn put_json<K, V>(
+        &mut self,
+        dataset: &Dataset<K, V>,
+        json: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.0.part(&dataset.handle)?.put(json.as_ref(), false)
     }
 
     /// Adds a record whose key must be new when the batch is committed: neither the store nor
     /// another insert of the batch may have it. A `put` of the same key in the same batch is not
     /// checked.
-    pub fn insert<K>(
+    pub fn insert<K, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         record: &(impl Serialize + ?Sized),
     ) -> Result<()> {
-        self.serialised(&dataset.handle, record, true)
+        self.0.serialised(&dataset.handle, record, true)
     }
 
     /// As [`Batch::insert`], for the text of a JSON object.
-    pub fn insert_json<K>(&mut self, dataset: &Dataset<K>, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part(&dataset.handle)?.put(json.as_ref(), true)
-    }
-
-    fn serialised(
+    pub fn insert_json<K, V>(
         &mut self,
-        dataset: &Handle,
-        record: &(impl Serialize + ?Sized),
-        insert: bool,
+        dataset: &Dataset<K, V>,
+        json: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let mut json = std::mem::take(&mut self.json);
-        json.clear();
-        let written = record::serialise(record, &mut json);
-        let result = written.and_then(|()| self.part(dataset)?.put(&json, insert));
-        self.json = json;
-        result
+        self.0.part(&dataset.handle)?.put(json.as_ref(), true)
     }
 
     /// Adds the deletion of a key, whether or not it has a record.
-    pub fn delete<K: PrimaryKey>(
+    pub fn delete<K: PrimaryKey, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.part(&dataset.handle)?.delete(&key)
+        self.0.part(&dataset.handle)?.delete(&key)
     }
 
     /// Requires that `key` has no record at the commit, regardless of the batch's own writes.
     /// Otherwise the commit writes nothing and fails with [`Error::Conflict`], which names the key
     /// ([`Error::conflict`]). The commit returns this error only once the conflicting write is
     /// visible, so reading again at once returns the current record.
-    pub fn if_absent<K: PrimaryKey>(
+    pub fn if_absent<K: PrimaryKey, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.part(&dataset.handle)?.expect(&key, None);
+        self.0.part(&dataset.handle)?.expect(&key, None);
         Ok(())
     }
 
     /// Requires that the record of `key` at the commit is the one that write `seq` put
     /// ([`crate::Record::seq`]), regardless of the batch's own writes. Otherwise the commit fails
     /// as described at [`Batch::if_absent`].
-    pub fn if_seq<K: PrimaryKey>(
+    pub fn if_seq<K: PrimaryKey, V>(
         &mut self,
-        dataset: &Dataset<K>,
+        dataset: &Dataset<K, V>,
         key: impl AsKey<K>,
         seq: Seq,
     ) -> Result<()> {
         let key = key.as_key(dataset.handle.key_type())?;
-        self.part(&dataset.handle)?.expect(&key, Some(seq));
+        self.0.part(&dataset.handle)?.expect(&key, Some(seq));
         Ok(())
     }
 
     /// The number of puts, inserts and deletions.
     pub fn len(&self) -> usize {
-        self.parts.iter().map(Part::len).sum()
+        self.0.len()
     }
 
     /// True if there is nothing to write.
@@ -179,139 +142,18 @@ impl Batch {
 
     /// The bytes that the batch takes in the log.
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::bytes).sum()
+        self.0.bytes()
     }
 
     /// Removes everything that was added.
     pub fn clear(&mut self) {
-        self.parts.iter_mut().for_each(Part::clear);
+        self.0.clear();
     }
 
     /// Writes the whole batch or nothing, and empties it. After an error the batch is unchanged and
     /// none of it is visible; but if a sync failed, the batch may be in the log, and its writes may
     /// appear once the store is reopened.
     pub fn commit(&mut self) -> Result<()> {
-        commit(&mut self.parts, self.durability)
-    }
-}
-
-/// Writes to one dataset that are applied together or not at all ([`Dataset::batch`]). A batch can
-/// be filled again after a commit, which saves allocations.
-pub struct WriteBatch<K = Key> {
-    part: Part,
-    durability: Durability,
-    key: PhantomData<fn() -> K>,
-}
-
-impl<K> WriteBatch<K> {
-    /// The longest name of a note, in bytes.
-    pub const MAX_NOTE_NAME: usize = Part::MAX_NOTE_NAME;
-
-    pub(crate) fn new(dataset: Handle) -> WriteBatch<K> {
-        WriteBatch {
-            durability: dataset.shared.durability,
-            part: Part::new(dataset),
-            key: PhantomData,
-        }
-    }
-
-    /// Sets how durable the batch is when it is committed. Default: [`crate::Options::durability`].
-    pub fn durability(&mut self, durability: Durability) -> &mut WriteBatch<K> {
-        self.durability = durability;
-        self
-    }
-
-    /// See [`Batch::put`].
-    pub fn put(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.serialised(record, false)
-    }
-
-    /// See [`Batch::put_json`].
-    pub fn put_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part.put(json.as_ref(), false)
-    }
-
-    /// See [`Batch::insert`].
-    pub fn insert(&mut self, record: &(impl Serialize + ?Sized)) -> Result<()> {
-        self.serialised(record, true)
-    }
-
-    /// See [`Batch::insert_json`].
-    pub fn insert_json(&mut self, json: impl AsRef<[u8]>) -> Result<()> {
-        self.part.put(json.as_ref(), true)
-    }
-
-    fn serialised(&mut self, record: &(impl Serialize + ?Sized), insert: bool) -> Result<()> {
-        let mut json = std::mem::take(&mut self.part.json);
-        json.clear();
-        let written = record::serialise(record, &mut json);
-        let result = written.and_then(|()| self.part.put(&json, insert));
-        self.part.json = json;
-        result
-    }
-
-    /// Stores a note under a name, in the same commit as the records: after a crash both exist, or
-    /// neither. Replaces an earlier note of the name; `None` deletes it. A batch may consist of
-    /// notes only. [`crate::Dataset::notes`] reads them.
-    ///
-    /// The first note of a dataset creates a tree for notes, which is durable at once.
-    ///
-    /// # Errors
-    /// [`Error::BadInput`] if the name is empty or longer than 1,024 bytes; [`Error::Busy`] for a
-    /// dataset's first note while an index or the strategy of the dataset is being changed.
-    pub fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
-        self.part.note(name, value)
-    }
-
-    /// The number of puts, inserts and deletions.
-    pub fn len(&self) -> usize {
-        self.part.len()
-    }
-
-    /// True if there is nothing to write.
-    pub fn is_empty(&self) -> bool {
-        self.part.is_empty()
-    }
-
-    /// The bytes that the batch takes in the log.
-    pub fn bytes(&self) -> usize {
-        self.part.bytes()
-    }
-
-    /// The encoded key ([`Key::as_bytes`]) of the last record that was put; empty if there is none.
-    pub fn last_key(&self) -> &[u8] {
-        self.part.last_key()
-    }
-
-    /// Removes everything that was added.
-    pub fn clear(&mut self) {
-        self.part.clear();
-    }
-
-    /// See [`Batch::commit`].
-    pub fn commit(&mut self) -> Result<()> {
-        commit(std::slice::from_mut(&mut self.part), self.durability)
-    }
-}
-
-impl<K: PrimaryKey> WriteBatch<K> {
-    /// See [`Batch::delete`].
-    pub fn delete(&mut self, key: impl AsKey<K>) -> Result<()> {
-        let key = key.as_key(self.part.dataset.key_type())?;
-        self.part.delete(&key)
-    }
-
-    /// See [`Batch::if_absent`].
-    pub fn if_absent(&mut self, key: impl AsKey<K>) -> Result<()> {
-        let key = key.as_key(self.part.dataset.key_type())?;
-        self.part.expect(&key, None);
-        Ok(())
-    }
-
-    /// See [`Batch::if_seq`].
-    pub fn if_seq(&mut self, key: impl AsKey<K>, seq: Seq) -> Result<()> {
-        let key = key.as_key(self.part.dataset.key_type())?;
-        self.part.expect(&key, Some(seq));
-        Ok(())
+        self.0.commit()
     }
 }

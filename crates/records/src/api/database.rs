@@ -4,128 +4,23 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker_lsm::{Budget, Clock, Durability, Group, KeepLog, Position, Stop};
+use esker_lsm::{Group, Position, Stop};
 use esker_model::PrimaryKey;
 use esker_model::definition::{DatasetDef, StoredDef};
 
 use super::batch::Batch;
 use super::dataset::{Dataset, check_key_type};
+use super::options::Options;
 use crate::background::MaintenanceThread;
 use crate::catalog::{Layout, Step, is_of_extension, renamed_trees};
 use crate::check::{self, CheckReport};
 use crate::consumer::ChangeConsumer;
 use crate::error::{Error, Result};
-use crate::extension::{Extension, ExtensionStore, Extensions};
+use crate::extension::{ExtensionStore, Extensions};
 use crate::stats::StoreStats;
 use crate::store::{Current, Handle, Store, check_dataset_name, found_datasets};
 use crate::telemetry::{self, Usage};
-use crate::trees::{Trees, new_trees};
-
-/// Settings of a store.
-#[derive(Clone)]
-pub struct Options {
-    /// Memory budget in bytes: for memtables (the newest writes), the block cache, filters and
-    /// block indexes, and for what queries, index builds, repairs and compactions borrow. Default
-    /// 128 MiB.
-    pub memory_budget: usize,
-    /// A budget that several stores share; `memory_budget` still limits the memtables and loans of
-    /// this store. Default: none.
-    pub budget: Option<Arc<Budget>>,
-    /// The default durability of writes. Default [`Durability::Sync`].
-    pub durability: Durability,
-    /// The file system. Default: the disk.
-    pub fs: Arc<dyn esker_lsm::fs::Fs>,
-    /// Flush, compact and maintain indexes on background threads. Default true. If false, the calls
-    /// that make such work necessary do it, and runs are deterministic.
-    pub background: bool,
-    /// The size in bytes at which a compaction starts the next table file. Default 32 MiB.
-    pub table_size: u64,
-    /// How much log to keep for [change feeds](crate::Dataset::changes), beyond the writes that are
-    /// not in tables yet: a number of bytes or a period of time. Default: nothing.
-    pub keep_log: KeepLog,
-    /// Capabilities with their own trees in the store ([`crate::extension`]). A store that has
-    /// trees of an extension must be opened with it. Default: none.
-    pub extensions: Vec<Arc<dyn Extension>>,
-    /// The clock by which records expire, in milliseconds since 1970. Default: the system's.
-    pub clock: Arc<Clock>,
-    /// For experiments only.
-    #[doc(hidden)]
-    pub tuning: Tuning,
-}
-
-/// Settings that the benchmarks vary; programs gain nothing by changing them.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tuning {
-    /// Compress blocks. Default true.
-    pub compress: bool,
-    /// Bits per distinct value of a block in the filters of embedded indexes. Default 16.
-    pub value_filter_bits: usize,
-    /// Keep the filter bits of one key in one cache line. Default true.
-    pub blocked_filter: bool,
-    /// The size in bytes from which a tiered tree no longer compacts a run. Default 64 GiB.
-    pub largest_mergeable: u64,
-    /// Which table of a level to compact next. Default: each in turn.
-    pub next_table: esker_lsm::NextTable,
-    /// How compactions treat bits of the obsolete set that are set while they run. Default: side
-    /// file.
-    pub bitmap_merges: esker_lsm::BitmapMerges,
-    /// If a job writes to at least this many trees, their small tables share a file. Default 8.
-    pub share_from: usize,
-    /// See [`esker_lsm::Options::bitmap_slack`].
-    pub bitmap_slack: usize,
-    /// See [`esker_lsm::Options::compaction_threads`].
-    pub compaction_threads: usize,
-    /// See [`esker_lsm::Options::compaction_rate`].
-    pub compaction_rate: Option<u64>,
-    /// For tests: see `esker_lsm::Options::piece_bytes`.
-    #[doc(hidden)]
-    pub piece_bytes: Option<u64>,
-    /// Run repairs and strategy choices automatically when they are due. Default true.
-    pub background_maintenance: bool,
-    /// Operations between two choices of the strategy, for datasets with an automatic strategy.
-    /// Default 8192.
-    pub choose_every: u64,
-}
-
-impl Default for Tuning {
-    fn default() -> Tuning {
-        let engine = esker_lsm::Options::default();
-        Tuning {
-            compress: engine.compress,
-            value_filter_bits: engine.value_filter_bits,
-            blocked_filter: engine.blocked_filter,
-            largest_mergeable: esker_lsm::Tiered::default().largest_mergeable,
-            next_table: esker_lsm::NextTable::default(),
-            bitmap_merges: engine.bitmap_merges,
-            share_from: engine.share_from,
-            bitmap_slack: engine.bitmap_slack,
-            compaction_threads: engine.compaction_threads,
-            compaction_rate: engine.compaction_rate,
-            piece_bytes: engine.piece_bytes,
-            background_maintenance: true,
-            choose_every: 8192,
-        }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let engine = esker_lsm::Options::default();
-        Options {
-            memory_budget: engine.memory_budget,
-            budget: None,
-            durability: Durability::Sync,
-            fs: engine.fs,
-            background: engine.background,
-            table_size: engine.table_size,
-            keep_log: engine.keep_log,
-            clock: engine.clock,
-            extensions: Vec::new(),
-            tuning: Tuning::default(),
-        }
-    }
-}
+use crate::trees::new_trees;
 
 /// An open store. Cheap to clone; closed when the last clone and all datasets are dropped.
 #[derive(Clone)]
@@ -161,7 +56,7 @@ impl Database {
     /// # fn main() -> esker::Result<()> {
     /// let dir = tempfile::tempdir().unwrap();
     /// let writer = Database::create_or_open(dir.path(), Options::default())?;
-    /// let definition = DatasetDef::new("id", esker::KeyType::Int);
+    /// let definition = DatasetDef::key("id");
     /// let events = writer.create_dataset::<u64>("events", definition)?;
     /// // In another process, say:
     /// let reader = Database::open_reader(dir.path(), Options::default())?;
@@ -173,7 +68,7 @@ impl Database {
     /// # }
     /// ```
     pub fn open_reader(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
-        let (engine, trees) = Database::engine(&options)?;
+        let (engine, trees) = options.split()?;
         let group = Group::open_reader(dir.as_ref(), engine, Arc::new(trees))?;
         Database::over(group, options)
     }
@@ -194,13 +89,15 @@ impl Database {
         group.refresh()?;
         let snapshot = group.snapshot();
         let mut datasets = self.shared.datasets.lock();
-        let found = found_datasets(&snapshot, &datasets, |_| Usage::default())?;
+        let found = found_datasets(&snapshot, &datasets, &self.shared.index_types, |_| {
+            Usage::default()
+        })?;
         *datasets = found;
         Ok(())
     }
 
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
-        let (engine, trees) = Database::engine(&options)?;
+        let (engine, trees) = options.split()?;
         let db = Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)?;
         // A crash in `drop_dataset` may have left consumers that retain the log. A failure here is
         // left to the next opening.
@@ -208,45 +105,22 @@ impl Database {
         Ok(db)
     }
 
-    fn engine(options: &Options) -> Result<(esker_lsm::Options, Trees)> {
-        let engine = esker_lsm::Options {
-            memory_budget: options.memory_budget,
-            budget: options.budget.clone(),
-            fs: options.fs.clone(),
-            background: options.background,
-            table_size: options.table_size,
-            compress: options.tuning.compress,
-            value_filter_bits: options.tuning.value_filter_bits,
-            blocked_filter: options.tuning.blocked_filter,
-            bitmap_merges: options.tuning.bitmap_merges,
-            share_from: options.tuning.share_from,
-            bitmap_slack: options.tuning.bitmap_slack,
-            compaction_threads: options.tuning.compaction_threads,
-            compaction_rate: options.tuning.compaction_rate,
-            piece_bytes: options.tuning.piece_bytes,
-            keep_log: options.keep_log,
-            clock: options.clock.clone(),
-            ..esker_lsm::Options::default()
-        };
-        let trees = Trees {
-            table_size: options.table_size,
-            largest_mergeable: options.tuning.largest_mergeable,
-            next_table: options.tuning.next_table,
-            extensions: Extensions::new(&options.extensions)?,
-        };
-        Ok((engine, trees))
-    }
-
     /// Opens the datasets of an open group.
     fn over(group: Group, options: Options) -> Result<Database> {
-        let counted = telemetry::load(options.fs.as_ref(), group.dir());
+        let counted = telemetry::load(options.engine.fs.as_ref(), group.dir());
         let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
-        let datasets = found_datasets(&group.snapshot(), &BTreeMap::new(), usage)?;
+        let datasets = found_datasets(
+            &group.snapshot(),
+            &BTreeMap::new(),
+            &options.index_types,
+            usage,
+        )?;
         let shared = Store {
             group,
             durability: options.durability,
-            background_maintenance: options.tuning.background_maintenance,
-            choose_every: options.tuning.choose_every,
+            background_maintenance: options.background_maintenance,
+            choose_every: options.choose_every,
+            index_types: options.index_types,
             datasets: datasets.into(),
             names: Default::default(),
             usage_file: Default::default(),
@@ -322,7 +196,11 @@ impl Database {
     /// Creates a dataset. Names are 1 to 64 letters, digits, `-`, `_` and `.`.
     pub fn create_dataset<K: PrimaryKey>(&self, name: &str, def: DatasetDef) -> Result<Dataset<K>> {
         check_dataset_name(name)?;
+        let def = def.with_keys::<K>()?;
         def.validate()?;
+        for index in &def.indexes {
+            self.shared.index_types.check(index.kind)?;
+        }
         check_key_type::<K>(name, def.key_type)?;
         let _reserved = self.shared.names.reserve(name);
         if self.shared.datasets.lock().contains_key(name) {
@@ -331,7 +209,7 @@ impl Database {
         let stored = StoredDef::new(&def);
         let group = &self.shared.group;
         group.create_trees(&new_trees(name, &stored))?;
-        let layout = Layout::new(name, group.snapshot().version())
+        let layout = Layout::new(name, group.snapshot().version(), &self.shared.index_types)
             .ok_or_else(|| Error::damaged(format!("dataset {name}: its trees were not created")))?;
         let current = Arc::new(Current::new(name, layout, Usage::default()));
         let mut datasets = self.shared.datasets.lock();
@@ -366,10 +244,10 @@ impl Database {
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let visits = db.create_dataset::<u64>("vists", DatasetDef::new("id", KeyType::Int))?;
+    /// let visits = db.create_dataset::<u64>("vists", DatasetDef::key("id"))?;
     /// visits.put_json(br#"{"id":1}"#)?;
     /// db.rename_dataset("vists", "visits")?;
     /// assert_eq!(db.dataset_names(), ["visits"]);

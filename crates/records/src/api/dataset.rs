@@ -11,9 +11,9 @@ use esker_model::schema::{IntoPath, KeyType, Path, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
-use super::batch::WriteBatch;
 use super::query::{Query, Scan};
 use super::versions::{KeyVersions, ValueVersions};
+use super::write_batch::WriteBatch;
 use crate::consumer::{ChangeConsumer, Consumer};
 use crate::error::{Error, Result};
 use crate::feed::{Changes, ChangesFrom};
@@ -21,22 +21,23 @@ use crate::query;
 use crate::record;
 use crate::store::{Handle, View};
 use crate::write::IntoUpdate;
+use esker_model::FromRecord;
 use esker_model::Record;
 use esker_model::Update;
 
 /// A dataset of an open store. Cheap to clone; usable from any number of threads.
 ///
 /// `K` is the type of its keys in the program: an integer, a string, or [`Key`], which stands for
-/// any.
+/// any. Reads return [`Record`]s, or values of the type `V` ([`Dataset::typed`]).
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, Error, KeyType, Options};
+/// use esker::{Database, DatasetDef, Error, Options};
 /// use serde_json::json;
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+/// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
 /// for id in 1..=9 {
 ///     users.put(&json!({"id": id}))?;
 /// }
@@ -50,13 +51,13 @@ use esker_model::Update;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Dataset<K = Key> {
+pub struct Dataset<K = Key, V = Record<K>> {
     pub(crate) handle: Handle,
-    key: PhantomData<fn() -> K>,
+    key: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K> Clone for Dataset<K> {
-    fn clone(&self) -> Dataset<K> {
+impl<K, V> Clone for Dataset<K, V> {
+    fn clone(&self) -> Dataset<K, V> {
         Dataset {
             handle: self.handle.clone(),
             key: PhantomData,
@@ -74,11 +75,45 @@ pub(super) fn check_key_type<K: PrimaryKey>(name: &str, ty: KeyType) -> Result<(
     }
 }
 
-impl<K: PrimaryKey> Dataset<K> {
-    pub(super) fn new(handle: Handle) -> Result<Dataset<K>> {
+impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
+    pub(super) fn new(handle: Handle) -> Result<Dataset<K, V>> {
         check_key_type::<K>(&handle.name(), handle.key_type())?;
         let key = PhantomData;
         Ok(Dataset { handle, key })
+    }
+
+    /// The same dataset, with reads that return values of the type `W`: records that do not fit it
+    /// are [`Error::BadInput`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// use esker::{Database, Dataset, DatasetDef, Index, Options, field};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    /// struct User {
+    ///     id: u64,
+    ///     name: String,
+    /// }
+    ///
+    /// let db = Database::create_or_open(dir.path(), Options::new())?;
+    /// let def = DatasetDef::key("id").index("name", Index::lazy().string());
+    /// let users: Dataset<u64, User> = db.create_dataset::<u64>("users", def)?.typed();
+    /// users.put(&User { id: 7, name: "ann".to_string() })?;
+    ///
+    /// assert_eq!(users.get(7)?.map(|user| user.name), Some("ann".to_string()));
+    /// for user in users.find(field("name").eq("ann")) {
+    ///     assert_eq!(user?.id, 7);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn typed<W: FromRecord<K>>(&self) -> Dataset<K, W> {
+        Dataset {
+            handle: self.handle.clone(),
+            key: PhantomData,
+        }
     }
 
     /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: gets, queries, scans,
@@ -93,10 +128,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// # let dir = tempfile::tempdir()?;
     /// use std::time::Duration;
     ///
-    /// use esker::{Database, DatasetDef, Error, KeyType, Options, Stop};
+    /// use esker::{Database, DatasetDef, Error, Options, Stop};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// events.put_json(br#"{"id": 1}"#)?;
     ///
     /// let hurried = events.with_stop(&Stop::after(Duration::from_secs(60)));
@@ -109,7 +144,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn with_stop(&self, stop: &Stop) -> Dataset<K> {
+    pub fn with_stop(&self, stop: &Stop) -> Dataset<K, V> {
         Dataset {
             handle: Handle {
                 stop: Some(stop.clone()),
@@ -152,7 +187,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -162,7 +197,7 @@ impl<K: PrimaryKey> Dataset<K> {
     /// }
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// users.put(&User { id: 1, name: "ann".into() })?;
     /// users.put_json(r#"{"id": 2, "name": "bob"}"#)?;
     ///
@@ -204,10 +239,10 @@ impl<K: PrimaryKey> Dataset<K> {
     ///
     /// # Errors
     /// As [`Dataset::update`].
-    pub fn delete(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
+    pub fn delete(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
         let old = self.handle.update(&key, &mut |_| Ok(Update::Delete))?;
-        old.map(record::typed).transpose()
+        old.map(record::valued).transpose()
     }
 
     /// Changes the record of `key` depending on its content, with the store's default durability,
@@ -220,10 +255,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let definition = DatasetDef::new("id", KeyType::String);
+    /// let definition = DatasetDef::key("id");
     /// let counters = db.create_dataset::<String>("counters", definition)?;
     /// for _ in 0..3 {
     ///     counters.update("visits", |old| {
@@ -246,22 +281,22 @@ impl<K: PrimaryKey> Dataset<K> {
     pub fn update<U: IntoUpdate>(
         &self,
         key: impl AsKey<K>,
-        mut change: impl FnMut(Option<&Record<K>>) -> U,
-    ) -> Result<Option<Record<K>>> {
+        mut change: impl FnMut(Option<&V>) -> U,
+    ) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
         let old = self.handle.update(&key, &mut |old| {
-            let old = old.cloned().map(record::typed).transpose()?;
+            let old = old.cloned().map(record::valued).transpose()?;
             change(old.as_ref()).into_update()
         })?;
-        old.map(record::typed).transpose()
+        old.map(record::valued).transpose()
     }
 
     /// The record of `key`.
-    pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
+    pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.handle.key_type())?;
         self.handle.current.usage.got();
         let found = self.handle.find(key, self.handle.stop.as_ref())?;
-        found.map(record::typed).transpose()
+        found.map(record::valued).transpose()
     }
 
     /// The records of several keys, each at the place of its key: as many calls of
@@ -272,12 +307,12 @@ impl<K: PrimaryKey> Dataset<K> {
     pub fn get_many<Q: AsKey<K>>(
         &self,
         keys: impl IntoIterator<Item = Q>,
-    ) -> Result<Vec<Option<Record<K>>>> {
+    ) -> Result<Vec<Option<V>>> {
         get_many(&self.handle.snapshot(), keys)
     }
 
     /// A consistent view of the dataset, for several queries that belong together and for pages.
-    pub fn snapshot(&self) -> DatasetSnapshot<K> {
+    pub fn snapshot(&self) -> DatasetSnapshot<K, V> {
         DatasetSnapshot {
             view: self.handle.snapshot(),
             key: PhantomData,
@@ -285,24 +320,24 @@ impl<K: PrimaryKey> Dataset<K> {
     }
 
     /// A query for the records that match the condition, as of now.
-    pub fn find(&self, condition: Expr) -> Query<K> {
+    pub fn find(&self, condition: Expr) -> Query<K, V> {
         self.query().filter(condition)
     }
 
     /// A query over the dataset as it is now.
-    pub fn query(&self) -> Query<K> {
+    pub fn query(&self) -> Query<K, V> {
         self.request(Request::default())
     }
 
     /// A query from data, as of now: [`Query::request`] of a query on this store or another, or one
     /// that was read with serde.
-    pub fn request(&self, request: Request) -> Query<K> {
+    pub fn request(&self, request: Request) -> Query<K, V> {
         Query::new(query::Query::new(self.handle.snapshot(), request))
     }
 
     /// The records in a range of keys (`..` is all), ordered by key, as of now; [`Scan::rev`]
     /// reverses the order. If the range is invalid, the first item is the error.
-    pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
+    pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K, V> {
         scan(self.handle.snapshot(), range)
     }
 
@@ -327,10 +362,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// users.put_json(br#"{"id": 1, "name": "ann"}"#)?;
     ///
     /// let snapshot = users.snapshot();
@@ -370,10 +405,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     ///
     /// let reader = Database::open_reader(dir.path(), Options::default())?;
     /// let beside = reader.dataset::<u64>("users")?;
@@ -471,32 +506,32 @@ impl<K: PrimaryKey> Dataset<K> {
     }
 }
 
-fn scan<K: PrimaryKey>(view: View, range: impl KeyRange<K>) -> Scan<K> {
+fn scan<K: PrimaryKey, V: FromRecord<K>>(view: View, range: impl KeyRange<K>) -> Scan<K, V> {
     let bounds = range.bounds(view.dataset.key_type());
     let bounds = bounds.map_err(Error::from);
     Scan::new(bounds.and_then(|bounds| query::Scan::new(view, bounds)))
 }
 
-fn get_many<K: PrimaryKey, Q: AsKey<K>>(
+fn get_many<K: PrimaryKey, V: FromRecord<K>, Q: AsKey<K>>(
     view: &View,
     keys: impl IntoIterator<Item = Q>,
-) -> Result<Vec<Option<Record<K>>>> {
+) -> Result<Vec<Option<V>>> {
     let ty = view.dataset.key_type();
     let keys = keys.into_iter().map(|key| Ok(key.as_key(ty)?));
     let found = view.get_many(keys.collect::<Result<_>>()?)?;
-    let typed = found.into_iter().map(|found| found.map(record::typed));
+    let typed = found.into_iter().map(|found| found.map(record::valued));
     typed.map(Option::transpose).collect()
 }
 
 /// A dataset at one moment. It keeps the files that it reads from being removed, so drop it once
 /// its queries are done.
-pub struct DatasetSnapshot<K = Key> {
+pub struct DatasetSnapshot<K = Key, V = Record<K>> {
     pub(super) view: View,
-    key: PhantomData<fn() -> K>,
+    key: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K> Clone for DatasetSnapshot<K> {
-    fn clone(&self) -> DatasetSnapshot<K> {
+impl<K, V> Clone for DatasetSnapshot<K, V> {
+    fn clone(&self) -> DatasetSnapshot<K, V> {
         DatasetSnapshot {
             view: self.view.clone(),
             key: PhantomData,
@@ -504,16 +539,24 @@ impl<K> Clone for DatasetSnapshot<K> {
     }
 }
 
-impl<K: PrimaryKey> DatasetSnapshot<K> {
-    pub(super) fn new(view: View) -> Result<DatasetSnapshot<K>> {
+impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
+    pub(super) fn new(view: View) -> Result<DatasetSnapshot<K, V>> {
         check_key_type::<K>(&view.dataset.name(), view.dataset.key_type())?;
         let key = PhantomData;
         Ok(DatasetSnapshot { view, key })
     }
 
+    /// The same snapshot, with reads that return values of the type `W` ([`Dataset::typed`]).
+    pub fn typed<W: FromRecord<K>>(&self) -> DatasetSnapshot<K, W> {
+        DatasetSnapshot {
+            view: self.view.clone(),
+            key: PhantomData,
+        }
+    }
+
     /// The same snapshot; its reads end with [`Error::Cancelled`] when `stop` fires
     /// ([`Dataset::with_stop`]).
-    pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K> {
+    pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K, V> {
         let same = self.view.clone();
         DatasetSnapshot {
             view: View {
@@ -547,9 +590,9 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     }
 
     /// The record of `key`.
-    pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Record<K>>> {
+    pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
         let key = key.as_key(self.view.dataset.key_type())?;
-        self.view.get(key)?.map(record::typed).transpose()
+        self.view.get(key)?.map(record::valued).transpose()
     }
 
     /// The records of several keys, each at the place of its key: as many calls of
@@ -560,7 +603,7 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     pub fn get_many<Q: AsKey<K>>(
         &self,
         keys: impl IntoIterator<Item = Q>,
-    ) -> Result<Vec<Option<Record<K>>>> {
+    ) -> Result<Vec<Option<V>>> {
         get_many(&self.view, keys)
     }
 
@@ -582,10 +625,10 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int).versions(3);
+    /// let def = DatasetDef::key("id").versions(3);
     /// let prices = db.create_dataset::<u64>("prices", def)?;
     /// for price in [10, 12, 11] {
     ///     prices.put_json(format!(r#"{{"id": 7, "price": {price}}}"#))?;
@@ -617,10 +660,10 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Index, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int)
+    /// let def = DatasetDef::key("id")
     ///     .index("state", Index::recent().string())
     ///     .versions(2);
     /// let jobs = db.create_dataset::<u64>("jobs", def)?;
@@ -639,23 +682,23 @@ impl<K: PrimaryKey> DatasetSnapshot<K> {
     }
 
     /// A query for the records that match the condition.
-    pub fn find(&self, condition: Expr) -> Query<K> {
+    pub fn find(&self, condition: Expr) -> Query<K, V> {
         self.query().filter(condition)
     }
 
     /// A query.
-    pub fn query(&self) -> Query<K> {
+    pub fn query(&self) -> Query<K, V> {
         self.request(Request::default())
     }
 
     /// A query from data ([`Dataset::request`]).
-    pub fn request(&self, request: Request) -> Query<K> {
+    pub fn request(&self, request: Request) -> Query<K, V> {
         Query::new(query::Query::new(self.view.clone(), request))
     }
 
     /// The records in a range of keys (`..` is all), ordered by key; [`Scan::rev`] reverses the
     /// order. If the range is invalid, the first item is the error.
-    pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K> {
+    pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K, V> {
         scan(self.view.clone(), range)
     }
 }

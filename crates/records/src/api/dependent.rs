@@ -11,8 +11,8 @@ use super::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::query::BulkOrder;
 use crate::record;
-use esker_model::Record;
 use esker_model::Update;
+use esker_model::{FromRecord, Record};
 
 /// The records that [`Dataset::delete_where`] deletes per batch.
 const DELETED_AT_ONCE: usize = 1000;
@@ -20,7 +20,7 @@ const DELETED_AT_ONCE: usize = 1000;
 /// The most passes over records that other writers changed during the deletion.
 const MOST_PASSES: usize = 100;
 
-impl<K: PrimaryKey> Dataset<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// Applies a JSON merge patch (RFC 7396) to the record of `key`, with the store's default
     /// durability. Members that the patch does not name stay, null removes a member, objects are
     /// merged, and any other value replaces the old one. If the record does not exist, it is
@@ -31,11 +31,11 @@ impl<K: PrimaryKey> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     /// use serde_json::json;
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let users = db.create_dataset::<u64>("users", DatasetDef::new("id", KeyType::Int))?;
+    /// let users = db.create_dataset::<u64>("users", DatasetDef::key("id"))?;
     /// users.put(&json!({"id": 1, "name": "ann", "at": {"city": "Oslo", "zip": "0150"}}))?;
     /// users.merge(1, &json!({"at": {"zip": null}, "ms": 12}))?;
     /// let merged = users.get(1)?.unwrap().parse::<serde_json::Value>()?;
@@ -50,7 +50,7 @@ impl<K: PrimaryKey> Dataset<K> {
         &self,
         key: impl AsKey<K>,
         patch: &(impl Serialize + ?Sized),
-    ) -> Result<Option<Record<K>>> {
+    ) -> Result<Option<V>> {
         let mut json = Vec::new();
         record::serialise(patch, &mut json)?;
         self.merge_json(key, json)
@@ -61,21 +61,18 @@ impl<K: PrimaryKey> Dataset<K> {
     ///
     /// # Errors
     /// As [`Dataset::merge`].
-    pub fn merge_json(
-        &self,
-        key: impl AsKey<K>,
-        patch: impl AsRef<[u8]>,
-    ) -> Result<Option<Record<K>>> {
+    pub fn merge_json(&self, key: impl AsKey<K>, patch: impl AsRef<[u8]>) -> Result<Option<V>> {
         let patch = patch.as_ref();
         if !patch.trim_ascii_start().starts_with(b"{") {
             return Err(Error::bad_input(
                 "a merge patch of a record must be a JSON object",
             ));
         }
-        self.update(key, |old| {
+        let old = self.typed::<Record<K>>().update(key, |old| {
             let merged = merge_patch(old.map(Record::json), patch);
             merged.map(Update::Put).map_err(Error::bad_input)
-        })
+        })?;
+        Ok(old.map(V::from_record).transpose()?)
     }
 
     /// Extracts the key from the JSON of a record or of a patch.
@@ -102,10 +99,10 @@ impl<K: PrimaryKey> Dataset<K> {
     /// # let dir = tempfile::tempdir()?;
     /// use std::ops::ControlFlow;
     ///
-    /// use esker::{Database, DatasetDef, KeyType, Options, field};
+    /// use esker::{Database, DatasetDef, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// for id in 0..100 {
     ///     events.put(&serde_json::json!({"id": id, "n": id % 7}))?;
     /// }
@@ -171,9 +168,10 @@ impl Deleting {
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         self.waiting.push((record.key().clone(), record.seq()));
-        match self.waiting.len() >= DELETED_AT_ONCE {
-            true => self.commit(progress),
-            false => Ok(ControlFlow::Continue(())),
+        if self.waiting.len() >= DELETED_AT_ONCE {
+            self.commit(progress)
+        } else {
+            Ok(ControlFlow::Continue(()))
         }
     }
 

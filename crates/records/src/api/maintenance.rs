@@ -14,7 +14,7 @@ use crate::repair::{RepairOptions, RepairProgress, RepairReport};
 use crate::stats::DatasetStats;
 use crate::telemetry::UsageCounts;
 
-impl<K> Dataset<K> {
+impl<K, V> Dataset<K, V> {
     /// Indexes the attribute at `path`, and declares it if necessary; if `index` does not give the
     /// type, it is inferred from the first records. Writes and queries continue; queries use the
     /// index once the task is complete. An interrupted task continues where it stopped when it is
@@ -25,10 +25,10 @@ impl<K> Dataset<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+    /// use esker::{Database, DatasetDef, Index, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let pages = db.create_dataset::<u64>("pages", DatasetDef::new("id", KeyType::Int))?;
+    /// let pages = db.create_dataset::<u64>("pages", DatasetDef::key("id"))?;
     /// pages.put_json(br#"{"id": 1, "path": "/a"}"#)?;
     ///
     /// pages.add_index("path", Index::lazy()).run()?;

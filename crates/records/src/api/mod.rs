@@ -6,18 +6,21 @@ mod database;
 mod dataset;
 mod dependent;
 mod maintenance;
+mod options;
+mod parts;
 mod query;
 mod snapshots;
 mod space;
 mod task;
 mod versions;
+mod write_batch;
 
-pub use batch::{Batch, WriteBatch};
-#[doc(hidden)]
-pub use database::Tuning;
-pub use database::{Database, Options};
+pub use batch::Batch;
+pub use database::Database;
 pub use dataset::{Dataset, DatasetSnapshot};
+pub use options::Options;
 pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
 pub use task::{ObservedTask, OnProgress, Task};
 pub use versions::{KeyVersions, ValueVersions};
+pub use write_batch::WriteBatch;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
 use esker_model::query::{Request, Validation};
-use esker_model::{Key, PrimaryKey};
+use esker_model::{FromRecord, Key, PrimaryKey};
 
 use crate::error::{Error, Result};
 use crate::query::{self, BulkOrder, Explain, Order, PageToken};
@@ -22,10 +22,10 @@ use esker_model::Record;
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, Index, KeyType, Options, field};
+/// use esker::{Database, DatasetDef, Index, Options, field};
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let def = DatasetDef::new("id", KeyType::Int).index("n", Index::recent().int());
+/// let def = DatasetDef::key("id").index("n", Index::recent().int());
 /// let events = db.create_dataset::<u64>("events", def)?;
 /// for id in 0..100 {
 ///     events.put(&serde_json::json!({"id": id, "n": id % 7}))?;
@@ -40,13 +40,13 @@ use esker_model::Record;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Query<K = Key> {
+pub struct Query<K = Key, V = Record<K>> {
     pub(super) inner: query::Query,
-    key: PhantomData<fn() -> K>,
+    key: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K: PrimaryKey> Query<K> {
-    pub(crate) fn new(inner: query::Query) -> Query<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
+    pub(crate) fn new(inner: query::Query) -> Query<K, V> {
         let key = PhantomData;
         Query { inner, key }
     }
@@ -57,9 +57,9 @@ impl<K: PrimaryKey> Query<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # use esker::{Database, DatasetDef, KeyType, Options, field};
+    /// # use esker::{Database, DatasetDef, Options, field};
     /// # let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// # let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// # let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// # events.put_json(br#"{"id": 1, "n": 5}"#)?;
     /// let text = serde_json::to_string(events.find(field("n").gt(3)).limit(10).request())?;
     /// assert_eq!(text, r#"{"condition":"n > int(3)","order":"newest","limit":10}"#);
@@ -72,42 +72,42 @@ impl<K: PrimaryKey> Query<K> {
     }
 
     /// Adds a condition; all conditions must hold.
-    pub fn filter(mut self, condition: Expr) -> Query<K> {
+    pub fn filter(mut self, condition: Expr) -> Query<K, V> {
         self.inner.request.filter(condition);
         self
     }
 
     /// Returns at most this many records, the first in the order. Without a limit, all.
-    pub fn limit(mut self, limit: impl Into<Option<usize>>) -> Query<K> {
+    pub fn limit(mut self, limit: impl Into<Option<usize>>) -> Query<K, V> {
         self.inner.request.limit = limit.into();
         self
     }
 
     /// Sets the order of the answer. Default: newest first.
-    pub fn order(mut self, order: Order) -> Query<K> {
+    pub fn order(mut self, order: Order) -> Query<K, V> {
         self.inner.request.order = order;
         self
     }
 
     /// The newest records first (the default).
-    pub fn newest(self) -> Query<K> {
+    pub fn newest(self) -> Query<K, V> {
         self.order(Order::Newest)
     }
 
     /// The oldest records first.
-    pub fn oldest(self) -> Query<K> {
+    pub fn oldest(self) -> Query<K, V> {
         self.order(Order::Oldest)
     }
 
     /// Continues after the page that returned this token, for the same query on the same snapshot.
-    pub fn after(mut self, token: PageToken) -> Query<K> {
+    pub fn after(mut self, token: PageToken) -> Query<K, V> {
         self.inner.request.after = Some(token);
         self
     }
 
     /// Sets how index entries are validated.
     #[doc(hidden)]
-    pub fn validation(mut self, validation: Validation) -> Query<K> {
+    pub fn validation(mut self, validation: Validation) -> Query<K, V> {
         self.inner.request.validation = validation;
         self
     }
@@ -115,7 +115,7 @@ impl<K: PrimaryKey> Query<K> {
     /// Sets how the records of index entries are looked up: for experiments. The answer is the
     /// same.
     #[doc(hidden)]
-    pub fn lookup(mut self, options: LookupOptions) -> Query<K> {
+    pub fn lookup(mut self, options: LookupOptions) -> Query<K, V> {
         self.inner.lookup = options;
         self
     }
@@ -128,7 +128,7 @@ impl<K: PrimaryKey> Query<K> {
     }
 
     /// Runs the query. The iterator finds the records a page at a time, in bounded memory.
-    pub fn run(mut self) -> Result<Answer<K>> {
+    pub fn run(mut self) -> Result<Answer<K, V>> {
         self.inner.request.keys_only = false;
         let inner = Some(self.inner.run()?);
         Ok(Answer::new(inner, None))
@@ -145,12 +145,12 @@ impl<K: PrimaryKey> Query<K> {
     pub fn visit(
         self,
         order: BulkOrder,
-        visit: &mut dyn FnMut(Record<K>) -> ControlFlow<()>,
+        visit: &mut dyn FnMut(V) -> ControlFlow<()>,
     ) -> Result<Explain> {
         let mut failed = None;
         let explain = self
             .inner
-            .visit(order, &mut |record| match record::typed(record) {
+            .visit(order, &mut |record| match record::valued(record) {
                 Ok(record) => visit(record),
                 Err(error) => {
                     failed = Some(error);
@@ -164,7 +164,7 @@ impl<K: PrimaryKey> Query<K> {
     ///
     /// # Errors
     /// As [`Query::run`].
-    pub fn first(self) -> Result<Option<Record<K>>> {
+    pub fn first(self) -> Result<Option<V>> {
         self.limit(1).run()?.next().transpose()
     }
 
@@ -192,27 +192,27 @@ impl<K: PrimaryKey> Query<K> {
     }
 }
 
-impl<K: PrimaryKey> IntoIterator for Query<K> {
-    type Item = Result<Record<K>>;
-    type IntoIter = Answer<K>;
+impl<K: PrimaryKey, V: FromRecord<K>> IntoIterator for Query<K, V> {
+    type Item = Result<V>;
+    type IntoIter = Answer<K, V>;
 
     /// Runs the query; an invalid query returns its error as the first item.
-    fn into_iter(self) -> Answer<K> {
+    fn into_iter(self) -> Answer<K, V> {
         self.run()
             .unwrap_or_else(|error| Answer::new(None, Some(error)))
     }
 }
 
 /// An iterator over matching records, in order.
-pub struct Answer<K = Key> {
+pub struct Answer<K = Key, V = Record<K>> {
     /// `None` if the query cannot run.
     inner: Option<query::Answer>,
     failed: Option<Error>,
-    key: PhantomData<fn() -> K>,
+    key: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K: PrimaryKey> Answer<K> {
-    fn new(inner: Option<query::Answer>, failed: Option<Error>) -> Answer<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> Answer<K, V> {
+    fn new(inner: Option<query::Answer>, failed: Option<Error>) -> Answer<K, V> {
         let key = PhantomData;
         Answer { inner, failed, key }
     }
@@ -229,15 +229,15 @@ impl<K: PrimaryKey> Answer<K> {
     }
 }
 
-impl<K: PrimaryKey> Iterator for Answer<K> {
-    type Item = Result<Record<K>>;
+impl<K: PrimaryKey, V: FromRecord<K>> Iterator for Answer<K, V> {
+    type Item = Result<V>;
 
-    fn next(&mut self) -> Option<Result<Record<K>>> {
+    fn next(&mut self) -> Option<Result<V>> {
         if let Some(error) = self.failed.take() {
             return Some(Err(error));
         }
         let next = self.inner.as_mut()?.next()?;
-        Some(next.and_then(record::typed))
+        Some(next.and_then(record::valued))
     }
 }
 
@@ -269,15 +269,15 @@ impl<K: PrimaryKey> Iterator for Keys<K> {
 }
 
 /// An iterator over records in key order ([`super::Dataset::scan`]).
-pub struct Scan<K = Key> {
+pub struct Scan<K = Key, V = Record<K>> {
     /// `None` if the scan could not start.
     inner: Option<query::Scan>,
     failed: Option<Error>,
-    key: PhantomData<fn() -> K>,
+    key: PhantomData<fn() -> (K, V)>,
 }
 
-impl<K: PrimaryKey> Scan<K> {
-    pub(crate) fn new(scan: Result<query::Scan>) -> Scan<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> Scan<K, V> {
+    pub(crate) fn new(scan: Result<query::Scan>) -> Scan<K, V> {
         let (inner, failed) = match scan {
             Ok(scan) => (Some(scan), None),
             Err(error) => (None, Some(error)),
@@ -287,7 +287,7 @@ impl<K: PrimaryKey> Scan<K> {
     }
 
     /// Reverses the order, from the greatest key down; call it before the iteration starts.
-    pub fn rev(self) -> Scan<K> {
+    pub fn rev(self) -> Scan<K, V> {
         let inner = self.inner.map(query::Scan::rev);
         Scan { inner, ..self }
     }
@@ -299,14 +299,14 @@ impl<K: PrimaryKey> Scan<K> {
     }
 }
 
-impl<K: PrimaryKey> Iterator for Scan<K> {
-    type Item = Result<Record<K>>;
+impl<K: PrimaryKey, V: FromRecord<K>> Iterator for Scan<K, V> {
+    type Item = Result<V>;
 
-    fn next(&mut self) -> Option<Result<Record<K>>> {
+    fn next(&mut self) -> Option<Result<V>> {
         if let Some(error) = self.failed.take() {
             return Some(Err(error));
         }
         let next = self.inner.as_mut()?.next()?;
-        Some(next.and_then(record::typed))
+        Some(next.and_then(record::valued))
     }
 }

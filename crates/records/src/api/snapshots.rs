@@ -27,10 +27,10 @@ impl Database {
     /// ```
     /// # fn main() -> esker::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// use esker::{Database, DatasetDef, KeyType, Options};
+    /// use esker::{Database, DatasetDef, Options};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+    /// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
     /// events.put_json(br#"{"id":1,"text":"old"}"#)?;
     /// db.keep_snapshot("monday")?;
     /// events.put_json(br#"{"id":1,"text":"new"}"#)?;
@@ -70,7 +70,12 @@ impl Database {
     /// [`Error::UnknownSnapshot`].
     pub fn kept_snapshot(&self, name: &str) -> Result<StoreSnapshot> {
         let snapshot = self.shared.group.kept_snapshot(name)?;
-        let datasets = found_datasets(&snapshot, &BTreeMap::new(), |_| Usage::default())?;
+        let datasets = found_datasets(
+            &snapshot,
+            &BTreeMap::new(),
+            &self.shared.index_types,
+            |_| Usage::default(),
+        )?;
         Ok(StoreSnapshot {
             shared: self.shared.clone(),
             snapshot,

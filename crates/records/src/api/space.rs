@@ -1,7 +1,7 @@
 //! Spatial queries.
 
-use esker_model::PrimaryKey;
 use esker_model::schema::IntoPath;
+use esker_model::{FromRecord, PrimaryKey};
 
 use super::{DatasetSnapshot, Query};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::query::{CellCount, Explain, Latest, Neighbour, TableBox};
 use crate::record;
 use esker_model::Record;
 
-impl<K: PrimaryKey> Query<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// The `k` records nearest to a point among those that meet the conditions, nearest first, ties
     /// by key. With `max`, only records at most that far away (in metres; in the plane, in the unit
     /// of the coordinates). With a spatial index at `path` it reads about `k` records; without one,
@@ -18,10 +18,10 @@ impl<K: PrimaryKey> Query<K> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// use esker::{AreaExpr, Database, DatasetDef, Index, KeyType, Options, field};
+    /// use esker::{AreaExpr, Database, DatasetDef, Index, Options, field};
     ///
     /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::new("id", KeyType::Int).index("lon,lat", Index::spatial());
+    /// let def = DatasetDef::key("id").index("lon,lat", Index::spatial());
     /// let stops = db.create_dataset::<u64>("stops", def)?;
     /// for (id, lon, lat) in [(1, 2.35, 48.85), (2, 2.29, 48.86), (3, -0.13, 51.51)] {
     ///     stops.put(&serde_json::json!({"id": id, "lon": lon, "lat": lat}))?;
@@ -99,7 +99,7 @@ impl<K: PrimaryKey> Query<K> {
     }
 }
 
-impl<K: PrimaryKey> DatasetSnapshot<K> {
+impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
     /// The tables of the spatial index at `path`, newest first, with the bounding boxes of their
     /// points: exact in spatially partitioned layouts, otherwise from a sample of about a
     /// thousandth of the points.

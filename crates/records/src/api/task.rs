@@ -15,10 +15,10 @@ type Work<P, R> = dyn FnOnce(&mut OnProgress<'_, P>) -> Result<R> + Send;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
 /// use std::ops::ControlFlow;
-/// use esker::{Database, DatasetDef, Index, KeyType, Options};
+/// use esker::{Database, DatasetDef, Index, Options};
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+/// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
 /// events.put_json(br#"{"id": 1, "page": "/a"}"#)?;
 ///
 /// let change = events.add_index("page", Index::recent());

@@ -14,7 +14,8 @@
 //!
 //! A lookup of an uncached key reads a block if the key exists, and only key filters if it is new.
 
-use crate::maintenance::cost::{CANDIDATES, FIRST, Workload, cost};
+use crate::maintenance::cost;
+use crate::maintenance::cost::{CANDIDATES, FIRST, Workload};
 use esker_model::definition::Maintenance;
 
 /// The present strategy is kept unless another one is cheaper by this factor, so that they do not

@@ -37,13 +37,12 @@ pub(crate) struct Backlog {
 impl Backlog {
     /// The expected duration of the repair in microseconds.
     pub(crate) fn cost(&self) -> f64 {
-        let entries = match self.by_key {
+        let entries = if self.by_key {
             // Older keys are looked up, or scanned if that is less.
-            true => {
-                self.new
-                    + (self.new.saturating_mul(PART)).min(self.entries - self.new.min(self.entries))
-            }
-            false => self.entries,
+            self.new
+                + (self.new.saturating_mul(PART)).min(self.entries - self.new.min(self.entries))
+        } else {
+            self.entries
         };
         entries as f64 * self.per_entry.unwrap_or(ENTRY).clamp(0.05, 20.0)
     }

@@ -253,8 +253,9 @@ fn version(snapshot: &Snapshot, tree: TreeId) -> Option<&TreeVersion> {
 }
 
 fn control_flow(goes_on: bool) -> ControlFlow<()> {
-    match goes_on {
-        true => ControlFlow::Continue(()),
-        false => ControlFlow::Break(()),
+    if goes_on {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
     }
 }

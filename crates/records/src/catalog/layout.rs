@@ -1,7 +1,6 @@
 //! A layout: the attributes and trees of a dataset according to one definition, ready for use.
 
 use std::collections::HashSet;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,82 +14,48 @@ use super::names::{
     data_tree, deleted_tree, expiry_tree, index_tree, keys_tree, notes_tree, old_tree,
     staging_tree, superseded_tree, widened_tree,
 };
+use crate::coverage::Coverage;
 use crate::error::{Error, Result};
+use crate::index::{Attribute, IndexTypes};
 
-/// An attribute of a dataset with its index, according to one definition.
-pub struct Attribute {
-    /// The attribute itself, which is also in the layout's shape.
+/// The attribute in this version; `None` if a tree is missing, or the type of its index.
+fn resolve(
+    dataset: &str,
+    (stored, of): (&StoredAttribute, &StoredDef),
     declared: Arc<Declared>,
-    /// The number of versions of a record that the index keeps entries of.
-    pub(crate) versions: u32,
-    /// The tree of a stand-alone index.
-    pub(crate) tree: Option<TreeId>,
-    /// The tree of the keys written since the index began, under deleted-key maintenance.
-    pub(crate) deleted: Option<TreeId>,
-    /// The tree of the values that writes replaced, of a range filter under eager maintenance.
-    pub(crate) widened: Option<TreeId>,
-    /// The index has the entries of all later writes.
-    pub(crate) since: Seq,
-    /// True while entries of earlier writes are missing in the index.
-    pub(crate) incomplete: bool,
-}
-
-impl Deref for Attribute {
-    type Target = Declared;
-
-    #[inline]
-    fn deref(&self) -> &Declared {
-        &self.declared
+    incomplete: bool,
+    version: &Version,
+    types: &IndexTypes,
+) -> Option<Attribute> {
+    let StoredAttribute {
+        id,
+        def,
+        tree,
+        since,
+        exact: _,
+    } = stored;
+    let tree = if def.kind.is_standalone() {
+        Some(version.tree_named(&index_tree(dataset, *id, *tree))?.id)
+    } else {
+        None
+    };
+    let deleted = version.tree_named(&deleted_tree(dataset, *id));
+    let widened = version.tree_named(&widened_tree(dataset, *id));
+    if types.lacks(def.kind) {
+        return None;
     }
-}
-
-impl Attribute {
-    /// The tree of its index.
-    ///
-    /// # Errors
-    /// If the kind of the index has no tree.
-    pub fn index_tree(&self) -> Result<TreeId> {
-        self.tree.ok_or_else(|| {
-            Error::damaged(format!(
-                "attribute {}: its index tree is missing",
-                self.path
-            ))
-        })
-    }
-
-    fn new(
-        dataset: &str,
-        (stored, of): (&StoredAttribute, &StoredDef),
-        declared: Arc<Declared>,
-        incomplete: bool,
-        version: &Version,
-    ) -> Option<Attribute> {
-        let StoredAttribute {
-            id,
-            def,
-            tree,
-            since,
-            exact: _,
-        } = stored;
-        let tree = if def.kind.is_standalone() {
-            Some(version.tree_named(&index_tree(dataset, *id, *tree))?.id)
-        } else {
-            None
-        };
-        let deleted = version.tree_named(&deleted_tree(dataset, *id));
-        let widened = version.tree_named(&widened_tree(dataset, *id));
-        Some(Attribute {
-            declared,
-            widened: widened
-                .filter(|_| def.kind == IndexKind::Filter)
-                .map(|tree| tree.id),
-            since: *since,
-            deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
-            versions: of.settings.versions,
-            tree,
-            incomplete,
-        })
-    }
+    Some(Attribute {
+        declared,
+        index: types.of(def.kind),
+        widened: widened
+            .filter(|_| def.kind == IndexKind::Filter)
+            .map(|tree| tree.id),
+        since: *since,
+        deleted: deleted.filter(|_| tree.is_some()).map(|tree| tree.id),
+        versions: of.settings.versions,
+        tree,
+        incomplete,
+    })
 }
 
 /// An index that is being built.
@@ -154,6 +119,8 @@ pub(crate) struct Layout {
     /// field.
     pub(crate) expires_place: Option<usize>,
     pub(crate) extraction: Extraction,
+    /// The index types of the store.
+    types: IndexTypes,
     /// The configuration that the layout was made from.
     config: Arc<Vec<u8>>,
     /// The latest count of tree changes at which this layout was still valid.
@@ -162,8 +129,8 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// The layout of the dataset called `name` in `version`; `None` if its definition cannot be
-    /// read or a tree is missing.
-    pub(crate) fn new(name: &str, version: &Version) -> Option<Layout> {
+    /// read, or a tree or the type of an index is missing.
+    pub(crate) fn new(name: &str, version: &Version, types: &IndexTypes) -> Option<Layout> {
         let data = version.tree_named(&data_tree(name))?;
         let stored = StoredDef::from_bytes(&data.config)?;
         let key = (stored.key.clone(), stored.key_type);
@@ -171,7 +138,7 @@ impl Layout {
         let attributes = stored.attributes.iter().zip(&shape.attributes);
         let attributes: Vec<Attribute> = attributes
             .map(|(a, declared)| {
-                Attribute::new(name, (a, &stored), declared.clone(), false, version)
+                resolve(name, (a, &stored), declared.clone(), false, version, types)
             })
             .collect::<Option<_>>()?;
         let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
@@ -182,12 +149,13 @@ impl Layout {
             .collect();
         let building = match &stored.change {
             Some(change) => {
-                let attribute = Attribute::new(
+                let attribute = resolve(
                     name,
                     (&change.attribute, &stored),
                     Arc::new(Declared::new(&change.attribute, &stored)),
                     true,
                     version,
+                    types,
                 )?;
                 let known = attributes.iter().position(|a| a.id == attribute.id);
                 if known.is_none() {
@@ -245,14 +213,27 @@ impl Layout {
             shape,
             attributes,
             building,
+            types: types.clone(),
             config: data.config.clone(),
             seen: AtomicU64::new(version.changes()),
             stored,
         })
     }
 
+    /// The coverage of the obsolete set with this repair watermark; `None` if there is no set, or
+    /// it is not fully readable.
+    pub(crate) fn coverage_at(&self, watermark: Option<Seq>) -> Coverage {
+        let watermark = watermark.filter(|_| self.superseded.is_some());
+        Coverage::at(&self.stored.settings, watermark)
+    }
+
+    /// The index types of the store.
+    pub(crate) fn index_types(&self) -> &IndexTypes {
+        &self.types
+    }
+
     /// The attribute by which the records are stored, if they are stored by location. Its tree has
-    /// the full records (`crate::store::clustered`).
+    /// the full records (`crate::bodies`).
     #[inline]
     pub(crate) fn clustered(&self) -> Option<&Attribute> {
         self.clustered.and_then(|at| self.attributes.get(at))
@@ -263,7 +244,7 @@ impl Layout {
         self.clustered
     }
 
-    /// True if stubs may lack the values of a written attribute, because it was declared after
+    /// True if heads may lack the values of a written attribute, because it was declared after
     /// records were stored.
     pub(crate) fn has_late_attributes(&self) -> bool {
         let mut written = self.written();

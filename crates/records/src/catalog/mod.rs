@@ -2,12 +2,9 @@
 //! names and configurations of its trees, and the coverage of its obsolete set. All of it is
 //! immutable.
 
-mod coverage;
 mod layout;
 mod names;
 
-pub(crate) use coverage::{Complete, Coverage, Source};
-pub use layout::Attribute;
 pub(crate) use layout::{Building, Layout, Step};
 pub(crate) use names::{
     EXTENSION, Role, TreeConfig, data_tree, dataset_of, deleted_tree, expiry_tree, index_tree,

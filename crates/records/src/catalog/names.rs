@@ -21,7 +21,7 @@
 
 use esker_lsm::TreeId;
 use esker_lsm::version::Version;
-use esker_model::definition::{ExternalKind, IndexKind, MaintenanceSettings, Merging, Repair};
+use esker_model::definition::{IndexKind, MaintenanceSettings, Merging, Repair};
 
 const DATA: &str = "/data";
 
@@ -179,14 +179,6 @@ impl TreeConfig {
             text += &format!(" {VERSIONS}{}", self.versions);
         }
         text.into_bytes()
-    }
-
-    /// The name of an index type that is not registered, which is why [`TreeConfig::from_bytes`]
-    /// cannot decode the configuration.
-    pub(crate) fn unregistered_kind(bytes: &[u8]) -> Option<String> {
-        let first = std::str::from_utf8(bytes).ok()?.split(' ').next()?;
-        let unregistered = ExternalKind::is_name(first) && ExternalKind::named(first).is_none();
-        unregistered.then(|| first.to_string())
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<TreeConfig> {

@@ -3,7 +3,7 @@
 use esker_lsm::{Cursor, Seq, SeqSet, Snapshot};
 use esker_model::record::RecordRef;
 
-use super::{READAHEAD, Sum};
+use super::entries::{READAHEAD, Sum};
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::store::expiry_key;

@@ -4,8 +4,10 @@
 use esker_lsm::{Cursor, Kind, Seq, Snapshot, Superseded, TreeCursor, TreeId};
 use esker_model::record::RecordRef;
 
-use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
+use crate::catalog::Layout;
+use crate::coverage::{Complete, Coverage, Source};
 use crate::error::Result;
+use crate::index::Attribute;
 use crate::maintenance;
 
 const READAHEAD: usize = 256 << 10;
@@ -21,7 +23,7 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn new(layout: &Layout, set: Option<Superseded>) -> Known {
-        let coverage = Coverage::new(layout, set.as_ref());
+        let coverage = Coverage::new(&layout.stored.settings, set.as_ref());
         Known {
             set,
             entries: coverage.of(Source::IndexEntries),

@@ -25,9 +25,10 @@ use std::ops::ControlFlow;
 use esker_lsm::{Cursor, Kind, RunSink, Seq, TreeChange, TreeId};
 use esker_model::schema::RecordError;
 
+use crate::bodies::Ahead;
 use crate::catalog::Layout;
 use crate::error::Error;
-use crate::store::{Ahead, Handle};
+use crate::store::Handle;
 
 /// Read-ahead of the scans over records and index entries.
 pub(super) const READAHEAD: usize = 256 << 10;
@@ -88,7 +89,7 @@ pub(super) struct Version<'v> {
     pub(super) is_newest: bool,
 }
 
-/// Passes buffered records to the target, with stubs replaced by their records.
+/// Passes buffered records to the target, with their bodies.
 fn give(
     ahead: &mut Ahead,
     layout: &Layout,
@@ -132,8 +133,8 @@ pub(super) struct Backfill<'b, 'p> {
     since: Seq,
     /// Whether the target needs older versions, too.
     versions: bool,
-    /// Whether the target needs the JSON, and not stubs, of a dataset stored by location.
-    pub(super) whole: bool,
+    /// Whether the target needs bodies that are stored apart.
+    pub(super) needs_bodies: bool,
     progress: &'b mut OnPass<'p>,
     /// The approximate number of records.
     total: u64,
@@ -153,7 +154,7 @@ impl<'b, 'p> Backfill<'b, 'p> {
             data,
             since,
             versions,
-            whole: false,
+            needs_bodies: false,
             progress,
             total: dataset.now().record_count(),
             seen: 0,
@@ -199,9 +200,10 @@ impl<'b, 'p> Backfill<'b, 'p> {
             None => cursor.seek_first()?,
         }
         let mut read = 0;
-        let layout = match self.whole {
-            true => Some(self.dataset.current.layout_in(snapshot.version())),
-            false => None,
+        let layout = if self.needs_bodies {
+            Some(self.dataset.current.layout_in(snapshot.version()))
+        } else {
+            None
         };
         let mut ahead = Ahead::new();
         while cursor.valid() {

@@ -6,9 +6,10 @@ use esker_model::record::RecordRef;
 use esker_model::schema::Extracted;
 
 use super::backfill::{Backfill, Pass, Place, READAHEAD, Result, Stop, Target, Version};
-use crate::catalog::{Attribute, Building, Layout, Role, TreeConfig};
+use crate::catalog::{Building, Layout, Role, TreeConfig};
 use crate::error::Error;
-use crate::index::build::{Gathered, Piece, builder, each_staged};
+use crate::index::Attribute;
+use crate::index::staging::{Gathered, Piece, each_staged};
 use crate::store::{Handle, Remarks};
 
 /// Index entries that are written between two checks for cancellation.
@@ -126,7 +127,7 @@ impl Build<'_, '_> {
         self.records = gathered.records;
         let snapshot = self.backfill.dataset.shared.group.snapshot();
         let attribute = &self.building.attribute;
-        let mut oldest = builder(attribute.kind)?;
+        let mut oldest = attribute.builder()?;
         let mut change = self.last_step();
         let config = TreeConfig::new(Role::Index(attribute.kind), &self.layout.stored.settings);
         change.configured.push((tree, config.to_bytes()));
@@ -172,7 +173,7 @@ impl Build<'_, '_> {
             attribute,
             place: self.building.place,
             gathered,
-            piece: Piece::new(attribute.kind),
+            piece: Piece::new(attribute),
             limit: loan.bytes(),
             out: Extracted::default(),
         };

@@ -3,7 +3,7 @@
 //! 1. One edit of the engine creates the new tree and stores the change in the definition. From
 //!    then on every write maintains the old and the new index; queries use the old one only.
 //! 2. The index entries of the older records are collected (`backfill.rs`), sorted by the engine,
-//!    and written below everything that the new tree has by then (`index/build.rs`). An embedded
+//!    and written below everything that the new tree has by then (`index/staging.rs`). An embedded
 //!    index has no tree: the tables of the data are rewritten one by one.
 //! 3. One edit of the engine makes the new index the attribute's index, and drops the old one.
 //!
@@ -20,6 +20,7 @@ use esker_model::tokens::Tokenizer;
 
 use super::backfill::{Backfill, Pass, Stop};
 use super::build::Build;
+use crate::bodies;
 use crate::catalog::{
     Building, Layout, Role, TreeConfig, deleted_tree, index_tree, staging_tree, widened_tree,
 };
@@ -107,6 +108,7 @@ impl Handle {
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
         let (kind, ty, tokenizer) = (index.kind(), index.said_type(), index.tokens());
+        self.shared.index_types.check(kind)?;
         let _claim = self.current.claim()?;
         let layout = self.layout();
         if is_resumed(&layout, path, kind, ty, Some(tokenizer))? {
@@ -161,6 +163,7 @@ impl Handle {
         kind: IndexKind,
         progress: &mut OnProgress<'_>,
     ) -> Result<IndexChange> {
+        self.shared.index_types.check(kind)?;
         let claim = self.current.claim()?;
         let layout = self.layout();
         if is_resumed(&layout, path, kind, None, None)? {
@@ -222,7 +225,7 @@ impl Handle {
         if !known.kind.is_indexed() {
             return Err(Error::bad_input(format!("`{path}` has no index")));
         }
-        refuse_clustered(&layout, path, IndexKind::None)?;
+        bodies::refuse_change(&layout, path, IndexKind::None)?;
         let mut stored = layout.stored.clone();
         for attribute in stored.attributes.iter_mut().filter(|a| a.id == known.id) {
             attribute.def.kind = IndexKind::None;
@@ -290,7 +293,7 @@ impl Handle {
     /// The first step of a change: from here on writes maintain the new index.
     fn begin(&self, layout: &Layout, def: IndexDef) -> Result<()> {
         let (path, kind, ty) = (&def.path, def.kind, def.ty);
-        refuse_clustered(layout, path, kind)?;
+        bodies::refuse_change(layout, path, kind)?;
         def.check_lenient()?;
         esker_model::definition::check_tokenizer(def.tokenizer, kind, ty)?;
         esker_model::definition::check_type(path, kind, ty)?;
@@ -375,8 +378,8 @@ impl Handle {
         let place = (layout.data, building.since);
         let versions = layout.stored.settings.versions > 1;
         let mut backfill = Backfill::new(self, place, versions, &mut progress);
-        // Stubs suffice for an attribute that all records were stored with.
-        backfill.whole = !layout.stored.in_all_records(building.attribute.id);
+        // Heads suffice for an attribute that all records were stored with.
+        backfill.needs_bodies = !layout.stored.in_all_records(building.attribute.id);
         let mut build = Build {
             layout: &layout,
             building,
@@ -455,34 +458,6 @@ fn is_resumed(
         return Ok(true);
     }
     layout.refuse_unfinished().map(|()| false)
-}
-
-/// Refuses changes that do not fit a dataset stored by location: changing its clustered index, or
-/// declaring another one, because that would move all records; and embedded indexes of attributes
-/// that stubs may lack, because the data tables have only stubs.
-fn refuse_clustered(layout: &Layout, path: &Path, kind: IndexKind) -> Result<()> {
-    if kind.is_clustered() {
-        return Err(Error::bad_input(format!(
-            "an index of kind {kind} cannot be added: it stores the records in order of the points at `{path}`, which must be chosen when the dataset is created"
-        )));
-    }
-    let Some(clustered) = layout.clustered() else {
-        return Ok(());
-    };
-    if clustered.path == *path {
-        return Err(Error::bad_input(format!(
-            "the records are stored in order of the points at `{path}`: this index can be neither dropped nor changed"
-        )));
-    }
-    let known = layout.stored.attribute(path);
-    let in_stubs = known.is_some_and(|known| layout.stored.in_all_records(known.id));
-    match kind.is_embedded() && !in_stubs {
-        true => Err(Error::bad_input(format!(
-            "`{path}`: the records are stored in order of the points at `{}`, so an index of kind {kind} needs an attribute that was declared when the dataset was created; choose lazy, recent or composite, or spatial:z or spatial:mbr for points",
-            clustered.path
-        ))),
-        false => Ok(()),
-    }
 }
 
 fn undeclared(layout: &Layout, path: &Path) -> Error {

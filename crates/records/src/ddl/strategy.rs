@@ -20,9 +20,9 @@ use esker_model::definition::Maintenance;
 
 use super::backfill::{Backfill, Place, Stop, Version};
 use crate::catalog::{
-    Coverage, Layout, Role, Source, TreeConfig, deleted_tree, keys_tree, superseded_tree,
-    widened_tree,
+    Layout, Role, TreeConfig, deleted_tree, keys_tree, superseded_tree, widened_tree,
 };
+use crate::coverage::{Coverage, Source};
 use crate::error::Result;
 use crate::maintenance;
 use crate::repair::{RepairOptions, RepairProgress, RepairReport};
@@ -85,9 +85,10 @@ impl Handle {
     /// See [`crate::Dataset::set_auto`].
     pub(crate) fn set_auto(&self, progress: &mut OnSwitch<'_>) -> Result<SwitchReport> {
         let present = self.layout().stored.settings.maintenance;
-        let first = match present.uses_keys() {
-            true => present,
-            false => maintenance::cost::FIRST,
+        let first = if present.uses_keys() {
+            present
+        } else {
+            maintenance::cost::FIRST
         };
         self.switch(first, true, progress)
     }
@@ -144,7 +145,7 @@ impl Handle {
         let known = layout
             .superseded
             .and_then(|tree| now.snapshot.superseded(tree));
-        let coverage = Coverage::new(layout, known.as_ref());
+        let coverage = Coverage::new(&layout.stored.settings, known.as_ref());
         let converged = layout.stored.settings.keys_after.is_none() && coverage.has_converged();
         converged.then_some(coverage)
     }

@@ -6,8 +6,27 @@ use std::sync::Arc;
 use esker_lsm::{Seq, Slice, Superseded};
 use esker_model::query::Order;
 
-use super::Candidate;
-use super::queue::Ranked;
+use super::ranked::Ranked;
+
+/// A record that may match, as an index returns it.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) seq: Seq,
+    pub(crate) key: Vec<u8>,
+    /// The stored record, if the index read it, and where.
+    pub(crate) record: Option<(Slice, Origin)>,
+}
+
+/// Where a candidate's record was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// In this component of the data, counted from the newest: a newer one may replace it.
+    Component(usize),
+    /// In all components that matter: it is known to be current.
+    Current,
+    /// With its index entry: it is validated like a candidate without a record.
+    IndexEntry,
+}
 
 impl Candidate {
     /// Its size in memory.
@@ -170,7 +189,7 @@ impl Best {
         &mut self,
         seq: Seq,
         key: &[u8],
-        record: impl FnOnce() -> Option<(Slice, usize)>,
+        record: impl FnOnce() -> Option<(Slice, Origin)>,
     ) {
         let rank = self.window.order.rank(seq);
         if !self.admits(rank) {

@@ -5,8 +5,6 @@
 //! figures, but nearly the same ranking, and the ranking decides. The advisor ignores differences
 //! below a tenth (`advise`).
 
-use super::of;
-use esker_model::definition::IndexKind;
 use serde::Serialize;
 
 /// The number of records in a lookup whose cost is [`Figures::lookup`].
@@ -73,7 +71,7 @@ pub enum Access {
 pub struct Figures {
     access: Access,
     /// Put of one value, beyond a put without indexes.
-    write: f64,
+    pub(crate) write: f64,
     /// Lookup of the newest ten of a value.
     lookup: f64,
     /// Each further record, fetched and sorted. The types differ little: lists must be decoded and
@@ -83,7 +81,7 @@ pub struct Figures {
     /// Each further entry of a value that a query with a limit must read.
     entry: f64,
     /// Bytes on disk, in per cent of the data's.
-    bytes: f64,
+    pub(crate) bytes: f64,
 }
 
 impl Figures {
@@ -109,96 +107,75 @@ impl Figures {
     }
 }
 
-/// The figures of an index type; without an index, queries scan.
-fn figures(kind: IndexKind) -> Figures {
-    let none = || Figures::new(Access::Everything, 0.0, 0.0, 0.0, 0.0, 0.0);
-    of(kind).map_or_else(none, |index| index.figures())
-}
+impl Figures {
+    /// Those of an attribute without an index: queries scan.
+    pub(crate) const NO_INDEX: Figures = Figures {
+        access: Access::Everything,
+        write: 0.0,
+        lookup: 0.0,
+        row: 0.0,
+        entry: 0.0,
+        bytes: 0.0,
+    };
 
-/// All index types that may be recommended, besides none.
-pub(crate) fn advised() -> impl Iterator<Item = IndexKind> {
-    IndexKind::ALL.into_iter().filter(|kind| is_advised(*kind))
-}
+    /// The mean cost of a query: lookups and ranges, with and without limit, in the workload's
+    /// proportions. 0 without queries.
+    pub(crate) fn query(&self, work: &Workload, profile: &AttributeProfile) -> f64 {
+        let queries = work.lookups + work.ranges;
+        if queries <= 0.0 {
+            return 0.0;
+        }
+        let both = |cost: &dyn Fn(Option<f64>) -> f64| {
+            let limited = work.limited.clamp(0.0, 1.0);
+            let mut sum = 0.0;
+            if limited > 0.0 {
+                sum += limited * cost(Some(work.limit));
+            }
+            if limited < 1.0 {
+                sum += (1.0 - limited) * cost(None);
+            }
+            sum
+        };
+        let lookups = both(&|limit| self.lookup_cost(limit, profile));
+        let ranges = both(&|limit| self.range_cost(limit, work.range_rows, profile));
+        (work.lookups * lookups + work.ranges * ranges) / queries
+    }
 
-/// True for index types that may be recommended.
-pub(crate) fn is_advised(kind: IndexKind) -> bool {
-    of(kind).is_some_and(|index| index.is_advised())
-}
+    fn lookup_cost(&self, limit: Option<f64>, profile: &AttributeProfile) -> f64 {
+        let matches = profile.matches();
+        let rows = limit.map_or(matches, |limit| limit.min(matches));
+        let searched = match self.access {
+            Access::Everything => return PASSING * profile.records,
+            Access::FilteredBlocks => FILTERS * profile.records / 1e6 * profile.kept(),
+            Access::MappedBlocks | Access::Entries => 0.0,
+        };
+        let entries = limit.map_or(0.0, |_| self.entry * (matches - rows));
+        self.lookup + searched + self.row * (rows - FIRST_ROWS).max(0.0) + entries
+    }
 
-/// Why an index type fits a workload best.
-pub(crate) fn why(kind: IndexKind, work: &Workload, profile: &AttributeProfile) -> String {
-    of(kind).map_or_else(String::new, |index| index.why(work, profile))
+    fn range_cost(&self, limit: Option<f64>, range_rows: f64, profile: &AttributeProfile) -> f64 {
+        let matches = range_rows.min(profile.records);
+        let rows = limit.map_or(matches, |limit| limit.min(matches));
+        match self.access {
+            Access::Everything => PASSING * profile.records,
+            Access::FilteredBlocks | Access::MappedBlocks => {
+                // Fingerprints do not help with ranges: both types use zone maps.
+                let read = (profile.records * profile.kept()).max(rows);
+                BLOCKS_OF_A_RANGE + PASSING * (read - FIRST_ROWS).max(0.0)
+            }
+            Access::Entries => {
+                // Records of near values that lie side by side are read together.
+                let row = PASSING + (self.row - PASSING) * profile.kept();
+                let entries = limit.map_or(0.0, |_| self.entry * (matches - rows));
+                self.lookup + row * (rows - FIRST_ROWS).max(0.0) + entries
+            }
+        }
+    }
 }
 
 /// A share as text.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
-}
-
-/// The bytes on disk of an index, in per cent of the data's.
-pub(crate) fn bytes(kind: IndexKind) -> f64 {
-    figures(kind).bytes
-}
-
-/// A put of the attribute's value, beyond a put without indexes.
-pub(crate) fn write(kind: IndexKind) -> f64 {
-    figures(kind).write
-}
-
-/// The mean cost of a query: lookups and ranges, with and without limit, in the workload's
-/// proportions. 0 without queries.
-pub(crate) fn query(kind: IndexKind, work: &Workload, profile: &AttributeProfile) -> f64 {
-    let queries = work.lookups + work.ranges;
-    if queries <= 0.0 {
-        return 0.0;
-    }
-    let both = |cost: &dyn Fn(Option<f64>) -> f64| {
-        let limited = work.limited.clamp(0.0, 1.0);
-        let mut sum = 0.0;
-        if limited > 0.0 {
-            sum += limited * cost(Some(work.limit));
-        }
-        if limited < 1.0 {
-            sum += (1.0 - limited) * cost(None);
-        }
-        sum
-    };
-    let lookups = both(&|limit| lookup(kind, limit, profile));
-    let ranges = both(&|limit| range(kind, limit, work.range_rows, profile));
-    (work.lookups * lookups + work.ranges * ranges) / queries
-}
-
-fn lookup(kind: IndexKind, limit: Option<f64>, profile: &AttributeProfile) -> f64 {
-    let figures = figures(kind);
-    let matches = profile.matches();
-    let rows = limit.map_or(matches, |limit| limit.min(matches));
-    let searched = match figures.access {
-        Access::Everything => return PASSING * profile.records,
-        Access::FilteredBlocks => FILTERS * profile.records / 1e6 * profile.kept(),
-        Access::MappedBlocks | Access::Entries => 0.0,
-    };
-    let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
-    figures.lookup + searched + figures.row * (rows - FIRST_ROWS).max(0.0) + entries
-}
-
-fn range(kind: IndexKind, limit: Option<f64>, range_rows: f64, profile: &AttributeProfile) -> f64 {
-    let figures = figures(kind);
-    let matches = range_rows.min(profile.records);
-    let rows = limit.map_or(matches, |limit| limit.min(matches));
-    match figures.access {
-        Access::Everything => PASSING * profile.records,
-        Access::FilteredBlocks | Access::MappedBlocks => {
-            // Fingerprints do not help with ranges: both types use zone maps.
-            let read = (profile.records * profile.kept()).max(rows);
-            BLOCKS_OF_A_RANGE + PASSING * (read - FIRST_ROWS).max(0.0)
-        }
-        Access::Entries => {
-            // Records of near values that lie side by side are read together.
-            let row = PASSING + (figures.row - PASSING) * profile.kept();
-            let entries = limit.map_or(0.0, |_| figures.entry * (matches - rows));
-            figures.lookup + row * (rows - FIRST_ROWS).max(0.0) + entries
-        }
-    }
 }
 
 impl Workload {

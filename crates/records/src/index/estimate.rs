@@ -8,9 +8,8 @@ use esker_lsm::version::TableFile;
 use esker_lsm::{Kind, Seq};
 use esker_model::posting::PostingList;
 
-use super::recent::Stored;
-use super::{Lookup, TreeRange};
-use crate::catalog::Attribute;
+use super::kind::{Attribute, TreeRange};
+use super::lookup::Lookup;
 use crate::error::Result;
 use esker_model::range::Range;
 use esker_model::schema::Value;
@@ -49,20 +48,6 @@ pub(super) enum Values {
 /// Entries that each represent one record.
 pub(super) const ENTRIES: Entries = Entries;
 
-/// Entries that each hold one record's key, or cancel one.
-pub(super) struct Operands;
-
-impl Count for Operands {
-    fn units(&self, _since: Seq, _seq: Seq, kind: Kind, value: &[u8]) -> Units {
-        let adds = kind != Kind::Delete && matches!(Stored::decode(value), Stored::Add(_));
-        Units {
-            counted: u64::from(adds),
-            all: 1,
-            bytes: 0,
-        }
-    }
-}
-
 /// Entries that are posting lists.
 pub(super) struct Postings {
     /// True if each new posting rewrites a list.
@@ -99,6 +84,43 @@ impl Count for Postings {
 }
 
 impl Lookup<'_> {
+    /// Estimates how many entries of the attribute's tree lie between two keys, without deletes.
+    /// Reads metadata, and at most one data block if the metadata is not precise enough for the
+    /// plan.
+    ///
+    /// # Errors
+    /// Any read error.
+    pub fn approximate(
+        &self,
+        attribute: &Attribute,
+        (lo, hi): (&[u8], Option<&[u8]>),
+    ) -> Result<u64> {
+        let sought = Sought {
+            lo,
+            hi,
+            key: None,
+            part: None,
+            is_one: false,
+        };
+        self.estimate_where(attribute, sought, &ENTRIES, &|_| true)
+    }
+
+    /// As [`Lookup::approximate`], for several ranges in order, in the tables for which `meets` is
+    /// true.
+    pub(super) fn approximate_where<'r>(
+        &self,
+        attribute: &Attribute,
+        ranges: impl Iterator<Item = &'r TreeRange>,
+        meets: &dyn Fn(&TableFile) -> bool,
+    ) -> Result<u64> {
+        let (tree, cost) = (attribute.index_tree()?, self.index_cost);
+        let ranges = ranges.map(|range| (range.lo.as_slice(), range.hi.as_deref()));
+        let ranges: Vec<_> = ranges.collect();
+        Ok(self
+            .snapshot
+            .approximate_where(tree, &ranges, meets, cost)?)
+    }
+
     /// Estimates how many candidates the tree of an attribute has for a range of values.
     pub(super) fn estimate(
         &self,
@@ -111,7 +133,7 @@ impl Lookup<'_> {
         let point = range.point();
         // The records' keys show how the entries of a value are distributed.
         let part = |key: &[u8]| match point.and_then(|value| key.strip_prefix(value)) {
-            Some(key) => self.snapshot.rank(self.layout.data, key, self.data_cost),
+            Some(key) => self.snapshot.rank(self.data, key, self.data_cost),
             None => Ok(if key < lo.as_slice() { 0.0 } else { 1.0 }),
         };
         let knows = point.is_some() && keys == Values::BeforeKeys;

@@ -3,25 +3,25 @@
 
 use esker_lsm::{Cost, Cursor, EntryCursor, Kind, Seq, Snapshot};
 
-use super::{index_entries, tree_of};
-use crate::catalog::Attribute;
+use super::each::index_entries;
+use super::kind::Attribute;
 use crate::error::Result;
 
 /// A cursor over the entries of an index, in the order of its tree.
-pub(crate) struct EveryFact<'a> {
+pub(crate) struct EveryEntry<'a> {
     attribute: &'a Attribute,
     cursor: EntryCursor,
     begun: bool,
 }
 
-impl<'a> EveryFact<'a> {
+impl<'a> EveryEntry<'a> {
     pub(crate) fn new(
         snapshot: &Snapshot,
         attribute: &'a Attribute,
         readahead: usize,
-    ) -> Result<EveryFact<'a>> {
-        Ok(EveryFact {
-            cursor: snapshot.entries(tree_of(attribute)?, readahead),
+    ) -> Result<EveryEntry<'a>> {
+        Ok(EveryEntry {
+            cursor: snapshot.entries(attribute.index_tree()?, readahead),
             attribute,
             begun: false,
         })
@@ -29,9 +29,10 @@ impl<'a> EveryFact<'a> {
 
     /// Advances to the next entry; false at the end.
     pub(crate) fn next_entry(&mut self) -> Result<bool> {
-        match std::mem::replace(&mut self.begun, true) {
-            false => self.cursor.seek_first()?,
-            true => self.cursor.next()?,
+        if std::mem::replace(&mut self.begun, true) {
+            self.cursor.next()?
+        } else {
+            self.cursor.seek_first()?
         }
         Ok(self.cursor.valid())
     }

@@ -11,9 +11,10 @@ use esker_lsm::table::{BlockHint, Table};
 use esker_lsm::{Component, Cursor, Kind, MAX_SEQ};
 use esker_model::record::RecordRef;
 
-use super::{Lookup, Range, embedded};
-use crate::catalog::Attribute;
+use super::kind::Attribute;
+use super::lookup::Lookup;
 use crate::error::Result;
+use esker_model::range::Range;
 
 /// The most partitions whose summaries are read, evenly spread over those that may match.
 const PARTITIONS: usize = 16;
@@ -78,9 +79,6 @@ pub(super) fn estimate(
     range: &Range,
     values: &ValueRange,
 ) -> Result<u64> {
-    if !lookup.looks.is_planning() {
-        return embedded::read_for(lookup, attribute, range, values);
-    }
     let estimate = Estimate {
         lookup,
         attribute,
@@ -88,7 +86,7 @@ pub(super) fn estimate(
         values,
     };
     let (mut sum, mut parts) = (0.0, Vec::new());
-    for component in lookup.snapshot.components(lookup.layout.data) {
+    for component in lookup.snapshot.components(lookup.data) {
         match component {
             Component::Memtable(memtable) => sum += estimate.of_memtable(&memtable)?,
             Component::Run(run) => {
@@ -170,9 +168,10 @@ impl Estimate<'_> {
         };
         Ok(match estimated {
             Some(estimated) if !sample.leaves_open(blocks.entries / scale) => {
-                match sample.has_none() {
-                    true => estimated.min(by_block),
-                    false => estimated,
+                if sample.has_none() {
+                    estimated.min(by_block)
+                } else {
+                    estimated
                 }
             }
             _ => by_block.min(all as f64),

@@ -1,35 +1,12 @@
-//! Items ordered by rank: candidates, and the files, partitions and blocks that wait to be
-//! searched.
+//! The files, partitions and blocks that wait to be searched, best first.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use esker_lsm::Seq;
 
-use super::Best;
-
-/// An item with its rank ([`Order::rank`](super::Order::rank)): smaller is better.
-pub(super) struct Ranked<T> {
-    pub(super) rank: u64,
-    pub(super) item: T,
-}
-
-impl<T> PartialEq for Ranked<T> {
-    fn eq(&self, other: &Ranked<T>) -> bool {
-        self.rank == other.rank
-    }
-}
-impl<T> Eq for Ranked<T> {}
-impl<T> PartialOrd for Ranked<T> {
-    fn partial_cmp(&self, other: &Ranked<T>) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for Ranked<T> {
-    fn cmp(&self, other: &Ranked<T>) -> Ordering {
-        self.rank.cmp(&other.rank)
-    }
-}
+use super::best::Best;
+use super::ranked::Ranked;
 
 /// The units of a search, best first, each with the best rank that it can contain. The search ends
 /// when enough is found and the first unit cannot contain anything better.
@@ -65,17 +42,19 @@ impl<T> Queue<T> {
     /// Takes the best unit if it satisfies `wanted`.
     pub(super) fn pop_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<Ranked<T>> {
         let Reverse(head) = self.0.peek()?;
-        match wanted(&head.item) {
-            true => self.0.pop().map(|Reverse(head)| head),
-            false => None,
+        if wanted(&head.item) {
+            self.0.pop().map(|Reverse(head)| head)
+        } else {
+            None
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Order, Window};
+    use super::super::best::Window;
     use super::*;
+    use esker_model::query::Order;
 
     fn best(order: Order, after: Option<Seq>) -> Best {
         Best::new(Window {

@@ -10,8 +10,10 @@ use esker_lsm::table::{BlockHint, KeyRange, Table, TableMeta, entries_of_blocks}
 use esker_lsm::version::TableFile;
 use esker_lsm::{Component, Cursor, Kind, MAX_SEQ, Seq, TreeId};
 
+use super::best::Best;
+use super::kind::Attribute;
+use super::lookup::Lookup;
 use super::queue::Queue;
-use super::{Best, Lookup};
 use crate::error::Result;
 
 /// The most blocks that are read together.
@@ -36,6 +38,25 @@ pub struct TreeEntry<'a> {
     pub kind: Kind,
     /// Its value.
     pub value: &'a [u8],
+}
+
+impl Lookup<'_> {
+    /// Passes to `visit` the entries of the attribute's tree between two keys that may be relevant
+    /// for `best`, the best first as far as tables and blocks show it. They include superseded
+    /// entries and deletes.
+    ///
+    /// # Errors
+    /// Any read error, and any error of `visit`.
+    pub fn walk(
+        &self,
+        attribute: &Attribute,
+        bounds: (&[u8], Option<&[u8]>),
+        tells: Tells,
+        best: &mut Best,
+        visit: &mut dyn FnMut(TreeEntry<'_>, &mut Best) -> Result<()>,
+    ) -> Result<()> {
+        walk(self, attribute.index_tree()?, bounds, tells, best, visit)
+    }
 }
 
 /// Visits the entries of a key range that may have a candidate for `best`.

@@ -67,8 +67,3 @@ impl Workload {
         (self.entries + self.fetched) * (TEST + PASS * self.update_ratio / 2.0)
     }
 }
-
-/// Microseconds per write.
-pub(crate) fn cost(strategy: Maintenance, work: &Workload) -> f64 {
-    super::of(strategy).cost(work)
-}

@@ -2,7 +2,7 @@
 //! fetches the record to validate a candidate, and notes obsolete writes. Compactions of the data
 //! report their drops, and repairs read the records.
 
-use super::Strategy;
+use super::strategy::Strategy;
 
 pub(super) struct Deferred;
 

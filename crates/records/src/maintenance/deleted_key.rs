@@ -3,8 +3,9 @@
 
 use esker_lsm::TreeId;
 
-use super::{Dropped, Strategy};
-use crate::catalog::{Attribute, Layout};
+use super::strategy::{Dropped, Strategy};
+use crate::catalog::Layout;
+use crate::index::Attribute;
 
 pub(super) struct DeletedKey;
 

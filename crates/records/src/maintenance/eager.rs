@@ -3,7 +3,8 @@
 //! range filter knows the replaced values.
 
 use super::cost::{CANCEL, RECORD, SCAN, Workload};
-use super::{AtCommit, FilterRule, Strategy};
+use super::strategy::{AtCommit, Strategy};
+use crate::index::FilterRule;
 
 pub(super) struct Eager;
 

@@ -3,7 +3,8 @@
 //! current, and a range filter reads each table by itself.
 
 use super::cost::{BIT, Workload};
-use super::{AtCommit, FilterRule, Strategy};
+use super::strategy::{AtCommit, Strategy};
+use crate::index::FilterRule;
 
 pub(super) struct MutableBitmap;
 

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use esker_model::definition::{DatasetDef, Index, Maintenance};
 use esker_model::schema::KeyType;
 
-use super::cost::{CANDIDATES, FIRST, Workload, cost};
-use super::{AtCommit, Dropped, FilterRule, of};
+use super::cost::{CANDIDATES, FIRST, Workload};
+use super::{AtCommit, Dropped, cost, of};
 use crate::api::{Database, Options};
 use crate::catalog::Layout;
+use crate::index::FilterRule;
 use crate::telemetry::Measured;
 
 fn layout(maintenance: Maintenance) -> Arc<Layout> {
-    let options = Options {
-        fs: Arc::new(esker_sim::memory::Memory::new()),
-        background: false,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .fs(Arc::new(esker_sim::memory::Memory::new()))
+        .background(false);
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index("lazy", Index::lazy().string())

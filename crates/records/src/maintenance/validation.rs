@@ -2,7 +2,7 @@
 //! the primary-key index for a newer write of a candidate's key, or fetches the record. Repairs
 //! bring the obsolete set up to date.
 
-use super::Strategy;
+use super::strategy::Strategy;
 use crate::telemetry::Measured;
 
 pub(super) struct Validation;

@@ -12,29 +12,16 @@
 use std::sync::{Arc, OnceLock};
 
 use esker_lsm::table::KeyFilter;
-use esker_lsm::{Component, Cost, Cursor, Seq, Slice, Snapshot, Superseded, TreeId};
-use esker_model::definition::Repair;
+use esker_lsm::{Component, Cost, Cursor, Seq, Snapshot, Superseded, TreeId};
+use esker_model::definition::{IndexKind, Repair};
 
-use crate::catalog::{Attribute, Complete, Coverage, Layout, Source};
+use super::strategies::of;
+use super::strategy::Dropped;
+use crate::catalog::Layout;
+use crate::coverage::{Complete, Coverage, Source};
 use crate::error::Result;
+use crate::index::{Attribute, Candidate};
 use crate::store::{Kept, KeptFilter, Name};
-
-/// A record that may match, as an index returns it.
-#[derive(Debug, Clone)]
-pub(crate) struct Candidate {
-    pub(crate) seq: Seq,
-    pub(crate) key: Vec<u8>,
-    /// The stored record, if the index read it, and the component it was found in: a newer
-    /// component may replace it. Two values replace the component: [`CURRENT`] and [`APART`].
-    pub(crate) record: Option<(Slice, usize)>,
-}
-
-/// Instead of a component: the record is known to be current.
-pub(crate) const CURRENT: usize = usize::MAX;
-
-/// Instead of a component: the record came with its index entry, and is validated like a candidate
-/// without a record.
-pub(crate) const APART: usize = usize::MAX - 1;
 
 /// A key filter pays off if it has fewer than this many keys per candidate: adding a key takes
 /// about 70 ns, looking one up over 1 us.
@@ -67,9 +54,10 @@ impl Validity {
             .and_then(|tree| snapshot.superseded(tree))
             .map(Arc::new);
         let settings = &layout.stored.settings;
-        let strategy = super::of(settings.maintenance);
-        let coverage = Coverage::new(layout, obsolete.as_deref());
-        let source = Source::of(attributes);
+        let strategy = of(settings.maintenance);
+        let coverage = Coverage::new(settings, obsolete.as_deref());
+        let kinds: Vec<IndexKind> = attributes.iter().map(|a| a.kind).collect();
+        let source = Source::of(&kinds);
         let complete = coverage.of(source);
         let probed = match complete {
             // A key tree knows nothing of writes under another strategy: the set must have these.
@@ -109,7 +97,7 @@ impl Validity {
 
     /// True if the write is in the obsolete set.
     #[inline]
-    pub(crate) fn is_over(&self, seq: Seq) -> bool {
+    pub(crate) fn is_obsolete(&self, seq: Seq) -> bool {
         self.obsolete.as_ref().is_some_and(|set| set.contains(seq))
     }
 
@@ -189,18 +177,6 @@ struct KeyProbe {
     filter: OnceLock<(usize, Arc<KeyFilter>)>,
     /// Keeps the filter for other queries.
     kept: Arc<KeptFilter>,
-}
-
-/// The meaning of a write's missing entry in a key tree.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dropped {
-    /// The write is in the set: compactions report the entries that they drop.
-    InTheSet,
-    /// The write is obsolete. Every record has an entry here, so this one was overwritten or
-    /// deleted, and a compaction dropped the entry without a report, possibly with the tombstone.
-    Obsolete,
-    /// Unknown: records older than the tree have no entry.
-    Unknown,
 }
 
 /// A component and the numbers that it spans.

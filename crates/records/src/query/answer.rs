@@ -14,7 +14,7 @@ use super::scan_matching::ScanMatching;
 use super::stages::TakeScanned;
 use super::{BulkOrder, Order, PageToken};
 use crate::error::Result;
-use crate::index::{self, Best, CURRENT, Candidate, Window};
+use crate::index::{Best, Candidate, Origin, Window};
 use esker_model::Record;
 
 /// The most candidates that are requested at a time.
@@ -289,7 +289,7 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
         order: BulkOrder::Any,
         gives_records: brings && !context.request.keys_only,
         cost: &context.costs.data,
-        place_cost: &context.costs.place,
+        body_cost: &context.costs.bodies,
     };
     scan.run(&mut OfferScanned {
         best,
@@ -307,7 +307,7 @@ fn read_indexes(context: &Context, best: &mut Best) -> Result<()> {
         let (Some(constraint), Some(attribute)) = (constraint, attribute) else {
             continue;
         };
-        let (Some(index), Some(sought)) = (index::of(attribute.kind), constraint.sought()) else {
+        let (Some(index), Some(sought)) = (attribute.index(), constraint.sought()) else {
             continue;
         };
         for range in sought.iter().filter(|range| !range.is_empty()) {
@@ -341,7 +341,7 @@ impl TakeScanned for OfferScanned<'_> {
         record: &mut dyn FnMut() -> Slice,
     ) -> Result<ControlFlow<()>> {
         let brings = self.brings;
-        let bring = || brings.then(|| (Slice::from(&*record()), CURRENT));
+        let bring = || brings.then(|| (Slice::from(&*record()), Origin::Current));
         self.best.offer_with(seq, key, bring);
         Ok(ControlFlow::Continue(()))
     }

@@ -16,7 +16,7 @@ use super::explain::{Explain, Steps};
 use super::input::Query;
 use super::run::Run;
 use super::scan_matching::ScanMatching;
-use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned};
+use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned};
 use super::{BulkOrder, key_cursor};
 use crate::error::{Error, Result};
 use crate::index;
@@ -101,9 +101,9 @@ impl<'v> Bulk<'v> {
     /// Takes the records that a stand-alone index has in the driver's range.
     pub(super) fn by_index(mut self) -> Result<Run> {
         let driving = self.run.context.driving_index();
-        let brings = driving.is_some_and(|(attribute, _)| index::brings_records(attribute.kind));
+        let brings = driving.is_some_and(|(attribute, _)| attribute.brings_records());
         if brings && self.order == BulkOrder::Any {
-            return self.by_place();
+            return self.brought();
         }
         // The sorted keys have half of the memory, the keys of a chunk and the records of a batch a
         // quarter each.
@@ -139,7 +139,7 @@ impl<'v> Bulk<'v> {
                 order: self.order,
                 gives_records: matches!(self.give.sink, Sink::Visit(_)),
                 cost: &context.costs.data,
-                place_cost: &context.costs.place,
+                body_cost: &context.costs.bodies,
             };
             let scanned = scan.run(&mut self.give)?;
             self.run.steps.candidates += scanned;
@@ -186,7 +186,7 @@ impl<'v> Bulk<'v> {
             return Ok(sorter.finish()?);
         };
         let lookup = context.indexes();
-        let many = match index::of(attribute.kind) {
+        let many = match attribute.index() {
             // Areas are read block by block.
             Some(index) if index.is_of_points() && !range.regions.is_empty() => false,
             Some(index) => index.estimate(&lookup, attribute, range)? >= READAHEAD_ENTRIES,
@@ -195,13 +195,13 @@ impl<'v> Bulk<'v> {
         let readahead = if many { key_cursor::READAHEAD } else { 0 };
         let mut take = |_: &[u8], key: &[u8], seq| {
             steps.candidates += 1;
-            if context.validity.is_over(seq) {
+            if context.validity.is_obsolete(seq) {
                 steps.obsolete += 1;
                 return Ok(());
             }
             Ok(sorter.add(key, seq)?)
         };
-        index::each_fact(&lookup, attribute, Some(range), readahead, &mut take)?;
+        index::each_entry(&lookup, attribute, Some(range), readahead, &mut take)?;
         steps.rounds += 1;
         Ok(sorter.finish()?)
     }
@@ -218,8 +218,8 @@ impl<'v> Bulk<'v> {
             known: self.probes_keys || context.validity.is_exact(),
             options,
             cost: &context.costs.data,
-            joins: Joins::of(admission, matches!(self.give.sink, Sink::Visit(_))),
-            place_cost: &context.costs.place,
+            needs: Needs::of(admission, matches!(self.give.sink, Sink::Visit(_))),
+            body_cost: &context.costs.bodies,
         };
         let mut chunk = Chunk::default();
         while !self.give.is_done() && chunk.fill(&mut sorted, share)? {
@@ -281,9 +281,10 @@ impl Give<'_> {
     }
 
     fn goes_on(&self) -> ControlFlow<()> {
-        match self.is_done() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.is_done() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 }
@@ -371,8 +372,8 @@ impl Chunk {
 
     /// Drops candidates that earlier queries have found to be obsolete; returns how many.
     fn leave_out_noted(&mut self, view: &View) -> Result<u64> {
-        match view.dataset.current.online.noted() {
-            Some(noted) => self.drop_those(&mut |_, seq| Ok(noted.is_over(seq, view.seq()))),
+        match view.dataset.current.findings.found() {
+            Some(found) => self.drop_those(&mut |_, seq| Ok(found.is_obsolete(seq, view.seq()))),
             None => Ok(0),
         }
     }

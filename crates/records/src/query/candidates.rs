@@ -12,14 +12,14 @@ use esker_lsm::{
 
 use super::Order;
 use super::key_cursor::READAHEAD;
-use super::stages::{Admission, Joins, Verdict, needs_json};
+use super::stages::{Admission, Needs, Verdict, needs_bodies};
 use esker_model::query::Compiled;
 
-use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::index::{self, Best, CURRENT, Candidate, Index, Looks, Lookup, Range, Window};
+use crate::index::{Attribute, Best, Candidate, IndexType, Looks, Lookup, Origin, Range, Window};
+use crate::maintenance;
 use crate::record::parse;
-use crate::store::{Stubs, View, hides};
+use crate::store::{View, hides};
 use esker_model::Record;
 
 /// The largest number of candidates that are requested at a time.
@@ -79,7 +79,7 @@ pub(super) struct Search<'a> {
 
 /// The candidates of one index, newest first, a page at a time.
 pub(super) struct Stream<'a> {
-    index: &'static dyn Index,
+    index: &'a dyn IndexType,
     attribute: &'a Attribute,
     range: &'a Range,
     expected: u64,
@@ -91,13 +91,11 @@ pub(super) struct Stream<'a> {
 
 impl<'a> Search<'a> {
     fn lookup(&self) -> Lookup<'_> {
-        Lookup {
-            layout: &self.snapshot.layout,
-            snapshot: &self.snapshot.snapshot,
-            data_cost: &self.data_cost,
-            index_cost: &self.index_cost,
-            looks: Looks::default(),
-        }
+        let View {
+            layout, snapshot, ..
+        } = &self.snapshot;
+        let (data, index) = (&self.data_cost, &self.index_cost);
+        maintenance::lookup(layout, snapshot, data, index, Looks::default())
     }
 
     /// Borrows memory for candidates, unless `limit` is small.
@@ -119,7 +117,7 @@ impl<'a> Search<'a> {
             let attribute = self.snapshot.layout.attributes.get(constraint.attribute);
             // A range filter returns only the newest version of each key.
             let index = attribute
-                .and_then(|attribute| index::of(attribute.kind))
+                .and_then(|attribute| attribute.index())
                 .filter(|index| !index.is_filtered_scan());
             let (Some(attribute), Some(index)) = (attribute, index) else {
                 continue;
@@ -290,27 +288,23 @@ impl<'a> Search<'a> {
             })?;
         }
         let admission = Admission::of_all(self.snapshot, self.compiled);
-        if let Some(mut stubs) = Stubs::new(layout, snapshot)? {
-            // Datasets with stubs keep one version, so these are the newest of their keys.
-            let joins = Joins::of(admission, true);
-            for (at, (candidate, value)) in chunk.iter().zip(&values).enumerate() {
-                if let Some(value) = value
-                    && joins.wants(value)?
-                {
-                    stubs.add(at, (&candidate.key, candidate.seq), value)?;
-                }
+        // Datasets with bodies apart keep one version, so these are the newest of their keys.
+        let needs = Needs::of(admission, true);
+        let mut bodies = needs.bodies(layout, snapshot)?;
+        for (at, (candidate, value)) in chunk.iter().zip(&values).enumerate() {
+            if let Some(value) = value
+                && needs.wants(value)?
+            {
+                bodies.add(at, (&candidate.key, candidate.seq), value)?;
             }
-            stubs.read(
-                LookupOptions::default(),
-                &self.data_cost,
-                &mut |at, record| {
-                    if let Some(slot) = values.get_mut(at) {
-                        *slot = Some(record.compact());
-                    }
-                    Ok(())
-                },
-            )?;
         }
+        let take = &mut |at: usize, record: Slice| {
+            if let Some(slot) = values.get_mut(at) {
+                *slot = Some(record.compact());
+            }
+            Ok(())
+        };
+        bodies.read(LookupOptions::default(), &self.data_cost, take)?;
         for (candidate, value) in chunk.into_iter().zip(values) {
             let Some(value) = value else { continue };
             if admission.decide(&value)? == Verdict::Admitted {
@@ -355,26 +349,25 @@ impl<'a> Search<'a> {
         // A dataset with one version drops a tombstone together with the entries that it deletes.
         let is_gone = kept.left == 0 || (versions == 1 && newest.is_none());
         for (_, seq) in left {
-            match is_gone {
-                true => {
-                    let by = newest.unwrap_or(self.snapshot.seq());
-                    self.snapshot.note_over(seq, by);
-                }
-                false => self.snapshot.note_dangling(seq),
+            if is_gone {
+                let by = newest.unwrap_or(self.snapshot.seq());
+                self.snapshot.note_obsolete(seq, by);
+            } else {
+                self.snapshot.note_dangling(seq)
             }
         }
         Ok(())
     }
 
-    fn whole(&self, key: &[u8], seq: Seq, stored: Slice) -> Result<Slice> {
-        self.snapshot.whole((key, seq), stored, &self.data_cost)
+    fn with_body(&self, key: &[u8], seq: Seq, stored: Slice) -> Result<Slice> {
+        self.snapshot.with_body((key, seq), stored, &self.data_cost)
     }
 
     /// As [`Search::by_index`], by a scan of all records.
     pub(super) fn by_scan(&mut self, below: Seq, limit: usize) -> Result<(Vec<Record>, bool)> {
         let (snapshot, layout) = (&self.snapshot.snapshot, &self.snapshot.layout);
         let loan = self.borrow(limit);
-        let needs_json = needs_json(layout, self.compiled);
+        let needs_bodies = needs_bodies(layout, self.compiled);
         let mut best = Best::new(Window {
             order: Order::Newest,
             after: Some(below),
@@ -403,12 +396,13 @@ impl<'a> Search<'a> {
                         best.note_skipped();
                     }
                 } else {
-                    let record = match needs_json {
-                        true => self.whole(cursor.key(), seq, cursor.value_slice())?,
-                        false => cursor.value_slice(),
+                    let record = if needs_bodies {
+                        self.with_body(cursor.key(), seq, cursor.value_slice())?
+                    } else {
+                        cursor.value_slice()
                     };
                     if (self.compiled).confirm(&parse(&record)?, &layout.shape, None) {
-                        let bring = || Some((Slice::from(&*record), CURRENT));
+                        let bring = || Some((Slice::from(&*record), Origin::Current));
                         best.offer_with(seq, cursor.key(), bring);
                     }
                 }
@@ -422,7 +416,7 @@ impl<'a> Search<'a> {
             match candidate.record {
                 Some((value, _)) => {
                     let (key, seq) = (candidate.key, candidate.seq);
-                    let value = self.whole(&key, seq, value)?;
+                    let value = self.with_body(&key, seq, value)?;
                     records.push(self.snapshot.record(key, seq, value)?);
                 }
                 // The record was too large to hold during the scan.
@@ -430,7 +424,7 @@ impl<'a> Search<'a> {
                     let (key, seq) = (candidate.key, candidate.seq);
                     let mut walk = snapshot.walk_from(layout.data, &key, seq);
                     if let Some(entry) = walk.next_entry()?.filter(|entry| entry.seq == seq) {
-                        let value = self.whole(&key, seq, entry.value)?;
+                        let value = self.with_body(&key, seq, entry.value)?;
                         records.push(self.snapshot.record(key, seq, value)?);
                     }
                     self.data_cost.absorb(walk.cost());

@@ -11,9 +11,8 @@ use super::explain::{Explain, Steps};
 use super::input::Query;
 use super::run::{Context, Run};
 use super::stages::Admission;
-use crate::catalog::Attribute;
 use crate::error::Result;
-use crate::index::{self, Candidate, Lookup, Range, Take};
+use crate::index::{self, Attribute, Candidate, Lookup, Range, Take};
 
 /// Index entries whose keys are looked up together.
 const DOUBTFUL: usize = 64 << 10;
@@ -24,9 +23,10 @@ const GATHERED: usize = 64 << 10;
 /// Counts the records that answer a query, which returns keys only.
 pub(super) fn count(query: Query) -> Result<(u64, Explain)> {
     let run = Run::new(query)?;
-    let run = match is_whole(&run) {
-        true => count_whole(run)?,
-        false => count_pages(run)?,
+    let run = if is_whole(&run) {
+        count_whole(run)?
+    } else {
+        count_pages(run)?
     };
     Ok((run.steps.answers, run.explain()))
 }
@@ -58,8 +58,8 @@ fn count_whole(mut run: Run) -> Result<Run> {
         }
         return count_records(run);
     }
-    // A stub may not be enough to decide the other conditions.
-    if !context.needs_json && index::is_filtered_scan(attribute.kind) {
+    // A head may not be enough to decide the other conditions.
+    if !context.needs_bodies && attribute.is_filtered_scan() {
         let lookup = context.indexes();
         let mut matches = Matches {
             lookup: &lookup,
@@ -79,7 +79,7 @@ fn count_whole(mut run: Run) -> Result<Run> {
 fn count_records(run: Run) -> Result<Run> {
     let context = &run.context;
     let driving = context.driving_index();
-    let brings = driving.is_some_and(|(attribute, _)| index::brings_records(attribute.kind));
+    let brings = driving.is_some_and(|(attribute, _)| attribute.brings_records());
     // Records are read in any case, so that the keys are probed only if that has saved reads
     // before.
     let probes_keys =
@@ -102,7 +102,7 @@ fn count_entries(
     let mut counted = Distinct::default();
     let mut doubtful: Vec<Candidate> = Vec::new();
     let lookup = context.indexes();
-    let expected = match index::of(attribute.kind) {
+    let expected = match attribute.index() {
         Some(index) => index.estimate(&lookup, attribute, range)?,
         None => 0,
     };
@@ -118,7 +118,7 @@ fn count_entries(
     };
     let mut take = |_: &[u8], key: &[u8], seq: Seq| {
         steps.candidates += 1;
-        if validity.is_over(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
+        if validity.is_obsolete(seq) || expired.is_some_and(|expired| expired.contains(seq)) {
             steps.obsolete += 1;
         } else if validity.is_exact() {
             counted.add(seq);
@@ -139,7 +139,7 @@ fn count_entries(
         }
         Ok(())
     };
-    index::each_fact(&lookup, attribute, Some(range), 0, &mut take)?;
+    index::each_entry(&lookup, attribute, Some(range), 0, &mut take)?;
     validate(&mut doubtful, &mut counted)?;
     steps.answers += counted.count();
     Ok(())
@@ -217,11 +217,9 @@ impl Take for Matches<'_> {
 
     fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()> {
         self.steps.candidates += 1;
-        let Lookup {
-            layout, snapshot, ..
-        } = *self.lookup;
+        let Lookup { data, snapshot, .. } = *self.lookup;
         let (all, cost) = (&self.context.components, self.lookup.data_cost);
-        if !current && !snapshot.is_newest(layout.data, all, all.len(), key, seq, cost)? {
+        if !current && !snapshot.is_newest(data, all, all.len(), key, seq, cost)? {
             self.steps.obsolete += 1;
         } else if self.admission.admits(record, self.steps)? {
             self.steps.answers += 1;

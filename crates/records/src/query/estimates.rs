@@ -3,23 +3,26 @@
 use esker_model::query::{Estimate, Expected};
 use esker_model::range::Range;
 
+use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{self, Best, Lookup, Order, Window};
+use crate::index::{Best, Lookup, Order, Window};
 
 /// Data blocks that may be read for the estimate of a test.
 const LOOKS: u32 = 1;
 
 /// Estimates of the indexes that a lookup reads.
-pub(super) struct Estimates<'a>(pub(super) &'a Lookup<'a>);
+pub(super) struct Estimates<'a> {
+    pub(super) lookup: &'a Lookup<'a>,
+    pub(super) layout: &'a Layout,
+}
 
 impl Estimate for Estimates<'_> {
     type Error = Error;
 
     fn expect(&mut self, attribute: usize, ranges: &[Range]) -> Result<Expected> {
-        let lookup = self.0;
-        let attribute = lookup.layout.attributes.get(attribute);
-        let (Some(attribute), Some(index)) = (attribute, attribute.and_then(|a| index::of(a.kind)))
-        else {
+        let lookup = self.lookup;
+        let attribute = self.layout.attributes.get(attribute);
+        let (Some(attribute), Some(index)) = (attribute, attribute.and_then(|a| a.index())) else {
             return Ok(Expected::default());
         };
         lookup.looks.renew(LOOKS);
@@ -34,12 +37,12 @@ impl Estimate for Estimates<'_> {
 
     /// Looks for one entry. Without an index any record may have such a value.
     fn has_other(&mut self, attribute: usize) -> Result<bool> {
-        let lookup = self.0;
-        let Some(attribute) = lookup.layout.attributes.get(attribute) else {
+        let lookup = self.lookup;
+        let Some(attribute) = self.layout.attributes.get(attribute) else {
             return Ok(true);
         };
         let other = esker_model::schema::other(attribute.ty);
-        let (Some(index), Some(other)) = (index::of(attribute.kind), other) else {
+        let (Some(index), Some(other)) = (attribute.index(), other) else {
             return Ok(true);
         };
         let mut best = Best::new(Window {

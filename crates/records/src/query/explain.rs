@@ -12,10 +12,10 @@ use serde::{Serialize, Serializer};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let dir = tempfile::tempdir()?;
-/// use esker::{Database, DatasetDef, KeyType, Options, field};
+/// use esker::{Database, DatasetDef, Options, field};
 ///
 /// let db = Database::create_or_open(dir.path(), Options::default())?;
-/// let events = db.create_dataset::<u64>("events", DatasetDef::new("id", KeyType::Int))?;
+/// let events = db.create_dataset::<u64>("events", DatasetDef::key("id"))?;
 /// events.put_json(br#"{"id": 1, "n": 5}"#)?;
 ///
 /// let mut answer = events.find(field("n").gt(3)).run()?;

@@ -4,10 +4,9 @@ use esker_lsm::{Seq, Slice};
 
 use super::explain::Steps;
 use super::run::Context;
-use super::stages::{Admission, Fetch, Fetched, Joins};
+use super::stages::{Admission, Fetch, Fetched, Needs};
 use crate::error::Result;
-use crate::index::{APART, CURRENT, Candidate};
-use crate::store::Stubs;
+use crate::index::{Candidate, Origin};
 
 /// The number of records that were read, and their bytes.
 #[derive(Clone, Copy, Default)]
@@ -44,38 +43,37 @@ impl PageFetch<'_> {
         } = self.context;
         let (layout, snapshot) = (&view.layout, &view.snapshot);
         let mut size = Size::default();
-        let joins = Joins::of(self.admission, !self.context.request.keys_only);
-        let mut stubs = match joins {
-            Joins::None => None,
-            _ => Stubs::new(layout, snapshot)?,
-        };
+        let needs = Needs::of(self.admission, !self.context.request.keys_only);
+        let mut bodies = needs.bodies(layout, snapshot)?;
         // Candidates whose records have come, and may be obsolete.
         let mut to_check: Vec<usize> = Vec::new();
         for (at, candidate) in chunk.iter_mut().enumerate() {
-            let Some((record, component)) = candidate.record.take() else {
+            let Some((record, origin)) = candidate.record.take() else {
                 to_fetch.push(at);
                 records.push(None);
                 continue;
             };
-            if component == APART {
-                if !self.known {
-                    to_check.push(at);
-                }
-                size.read += 1;
-                size.bytes += record.len();
-                records.push(Some(record));
-                continue;
-            }
             let (key, seq) = (&candidate.key, candidate.seq);
-            let current = component == CURRENT
-                || snapshot.is_newest(layout.data, components, component, key, seq, &costs.data)?;
+            let current = match origin {
+                Origin::IndexEntry => {
+                    if !self.known {
+                        to_check.push(at);
+                    }
+                    size.read += 1;
+                    size.bytes += record.len();
+                    records.push(Some(record));
+                    continue;
+                }
+                Origin::Current => true,
+                Origin::Component(at) => {
+                    snapshot.is_newest(layout.data, components, at, key, seq, &costs.data)?
+                }
+            };
             if current {
                 size.read += 1;
                 size.bytes += record.len();
-                if let Some(stubs) = &mut stubs
-                    && joins.wants(&record)?
-                {
-                    stubs.add(at, (key, seq), &record)?;
+                if needs.wants(&record)? {
+                    bodies.add(at, (key, seq), &record)?;
                 }
                 records.push(Some(record));
             } else {
@@ -84,18 +82,16 @@ impl PageFetch<'_> {
                 records.push(None);
             }
         }
-        if let Some(stubs) = &mut stubs {
-            stubs.read(self.context.lookup, &costs.place, &mut |at, record| {
-                size.bytes += record.len();
-                if let Some(slot) = records.get_mut(at) {
-                    *slot = Some(record.compact());
-                }
-                Ok(())
-            })?;
-        }
+        bodies.read(self.context.lookup, &costs.bodies, &mut |at, record| {
+            size.bytes += record.len();
+            if let Some(slot) = records.get_mut(at) {
+                *slot = Some(record.compact());
+            }
+            Ok(())
+        })?;
         if !to_check.is_empty() {
             let mut current = vec![false; chunk.len()];
-            let checked = self.fetch_those(chunk, &mut to_check, Joins::None, &mut |at, _| {
+            let checked = self.fetch_those(chunk, &mut to_check, Needs::None, &mut |at, _| {
                 if let Some(current) = current.get_mut(at) {
                     *current = true;
                 }
@@ -109,7 +105,7 @@ impl PageFetch<'_> {
             }
             checked.count_in(steps);
         }
-        let fetched = self.fetch_those(chunk, &mut to_fetch, joins, &mut |at, record| {
+        let fetched = self.fetch_those(chunk, &mut to_fetch, needs, &mut |at, record| {
             if let Some(slot) = records.get_mut(at) {
                 *slot = Some(record.compact());
             }
@@ -126,7 +122,7 @@ impl PageFetch<'_> {
         &self,
         chunk: &[Candidate],
         places: &mut [usize],
-        joins: Joins<'_>,
+        needs: Needs<'_>,
         take: &mut impl FnMut(usize, Slice),
     ) -> Result<Fetched> {
         let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
@@ -151,8 +147,8 @@ impl PageFetch<'_> {
             known: self.known,
             options,
             cost: &costs.data,
-            joins,
-            place_cost: &costs.place,
+            needs,
+            body_cost: &costs.bodies,
         };
         fetch.run(&keys, &seqs, &mut |nth: usize, record: Slice| {
             if let Some(at) = places.get(nth) {

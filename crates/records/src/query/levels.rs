@@ -50,7 +50,7 @@ impl View {
         for (at, run) in tree.iter().flat_map(|tree| tree.runs.iter().enumerate()) {
             for file in run.tables.iter() {
                 let meta = file.meta();
-                let mut bounds = index::box_of(file);
+                let mut bounds = index::box_of(file).map(|(bounds, _)| bounds);
                 if bounds.is_none() {
                     let table = file.table()?;
                     let ends = [meta.smallest.as_slice(), meta.largest.as_slice()];

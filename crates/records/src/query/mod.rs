@@ -6,7 +6,7 @@
 
 mod answer;
 mod bulk;
-mod bulk_by_place;
+mod bulk_brought;
 mod candidates;
 mod count;
 mod estimates;
@@ -21,7 +21,7 @@ mod order;
 mod plan_tests;
 mod run;
 mod scan;
-mod scan_by_place;
+mod scan_apart;
 mod scan_matching;
 mod space;
 mod stages;

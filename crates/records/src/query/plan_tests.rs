@@ -20,11 +20,7 @@ const RECORDS: u64 = 10_000;
 const OF_B: u64 = RECORDS / 100;
 
 fn dataset(maintenance: Maintenance) -> Dataset {
-    let options = Options {
-        fs: Arc::new(Memory::new()),
-        background: false,
-        ..Options::default()
-    };
+    let options = Options::new().fs(Arc::new(Memory::new())).background(false);
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let mut def = DatasetDef::new("id", KeyType::Int).maintenance(maintenance);
     for (path, kind) in [

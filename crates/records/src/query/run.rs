@@ -18,17 +18,19 @@ use super::explain::{
 };
 use super::input::Query;
 use super::stages::{self, Admission};
-use crate::catalog::{Attribute, Layout};
+use crate::bodies;
+use crate::catalog::Layout;
 use crate::error::Result;
-use crate::index::{self, Looks, Lookup, Range};
+use crate::index::{Attribute, Looks, Lookup, Range};
+use crate::maintenance;
 use crate::maintenance::Validity;
 use crate::store::View;
 
 /// The reads of a query, by what was read.
 pub(super) struct Costs {
     pub(super) data: Cost,
-    /// The tree of records by location.
-    pub(super) place: Cost,
+    /// Bodies that are stored apart.
+    pub(super) bodies: Cost,
     pub(super) index: Cost,
     /// The index of keys.
     pub(super) keys: Cost,
@@ -38,7 +40,7 @@ impl Costs {
     pub(super) fn new(snapshot: &Snapshot) -> Costs {
         Costs {
             data: snapshot.cost(),
-            place: snapshot.cost(),
+            bodies: snapshot.cost(),
             index: snapshot.cost(),
             keys: snapshot.cost(),
         }
@@ -57,7 +59,7 @@ pub(super) struct Context {
     /// True if the driver answers all conditions.
     pub(super) all_answered: bool,
     /// True if the conditions cannot be decided without the JSON.
-    pub(super) needs_json: bool,
+    pub(super) needs_bodies: bool,
     pub(super) validity: Validity,
     /// True if candidates are validated by the index of keys before their records are fetched.
     pub(super) probes_keys: bool,
@@ -80,8 +82,12 @@ impl Context {
         let is_conditional = condition.is_some();
         let costs = Costs::new(&view.snapshot);
         let indexes = index_lookup(&view, &costs);
-        let compiled = Compiled::new(&view.layout.shape, condition, &mut Estimates(&indexes))?;
-        let plan = Plan::choose(&view.layout.shape, &compiled, &mut Estimates(&indexes))?;
+        let mut estimates = Estimates {
+            lookup: &indexes,
+            layout: &view.layout,
+        };
+        let compiled = Compiled::new(&view.layout.shape, condition, &mut estimates)?;
+        let plan = Plan::choose(&view.layout.shape, &compiled, &mut estimates)?;
         let driving = driving(&view.layout, &compiled, &plan.driver);
         let current = &view.dataset.current;
         let validity = Validity::new(&view.snapshot, &view.layout, &driving, &current.kept_filter);
@@ -90,7 +96,7 @@ impl Context {
             Validation::Timestamp => validity.probes_keys(),
             Validation::Auto => {
                 // Records that come with their index entries need not be fetched.
-                let brings = (driving.first()).is_some_and(|a| index::brings_records(a.kind));
+                let brings = (driving.first()).is_some_and(|a| a.brings_records());
                 let is_cheaper = request.keys_only || current.usage.is_wasteful() || brings;
                 validity.probes_keys() && is_cheaper
             }
@@ -107,7 +113,7 @@ impl Context {
         Ok(Context {
             components: view.snapshot.components(view.layout.data),
             all_answered: compiled.is_answered_by(&plan.driver),
-            needs_json: stages::needs_json(&view.layout, &compiled),
+            needs_bodies: stages::needs_bodies(&view.layout, &compiled),
             request,
             compiled,
             plan,
@@ -132,7 +138,7 @@ impl Context {
             snapshot: &self.view.snapshot,
             layout: &self.view.layout,
             compiled: &self.compiled,
-            needs_json: self.needs_json,
+            needs_bodies: self.needs_bodies,
             driver: self.plan.driver.single(),
             all_answered: self.all_answered,
         }
@@ -191,13 +197,8 @@ impl Context {
 
 /// Reads the indexes of a view.
 pub(super) fn index_lookup<'a>(view: &'a View, costs: &'a Costs) -> Lookup<'a> {
-    Lookup {
-        layout: &view.layout,
-        snapshot: &view.snapshot,
-        data_cost: &costs.data,
-        index_cost: &costs.index,
-        looks: Looks::default(),
-    }
+    let (data, index) = (&costs.data, &costs.index);
+    maintenance::lookup(&view.layout, &view.snapshot, data, index, Looks::default())
 }
 
 /// The attributes whose indexes a driver reads, each once.
@@ -279,7 +280,7 @@ impl Run {
             steps: self.steps.clone(),
             cost: ExplainedCost {
                 data: (&costs.data).into(),
-                place: (layout.clustered()).map(|_| (&costs.place).into()),
+                place: bodies::are_apart(layout).then(|| (&costs.bodies).into()),
                 index: Some((&costs.index).into()),
                 keys: Some((&costs.keys).into()),
             },
@@ -292,7 +293,7 @@ impl Drop for Run {
         self.count_use();
         let dataset = &self.context.view.dataset;
         let costs = &self.context.costs;
-        for cost in [&costs.data, &costs.place, &costs.index, &costs.keys] {
+        for cost in [&costs.data, &costs.bodies, &costs.index, &costs.keys] {
             dataset.shared.group.count(cost);
         }
         let validated = self.steps.probed.max(self.steps.fetched);

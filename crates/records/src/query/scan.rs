@@ -7,9 +7,10 @@ use esker_model::Key;
 
 use super::explain::Explain;
 use super::key_cursor::READAHEAD;
+use crate::bodies::{self, Ahead};
 use crate::error::{Error, Result};
 use crate::record::{self, parse};
-use crate::store::{Ahead, View};
+use crate::store::View;
 use esker_model::Record;
 
 /// An iterator over records by primary key.
@@ -20,10 +21,10 @@ pub(crate) struct Scan {
     started: bool,
     done: bool,
     records: u64,
-    /// The records read ahead, if records are stored by location.
+    /// The records read ahead, if bodies are stored apart.
     ahead: Option<Ahead>,
-    /// The cost of reading records by location.
-    place_cost: Cost,
+    /// The cost of reading these bodies.
+    body_cost: Cost,
 }
 
 impl Scan {
@@ -57,8 +58,8 @@ impl Scan {
         };
         cursor.within(&lo, hi.as_deref());
         Ok(Scan {
-            ahead: snapshot.layout.clustered().map(|_| Ahead::new()),
-            place_cost: snapshot.snapshot.cost(),
+            ahead: bodies::are_apart(&snapshot.layout).then(Ahead::new),
+            body_cost: snapshot.snapshot.cost(),
             snapshot,
             cursor,
             reverse: false,
@@ -76,11 +77,12 @@ impl Scan {
 
     /// The steps of the scan so far and their cost.
     pub(crate) fn explain(&self) -> Explain {
-        let order = match self.reverse {
-            true => "descending",
-            false => "ascending",
+        let order = if self.reverse {
+            "descending"
+        } else {
+            "ascending"
         };
-        let place = self.ahead.as_ref().map(|_| &self.place_cost);
+        let place = self.ahead.as_ref().map(|_| &self.body_cost);
         Explain::of_scan(order, self.records, &self.cursor.cost(), place)
     }
 
@@ -112,7 +114,7 @@ impl Scan {
         record::returned(key, self.cursor.seq(), self.cursor.value_slice()).map(Some)
     }
 
-    /// As `step`, for records stored by location.
+    /// As `step`, for bodies that are stored apart.
     fn step_ahead(&mut self, mut ahead: Ahead) -> Result<(Ahead, Option<Record>)> {
         let mut next = ahead.pop();
         if next.is_none() {
@@ -124,7 +126,7 @@ impl Scan {
                 );
             }
             let (layout, snapshot) = (&self.snapshot.layout, &self.snapshot.snapshot);
-            ahead.fill(layout, snapshot, &self.place_cost)?;
+            ahead.fill(layout, snapshot, &self.body_cost)?;
             next = ahead.pop();
         }
         let Some(item) = next else {
@@ -166,7 +168,7 @@ impl Iterator for Scan {
                 .shared
                 .group
                 .count(&self.cursor.cost());
-            self.snapshot.dataset.shared.group.count(&self.place_cost);
+            self.snapshot.dataset.shared.group.count(&self.body_cost);
         }
         next
     }
@@ -184,7 +186,7 @@ pub(crate) fn count_unindexed(view: View) -> Result<Vec<u64>> {
         }
         Ok(())
     };
-    if layout.clustered().is_some() {
+    if bodies::are_apart(&layout) {
         for record in Scan::all(view)? {
             count(record?.stored())?;
         }

@@ -5,8 +5,8 @@ use esker_model::query::Compiled;
 
 use super::BulkOrder;
 use super::key_cursor::KeyCursor;
-use super::scan_by_place::ScanByPlace;
-use super::stages::{Admission, Joins, TakeScanned, Verdict};
+use super::scan_apart::ScanApart;
+use super::stages::{Admission, Needs, TakeScanned, Verdict};
 use crate::error::Result;
 use crate::store::View;
 
@@ -15,11 +15,11 @@ pub(super) struct ScanMatching<'a> {
     pub(super) view: &'a View,
     pub(super) compiled: &'a Compiled,
     pub(super) order: BulkOrder,
-    /// True if the records are part of the answer; false if stubs will do.
+    /// True if the records are part of the answer; false if heads will do.
     pub(super) gives_records: bool,
     pub(super) cost: &'a Cost,
-    /// The cost of records that are read by location.
-    pub(super) place_cost: &'a Cost,
+    /// The cost of reading bodies that are stored apart.
+    pub(super) body_cost: &'a Cost,
 }
 
 impl ScanMatching<'_> {
@@ -27,14 +27,14 @@ impl ScanMatching<'_> {
     /// records read.
     pub(super) fn run(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let admission = Admission::of_all(self.view, self.compiled);
-        let joins = Joins::of(admission, self.gives_records);
-        if !matches!(joins, Joins::None) {
-            let scan = ScanByPlace {
+        let needs = Needs::of(admission, self.gives_records);
+        if !matches!(needs, Needs::None) {
+            let scan = ScanApart {
                 view: self.view,
                 admission,
-                joins,
+                needs,
                 cost: self.cost,
-                place_cost: self.place_cost,
+                body_cost: self.body_cost,
             };
             return match self.order {
                 BulkOrder::Any => scan.in_any_order(to),

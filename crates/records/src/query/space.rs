@@ -71,14 +71,16 @@ impl Query {
             _ => self.first_radius(path, space, from, k)?.unwrap_or(last),
         };
         loop {
-            let query = match radius < last || max.is_some() {
-                true => self.clone().filter(circle(radius.min(last))),
+            let query = if radius < last || max.is_some() {
+                self.clone().filter(circle(radius.min(last)))
+            } else {
                 // The whole space.
-                false => self.clone(),
+                self.clone()
             };
-            let indexed = match radius < last || max.is_some() {
-                true => query.clone().in_circle(path, space, from, k)?,
-                false => None,
+            let indexed = if radius < last || max.is_some() {
+                query.clone().in_circle(path, space, from, k)?
+            } else {
+                None
             };
             let (found, explain) = match indexed {
                 Some(found) => found,
@@ -117,7 +119,7 @@ impl Query {
         let validity = &run.context.validity;
         index::each_point(&lookup, attribute, range, &mut |value, key, seq| {
             if let Some(point) = decode_point(space, value)
-                && !validity.is_over(seq)
+                && !validity.is_obsolete(seq)
             {
                 let candidate = Candidate {
                     seq,
@@ -156,7 +158,7 @@ impl Query {
         let layout = &self.view.layout;
         let attribute = layout.attributes.iter().find(|a| a.path == *path);
         let Some((attribute, index)) =
-            attribute.and_then(|attribute| Some((attribute, index::of(attribute.kind)?)))
+            attribute.and_then(|attribute| Some((attribute, attribute.index()?)))
         else {
             return Ok(None);
         };
@@ -175,9 +177,10 @@ impl Query {
         let (mut low, mut high) = (0, Region::LEVELS);
         while low < high {
             let level = (low + high).div_ceil(2);
-            match estimate(level)?.0 >= wanted {
-                true => low = level,
-                false => high = level - 1,
+            if estimate(level)?.0 >= wanted {
+                low = level
+            } else {
+                high = level - 1
             }
         }
         let (expected, bounds) = estimate(low)?;

@@ -22,12 +22,13 @@ use esker_model::query::Compiled;
 use esker_model::record::RecordRef;
 
 use super::explain::Steps;
+use crate::bodies::{self, Bodies};
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Candidate;
 use crate::maintenance;
 use crate::record::parse;
-use crate::store::{Stubs, View, hides};
+use crate::store::{View, hides};
 
 /// The decision of stage 4 about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,23 +45,23 @@ pub(super) struct Admission<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) layout: &'a Layout,
     pub(super) compiled: &'a Compiled,
-    /// True if the conditions cannot be decided without the JSON ([`needs_json`]).
-    pub(super) needs_json: bool,
+    /// True if the conditions cannot be decided without the JSON ([`needs_bodies`]).
+    pub(super) needs_bodies: bool,
     /// The constraint whose index gave the candidates.
     pub(super) driver: Option<usize>,
     /// True if the index has answered all conditions.
     pub(super) all_answered: bool,
 }
 
-/// True if a stub is not enough to decide the conditions on a record: a path is not declared, or
+/// True if a head is not enough to decide the conditions on a record: a path is not declared, or
 /// was declared after some records were stored, or a condition needs more than the index's answer.
-pub(super) fn needs_json(layout: &Layout, compiled: &Compiled) -> bool {
+pub(super) fn needs_bodies(layout: &Layout, compiled: &Compiled) -> bool {
     let mut constraints = compiled.constraints.iter();
     let is_open = |at: usize| {
         let attribute = layout.attributes.get(at);
         attribute.is_some_and(|attribute| !layout.stored.in_all_records(attribute.id))
     };
-    layout.clustered().is_some()
+    bodies::are_apart(layout)
         && (!compiled.undeclared.is_empty()
             || constraints.any(|constraint| !constraint.answered || is_open(constraint.attribute)))
 }
@@ -72,7 +73,7 @@ impl<'a> Admission<'a> {
             snapshot: &view.snapshot,
             layout: &view.layout,
             compiled,
-            needs_json: needs_json(&view.layout, compiled),
+            needs_bodies: needs_bodies(&view.layout, compiled),
             driver: None,
             all_answered: false,
         }
@@ -86,9 +87,10 @@ impl<'a> Admission<'a> {
             return Ok(Verdict::Admitted);
         }
         let record = parse(stored)?;
-        match (self.compiled).confirm(&record, &self.layout.shape, self.driver) {
-            true => Ok(Verdict::Admitted),
-            false => Ok(Verdict::Discarded),
+        if (self.compiled).confirm(&record, &self.layout.shape, self.driver) {
+            Ok(Verdict::Admitted)
+        } else {
+            Ok(Verdict::Discarded)
         }
     }
 
@@ -111,8 +113,8 @@ pub(super) trait TakeScanned {
         true
     }
 
-    /// Receives a record that answers the query: the full record, or a stub if the caller said that
-    /// stubs suffice.
+    /// Receives a record that answers the query: the whole record, or its head if the caller said
+    /// that heads suffice.
     fn take(
         &mut self,
         key: &[u8],
@@ -121,33 +123,45 @@ pub(super) trait TakeScanned {
     ) -> Result<ControlFlow<()>>;
 }
 
-/// The stubs that the fetch replaces by full records, in a dataset that is stored by location.
+/// The bodies that a query needs of records that lack them.
 #[derive(Clone, Copy)]
-pub(super) enum Joins<'a> {
+pub(super) enum Needs<'a> {
     None,
-    /// Stubs that answer the query: their attributes decide all conditions.
+    /// Of records that answer the query: their heads decide all conditions.
     Admitted(Admission<'a>),
     All,
 }
 
-impl<'a> Joins<'a> {
-    /// `given_out` is true if the caller needs the full records.
-    pub(super) fn of(admission: Admission<'a>, given_out: bool) -> Joins<'a> {
-        match (admission.layout.clustered(), given_out) {
-            (None, _) => Joins::None,
-            _ if admission.needs_json && !admission.all_answered => Joins::All,
-            (_, true) => Joins::Admitted(admission),
-            (_, false) => Joins::None,
+impl<'a> Needs<'a> {
+    /// `given_out` is true if the caller needs whole records.
+    pub(super) fn of(admission: Admission<'a>, given_out: bool) -> Needs<'a> {
+        match (bodies::are_apart(admission.layout), given_out) {
+            (false, _) => Needs::None,
+            _ if admission.needs_bodies && !admission.all_answered => Needs::All,
+            (_, true) => Needs::Admitted(admission),
+            (_, false) => Needs::None,
         }
     }
 
-    /// True if `stored` is a stub that must be replaced by its record.
+    /// The set for reading them.
+    pub(super) fn bodies<'b>(
+        &self,
+        layout: &'b Layout,
+        snapshot: &'b Snapshot,
+    ) -> Result<Bodies<'b>> {
+        match self {
+            Needs::None => Ok(Bodies::not_needed(snapshot)),
+            _ => Bodies::new(layout, snapshot),
+        }
+    }
+
+    /// True if the body of `stored` is missing and needed.
     pub(super) fn wants(&self, stored: &[u8]) -> Result<bool> {
         match self {
-            Joins::None => Ok(false),
-            Joins::All => Ok(RecordRef::is_stub(stored)),
-            Joins::Admitted(admission) => {
-                Ok(RecordRef::is_stub(stored) && admission.decide(stored)? == Verdict::Admitted)
+            Needs::None => Ok(false),
+            Needs::All => Ok(RecordRef::lacks_body(stored)),
+            Needs::Admitted(admission) => {
+                Ok(RecordRef::lacks_body(stored) && admission.decide(stored)? == Verdict::Admitted)
             }
         }
     }
@@ -161,10 +175,10 @@ pub(super) struct Fetch<'a> {
     pub(super) known: bool,
     pub(super) options: LookupOptions,
     pub(super) cost: &'a Cost,
-    /// The stubs that are replaced by records.
-    pub(super) joins: Joins<'a>,
-    /// The cost of reading these records.
-    pub(super) place_cost: &'a Cost,
+    /// The bodies that are read.
+    pub(super) needs: Needs<'a>,
+    /// The cost of reading these bodies.
+    pub(super) body_cost: &'a Cost,
 }
 
 /// Receives the records of current candidates.
@@ -217,23 +231,19 @@ impl Fetch<'_> {
         to: &mut impl TakeCurrent,
     ) -> Result<Fetched> {
         let snapshot = &self.view.snapshot;
-        let expected = match self.known {
-            true => Expected::Exactly(seqs),
-            false => Expected::AtLeast(seqs),
+        let expected = if self.known {
+            Expected::Exactly(seqs)
+        } else {
+            Expected::AtLeast(seqs)
         };
         let mut fetched = Fetched::default();
         // If the dataset keeps several versions, a replaced version is not obsolete.
         let notes = self.view.layout.stored.settings.versions == 1;
         let layout = &self.view.layout;
-        let mut stubs = match self.joins {
-            Joins::None => None,
-            _ => Stubs::new(layout, snapshot)?,
-        };
+        let mut bodies = self.needs.bodies(layout, snapshot)?;
         let mut options = self.options;
-        if let Some(stubs) = &stubs {
-            // The records of a batch must fit into the budget, too.
-            options.batch_bytes = stubs.share_of_stubs(self.components, options.batch_bytes);
-        }
+        // The bodies of a batch must fit into the budget, too.
+        options.batch_bytes = bodies.share_of_heads(self.components, options.batch_bytes);
         let mut lookup = snapshot.lookup(self.components, keys, expected, options, self.cost);
         loop {
             let mut failed = Ok(());
@@ -246,34 +256,25 @@ impl Fetch<'_> {
                 if found.seq == seq {
                     fetched.current += 1;
                     if failed.is_ok() {
-                        let wanted = match &mut stubs {
-                            None => Ok(None),
-                            Some(stubs) => self
-                                .joins
-                                .wants(&found.value)
-                                .map(|wants| wants.then_some(stubs)),
-                        };
-                        failed = match wanted {
+                        failed = match self.needs.wants(&found.value) {
                             Err(error) => Err(error),
-                            Ok(Some(stubs)) => {
+                            Ok(true) => {
                                 let key = keys.get(at).copied().unwrap_or_default();
-                                stubs.add(at, (key, seq), &found.value)
+                                bodies.add(at, (key, seq), &found.value)
                             }
-                            Ok(None) => to.take(at, found.value),
+                            Ok(false) => to.take(at, found.value),
                         };
                     }
                 } else if notes {
-                    self.view.note_over(seq, found.seq);
+                    self.view.note_obsolete(seq, found.seq);
                 }
             });
             let Some(positions) = batch? else { break };
             failed?;
-            if let Some(stubs) = &mut stubs {
-                stubs.read(self.options, self.place_cost, &mut |at, record| {
-                    fetched.bytes += record.len();
-                    to.take(at, record)
-                })?;
-            }
+            bodies.read(self.options, self.body_cost, &mut |at, record| {
+                fetched.bytes += record.len();
+                to.take(at, record)
+            })?;
             fetched.candidates += positions.len() as u64;
             if to.end_batch()?.is_break() {
                 break;
@@ -287,9 +288,9 @@ impl Fetch<'_> {
 impl View {
     /// Notes that the write `seq`, which an index entry names, was replaced by the write `by`,
     /// which the snapshot sees. Only under strategies whose queries note obsolete writes.
-    pub(crate) fn note_over(&self, seq: Seq, by: Seq) {
+    pub(crate) fn note_obsolete(&self, seq: Seq, by: Seq) {
         if self.notes() && seq < by {
-            self.dataset.current.online.note_over(seq, by);
+            self.dataset.current.findings.note_obsolete(seq, by);
         } else if seq > by {
             // The newest entry of the key is older than the index entry.
             self.note_dangling(seq);
@@ -299,14 +300,14 @@ impl View {
     /// Notes that an index entry of the write `seq` exists, but no record of this write.
     pub(crate) fn note_dangling(&self, seq: Seq) {
         if self.notes() {
-            self.dataset.current.online.note_dangling(seq);
+            self.dataset.current.findings.note_dangling(seq);
         }
     }
 
     /// Drops candidates that are known to be obsolete.
     pub(super) fn leave_out_noted(&self, candidates: &mut Vec<Candidate>) {
-        if let Some(noted) = self.dataset.current.online.noted() {
-            candidates.retain(|candidate| !noted.is_over(candidate.seq, self.seq()));
+        if let Some(found) = self.dataset.current.findings.found() {
+            candidates.retain(|candidate| !found.is_obsolete(candidate.seq, self.seq()));
         }
     }
 

@@ -15,7 +15,7 @@ use esker_sim::memory::Memory;
 use super::BulkOrder;
 use super::explain::Steps;
 use super::scan_matching::ScanMatching;
-use super::stages::{Admission, Fetch, Joins, TakeCurrent, TakeScanned, Verdict};
+use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned, Verdict};
 use crate::error::Result;
 use crate::store::View;
 use crate::{Database, Dataset, Expr, Options};
@@ -25,12 +25,10 @@ const START: u64 = 1_700_000_000_000;
 /// Twelve records, of which every third has `a` 1; those from 9 on expire a second later.
 fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
     let clock = clock.clone();
-    let options = Options {
-        fs: Arc::new(Memory::new()),
-        background: false,
-        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..Options::default()
-    };
+    let options = Options::new()
+        .fs(Arc::new(Memory::new()))
+        .background(false)
+        .clock(Arc::new(move || clock.load(Ordering::SeqCst)));
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index("a", Index::composite().int())
@@ -38,9 +36,10 @@ fn dataset(clock: &Arc<AtomicU64>) -> Dataset {
         .maintenance(Maintenance::Deferred);
     let dataset = db.create_dataset("d", def).unwrap();
     for id in 0..12 {
-        let until = match id < 9 {
-            true => "null".to_string(),
-            false => (START / 1000 + 1).to_string(),
+        let until = if id < 9 {
+            "null".to_string()
+        } else {
+            (START / 1000 + 1).to_string()
         };
         let a = u64::from(id % 3 == 0);
         let record = format!("{{\"id\":{id},\"a\":{a},\"x\":{id},\"until\":{until}}}");
@@ -73,9 +72,10 @@ impl TakeScanned for Taken {
         _: &mut dyn FnMut() -> Slice,
     ) -> Result<ControlFlow<()>> {
         self.seqs.push(seq);
-        match self.seqs.len() < self.most {
-            true => Ok(ControlFlow::Continue(())),
-            false => Ok(ControlFlow::Break(())),
+        if self.seqs.len() < self.most {
+            Ok(ControlFlow::Continue(()))
+        } else {
+            Ok(ControlFlow::Break(()))
         }
     }
 }
@@ -107,7 +107,7 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
             order: BulkOrder::Key,
             gives_records: true,
             cost: &cost,
-            place_cost: &cost,
+            body_cost: &cost,
         };
         assert_eq!(scan.run(&mut taken).unwrap(), scanned);
         let seqs: Vec<Seq> = wanted.iter().map(|id| first + id).collect();
@@ -173,9 +173,10 @@ impl TakeCurrent for Batches {
 
     fn end_batch(&mut self) -> Result<ControlFlow<()>> {
         self.ended.push(std::mem::take(&mut self.now));
-        match self.ended.len() < self.most {
-            true => Ok(ControlFlow::Continue(())),
-            false => Ok(ControlFlow::Break(())),
+        if self.ended.len() < self.most {
+            Ok(ControlFlow::Continue(()))
+        } else {
+            Ok(ControlFlow::Break(()))
         }
     }
 }
@@ -210,8 +211,8 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
                 ..LookupOptions::default()
             },
             cost: &cost,
-            joins: Joins::None,
-            place_cost: &cost,
+            needs: Needs::None,
+            body_cost: &cost,
         };
         let mut batches = Batches {
             most,
@@ -234,6 +235,6 @@ fn a_fetch_gives_current_candidates_counts_the_others_and_notes_them() {
     assert_eq!(batches, [vec![0], vec![1], vec![]]);
     assert_eq!((steps.fetched, steps.obsolete, steps.wasted), (3, 1, 1));
     // Obsolete candidates are noted, so that the next query drops them.
-    let noted = view.dataset.current.online.noted();
-    assert!(noted.unwrap().is_over(candidates[2].1, view.seq()));
+    let found = view.dataset.current.findings.found();
+    assert!(found.unwrap().is_obsolete(candidates[2].1, view.seq()));
 }

@@ -1,7 +1,6 @@
 //! Counting of queries for the advisor.
 
 use super::run::Run;
-use crate::index;
 use crate::telemetry::{Measured, QueryStats};
 use esker_model::query::{Constraint, Driver};
 use esker_model::schema::Path;
@@ -18,7 +17,7 @@ impl Run {
         if !attribute.is_some_and(|attribute| attribute.kind.is_standalone()) {
             return Measured {
                 scanned: match attribute {
-                    Some(attribute) if index::is_filtered_scan(attribute.kind) => steps.candidates,
+                    Some(attribute) if attribute.is_filtered_scan() => steps.candidates,
                     _ => 0,
                 },
                 ..Measured::default()

@@ -71,7 +71,7 @@ impl View {
                 _ if entry.seq > at => {}
                 Kind::Put => {
                     let at = (key.as_bytes(), entry.seq);
-                    let stored = self.whole(at, entry.value, kept.walk.cost())?;
+                    let stored = self.with_body(at, entry.value, kept.walk.cost())?;
                     records.push(record::returned(key.clone(), entry.seq, stored)?);
                 }
                 _ => break,
@@ -121,9 +121,10 @@ impl View {
         let below = after.map_or(search.at.saturating_add(1), |after| after.after);
         let streams = search.streams()?;
         let by_scan = streams.is_empty();
-        let (mut records, more) = match by_scan {
-            true => search.by_scan(below, limit)?,
-            false => search.by_index(streams, below, limit)?,
+        let (mut records, more) = if by_scan {
+            search.by_scan(below, limit)?
+        } else {
+            search.by_index(streams, below, limit)?
         };
         let more = more || records.len() > limit;
         records.truncate(limit);

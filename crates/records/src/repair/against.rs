@@ -9,10 +9,11 @@ use esker_lsm::version::ComponentId;
 use esker_lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
 use esker_model::definition::Merging;
 
+use super::reading::{READAHEAD, entries, runs};
 use super::work::{ObsoleteCollector, Work};
-use super::{READAHEAD, runs};
-use crate::catalog::{Attribute, Coverage, Layout};
+use crate::catalog::Layout;
 use crate::error::Result;
+use crate::index::Attribute;
 
 pub(super) struct Against<'w> {
     work: &'w Work<'w>,
@@ -50,7 +51,7 @@ impl<'w> Against<'w> {
         let settings = &layout.stored.settings;
         // After a change of strategy the key trees do not show everything: they lack deletions, and
         // replacements from before the index's own tree began.
-        let converged = Coverage::at(layout, Some(work.watermark())).has_converged();
+        let converged = layout.coverage_at(Some(work.watermark())).has_converged();
         let (tree, own) = match (layout.keys, attribute.deleted.filter(|_| converged)) {
             (Some(keys), _) => (keys, true),
             (None, Some(deleted)) => (deleted, false),
@@ -80,7 +81,7 @@ impl<'w> Against<'w> {
 
     /// The number of entries that may be probed.
     pub(super) fn entries(&self) -> u64 {
-        super::entries(&self.probed)
+        entries(&self.probed)
     }
 
     /// True if the newest entry of a key decides.
@@ -107,9 +108,10 @@ impl<'w> Against<'w> {
             }
             has_own |= may_contain;
         }
-        Ok(match has_own || !self.own {
-            true => Shortcut::Valid,
-            false => Shortcut::Obsolete,
+        Ok(if has_own || !self.own {
+            Shortcut::Valid
+        } else {
+            Shortcut::Obsolete
         })
     }
 

@@ -7,11 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use esker_lsm::sort::Sorter;
 
 use super::against::{Against, Shortcut};
+use super::options::{Lookups, OnRepair};
+use super::reading::{ENTRIES_PER_LOOKUP, READAHEAD, entries, runs};
 use super::work::{ObsoleteCollector, Reporter, Work};
-use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
-use crate::catalog::{Attribute, Layout};
+use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index;
+use crate::index::Attribute;
 
 /// `reported`: compactions report every write that they drop.
 pub(super) fn run(
@@ -44,7 +46,7 @@ fn one(
         work.group.dir(),
         work.share(),
     );
-    let mut cursor = index::every::EveryFact::new(&work.snapshot, attribute, READAHEAD)?;
+    let mut cursor = index::every::EveryEntry::new(&work.snapshot, attribute, READAHEAD)?;
     while cursor.next_entry()? {
         let (collector, sorter) = (&mut collector, &mut sorter);
         cursor.each(&mut |key, seq| {

@@ -11,8 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use esker_lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, Seq};
 
+use super::options::{Lookups, OnRepair};
+use super::reading::{ENTRIES_PER_LOOKUP, READAHEAD, entries, runs};
 use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
-use super::{ENTRIES_PER_LOOKUP, Lookups, OnRepair, READAHEAD, entries, runs};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
 

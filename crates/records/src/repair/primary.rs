@@ -5,8 +5,9 @@
 
 use esker_lsm::{Cursor, Kind, TreeId};
 
+use super::options::OnRepair;
+use super::reading::{READAHEAD, entries, runs};
 use super::work::{KeyRange, ObsoleteCollector, Reporter, Work};
-use super::{OnRepair, READAHEAD, entries, runs};
 use crate::catalog::Layout;
 use crate::error::Result;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use esker_lsm::{Account, Component, Cost, Group, Loan, Seq, SeqSet, Snapshot, Superseded, TreeId};
 use parking_lot::Mutex;
 
-use super::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
+use super::options::{OnRepair, RepairMethod, RepairOptions, RepairProgress, RepairReport};
 use crate::error::{Error, Result};
 
 /// Entries between two checks of the rate and of cancellation.
@@ -254,9 +254,10 @@ impl<'a> Work<'a> {
     }
 
     fn go_on(&self) -> Result<()> {
-        match self.broken.load(Relaxed) {
-            true => Err(Error::Cancelled { deadline: false }),
-            false => Ok(()),
+        if self.broken.load(Relaxed) {
+            Err(Error::Cancelled { deadline: false })
+        } else {
+            Ok(())
         }
     }
 
@@ -357,9 +358,10 @@ impl<'w> ObsoleteCollector<'w> {
     #[inline]
     pub(super) fn entry(&mut self, scanned: impl FnOnce() -> Cost) -> Result<()> {
         self.entries += 1;
-        match self.entries.is_multiple_of(STEP) {
-            true => self.step(STEP, &scanned()),
-            false => Ok(()),
+        if self.entries.is_multiple_of(STEP) {
+            self.step(STEP, &scanned())
+        } else {
+            Ok(())
         }
     }
 
@@ -382,9 +384,10 @@ impl<'w> ObsoleteCollector<'w> {
             return Ok(());
         }
         self.found.push(seq);
-        match self.found.len() < STEP as usize {
-            true => Ok(()),
-            false => self.work.take(&mut self.found),
+        if self.found.len() < STEP as usize {
+            Ok(())
+        } else {
+            self.work.take(&mut self.found)
         }
     }
 

@@ -1,7 +1,7 @@
 //! Expired records, as a snapshot sees them.
 //!
-//! A stored record carries its expiry time ([`RecordRef::expiry_of`]), and reads of the record
-//! check it with [`hides`]. For answers that read no records the dataset has a tree `d/expiry`: its
+//! A stored record carries its expiry time (`RecordRef::expiry_of`), and reads of the record
+//! check it with `hides`. For answers that read no records the dataset has a tree `d/expiry`: its
 //! keys are expiry time and record key, its sequence numbers those of the records. So the entries
 //! that have expired come first. Their numbers form a set ([`View::expired`]) that queries probe
 //! beside the obsolete set: a record and its index entries share one number, under every index
@@ -15,27 +15,14 @@
 use std::sync::Arc;
 
 use esker_lsm::entry::Time;
-use esker_lsm::{Cursor, Seq, SeqSet, Snapshot};
-use esker_model::record::RecordRef;
+use esker_lsm::{Cursor, Seq, SeqSet};
 
-use super::View;
+use super::expiry::hides;
+use super::handle::View;
 use crate::error::{Error, Result};
 
 /// Bytes that are read ahead.
 const READAHEAD: usize = 64 << 10;
-
-/// True if a stored record has expired for the snapshot.
-#[inline]
-pub(crate) fn hides(snapshot: &Snapshot, stored: &[u8]) -> bool {
-    // Time 0: no record of the store expires.
-    snapshot.time() > 0
-        && RecordRef::expiry_of(stored).is_some_and(|expires| snapshot.has_expired(expires))
-}
-
-/// The key of a record in `d/expiry`.
-pub(crate) fn expiry_key(expires: Time, key: &[u8]) -> Vec<u8> {
-    [&expires.to_be_bytes(), key].concat()
-}
 
 /// An entry of `d/expiry`: the record, its expiry time, and the write that set it.
 #[derive(Debug, Clone, PartialEq, Eq)]

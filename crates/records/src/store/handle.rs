@@ -7,7 +7,8 @@ use esker_model::Key;
 use esker_model::record::RecordRef;
 use esker_model::schema::KeyType;
 
-use super::{Current, Store, hides, whole};
+use super::{Current, Store, hides};
+use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::Result;
 use crate::record;
@@ -69,15 +70,10 @@ impl Handle {
         let found = found.filter(|found| !hides(&snapshot, &found.value));
         let record = found.map(|found| {
             let mut stored = found.value;
-            if RecordRef::is_stub(&stored) {
+            if RecordRef::lacks_body(&stored) {
                 let layout = self.current.layout_in(snapshot.version());
-                stored = whole(
-                    &layout,
-                    &snapshot,
-                    (key.as_bytes(), found.seq),
-                    stored,
-                    &cost,
-                )?;
+                let at = (key.as_bytes(), found.seq);
+                stored = bodies::with_body(&layout, &snapshot, at, stored, &cost)?;
             }
             record::returned(key, found.seq, stored)
         });
@@ -125,14 +121,14 @@ impl View {
         !trees.contains_key(&self.layout.data)
     }
 
-    /// The full record of a key's newest entry, which may be a stub ([`super::clustered`]).
-    pub(crate) fn whole(
+    /// The stored record of a key's newest entry, with its body.
+    pub(crate) fn with_body(
         &self,
         at: (&[u8], Seq),
         stored: esker_lsm::Slice,
         cost: &Cost,
     ) -> Result<esker_lsm::Slice> {
-        whole(&self.layout, &self.snapshot, at, stored, cost)
+        bodies::with_body(&self.layout, &self.snapshot, at, stored, cost)
     }
 
     /// A record of the dataset.
@@ -154,7 +150,7 @@ impl View {
         let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
         let found = found.filter(|found| !self.hides(&found.value));
         let record = found.map(|found| {
-            let stored = self.whole((key.as_bytes(), found.seq), found.value, &cost)?;
+            let stored = self.with_body((key.as_bytes(), found.seq), found.value, &cost)?;
             record::returned(key, found.seq, stored)
         });
         self.dataset.shared.group.count(&cost);
@@ -185,7 +181,7 @@ impl View {
             let Some((seq, stored)) = found else {
                 return Ok(None);
             };
-            let stored = self.whole((key.as_bytes(), seq), stored, &cost)?;
+            let stored = self.with_body((key.as_bytes(), seq), stored, &cost)?;
             record::returned(key, seq, stored).map(Some)
         });
         let records = records.collect();

@@ -2,8 +2,9 @@
 //! the public interface get it as a [`Handle`] (one dataset) or a [`View`] (one dataset in one
 //! snapshot).
 
-mod clustered;
 mod expired;
+mod expiry;
+mod findings;
 mod handle;
 mod kept_filter;
 mod read_repair;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 use esker_lsm::{Account, Durability, Group, Loan, TreeId};
 use parking_lot::{Condvar, Mutex, RwLock};
 
-pub(crate) use clustered::{Ahead, Item, Stubs, whole, whole_in_memory};
-pub(crate) use expired::{Due, expiry_key, hides};
+pub(crate) use expired::Due;
+pub(crate) use expiry::{expiry_key, hides};
 pub(crate) use handle::{Background, Handle, View};
 pub(crate) use kept_filter::{Kept, KeptFilter, Name};
 pub(crate) use remarks::Remarks;
@@ -25,6 +26,7 @@ pub(crate) use state::Current;
 
 use crate::catalog::{Layout, dataset_of};
 use crate::error::{Error, Result};
+use crate::index::IndexTypes;
 use crate::telemetry::{self, Usage, UsageCounts};
 
 /// An open store.
@@ -34,6 +36,8 @@ pub(crate) struct Store {
     /// Whether background maintenance finishes interrupted changes and runs repairs.
     pub(crate) background_maintenance: bool,
     pub(crate) choose_every: u64,
+    /// The index types of other crates that the store was opened with.
+    pub(crate) index_types: IndexTypes,
     /// By name, so that operations on all datasets run in the same order each time. Never held
     /// across I/O or a wait, because each new handle takes the lock.
     pub(crate) datasets: Mutex<BTreeMap<String, Arc<Current>>>,
@@ -145,6 +149,7 @@ impl Drop for Store {
 pub(crate) fn found_datasets(
     snapshot: &esker_lsm::Snapshot,
     known: &BTreeMap<String, Arc<Current>>,
+    types: &IndexTypes,
     usage: impl Fn(&str) -> Usage,
 ) -> Result<BTreeMap<String, Arc<Current>>> {
     // By data tree, because names change.
@@ -161,7 +166,7 @@ pub(crate) fn found_datasets(
                 Arc::clone(known)
             }
             None => {
-                let layout = Layout::new(name, snapshot.version()).ok_or_else(|| {
+                let layout = Layout::new(name, snapshot.version(), types).ok_or_else(|| {
                     Error::damaged(format!(
                         "dataset {name}: its definition does not fit its trees"
                     ))

@@ -10,8 +10,8 @@ use esker_lsm::version::Version;
 use esker_model::schema::KeyType;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::findings::Findings;
 use super::kept_filter::KeptFilter;
-use super::read_repair::Online;
 use super::remarks::Remarks;
 use crate::catalog::{Layout, dataset_of};
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ pub(crate) struct Current {
     pub(crate) usage: Usage,
     pub(crate) kept_filter: Arc<KeptFilter>,
     /// Obsolete writes that queries found.
-    pub(crate) online: Online,
+    pub(crate) findings: Findings,
     /// Remarks about written records.
     pub(crate) remarks: Remarks,
     layout: ArcSwap<Layout>,
@@ -52,7 +52,7 @@ impl Current {
             key_type: layout.stored.key_type,
             usage,
             kept_filter: Arc::default(),
-            online: Online::default(),
+            findings: Findings::default(),
             remarks: Remarks::default(),
             layout: ArcSwap::from_pointee(layout),
             changing: Mutex::new(()),
@@ -132,7 +132,7 @@ impl Current {
         }
         // By the name that the dataset had in this version, because its trees were named by it.
         let name = dataset_of(&tree.name).unwrap_or_default();
-        let Some(layout) = Layout::new(name, version) else {
+        let Some(layout) = Layout::new(name, version, latest.index_types()) else {
             // Not possible: the definition was checked before it was stored.
             return Arc::clone(&latest);
         };

@@ -14,9 +14,10 @@ use esker_model::schema::{Extracted, RecordError, RecordErrorKind};
 
 use super::auto_key;
 use super::pre_images::{Expectation, Replaced, Touched};
+use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{self, IndexEntry, Writes};
+use crate::index::{IndexEntry, Writes};
 use crate::store::{Due, Handle, Store, expiry_key};
 use crate::telemetry::Measured;
 
@@ -327,10 +328,7 @@ impl Part {
         let attributes = time.chain(listed).chain(attributes);
         encode(value, known, attributes, &[]);
         let batch = &mut writes.batch;
-        // In a dataset stored by location, a record with a point goes to the location tree.
-        let place = (layout.clustered_place()).filter(|at| extracted.values(*at).next().is_some());
-        let stub = if place.is_some() { &[][..] } else { json };
-        batch.put_parts(layout.data, key, &[value, stub])?;
+        let place = bodies::put(batch, layout, extracted, value, json)?;
         if let Some((tree, time)) = expires {
             let (entry, never) = (expiry_key(time, key), MAX_TIME);
             batch.also_until(Kind::Put, tree, &entry, &[], never)?;
@@ -340,12 +338,13 @@ impl Part {
         }
         note_deleted(layout, batch, key)?;
         for (at, attribute) in layout.written() {
-            let Some(index) = index::of(attribute.kind) else {
+            let Some(index) = attribute.index() else {
                 continue;
             };
-            let record = match place == Some(at) {
-                true => [value.as_slice(), json],
-                false => IndexEntry::APART,
+            let record = if place == Some(at) {
+                [value.as_slice(), json]
+            } else {
+                IndexEntry::APART
             };
             attribute.tokenizer.each(extracted.values(at), |value| {
                 let index_entry = IndexEntry {
@@ -392,7 +391,7 @@ impl Part {
             return Ok(());
         };
         for (at, attribute) in layout.written() {
-            let Some(index) = index::of(attribute.kind) else {
+            let Some(index) = attribute.index() else {
                 continue;
             };
             let mine = old.attributes().filter(|(id, _)| *id == attribute.id);
@@ -493,7 +492,7 @@ impl Part {
 
     /// True if the commit depends on no current state.
     pub(super) fn is_blind(&self) -> bool {
-        !self.depends_on_records() && self.writes.eager.is_empty()
+        !self.depends_on_records() && self.writes.deferred.is_empty()
     }
 
     /// Counts the replaced records.
@@ -546,7 +545,7 @@ impl Part {
             .map(|touched| touched.ordinal)
             .collect();
         let mut result = Ok(());
-        each_write(&writes, &layout, &mut |ordinal, key, body| {
+        bodies::each_write(&writes.batch, &layout, &mut |ordinal, key, body| {
             if result.is_err() {
                 return;
             }
@@ -595,7 +594,7 @@ impl Part {
         let writes = std::mem::take(&mut self.writes);
         self.touched.clear();
         let mut result = Ok(());
-        each_write(&writes, &layout, &mut |ordinal, key, body| {
+        bodies::each_write(&writes.batch, &layout, &mut |ordinal, key, body| {
             if result.is_err() || passed.contains(&ordinal) {
                 return;
             }
@@ -622,37 +621,6 @@ impl Part {
         };
         Error::conflict_of(key, there)
     }
-}
-
-/// Receives a write of a batch: its ordinal, its key, and its JSON (`None` if it is a deletion).
-type ShowRecord<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
-
-/// Visits the writes of a batch that was encoded for `layout`, in the order in which they were
-/// added.
-fn each_write(writes: &Writes, layout: &Layout, show: &mut ShowRecord<'_>) {
-    let by_place = layout.clustered().and_then(|attribute| attribute.tree);
-    let mut ordinal = 0;
-    // The key of a stub, whose record is a later operation of the same write.
-    let mut stub: Option<Vec<u8>> = None;
-    writes.batch.each(&mut |tree, kind, key, value| {
-        if tree == layout.data {
-            match (kind, RecordRef::body_of(value)) {
-                (Kind::Put, Some([])) => {
-                    stub = Some(key.to_vec());
-                    return;
-                }
-                (Kind::Put, Some(body)) => show(ordinal, key, Some(body)),
-                _ => show(ordinal, key, None),
-            }
-            ordinal += 1;
-        } else if Some(tree) == by_place
-            && kind == Kind::Put
-            && let Some(key) = stub.take()
-        {
-            show(ordinal, &key, RecordRef::body_of(value));
-            ordinal += 1;
-        }
-    });
 }
 
 /// Under deleted-key maintenance each index has a tree of the written keys.

@@ -12,11 +12,9 @@ use crate::api::{Database, Dataset, Options};
 use crate::error::ErrorKind;
 
 fn dataset(maintenance: Maintenance) -> (Database, Dataset) {
-    let options = Options {
-        fs: Arc::new(esker_sim::memory::Memory::new()),
-        background: false,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .fs(Arc::new(esker_sim::memory::Memory::new()))
+        .background(false);
     let db = Database::create_or_open(FsPath::new("/store"), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index("user", Index::composite().string())
@@ -45,7 +43,7 @@ fn state(part: &Part) -> (usize, usize, usize, usize, u32) {
     (
         part.len(),
         part.bytes(),
-        part.writes.eager.len(),
+        part.writes.deferred.len(),
         part.touched.len(),
         batch.sequences(),
     )
@@ -88,7 +86,7 @@ fn a_record_and_its_entries_share_a_number() {
     part.delete(&key(1)).unwrap();
     assert_eq!(part.writes.batch.sequences(), 4);
     // Eager lists are computed at the commit.
-    assert_eq!(part.writes.eager.len(), 1);
+    assert_eq!(part.writes.deferred.len(), 1);
 }
 
 #[test]
@@ -120,7 +118,7 @@ fn index_entries_of_versions_in_memory_are_cancelled_at_once() {
     let bytes = |part: &mut Part, json: &[u8]| {
         part.clear();
         part.put(json, false).unwrap();
-        (part.bytes(), part.writes.eager.len())
+        (part.bytes(), part.writes.deferred.len())
     };
     // The records have the same length; only the cancellations differ.
     let new = bytes(&mut part, br#"{"id": 2, "user": "ann", "team": "red"}"#);

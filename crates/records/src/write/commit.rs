@@ -2,12 +2,12 @@
 //! written atomically. Its conditions are looked up before the append, and validated again under
 //! the writer lock.
 
-use esker_lsm::{Batch, Durability, Group, Snapshot, Ticket};
+use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket};
 
 use super::batch::Part;
 use super::pre_images::{Conflict, Replaced};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{self, Heads};
+use crate::index::Completion;
 use crate::maintenance::{self, AtCommit};
 use crate::store::Store;
 
@@ -76,7 +76,8 @@ fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
 #[derive(Default)]
 struct Found {
     replaced: Option<Replaced>,
-    heads: Option<Heads>,
+    /// What the indexes have read for the changes that were left to the commit.
+    deferred: Vec<Box<dyn Completion>>,
 }
 
 impl Found {
@@ -91,9 +92,7 @@ impl Found {
             }
             found.replaced = Some(replaced);
         }
-        if !part.writes.eager.is_empty() {
-            found.heads = Some(Heads::look_up(&part.writes.eager, latest)?);
-        }
+        found.deferred = part.writes.prepare(latest)?;
         Ok(found)
     }
 }
@@ -124,8 +123,8 @@ impl From<Error> for Refused {
 /// committed in the meantime.
 const UNTIL_TURN: usize = 8;
 
-/// Attempts before a batch is given up. When it commits alone, only a flush or a compaction of an
-/// eager list can still interfere.
+/// Attempts before a batch is given up. When it commits alone, only a flush or a compaction of a
+/// tree with deferred changes can still interfere.
 const MOST: usize = 1000;
 
 /// Appends the batch to the log.
@@ -179,7 +178,8 @@ fn append_as_found(
     let mut complete = |batch: &mut Batch, first, snapshot: &Snapshot| {
         // Sequence numbers of the parts before this one.
         let mut offset = 0;
-        for (at, (part, Found { replaced, heads })) in parts.iter().zip(&found).enumerate() {
+        let last = first + Seq::from(batch.sequences()).max(1) - 1;
+        for (at, (part, Found { replaced, deferred })) in parts.iter().zip(&found).enumerate() {
             if let Some(replaced) = replaced {
                 let wanted = (&*part.touched, &*part.expected);
                 match replaced.complete(&part.layout, wanted, batch, snapshot) {
@@ -192,10 +192,8 @@ fn append_as_found(
                     }
                 }
             }
-            if let Some(heads) = heads {
-                let eager = &part.writes.eager;
-                index::complete_eager(batch, eager, heads, (first, offset), snapshot)?;
-            }
+            let seqs = first + Seq::from(offset)..=last;
+            part.writes.complete(deferred, batch, &seqs, snapshot)?;
             offset += part.sequences;
         }
         Ok(())

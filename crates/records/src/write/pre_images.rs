@@ -13,11 +13,12 @@ use std::collections::HashMap;
 use esker_lsm::{Batch, Cost, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
 use esker_model::record::RecordRef;
 
+use crate::bodies::{self, Bodies};
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{self, IndexEntry, Writes};
+use crate::index::{IndexEntry, Writes};
 use crate::maintenance::{self, AtCommit};
-use crate::store::{Stubs, hides, whole_in_memory};
+use crate::store::hides;
 
 /// A key that a batch puts or deletes.
 pub(crate) struct Touched {
@@ -120,7 +121,7 @@ impl Replaced {
             _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| is_there(at, entry))?,
         }
         if keeps_old {
-            make_whole(layout, snapshot, &mut found)?;
+            add_bodies(layout, snapshot, &mut found)?;
         }
         if depends {
             look_up_expired(layout, snapshot, &mut found)?;
@@ -187,29 +188,27 @@ impl Replaced {
         };
         // Attributes declared later are in the JSON only.
         let late = layout.has_late_attributes();
-        let mut stubs = match late {
-            true => Stubs::new(layout, snapshot)?,
-            false => None,
+        let mut bodies = if late {
+            Bodies::new(layout, snapshot)?
+        } else {
+            Bodies::not_needed(snapshot)
         };
         let (mut result, cost) = (Ok(()), Cost::default());
         snapshot.visit_batch(layout.data, &keys, &cost, &mut |at, old| {
             if result.is_err() {
                 return;
             }
-            result = match (&mut stubs, known.get(at)) {
-                (Some(stubs), Some((key, _))) if RecordRef::is_stub(&old.value) => {
-                    stubs.add(at, (key, old.seq), &old.value)
+            result = match known.get(at) {
+                Some((key, _)) if bodies.lacks(&old.value) => {
+                    bodies.add(at, (key, old.seq), &old.value)
                 }
                 _ => cancel(at, &old.value),
             };
         })?;
         result?;
-        match &mut stubs {
-            Some(stubs) => stubs.read(LookupOptions::default(), &cost, &mut |at, old| {
-                cancel(at, &old)
-            }),
-            None => Ok(()),
-        }
+        bodies.read(LookupOptions::default(), &cost, &mut |at, old| {
+            cancel(at, &old)
+        })
     }
 
     /// Logs the replaced records for the feed: the number of each write, and its stored form.
@@ -228,11 +227,9 @@ impl Replaced {
                 Some(entry) if entry.seq > self.seq => {
                     if entry.kind == Kind::Put {
                         let at = (found.key.as_slice(), entry.seq);
-                        let stored = whole_in_memory(layout, snapshot, at, entry.value);
+                        let stored = bodies::with_body_in_memory(layout, snapshot, at, entry.value);
                         let gone = || {
-                            esker_lsm::Error::Invalid(
-                                "a stub has no record at its location".to_string(),
-                            )
+                            esker_lsm::Error::Invalid("a record is not at its location".to_string())
                         };
                         log(entry.seq, &stored.ok_or_else(gone)?)?;
                     }
@@ -328,19 +325,17 @@ fn looked_up(layout: &Layout) -> TreeId {
     }
 }
 
-/// Replaces stubs by their records.
-fn make_whole(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
-    let Some(mut stubs) = Stubs::new(layout, snapshot)? else {
-        return Ok(());
-    };
+/// Reads the missing bodies.
+fn add_bodies(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
+    let mut bodies = Bodies::new(layout, snapshot)?;
     for (at, found) in found.iter().enumerate() {
         if let (Some(seq), Some(stored)) = (found.seq, &found.stored)
-            && RecordRef::is_stub(stored)
+            && bodies.lacks(stored)
         {
-            stubs.add(at, (&found.key, seq), stored)?;
+            bodies.add(at, (&found.key, seq), stored)?;
         }
     }
-    stubs.read(
+    bodies.read(
         LookupOptions::default(),
         &Cost::default(),
         &mut |at, record| {
@@ -404,7 +399,7 @@ fn cancel_record(
     let mut widened = Vec::new();
     for (_, attribute) in layout.written() {
         let target = attribute.tree.or(attribute.widened);
-        let Some(index) = index::of(attribute.kind).filter(|_| target.is_some()) else {
+        let Some(index) = attribute.index().filter(|_| target.is_some()) else {
             continue;
         };
         // A filter and its replacement under construction share a tree.

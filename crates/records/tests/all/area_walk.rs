@@ -5,17 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, small};
-use esker::{AreaExpr, Database, DatasetDef, Index, KeyType, Options, field};
+use esker::{AreaExpr, Database, DatasetDef, Index, KeyType, field};
 use esker_sim::memory::Memory;
 use fastrand::Rng;
 use serde_json::json;
 
 #[test]
 fn tables_between_the_ranges_of_an_area_are_not_read() {
-    let options = Options {
-        memory_budget: 4 << 20,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new())).memory_budget(4 << 20);
     let db = Database::create_or_open(Path::new(DIR), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int).index("at", Index::spatial());
     let dataset = db.create_dataset::<u64>("d", def).unwrap();

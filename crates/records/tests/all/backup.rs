@@ -14,7 +14,7 @@ use crate::common::{DIR, Doing, TextQuery, check, number, path, small};
 use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::schema::Maintenance;
-use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Type};
 use esker_sim::hooked::Hooked;
 use esker_sim::memory::Memory;
 
@@ -231,10 +231,7 @@ fn backups_under_load_are_sound() {
     for (maintenance, backups) in rounds {
         let _doing = Doing(maintenance.to_string());
         let fs: Arc<dyn Fs> = Arc::new(Memory::new());
-        let options = Options {
-            background: true,
-            ..small(fs.clone())
-        };
+        let options = small(fs.clone()).background(true);
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let dataset = db
             .create_dataset::<esker::Key>("d", definition(maintenance))

@@ -259,10 +259,7 @@ fn a_batch_expects_without_writing_and_takes_datasets_of_its_store_only() {
     batch.if_absent(&users, "ann").unwrap();
     assert!(batch.commit().unwrap_err().conflict().is_some());
 
-    let options = Options {
-        fs: Arc::new(Memory::new()),
-        ..Options::default()
-    };
+    let options = Options::new().fs(Arc::new(Memory::new()));
     let other = Database::create_or_open(FsPath::new("/other"), options).unwrap();
     let strange = other
         .create_dataset::<u64>("visits", self::visits(0))

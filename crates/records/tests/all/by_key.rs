@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{DIR, seeds, small};
-use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, Expr, Index, Key, KeyType, Operand, Options, field,
-};
+use esker::{BulkOrder, Database, Dataset, DatasetDef, Expr, Index, Key, KeyType, Operand, field};
 use esker_sim::memory::Memory;
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -16,10 +14,7 @@ use std::ops::ControlFlow;
 const KEYS: i64 = 300;
 
 fn database() -> Database {
-    let options = Options {
-        memory_budget: 4 << 20,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new())).memory_budget(4 << 20);
     Database::create_or_open(Path::new(DIR), options).unwrap()
 }
 
@@ -208,9 +203,10 @@ fn any(rng: &mut Rng, of_key: fn(&mut Rng) -> Asked, depth: usize) -> Asked {
         0 => of_key(rng),
         1 => {
             let n = rng.i64(0..5);
-            match rng.bool() {
-                true => (field("n").eq(n), Box::new(move |_, of| of == n)),
-                false => of_key(rng),
+            if rng.bool() {
+                (field("n").eq(n), Box::new(move |_, of| of == n))
+            } else {
+                of_key(rng)
             }
         }
         2 => {
@@ -332,9 +328,12 @@ fn conditions_on_fields_of_the_key_agree_with_a_model() {
         let texts = ["1", "", "a", "ab", "3\0", "b"];
         let mut rows: Vec<(Value, i64)> = Vec::new();
         for _ in 0..KEYS {
-            let mut one = || match rng.bool() {
-                true => json!(rng.i64(-2..10)),
-                false => json!(texts[rng.usize(0..texts.len())]),
+            let mut one = || {
+                if rng.bool() {
+                    json!(rng.i64(-2..10))
+                } else {
+                    json!(texts[rng.usize(0..texts.len())])
+                }
             };
             let (f, g) = (one(), one());
             let n = rng.i64(0..5);

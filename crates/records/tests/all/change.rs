@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::common::{TextQuery, check, converge, keys, open, path, small};
 use esker::maintain::IndexProgress;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Options, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Type,
 };
 use esker_sim::memory::Memory;
 
@@ -416,11 +415,9 @@ fn one_change_runs_at_a_time_and_ends_with_its_dataset() {
 /// scan.
 #[test]
 fn writers_go_on_while_the_kind_is_switched() {
-    let options = Options {
-        background: true,
-        memory_budget: 1 << 20,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new()))
+        .background(true)
+        .memory_budget(1 << 20);
     let db = Database::create_or_open(std::path::Path::new(common::DIR), options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int);
     let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();

@@ -24,12 +24,10 @@ const LAST: u64 = KEYS;
 
 /// A small memory budget, so that an index is built in many pieces.
 fn options() -> Options {
-    Options {
-        memory_budget: 128 << 10,
-        table_size: 16 << 10,
-        durability: Durability::Os,
-        ..Options::default()
-    }
+    Options::new()
+        .memory_budget(128 << 10)
+        .table_size(16 << 10)
+        .durability(Durability::Os)
 }
 
 /// The changes of a batch, the same in parent and child: keys with their new values, or deleted.

@@ -23,10 +23,7 @@ fn options(memory: &Memory) -> Options {
 }
 
 fn open(memory: &Memory, bytes: u64) -> Database {
-    let options = Options {
-        keep_log: KeepLog { bytes, age: None },
-        ..options(memory)
-    };
+    let options = options(memory).keep_log(KeepLog { bytes, age: None });
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 
@@ -326,9 +323,10 @@ fn a_consumer_of_the_whole_store_is_bound_by_its_first_use() {
     for beside in [false, true] {
         let memory = common::unpack(include_bytes!("../fixtures/consumer-of-the-store.store"));
         let db = open(&memory, 0);
-        let reader = match beside {
-            true => Database::open_reader(FsPath::new(DIR), options(&memory)).unwrap(),
-            false => db.clone(),
+        let reader = if beside {
+            Database::open_reader(FsPath::new(DIR), options(&memory)).unwrap()
+        } else {
+            db.clone()
         };
         let one = reader.dataset::<esker::Key>("one").unwrap();
         let two = reader.dataset::<esker::Key>("two").unwrap();
@@ -470,9 +468,10 @@ fn consumers_that_a_drop_left_are_removed_by_the_next_opening() {
     put(&dataset, 1, 1);
     hooked.set(|call, path| {
         let is_place = path.parent().is_some_and(|at| at.ends_with("consumers"));
-        match call == Call::Remove && is_place {
-            true => Err(std::io::Error::other("the process ends here")),
-            false => Ok(()),
+        if call == Call::Remove && is_place {
+            Err(std::io::Error::other("the process ends here"))
+        } else {
+            Ok(())
         }
     });
     db.drop_dataset("d").unwrap();
@@ -495,13 +494,11 @@ fn the_age_of_the_oldest_unread_change_is_reported() {
     let now = Arc::new(AtomicU64::new(1_700_000_000_000));
     let of_test = now.clone();
     // With background work, a writer looks for consumers once a second.
-    let options = || Options {
-        background: true,
-        clock: {
+    let options = || {
+        options(&memory).background(true).clock({
             let now = of_test.clone();
             Arc::new(move || now.load(Ordering::SeqCst))
-        },
-        ..options(&memory)
+        })
     };
     let db = Database::create_or_open(FsPath::new(DIR), options()).unwrap();
     let dataset = db.create_dataset::<esker::Key>("d", def()).unwrap();

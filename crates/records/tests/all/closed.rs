@@ -7,10 +7,7 @@ use esker::{Database, Dataset, DatasetDef, ErrorKind, Index, KeyType, Options, f
 use esker_sim::memory::Memory;
 
 fn options(fs: &Memory) -> Options {
-    Options {
-        fs: Arc::new(fs.clone()),
-        ..Options::default()
-    }
+    Options::new().fs(Arc::new(fs.clone()))
 }
 
 fn filled(fs: &Memory) -> (Database, Dataset<u64>) {

@@ -93,14 +93,12 @@ impl Run {
 
     fn options(&self, memory: &Memory) -> Options {
         let clock = self.clock.clone();
-        Options {
-            clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-            keep_log: KeepLog {
+        small(Arc::new(memory.clone()))
+            .clock(Arc::new(move || clock.load(Ordering::SeqCst)))
+            .keep_log(KeepLog {
                 bytes: u64::MAX,
                 age: None,
-            },
-            ..small(Arc::new(memory.clone()))
-        }
+            })
     }
 
     fn open(&mut self) {
@@ -242,12 +240,11 @@ impl Run {
 
     fn reopen(&mut self) {
         self.held.clear();
-        let cut = match self.rng.bool() {
-            true => PowerCut::Kept,
-            false => {
-                self.db().sync().unwrap();
-                PowerCut::Lost
-            }
+        let cut = if self.rng.bool() {
+            PowerCut::Kept
+        } else {
+            self.db().sync().unwrap();
+            PowerCut::Lost
         };
         let there = self.memory.power_cut(self.rng.u64(..), cut);
         self.db = None;
@@ -486,11 +483,9 @@ fn records_that_are_stored_by_place_agree_with_the_model() {
 
 /// Random points, written in an order unrelated to their location.
 fn spread(def: DatasetDef, points: u64) -> (Database, Dataset<u64>) {
-    let options = Options {
-        table_size: 256 << 10,
-        memory_budget: 8 << 20,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new()))
+        .table_size(256 << 10)
+        .memory_budget(8 << 20);
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let dataset = db.create_dataset::<u64>("d", def).unwrap();
     let mut rng = Rng::with_seed(5);
@@ -660,9 +655,10 @@ fn tables_of_stubs_carry_what_was_declared_at_the_beginning() {
             .indexes
             .iter()
             .any(|index| index.kind.is_indexed() && index.path.to_string() == "n");
-        match known {
-            true => dataset.switch_index("n", kind).run().unwrap(),
-            false => dataset.add_index("n", kind).run().unwrap(),
+        if known {
+            dataset.switch_index("n", kind).run().unwrap()
+        } else {
+            dataset.add_index("n", kind).run().unwrap()
         };
         let found = dataset.find(field("n").eq(3)).run().unwrap();
         let found: Vec<Record<u64>> = found.map(Result::unwrap).collect();
@@ -728,11 +724,9 @@ fn a_check_finds_stubs_without_records() {
 #[test]
 fn writers_at_the_same_time_find_whole_records() {
     for maintenance in Maintenance::ALL {
-        let options = Options {
-            background: true,
-            memory_budget: 256 << 10,
-            ..small(Arc::new(Memory::new()))
-        };
+        let options = small(Arc::new(Memory::new()))
+            .background(true)
+            .memory_budget(256 << 10);
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let def = DatasetDef::new("id", KeyType::Int)
             .cluster("at")

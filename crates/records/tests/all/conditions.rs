@@ -110,14 +110,15 @@ fn every_kind_and_strategy_gives_what_a_look_at_each_record_gives() {
         let db = open(Arc::new(Memory::new())).unwrap();
         let mut def = DatasetDef::new(path("id"), KeyType::Int)
             .index(path("n"), esker::Index::new(kind).of_type(Type::Int));
-        def = match kind.is_standalone() && rng.bool() {
-            true => def.index(
+        def = if kind.is_standalone() && rng.bool() {
+            def.index(
                 path("s"),
                 esker::Index::new(kind)
                     .of_type(Type::String)
                     .tokenizer(Tokenizer::Prefix),
-            ),
-            false => def.index(path("s"), esker::Index::new(kind).of_type(Type::String)),
+            )
+        } else {
+            def.index(path("s"), esker::Index::new(kind).of_type(Type::String))
         };
         def = def.index(path("t"), esker::Index::new(other).of_type(Type::Int));
         let dataset = db

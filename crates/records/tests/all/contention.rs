@@ -14,12 +14,11 @@ use crate::common::{
     Doing, INDEXED, PATHS, TextQuery, check, check_set, keys, keys_in_every_way, number, path,
     seeds, small, with_strategy,
 };
-use esker::experimental::Tuning;
+
 use esker::maintain::RepairOptions;
 use esker::schema::Maintenance;
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, KeyType, Options,
-    Record, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, KeyType, Record, Type,
 };
 use esker_lsm::{BitmapMerges, Seq};
 use esker_sim::memory::Memory;
@@ -112,15 +111,12 @@ fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) -> Vec<Record> {
 
 fn contend(seed: u64, strategy: usize, batches: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let options = Options {
-        background: true,
-        table_size: 2 << 10,
-        tuning: Tuning {
-            bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
-            ..Tuning::default()
-        },
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new()))
+        .background(true)
+        .table_size(2 << 10)
+        .engine(|engine| {
+            engine.bitmap_merges = [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)]
+        });
     let turn = strategy + Maintenance::ALL.len() * rng.usize(0..6);
     let def = with_strategy(DatasetDef::new(path("id"), KeyType::Int), turn);
     let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
@@ -248,10 +244,7 @@ fn writers_that_want_the_same_keys_leave_indexes_and_the_set_right() {
 #[test]
 fn of_inserts_of_one_key_at_once_one_goes() {
     for maintenance in Maintenance::ALL {
-        let options = Options {
-            background: true,
-            ..small(Arc::new(Memory::new()))
-        };
+        let options = small(Arc::new(Memory::new())).background(true);
         let db = Database::create_or_open(common::DIR, options).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int).maintenance(maintenance);
         let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
@@ -290,10 +283,7 @@ fn of_inserts_of_one_key_at_once_one_goes() {
 fn a_large_batch_is_committed_among_small_ones_of_the_same_keys() {
     // Under eager maintenance each small write overtakes the large one; the small writes continue
     // until it is committed.
-    let options = Options {
-        background: true,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new())).background(true);
     let db = Database::create_or_open(common::DIR, options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(path("a"), esker::Index::new(esker::IndexKind::Eager).int())

@@ -7,8 +7,8 @@ use crate::common;
 use std::sync::Arc;
 
 use crate::common::{Doing, INDEXED, TextQuery, check, open, path};
-use esker::Validation;
 use esker::maintain::RepairOptions;
+use esker::maintain::Validation;
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
@@ -125,11 +125,9 @@ fn large_records_of_an_embedded_index_are_current_after_a_change_of_strategy() {
         IndexKind::Filter,
     ] {
         let _doing = Doing(kind.to_string());
-        let options = esker::Options {
-            memory_budget: 4 << 20,
-            table_size: 1 << 20,
-            ..common::small(Arc::new(Memory::new()))
-        };
+        let options = common::small(Arc::new(Memory::new()))
+            .memory_budget(4 << 20)
+            .table_size(1 << 20);
         let db = Database::create_or_open(std::path::Path::new(common::DIR), options).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int)
             .index(path("a"), esker::Index::new(kind).of_type(Type::Int))

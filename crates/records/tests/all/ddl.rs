@@ -12,9 +12,7 @@ use crate::common::{DIR, Doing, TextQuery, check, path, small};
 use crate::hooked::Hooked;
 use esker::fs::Fs;
 use esker::schema::Maintenance;
-use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Type,
-};
+use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
 
 /// Long enough for any machine; only a failing test waits this long.
 const NEVER: Duration = Duration::from_secs(20);
@@ -37,11 +35,9 @@ fn fill(dataset: &Dataset, records: u64) {
 
 fn open(fs: &Hooked) -> Database {
     fs.inner.create_dir(FsPath::new(DIR)).unwrap();
-    let options = Options {
-        memory_budget: 32 << 20,
-        table_size: 32 << 20,
-        ..small(Arc::new(fs.clone()))
-    };
+    let options = small(Arc::new(fs.clone()))
+        .memory_budget(32 << 20)
+        .table_size(32 << 20);
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 
@@ -194,13 +190,14 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
                         1 => false,
                         _ => thread % 2 == 0,
                     };
-                    let (result, count, refused) = match creates {
-                        true => (
+                    let (result, count, refused) = if creates {
+                        (
                             db.create_dataset::<esker::Key>("x", def()).map(drop),
                             created,
                             ErrorKind::Exists,
-                        ),
-                        false => (db.drop_dataset("x"), dropped, ErrorKind::UnknownDataset),
+                        )
+                    } else {
+                        (db.drop_dataset("x"), dropped, ErrorKind::UnknownDataset)
                     };
                     match result {
                         Ok(()) => {
@@ -233,10 +230,7 @@ fn of_those_who_create_or_drop_a_name_at_once_one_succeeds() {
 
 #[test]
 fn what_goes_through_all_datasets_passes_over_those_that_are_dropped_meanwhile() {
-    let options = Options {
-        background: true,
-        ..small(Arc::new(esker_sim::memory::Memory::new()))
-    };
+    let options = small(Arc::new(esker_sim::memory::Memory::new())).background(true);
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     fill(&db.create_dataset::<esker::Key>("a", def()).unwrap(), 500);
     let (done, dropped) = (AtomicBool::new(false), AtomicUsize::new(0));

@@ -61,10 +61,7 @@ fn a_merge_changes_a_part_and_says_what_was_there() {
 #[test]
 fn merges_of_threads_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let options = esker::Options {
-        durability: esker::Durability::Os,
-        ..esker::Options::default()
-    };
+    let options = esker::Options::new().durability(esker::Durability::Os);
     let db = Database::create_or_open(dir.path(), options).unwrap();
     let d = db
         .create_dataset::<u64>("d", DatasetDef::new("id", KeyType::Int))

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use crate::common::{DIR, TextQuery, path, small};
-use esker::experimental::Compaction;
 use esker::fs::{Fs, Lock, ReadFile, WriteFile};
+use esker::maintain::Compaction;
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{Maintenance, Merging};
-use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{BulkOrder, Database, DatasetDef, Durability, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 /// All events, in order.
@@ -34,12 +34,13 @@ struct Noting {
 
 /// Only the names of temporary files depend on the process; they are replaced.
 fn name_of(path: &FsPath) -> String {
-    match path
+    if path
         .extension()
         .is_some_and(|extension| extension == "sort")
     {
-        true => "PROCESS-NUMBER.sort".to_string(),
-        false => path.display().to_string(),
+        "PROCESS-NUMBER.sort".to_string()
+    } else {
+        path.display().to_string()
     }
 }
 
@@ -197,10 +198,7 @@ impl Run {
 
     fn open(&mut self) {
         // A small cache, so that evictions change which blocks are read.
-        let options = Options {
-            memory_budget: 384 << 10,
-            ..small(Arc::new(self.fs.clone()))
-        };
+        let options = small(Arc::new(self.fs.clone())).memory_budget(384 << 10);
         self.db = Some(Database::create_or_open(FsPath::new(DIR), options).unwrap());
     }
 
@@ -323,9 +321,10 @@ impl Run {
                     reports.push(progress);
                     ControlFlow::Continue(())
                 };
-                let report = match auto {
-                    true => dataset.set_auto().on_progress(&mut progress).run(),
-                    false => dataset.set_maintenance(to).on_progress(&mut progress).run(),
+                let report = if auto {
+                    dataset.set_auto().on_progress(&mut progress).run()
+                } else {
+                    dataset.set_maintenance(to).on_progress(&mut progress).run()
                 };
                 let report = report.map(|report| (report.from, report.to, report.keys));
                 format!("{report:?} {reports:?}")
@@ -334,9 +333,10 @@ impl Run {
                 let kind = IndexKind::ALL[self.rng.usize(0..IndexKind::ALL.len())];
                 let at = path(["a", "b"][self.rng.usize(0..2)]);
                 let go = &mut |_| ControlFlow::Continue(());
-                let change = match dataset.def().indexes.iter().any(|i| i.path == at) {
-                    true => dataset.switch_index(&at, kind).on_progress(go).run(),
-                    false => dataset.add_index(&at, kind).on_progress(go).run(),
+                let change = if dataset.def().indexes.iter().any(|i| i.path == at) {
+                    dataset.switch_index(&at, kind).on_progress(go).run()
+                } else {
+                    dataset.add_index(&at, kind).on_progress(go).run()
                 };
                 format!("{:?}", change.map(|change| (change.from, change.to)))
             }
@@ -373,9 +373,10 @@ impl Run {
             _ => {
                 drop(dataset);
                 let db = self.db.take().unwrap();
-                match self.rng.bool() {
-                    true => db.close().unwrap(),
-                    false => drop(db),
+                if self.rng.bool() {
+                    db.close().unwrap()
+                } else {
+                    drop(db)
                 }
                 self.open();
                 String::new()

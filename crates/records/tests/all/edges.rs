@@ -250,10 +250,7 @@ fn random_records_are_refused_where_a_parser_refuses_them() {
             readable,
             "seed {seed}: {record}"
         );
-        match readable {
-            true => taken += 1,
-            false => refused += 1,
-        }
+        if readable { taken += 1 } else { refused += 1 }
     }
     assert!(taken > 2000 && refused > 2000, "{taken} and {refused}");
 }
@@ -282,7 +279,7 @@ fn repaired(options: &RepairOptions) -> esker::Result<esker::maintain::RepairRep
 #[test]
 fn repairs_with_settings_at_their_ends_are_right_or_refused() {
     let sizes = [0, 1, usize::MAX];
-    let compaction = esker::experimental::Compaction::default();
+    let compaction = esker::maintain::Compaction::default();
     let mut all = 0;
     for method in [
         RepairMethod::Index,
@@ -359,4 +356,52 @@ fn limits_at_their_ends_give_nothing_or_all() {
             }
         }
     }
+}
+
+/// The key's type is said once: by the program's type of keys, or by the definition.
+#[test]
+fn a_definition_takes_the_type_of_the_programs_keys() {
+    let options = small(Arc::new(Memory::new()));
+    let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
+    let def = || DatasetDef::key("id");
+    let numbers = db.create_dataset::<u64>("numbers", def()).unwrap();
+    assert_eq!(numbers.def().key_type, KeyType::Int);
+    let texts = db.create_dataset::<String>("texts", def()).unwrap();
+    assert_eq!(texts.def().key_type, KeyType::String);
+    let error = db.create_dataset::<esker::Key>("any", def()).map(drop);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("the type of the key"), "{error}");
+    let error = def().validate().unwrap_err().to_string();
+    assert!(error.contains("the type of the key"), "{error}");
+}
+
+#[test]
+fn typed_reads_return_values_and_refuse_what_does_not_fit() {
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    struct User {
+        id: u64,
+        name: String,
+    }
+    let options = small(Arc::new(Memory::new()));
+    let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
+    let records = db
+        .create_dataset::<u64>("users", DatasetDef::key("id"))
+        .unwrap();
+    let users: Dataset<u64, User> = records.typed();
+    records.put_json(r#"{"id": 1, "name": "ann"}"#).unwrap();
+    records.put_json(r#"{"id": 2, "name": null}"#).unwrap();
+    let ann = User {
+        id: 1,
+        name: "ann".to_string(),
+    };
+    assert_eq!(users.get(1).unwrap().as_ref(), Some(&ann));
+    assert_eq!(users.snapshot().get(1).unwrap().as_ref(), Some(&ann));
+    assert_eq!(users.get(3).unwrap(), None);
+    assert_eq!(users.get(2).unwrap_err().kind(), ErrorKind::BadInput);
+    let scanned: Vec<_> = users.scan(..).collect();
+    assert_eq!(scanned[0].as_ref().unwrap(), &ann);
+    assert!(scanned[1].is_err());
+    let found = users.find(esker::field("name").eq("ann"));
+    assert_eq!(found.first().unwrap().as_ref(), Some(&ann));
+    assert_eq!(users.delete(1).unwrap(), Some(ann));
 }

@@ -45,12 +45,11 @@ impl Commits {
 
     fn author(&mut self) -> String {
         // One author is hot, and the others have skewed frequencies.
-        match self.rng.f64() < 0.3 {
-            true => "hot".to_owned(),
-            false => {
-                let at = self.skewed(4000);
-                self.authors[at].clone()
-            }
+        if self.rng.f64() < 0.3 {
+            "hot".to_owned()
+        } else {
+            let at = self.skewed(4000);
+            self.authors[at].clone()
         }
     }
 
@@ -92,14 +91,12 @@ fn store(
     maintenance: Maintenance,
     layout: Option<Layout>,
 ) -> (Database, Dataset<u64>) {
-    let options = Options {
-        memory_budget: 8 << 20,
-        durability: Durability::Os,
-        fs: Arc::new(Memory::new()),
-        background: false,
-        table_size: 256 << 10,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(8 << 20)
+        .durability(Durability::Os)
+        .fs(Arc::new(Memory::new()))
+        .background(false)
+        .table_size(256 << 10);
     let db = Database::create_or_open(FsPath::new(common::DIR), options).unwrap();
     let mut def = DatasetDef::new("id", KeyType::Int).maintenance(maintenance);
     for (path, ty) in ATTRIBUTES.into_iter().filter(|_| layout.is_none()) {

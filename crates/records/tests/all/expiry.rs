@@ -14,8 +14,7 @@ use crate::common::{DIR, check, check_set, path, seeds, small, with_strategy};
 use esker::options::KeepLog;
 use esker::schema::Maintenance;
 use esker::{
-    ChangeKind, Database, DatasetDef, Durability, Index, IndexKind, Key, KeyType, Options, Type,
-    field,
+    ChangeKind, Database, DatasetDef, Durability, Index, IndexKind, Key, KeyType, Type, field,
 };
 use esker_sim::clock::TestClock;
 use esker_sim::hooked::Hooked;
@@ -32,9 +31,10 @@ fn expired_records_are_invisible_by_any_kind_and_strategy() {
             .index(path("n"), Index::new(kind).of_type(Type::Int))
             .expires_at(path("until"));
         let def = with_strategy(def, seed as usize / IndexKind::ALL.len());
-        let mut world = World::new(match rng.bool() {
-            true => def.ttl(Duration::from_millis(rng.u64(1..5_000))),
-            false => def,
+        let mut world = World::new(if rng.bool() {
+            def.ttl(Duration::from_millis(rng.u64(1..5_000)))
+        } else {
+            def
         });
         for _ in 0..250 {
             world.tick(&mut rng);
@@ -75,16 +75,14 @@ fn acting_on_expiry_can_be_cut_off_anywhere() {
         for cut in 0.. {
             let (memory, hand) = (Memory::new(), TestClock::new(START));
             let hooked = Hooked::new(Arc::new(memory.clone()));
-            let options = Options {
-                fs: Arc::new(hooked.clone()),
-                durability: Durability::Sync,
-                keep_log: KeepLog {
+            let options = small(Arc::new(memory.clone()))
+                .fs(Arc::new(hooked.clone()))
+                .durability(Durability::Sync)
+                .keep_log(KeepLog {
                     bytes: u64::MAX,
                     age: None,
-                },
-                clock: hand.function(),
-                ..small(Arc::new(memory.clone()))
-            };
+                })
+                .clock(hand.function());
             let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
             let def = DatasetDef::new(path("id"), KeyType::Int)
                 .index(path("n"), Index::new(IndexKind::Lazy).of_type(Type::Int))

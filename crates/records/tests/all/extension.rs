@@ -44,10 +44,7 @@ impl MergeOperator for Lists {
 }
 
 fn options(memory: &Memory) -> Options {
-    Options {
-        extensions: vec![Arc::new(Inbox)],
-        ..small(Arc::new(memory.clone()))
-    }
+    small(Arc::new(memory.clone())).extension(Arc::new(Inbox))
 }
 
 fn open(memory: &Memory) -> Database {
@@ -371,13 +368,11 @@ fn names_and_configurations_are_refused_with_the_reason() {
         }
     }
     for names in [vec![""], vec!["a/b"], vec!["Inbox"], vec!["a", "a"]] {
-        let extensions = names
+        let options = names
             .iter()
-            .map(|name| Arc::new(Named(name)) as Arc<dyn Extension>);
-        let options = Options {
-            extensions: extensions.collect(),
-            ..small(Arc::new(Memory::new()))
-        };
+            .fold(small(Arc::new(Memory::new())), |options, name| {
+                options.extension(Arc::new(Named(name)))
+            });
         let error = Database::create_or_open(FsPath::new(DIR), options)
             .err()
             .unwrap();

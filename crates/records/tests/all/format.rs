@@ -18,11 +18,7 @@ const HEAD: &str = "The store of the worked example in FORMAT.md, taken apart. A
 /// A store with attributes of four kinds: two records in tables, a third in the log, closed.
 fn store(dir: &Path) -> Memory {
     let fs = Memory::new();
-    let options = Options {
-        fs: Arc::new(fs.clone()),
-        background: false,
-        ..Options::default()
-    };
+    let options = Options::new().fs(Arc::new(fs.clone())).background(false);
     let db = Database::create_or_open(dir, options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index(

@@ -12,9 +12,7 @@ use crate::common::{DIR, Doing, check, path, small};
 use crate::hooked::Hooked;
 use esker::fs::Fs;
 use esker::schema::Maintenance;
-use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Options, Type,
-};
+use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 /// Long enough for any machine; only a failing test waits this long.
@@ -185,13 +183,11 @@ fn of_those_who_insert_a_key_exactly_one_succeeds() {
     const KEYS: u64 = 600;
     for maintenance in Maintenance::ALL {
         let _doing = Doing(maintenance.to_string());
-        let options = Options {
+        let options = small(Arc::new(Memory::new()))
             // A budget so small that generations are flushed all the time.
-            memory_budget: 64 << 10,
-            background: true,
-            table_size: 2 << 10,
-            ..small(Arc::new(Memory::new()))
-        };
+            .memory_budget(64 << 10)
+            .background(true)
+            .table_size(2 << 10);
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let dataset = db
             .create_dataset::<esker::Key>("d", def(maintenance))

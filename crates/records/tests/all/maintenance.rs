@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::common::{DIR, Doing, TextQuery, check, path, scan, seeds, small};
-use esker::experimental::Tuning;
+
 use esker::fs::Fs;
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{Maintenance, Merging, Repair};
-use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 const KEYS: u64 = 80;
@@ -31,11 +31,7 @@ const KINDS: [IndexKind; 5] = [
 type Model = BTreeMap<u64, (u64, u64)>;
 
 fn open(fs: Arc<dyn Fs>) -> esker::Result<Database> {
-    let options = Options {
-        memory_budget: 64 << 10,
-        table_size: 2 << 10,
-        ..small(fs)
-    };
+    let options = small(fs).memory_budget(64 << 10).table_size(2 << 10);
     Database::create_or_open(FsPath::new(DIR), options)
 }
 
@@ -120,11 +116,9 @@ fn writers_and_readers_go_on_while_strategies_change() {
 /// Each writer has its own keys, and each write of a key is newer than all that readers have seen
 /// of it.
 fn with_threads(seed: u64) {
-    let options = Options {
-        background: true,
-        memory_budget: 256 << 10,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new()))
+        .background(true)
+        .memory_budget(256 << 10);
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let mut rng = fastrand::Rng::with_seed(seed);
     let dataset = db
@@ -310,14 +304,7 @@ fn a_repair_before_the_keys_are_there_does_not_vouch_for_what_comes_after_it() {
 fn a_repair_while_the_keys_are_brought_trusts_no_merge() {
     for method in [RepairMethod::Auto, RepairMethod::Index] {
         // The change does not resume automatically.
-        let tuning = Tuning {
-            background_maintenance: false,
-            ..Tuning::default()
-        };
-        let options = Options {
-            tuning,
-            ..small(Arc::new(Memory::new()))
-        };
+        let options = small(Arc::new(Memory::new())).background_maintenance(false);
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let (db, dataset) = twenty_in(db, Merging::Tiered);
         let cut = &mut |_| ControlFlow::Break(());

@@ -12,7 +12,7 @@ use crate::hooked::Hooked;
 use esker::fs::Fs;
 use esker::schema::Maintenance;
 use esker::stats::StrategyStats;
-use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Type};
 
 fn body(id: u64, a: u64) -> String {
     format!("{{\"id\":{id},\"a\":{a}}}")
@@ -21,11 +21,9 @@ fn body(id: u64, a: u64) -> String {
 /// A store in which everything fits into one generation, so that flushes happen on request, and
 /// compactions rarely.
 fn open(fs: &Hooked) -> Database {
-    let options = Options {
-        memory_budget: 32 << 20,
-        table_size: 32 << 20,
-        ..small(Arc::new(fs.clone()))
-    };
+    let options = small(Arc::new(fs.clone()))
+        .memory_budget(32 << 20)
+        .table_size(32 << 20);
     fs.inner.create_dir(FsPath::new(DIR)).unwrap();
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }

@@ -66,12 +66,10 @@ fn large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budge
     let records = number("ESKER_RECORDS", 200_000);
     let folder = tempfile::tempdir().unwrap();
     let before = highest();
-    let options = Options {
-        memory_budget: BUDGET,
-        table_size: 2 << 20,
-        durability: Durability::Os,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(BUDGET)
+        .table_size(2 << 20)
+        .durability(Durability::Os);
     let db = Database::create_or_open(folder.path(), options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(

@@ -8,10 +8,10 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, Doing, TextQuery, check, check_set, converge, open, path, small, unpack};
-use esker::experimental::Tuning;
+
 use esker::maintain::RepairOptions;
 use esker::schema::Maintenance;
-use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker::{Database, DatasetDef, Durability, IndexKind, KeyType, Type};
 use esker_lsm::version::TreeVersion;
 use esker_sim::memory::Memory;
 
@@ -119,13 +119,7 @@ const ROUNDS: u64 = 60;
 fn grow(maintenance: Maintenance, kind: IndexKind, compact: bool) {
     let _doing = Doing(format!("{maintenance} {kind} {compact}"));
     let fs = Memory::new();
-    let options = || Options {
-        tuning: Tuning {
-            bitmap_slack: 256,
-            ..Tuning::default()
-        },
-        ..small(Arc::new(fs.clone()))
-    };
+    let options = || small(Arc::new(fs.clone())).engine(|engine| engine.bitmap_slack = 256);
     let db = Database::create_or_open(FsPath::new(DIR), options()).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(path("v"), esker::Index::new(kind).of_type(Type::Int))

@@ -62,9 +62,10 @@ const OTHERS: [&str; 12] = [
 ];
 
 fn value(rng: &mut fastrand::Rng) -> &'static str {
-    match rng.bool() {
-        true => NUMBERS[rng.usize(..NUMBERS.len())],
-        false => OTHERS[rng.usize(..OTHERS.len())],
+    if rng.bool() {
+        NUMBERS[rng.usize(..NUMBERS.len())]
+    } else {
+        OTHERS[rng.usize(..OTHERS.len())]
     }
 }
 
@@ -167,9 +168,10 @@ fn an_index_gives_what_a_scan_gives_whatever_the_values_are() {
         let ty = types[seed as usize / kinds.len() % types.len()];
         let lenient = rng.bool();
         let db = open(Arc::new(Memory::new())).unwrap();
-        let index = match lenient {
-            true => Index::new(kind).of_type(ty).lenient(),
-            false => Index::new(kind).of_type(ty),
+        let index = if lenient {
+            Index::new(kind).of_type(ty).lenient()
+        } else {
+            Index::new(kind).of_type(ty)
         };
         // Half of them declare the field after the records are written.
         let is_late = rng.bool();
@@ -402,12 +404,11 @@ fn times_of_every_unit_are_found_by_every_kind_of_index() {
             let mut times = Vec::new();
             let mut texts = Vec::new();
             for _ in 0..[0, 1, 1, 1, 2][rng.usize(..5)] {
-                let (text, micros) = match rng.bool() {
-                    true => number_of(per_second, &mut rng),
-                    false => {
-                        let (text, micros) = TIMES[rng.usize(..TIMES.len())];
-                        (format!("{text:?}"), micros)
-                    }
+                let (text, micros) = if rng.bool() {
+                    number_of(per_second, &mut rng)
+                } else {
+                    let (text, micros) = TIMES[rng.usize(..TIMES.len())];
+                    (format!("{text:?}"), micros)
                 };
                 times.push(micros);
                 texts.push(text);
@@ -429,12 +430,11 @@ fn times_of_every_unit_are_found_by_every_kind_of_index() {
             assert!(found.is_said_by(ty), "{found}");
         }
         for _ in 0..40 {
-            let (text, micros) = match rng.bool() {
-                true => number_of(per_second, &mut rng),
-                false => {
-                    let (text, micros) = TIMES[rng.usize(..TIMES.len())];
-                    (text.to_owned(), micros)
-                }
+            let (text, micros) = if rng.bool() {
+                number_of(per_second, &mut rng)
+            } else {
+                let (text, micros) = TIMES[rng.usize(..TIMES.len())];
+                (text.to_owned(), micros)
             };
             let ops = [Op::Eq, Op::Ne, Op::Ge, Op::Le, Op::Gt, Op::Lt];
             let op = ops[rng.usize(..ops.len())];

@@ -20,13 +20,10 @@ use esker_sim::memory::{Memory, PowerCut};
 const START: u64 = 1_700_000_000_000;
 
 fn options(memory: &Memory) -> Options {
-    Options {
-        keep_log: KeepLog {
-            bytes: u64::MAX,
-            age: None,
-        },
-        ..small(Arc::new(memory.clone()))
-    }
+    small(Arc::new(memory.clone())).keep_log(KeepLog {
+        bytes: u64::MAX,
+        age: None,
+    })
 }
 
 fn open(memory: &Memory) -> Database {
@@ -78,11 +75,7 @@ fn json(id: u64, v: u64) -> String {
 fn writers_at_the_same_time_log_what_they_replace() {
     for number in 0..Maintenance::ALL.len() {
         let memory = Memory::new();
-        let options = Options {
-            background: true,
-            memory_budget: 256 << 10,
-            ..options(&memory)
-        };
+        let options = options(&memory).background(true).memory_budget(256 << 10);
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let dataset = db
             .create_dataset::<u64>("d", with_strategy(def(), number))
@@ -253,10 +246,7 @@ fn old_records_survive_what_the_feed_survives() {
 fn what_has_expired_is_old_until_it_was_acted_on() {
     let (memory, time) = (Memory::new(), Arc::new(AtomicU64::new(START)));
     let clock = time.clone();
-    let options = Options {
-        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
-        ..options(&memory)
-    };
+    let options = options(&memory).clock(Arc::new(move || clock.load(Ordering::SeqCst)));
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let def = def().ttl(Duration::from_secs(1));
     let dataset = db.create_dataset::<u64>("d", def).unwrap();

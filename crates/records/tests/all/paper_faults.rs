@@ -400,12 +400,10 @@ fn fault_4_2_7_and_4_4_3_lookups_beside_puts_neither_crash_nor_lose_records() {
     const RECORDS: u64 = 6000;
     for kind in INDEXED {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            memory_budget: 1 << 20,
-            table_size: 32 << 10,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let options = Options::new()
+            .memory_budget(1 << 20)
+            .table_size(32 << 10)
+            .durability(Durability::Os);
         let db = Database::create_or_open(folder.path(), options).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int)
             .index(path("v"), esker::Index::new(kind).of_type(Type::Int));
@@ -517,12 +515,10 @@ fn fault_4_3_2_several_writers_neither_crash_nor_lose_entries() {
     const EACH: u64 = 2000;
     for kind in INDEXED {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options {
-            memory_budget: 1 << 20,
-            table_size: 32 << 10,
-            durability: Durability::Os,
-            ..Options::default()
-        };
+        let options = Options::new()
+            .memory_budget(1 << 20)
+            .table_size(32 << 10)
+            .durability(Durability::Os);
         let db = Database::create_or_open(folder.path(), options).unwrap();
         let def = DatasetDef::new(path("id"), KeyType::Int)
             .index(path("v"), esker::Index::new(kind).of_type(Type::Int));

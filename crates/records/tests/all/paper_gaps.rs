@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use crate::common::{
     Doing, TextQuery, check, check_set, converge, keys_in_every_way, open, path, scan, seeds, small,
 };
-use esker::experimental::Tuning;
+
 use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Options, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Type,
 };
 use esker_lsm::{BitmapMerges, Cursor, Kind, Seq, TreeId};
 use esker_sim::faulty::Faulty;
@@ -162,9 +161,10 @@ fn old_and_new(def: DatasetDef, by_hand: bool) {
     let hold = || {
         for snapshot in [&before, &after, &store.dataset.snapshot()] {
             let old = std::ptr::eq(snapshot, &before);
-            let (zero, seven) = match old {
-                true => (evens.as_slice(), &[][..]),
-                false => (&[][..], &moved[..]),
+            let (zero, seven) = if old {
+                (evens.as_slice(), &[][..])
+            } else {
+                (&[][..], &moved[..])
             };
             assert_eq!(of(snapshot, 0), zero);
             assert_eq!(of(snapshot, 7), seven);
@@ -249,9 +249,12 @@ fn a_version_has_its_bit_or_its_entry_wherever_a_reporting_compaction_is_cut() {
                     ));
                     let memory = Memory::new();
                     let faulty = Faulty::new(Arc::new(memory.clone()));
-                    run(Arc::new(faulty.clone()), &mut || match once {
-                        true => faulty.fail_at(at),
-                        false => faulty.fail_from(at),
+                    run(Arc::new(faulty.clone()), &mut || {
+                        if once {
+                            faulty.fail_at(at)
+                        } else {
+                            faulty.fail_from(at)
+                        }
                     });
                     let db = open(Arc::new(memory.power_cut(at, mode))).unwrap();
                     let dataset = db.dataset::<esker::Key>("d").unwrap();
@@ -337,9 +340,10 @@ fn a_batch_that_fails_leaves_no_bit_set_and_no_entry_behind_and_can_be_done_agai
                     let db = open(Arc::new(memory)).unwrap();
                     let dataset = db.dataset::<esker::Key>("d").unwrap();
                     let store = Store { db, dataset };
-                    match store.of(6).is_empty() {
-                        true => as_before(&store),
-                        false => done(&store),
+                    if store.of(6).is_empty() {
+                        as_before(&store)
+                    } else {
+                        done(&store)
                     }
                     if store.of(6).is_empty() {
                         let mut batch = store.dataset.batch();
@@ -507,15 +511,10 @@ fn race(seed: u64, maintenance: Maintenance, bitmap_merges: BitmapMerges) {
     let kind = STANDALONE[rng.usize(0..STANDALONE.len())];
     let def = def(kind, maintenance).merging(MERGINGS[rng.usize(0..4)]);
     let _doing = Doing(format!("ESKER_SEED={seed}: {def:?} {bitmap_merges:?}"));
-    let options = Options {
-        tuning: Tuning {
-            bitmap_merges,
-            ..Tuning::default()
-        },
-        background: true,
-        table_size: 2 << 10,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new()))
+        .engine(|engine| engine.bitmap_merges = bitmap_merges)
+        .background(true)
+        .table_size(2 << 10);
     let db = Database::create_or_open(common::DIR, options).unwrap();
     let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();
     let store = Store { db, dataset };

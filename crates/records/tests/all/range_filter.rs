@@ -6,19 +6,16 @@ use std::sync::Arc;
 
 use crate::common::{DIR, TextQuery, converge, path, small};
 use esker::schema::{Maintenance, Merging};
-use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Options, Type};
+use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 use serde_json::json;
 
 /// Records in the order of their times, with keys in random order; half of the writes are updates,
 /// or none.
 fn history(maintenance: Maintenance, updates: bool) -> (Database, Dataset) {
-    let mut options = Options {
-        table_size: 1 << 20,
-        ..small(Arc::new(Memory::new()))
-    };
+    let mut options = small(Arc::new(Memory::new())).table_size(1 << 20);
     // Many components, as in a large dataset.
-    options.tuning.largest_mergeable = 64 << 10;
+    options = options.largest_mergeable(64 << 10);
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let def = DatasetDef::new(path("id"), KeyType::Int)
         .index(

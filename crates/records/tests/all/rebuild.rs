@@ -5,11 +5,11 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use crate::common::{DIR, Doing, INDEXED, PATHS, TextQuery, check, converge, keys, path, small};
-use esker::experimental::Tuning;
+
 use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::schema::Maintenance;
-use esker::{Database, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Options, Type};
+use esker::{Database, Dataset, DatasetDef, ErrorKind, IndexKind, KeyType, Type};
 use esker_sim::memory::Memory;
 
 /// The damage of a file.
@@ -68,12 +68,8 @@ fn store_under(maintenance: Maintenance) -> Memory {
 
 /// A store with one table per file, because only some tables are to be damaged.
 fn open(fs: Arc<dyn Fs>) -> esker::Result<Database> {
-    let small = small(fs);
-    let tuning = Tuning {
-        share_from: usize::MAX,
-        ..small.tuning
-    };
-    Database::create_or_open(FsPath::new(DIR), Options { tuning, ..small })
+    let options = small(fs).engine(|engine| engine.share_from = usize::MAX);
+    Database::create_or_open(FsPath::new(DIR), options)
 }
 
 fn put(dataset: &Dataset, id: u64, value: u64) {

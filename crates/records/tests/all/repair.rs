@@ -7,13 +7,12 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use crate::common::{DIR, Doing, TextQuery, check, keys, open, path, small};
-use esker::experimental::Compaction;
 use esker::fs::Fs;
+use esker::maintain::Compaction;
 use esker::maintain::{RepairMethod, RepairOptions, RepairReport};
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
-    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType,
-    Options, Type,
+    Database, Dataset, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Type,
 };
 use esker_sim::faulty::Faulty;
 use esker_sim::memory::Memory;
@@ -249,10 +248,7 @@ fn writes_go_on_during_a_repair() {
     for maintenance in Maintenance::ALL {
         let _doing = Doing(format!("{maintenance}"));
         let fs: Arc<dyn Fs> = Arc::new(Memory::new());
-        let options = Options {
-            background: true,
-            ..small(fs)
-        };
+        let options = small(fs).background(true);
         let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
         let def = def(maintenance, Repair::Merge, Merging::Tiered);
         let dataset = db.create_dataset::<esker::Key>("d", def).unwrap();

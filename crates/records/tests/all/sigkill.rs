@@ -13,7 +13,7 @@ use crate::common::{
     Doing, INDEXED, PATHS, TextQuery, check, check_set, keys_in_every_way, number, path, scan,
     with_strategy,
 };
-use esker::experimental::Tuning;
+
 use esker::schema::{Layout, Maintenance};
 use esker::{
     AreaExpr, Database, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type, field,
@@ -31,17 +31,12 @@ const LAST: u64 = KEYS;
 /// Memtables of 64 KiB and tables of 16 KiB, so that flushes and compactions run nearly all the
 /// time.
 fn options() -> Options {
-    Options {
-        memory_budget: 512 << 10,
-        table_size: 16 << 10,
-        durability: Durability::Os,
+    Options::new()
+        .memory_budget(512 << 10)
+        .table_size(16 << 10)
+        .durability(Durability::Os)
         // Nearly all compactions run in pieces.
-        tuning: Tuning {
-            piece_bytes: Some(16 << 10),
-            ..Tuning::default()
-        },
-        ..Options::default()
-    }
+        .engine(|engine| engine.piece_bytes = Some(16 << 10))
 }
 
 /// Paths of points, with an index of each layout.
@@ -189,9 +184,10 @@ fn kill_often(number: usize, clustered: bool, kills: usize, rng: &mut fastrand::
         let layouts = PLACES.iter().zip(Layout::ALL);
         let def = layouts.enumerate().fold(def, |def, (nth, (at, layout))| {
             let index = Index::new(IndexKind::Spatial(layout)).of_type(Type::Point);
-            match clustered && nth == 0 {
-                true => def.cluster(path(at)),
-                false => def.index(path(at), index),
+            if clustered && nth == 0 {
+                def.cluster(path(at))
+            } else {
+                def.index(path(at), index)
             }
         });
         let db = Database::create_or_open(dir, options()).unwrap();

@@ -126,15 +126,17 @@ impl Run {
         }
         if run.rng.usize(0..3) == 0 {
             let by_time = timed && run.rng.bool();
-            let at = match by_time {
-                true => run.at_time(),
-                false => run.at().to_string(),
+            let at = if by_time {
+                run.at_time()
+            } else {
+                run.at().to_string()
             };
             // Instead of the index that it may already have.
             def.indexes.retain(|index| index.path != path(&at));
-            let ty = match by_time {
-                true => run.timed_index(Layout::Z).type_of(),
-                false => Some(run.ty()),
+            let ty = if by_time {
+                run.timed_index(Layout::Z).type_of()
+            } else {
+                Some(run.ty())
             };
             def = def.index(at.as_str(), Index::none().of_type(ty));
             def = def.cluster(at.as_str());
@@ -240,14 +242,16 @@ impl Run {
         let def = dataset.def();
         let is_timed =
             self.rng.bool() && (def.indexes.iter()).any(|index| index.path == path("time"));
-        let at = match is_timed {
-            true => path(&self.at_time()),
-            false => path(self.at()),
+        let at = if is_timed {
+            path(&self.at_time())
+        } else {
+            path(self.at())
         };
         let layout = Layout::ALL[self.rng.usize(0..Layout::ALL.len())];
-        let index = match is_timed {
-            true => self.timed_index(layout),
-            false => self.index(),
+        let index = if is_timed {
+            self.timed_index(layout)
+        } else {
+            self.index()
         };
         let has = def
             .indexes
@@ -394,13 +398,19 @@ impl Run {
         let n = self.rng.u64(0..5);
         let (since, until) = (self.rng.i64(0..30), self.rng.i64(15..45));
         let then = move |row: &Row| row.time >= since && row.time < until;
-        let time = |area: Expr| match since < until {
-            true => area & field("time").range(since..until),
-            false => area & field("time").ge(since),
+        let time = |area: Expr| {
+            if since < until {
+                area & field("time").range(since..until)
+            } else {
+                area & field("time").ge(since)
+            }
         };
-        let then = move |row: &Row| match since < until {
-            true => then(row),
-            false => row.time >= since,
+        let then = move |row: &Row| {
+            if since < until {
+                then(row)
+            } else {
+                row.time >= since
+            }
         };
         let who = format!("w{}", self.rng.u64(0..20));
         let is_who = who.clone();
@@ -585,11 +595,12 @@ impl Run {
             .map(|l| l.2.id)
             .collect();
         expected.sort_unstable();
-        let ranking = match timed {
-            true => Latest::by_time(path("time"))
+        let ranking = if timed {
+            Latest::by_time(path("time"))
                 .from(from.to_string())
-                .until(until.to_string()),
-            false => Latest::written(),
+                .until(until.to_string())
+        } else {
+            Latest::written()
         };
         let (found, _) = snapshot
             .find(condition.clone())

@@ -14,8 +14,7 @@ use esker::fs::Fs;
 use esker::maintain::RepairOptions;
 use esker::schema::{Layout, Maintenance};
 use esker::{
-    AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type,
-    field,
+    AreaExpr, Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Type, field,
 };
 use esker_sim::hooked::Hooked;
 use esker_sim::memory::{Memory, PowerCut};
@@ -57,10 +56,7 @@ fn script(rng: &mut Rng) -> Vec<Op> {
 }
 
 fn open(fs: Arc<dyn Fs>) -> Database {
-    let options = Options {
-        durability: Durability::Sync,
-        ..small(fs)
-    };
+    let options = small(fs).durability(Durability::Sync);
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 
@@ -72,9 +68,10 @@ fn apply(dataset: &Dataset<u64>, op: &Op, rows: &mut Rows) {
         // Adds or drops another index instead, of a field that is not in the stubs.
         Op::Index(_) if is_clustered => {
             let known = def.indexes.iter().any(|index| index.path == path("n"));
-            match known && def.indexes.iter().all(|index| index.kind.is_indexed()) {
-                true => drop(dataset.drop_index("n").unwrap()),
-                false => drop(dataset.add_index("n", Index::lazy().int()).run().unwrap()),
+            if known && def.indexes.iter().all(|index| index.kind.is_indexed()) {
+                drop(dataset.drop_index("n").unwrap())
+            } else {
+                drop(dataset.add_index("n", Index::lazy().int()).run().unwrap())
             }
         }
         Op::Drop if is_clustered => {}
@@ -164,9 +161,10 @@ fn compare(dataset: &Dataset<u64>, rows: &Rows) -> Result<(), String> {
         .query()
         .nearest("at", (5.0, 5.0), 1000, None)
         .unwrap();
-    match near.len() == rows.len() && near.is_sorted_by(|a, b| a.distance <= b.distance) {
-        true => Ok(()),
-        false => Err(format!("{} nearest of {}", near.len(), rows.len())),
+    if near.len() == rows.len() && near.is_sorted_by(|a, b| a.distance <= b.distance) {
+        Ok(())
+    } else {
+        Err(format!("{} nearest of {}", near.len(), rows.len()))
     }
 }
 

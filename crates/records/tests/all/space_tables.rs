@@ -41,13 +41,11 @@ fn written(db: &Database, layout: Layout) -> (Dataset<u64>, Vec<(f64, f64)>) {
 }
 
 fn options() -> Options {
-    Options {
-        memory_budget: 2 << 20,
-        table_size: TABLE,
-        durability: Durability::Os,
-        background: false,
-        ..Options::default()
-    }
+    Options::new()
+        .memory_budget(2 << 20)
+        .table_size(TABLE)
+        .durability(Durability::Os)
+        .background(false)
 }
 
 #[test]

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use crate::common::{DIR, Doing, INDEXED, PATHS, TextQuery, path, small, with_strategy};
-use esker::Validation;
 use esker::fs::Fs;
 use esker::maintain::RepairOptions;
+use esker::maintain::Validation;
 use esker::{
-    BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Options,
-    Order, Query, Result, Stop, Type,
+    BulkOrder, Database, Dataset, DatasetDef, Error, ErrorKind, IndexKind, Key, KeyType, Order,
+    Query, Result, Stop, Type,
 };
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::Memory;
@@ -30,10 +30,7 @@ const MOST_AFTER: u64 = 300;
 /// Records in several components of each tree and in the memtables, some of them replaced or
 /// deleted.
 fn filled(fs: Arc<dyn Fs>, strategy: usize) -> Database {
-    let options = Options {
-        table_size: 128 << 10,
-        ..small(fs)
-    };
+    let options = small(fs).table_size(128 << 10);
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let mut def = DatasetDef::new(path("id"), KeyType::Int);
     for (kind, name) in INDEXED.iter().zip(PATHS) {
@@ -154,10 +151,7 @@ fn reads() -> Vec<(String, Read)> {
     for reverse in [false, true] {
         let scan = move |db: &Database| {
             let scan = dataset(db).scan(key_of(&dataset(db), 20)..);
-            let scan = match reverse {
-                true => scan.rev(),
-                false => scan,
-            };
+            let scan = if reverse { scan.rev() } else { scan };
             all(scan, |r| r.seq().to_string())
         };
         read(format!("scan, {reverse}"), Box::new(scan));

@@ -23,9 +23,10 @@ fn write(dataset: &Dataset, writer: u64, batches: usize) {
     for number in 0..batches {
         for _ in 0..rng.usize(1..5) {
             // Each writer has its own pairs, and all share some.
-            let pair = match rng.bool() {
-                true => rng.u64(0..PAIRS / WRITERS) * WRITERS + writer,
-                false => rng.u64(0..20),
+            let pair = if rng.bool() {
+                rng.u64(0..PAIRS / WRITERS) * WRITERS + writer
+            } else {
+                rng.u64(0..20)
             };
             let (value, gone) = (rng.u64(0..VALUES), rng.usize(0..6) == 0);
             for id in [pair, pair + PAIRS] {
@@ -113,12 +114,10 @@ fn hold(snapshot: &DatasetSnapshot, rng: &mut fastrand::Rng) {
 fn every_snapshot_is_consistent_while_writers_and_merges_go_on() {
     let batches = number("ESKER_BATCHES", 2000);
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
-        memory_budget: 1 << 20,
-        table_size: 16 << 10,
-        durability: Durability::Os,
-        ..Options::default()
-    };
+    let options = Options::new()
+        .memory_budget(1 << 20)
+        .table_size(16 << 10)
+        .durability(Durability::Os);
     let def = DatasetDef::new(path("id"), KeyType::Int);
     let def = PATHS.iter().zip(INDEXED).fold(def, |def, (at, kind)| {
         def.index(path(at), esker::Index::new(kind).of_type(Type::Int))

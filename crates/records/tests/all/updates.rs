@@ -7,16 +7,13 @@ use std::sync::Arc;
 use crate::common::{DIR, TextQuery, small};
 use esker::schema::Maintenance;
 use esker::{
-    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Options, Record,
-    Type, Update,
+    Database, Dataset, DatasetDef, Durability, ErrorKind, IndexKind, Key, KeyType, Record, Type,
+    Update,
 };
 use esker_sim::memory::Memory;
 
 fn store(maintenance: Maintenance, background: bool) -> (Database, Dataset) {
-    let options = Options {
-        background,
-        ..small(Arc::new(Memory::new()))
-    };
+    let options = small(Arc::new(Memory::new())).background(background);
     let db = Database::create_or_open(FsPath::new(DIR), options).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .index(

@@ -55,11 +55,7 @@ fn is_log(path: &std::path::Path) -> bool {
 
 fn open(pause: Duration) -> (Database, Arc<Syncs>) {
     let fs = Arc::new(Hooked::new(Arc::new(Memory::new())));
-    let options = Options {
-        fs: fs.clone(),
-        durability: Durability::Sync,
-        ..Options::default()
-    };
+    let options = Options::new().fs(fs.clone()).durability(Durability::Sync);
     let db = Database::create_or_open("/store", options).unwrap();
     let syncs = Arc::new(Syncs::default());
     let seen = syncs.clone();

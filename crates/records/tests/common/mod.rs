@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 
-use esker::Validation;
 use esker::fs::Fs;
+use esker::maintain::Validation;
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, Expr, IndexKind, Op, Operand, Options,
@@ -80,14 +80,12 @@ pub(crate) const PATHS: [&str; INDEXED.len()] = [
 /// Settings that cause much activity with little data, deterministically: memtables of 64 KiB,
 /// tables of 8 KiB, a first level of 16 KiB.
 pub(crate) fn small(fs: Arc<dyn Fs>) -> Options {
-    Options {
-        memory_budget: 512 << 10,
-        durability: Durability::Os,
-        fs,
-        background: false,
-        table_size: 8 << 10,
-        ..Options::default()
-    }
+    Options::new()
+        .memory_budget(512 << 10)
+        .durability(Durability::Os)
+        .fs(fs)
+        .background(false)
+        .table_size(8 << 10)
 }
 
 /// Opens (or creates) a store in `fs`.

@@ -3,7 +3,6 @@
 //! if none exists, it does nothing. So every part of a list is also a run, which lets the shrinker
 //! make failing runs small.
 
-use esker::experimental::Tuning;
 use esker::schema::{Merging, Repair, Tokenizer};
 use esker_lsm::{BitmapMerges, KeepLog};
 use std::fmt;
@@ -61,16 +60,18 @@ pub(crate) struct Settings {
 impl Settings {
     /// Small tables nearly always share a file, both in stores of tiny tables and in real ones.
     pub(crate) fn share_from(self) -> usize {
-        match self.table_size < 1 << 10 {
-            true => Tuning::default().share_from,
-            false => 1,
+        if self.table_size < 1 << 10 {
+            esker_lsm::Options::default().share_from
+        } else {
+            1
         }
     }
 
     pub(crate) fn bitmap_merges(self) -> BitmapMerges {
-        match self.lock {
-            true => BitmapMerges::Lock,
-            false => BitmapMerges::SideFile,
+        if self.lock {
+            BitmapMerges::Lock
+        } else {
+            BitmapMerges::SideFile
         }
     }
 

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 
 use std::ops::Bound;
 
-use esker::Validation;
 use esker::experimental::LookupOptions;
+use esker::maintain::Validation;
 use esker::schema::Tokenizer;
 use esker::{
     BulkOrder, DatasetDef, DatasetSnapshot, KeyType, Op, Order, Path, Query, Result, Type, Value,
@@ -412,10 +412,7 @@ impl Asker<'_> {
             key.map_or(Bound::Unbounded, Bound::Included)
         };
         let found = self.snapshot.scan((api(&from), api(&to)));
-        let found = match reverse {
-            true => found.rev(),
-            false => found,
-        };
+        let found = if reverse { found.rev() } else { found };
         let found = found.map(row);
         let found = found.collect::<Result<Vec<Row>>>()?;
         same(&found, &right, || format!("scan {from:?} {to:?} {reverse}"));

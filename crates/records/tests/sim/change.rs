@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use esker::experimental::{Compaction, Lookups};
+use esker::maintain::{Compaction, Lookups};
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{IndexDef, Maintenance, Repair};
 use esker::{Dataset, DatasetDef, ErrorKind, IndexKind, Type};
@@ -46,10 +46,7 @@ impl World {
             doubt: false,
             is_timed: def.expiry & 3 != 0,
         };
-        let allowed: &[ErrorKind] = match there {
-            true => &[ErrorKind::Exists],
-            false => &[],
-        };
+        let allowed: &[ErrorKind] = if there { &[ErrorKind::Exists] } else { &[] };
         let made = self.decide(at, result.map(drop), allowed).is_some();
         assert!(!(made && there), "a second dataset of one name");
         let store = &mut self.stores[at];
@@ -353,10 +350,7 @@ impl World {
             (Change::DropIndex | Change::Rebuild, Some(known)) => known.kind != IndexKind::None,
             (_, None) => false,
         };
-        match legal {
-            true => vec![],
-            false => REFUSED.to_vec(),
-        }
+        if legal { vec![] } else { REFUSED.to_vec() }
     }
 
     fn strategy(
@@ -375,9 +369,10 @@ impl World {
         let set = self.stores[at].sets.iter_mut().find(|s| s.uid == uid);
         set.unwrap().known.partial = true;
         let mut within = Within::new(inside);
-        let task = match auto {
-            true => dataset.set_auto(),
-            false => dataset.set_maintenance(to),
+        let task = if auto {
+            dataset.set_auto()
+        } else {
+            dataset.set_maintenance(to)
         };
         let result = task.on_progress(|_| within.go_on(self)).run();
         let failed = result.is_err() && (self.stores[at].excused || self.stores[at].db.is_none());

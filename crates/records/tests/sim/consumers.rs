@@ -223,13 +223,12 @@ impl World {
         let Some(said) = said else { return };
         let said = said.unwrap().position;
         assert_eq!(said.seq, noted.position().seq, "the place of {name}");
-        let read = match noted.lost {
-            true => dataset.changes(said).map(|_| 0),
-            false => {
-                noted.copy.from.position = said;
-                let most = most.unwrap_or(u64::MAX);
-                noted.copy.follow(&dataset, &acted, most)
-            }
+        let read = if noted.lost {
+            dataset.changes(said).map(|_| 0)
+        } else {
+            noted.copy.from.position = said;
+            let most = most.unwrap_or(u64::MAX);
+            noted.copy.follow(&dataset, &acted, most)
         };
         let store = &self.stores[at];
         match read {
@@ -272,22 +271,22 @@ impl World {
         // In every second case, a separate read-only handle acknowledges. If calls fail, only the
         // writer may know the acknowledged writes.
         let is_beside = noted.position().seq % 2 == 1 && !store.excused && self.depth == 0;
-        let result = match is_beside {
-            true => store.open_reader().and_then(|reader| {
+        let result = if is_beside {
+            store.open_reader().and_then(|reader| {
                 count("consumer: noted beside the writer");
                 let dataset = reader.dataset::<esker::Key>(&set.name)?;
                 dataset.keep_changes_for(of.1, noted.position(), noted.bytes)
-            }),
-            false => {
-                let dataset = store.handle(&set.name).unwrap();
-                dataset.keep_changes_for(of.1, noted.position(), noted.bytes)
-            }
+            })
+        } else {
+            let dataset = store.handle(&set.name).unwrap();
+            dataset.keep_changes_for(of.1, noted.position(), noted.bytes)
         };
         let done = self.decide(at, result, &[]).is_some();
         let consumers = &mut self.stores[at].consumers;
-        match done {
-            true => consumers.set(of, Some(noted)),
-            false => consumers.may_be(of, Some(noted)),
+        if done {
+            consumers.set(of, Some(noted))
+        } else {
+            consumers.may_be(of, Some(noted))
         }
     }
 

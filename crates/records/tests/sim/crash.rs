@@ -374,25 +374,29 @@ impl World {
         let is_log = |path: &Path| path.extension().is_some_and(|end| end == "log");
         let logs: Vec<_> = paths.iter().filter(|path| is_log(path)).collect();
         let (of_log, file) = (file % 3 == 0 && !logs.is_empty(), usize::from(file / 3));
-        let path = match of_log {
-            true => logs[file % logs.len()].clone(),
-            false => paths[file % paths.len()].clone(),
+        let path = if of_log {
+            logs[file % logs.len()].clone()
+        } else {
+            paths[file % paths.len()].clone()
         };
         let mut bytes = image.read(&path).unwrap();
         if bytes.is_empty() {
             return;
         }
-        let place = match of_log {
-            true => bytes.len() - 1 - place as usize % bytes.len().min(80),
-            false => place as usize % bytes.len(),
+        let place = if of_log {
+            bytes.len() - 1 - place as usize % bytes.len().min(80)
+        } else {
+            place as usize % bytes.len()
         };
-        let damaged = match cut {
-            true => place as u64..u64::MAX,
-            false => place as u64..place as u64 + 1,
+        let damaged = if cut {
+            place as u64..u64::MAX
+        } else {
+            place as u64..place as u64 + 1
         };
-        match cut {
-            true => bytes.truncate(place),
-            false => bytes[place] ^= 1 << (seed % 8),
+        if cut {
+            bytes.truncate(place)
+        } else {
+            bytes[place] ^= 1 << (seed % 8)
         }
         image.write(&path, &bytes);
         let is_table = path.extension().is_some_and(|end| end == "tbl");
@@ -418,9 +422,10 @@ impl World {
             !is_log(&path) || last >= told,
             "write {told} was synced, and {last} is the last"
         );
-        let states: &[State] = match is_table {
-            true => &store.states[store.states.len() - 1..],
-            false => &store.states,
+        let states: &[State] = if is_table {
+            &store.states[store.states.len() - 1..]
+        } else {
+            &store.states
         };
         let names = db.dataset_names();
         let same = store.sets.iter().map(|set| &set.name).eq(names.iter());

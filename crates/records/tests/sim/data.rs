@@ -382,9 +382,10 @@ impl World {
         }
         // The copy is durable; the store itself is not written to.
         let store = &self.stores[at];
-        let mode = match kept {
-            true => esker_sim::memory::PowerCut::Kept,
-            false => esker_sim::memory::PowerCut::Lost,
+        let mode = if kept {
+            esker_sim::memory::PowerCut::Kept
+        } else {
+            esker_sim::memory::PowerCut::Lost
         };
         let image = store.memory.power_cut(born, mode);
         for path in store.memory.paths() {

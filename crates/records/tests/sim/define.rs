@@ -45,9 +45,10 @@ pub(crate) fn tokenizer(number: u8, kind: IndexKind, ty: Type) -> Tokenizer {
         Tokenizer::Prefix => ty == Type::String,
         Tokenizer::Number => matches!(ty, Type::Int | Type::Float | Type::Time),
     };
-    match fits && kind.is_standalone() {
-        true => wanted,
-        false => Tokenizer::Exact,
+    if fits && kind.is_standalone() {
+        wanted
+    } else {
+        Tokenizer::Exact
     }
 }
 
@@ -143,9 +144,10 @@ impl Def {
             repair => repair,
         };
         let is_clustered = def.indexes.iter().any(|index| index.kind.is_clustered());
-        let versions = match deferred && !is_clustered {
-            true => u32::from(self.versions % 3) + 1,
-            false => 1,
+        let versions = if deferred && !is_clustered {
+            u32::from(self.versions % 3) + 1
+        } else {
+            1
         };
         def.repair(repair)
             .merging(pick(&MERGINGS, self.merging))

@@ -122,9 +122,10 @@ impl World {
         let (seq, now) = self.decide(at, now, &[])?;
         assert_eq!(Position { seq, ..here }, here);
         let store = &self.stores[at];
-        Some(match store.sets[set].is_timed {
-            true => stored(&store.records(store.sets[set].uid)),
-            false => now,
+        Some(if store.sets[set].is_timed {
+            stored(&store.records(store.sets[set].uid))
+        } else {
+            now
         })
     }
 

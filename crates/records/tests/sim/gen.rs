@@ -160,9 +160,10 @@ impl Swarm {
     }
 
     fn write(&self, rng: &mut Rng) -> Write {
-        let key = match rng.bool() {
-            true => rng.u8(0..self.keys),
-            false => rng.u8(0..self.keys.min(4)),
+        let key = if rng.bool() {
+            rng.u8(0..self.keys)
+        } else {
+            rng.u8(0..self.keys.min(4))
         };
         if rng.usize(0..20) < self.deletes {
             return Write::Delete { key };
@@ -180,19 +181,20 @@ impl Swarm {
             pad => rng.u16(0..pad),
         };
         let style = rng.u8(0..8) & rng.u8(0..8);
-        match rng.usize(0..20) < self.inserts {
-            true => Write::Insert {
+        if rng.usize(0..20) < self.inserts {
+            Write::Insert {
                 key,
                 cells,
                 pad,
                 style,
-            },
-            false => Write::Put {
+            }
+        } else {
+            Write::Put {
                 key,
                 cells,
                 pad,
                 style,
-            },
+            }
         }
     }
 
@@ -202,16 +204,18 @@ impl Swarm {
     }
 
     fn durability(&self, rng: &mut Rng) -> u8 {
-        match rng.usize(0..10) < self.durable {
-            true => rng.u8(0..2),
-            false => 2,
+        if rng.usize(0..10) < self.durable {
+            rng.u8(0..2)
+        } else {
+            2
         }
     }
 
     fn inside(&self, rng: &mut Rng, depth: usize) -> Inside {
-        let steps = match depth == 0 && rng.usize(0..6) < self.inside {
-            true => rng.usize(1..8),
-            false => 0,
+        let steps = if depth == 0 && rng.usize(0..6) < self.inside {
+            rng.usize(1..8)
+        } else {
+            0
         };
         Inside {
             steps: List((0..steps).map(|_| self.step(rng, depth + 1)).collect()),
@@ -269,19 +273,20 @@ impl Swarm {
     fn cut_soon(&self, rng: &mut Rng, store: u8, calls: u16) -> Action {
         let mode = [0, 0, 0, 1, 2, 3][rng.usize(0..6)];
         let seed = rng.u16(..);
-        match calls > 1 && rng.usize(0..3) > 0 {
-            true => Action::CutInstalled {
+        if calls > 1 && rng.usize(0..3) > 0 {
+            Action::CutInstalled {
                 store,
                 after: [0, 0, 1, 2][rng.usize(0..4)],
                 mode,
                 seed,
-            },
-            false => Action::Cut {
+            }
+        } else {
+            Action::Cut {
                 store,
                 after: rng.u16(0..calls),
                 mode,
                 seed,
-            },
+            }
         }
     }
 
@@ -362,22 +367,25 @@ impl Swarm {
             _ => (Some(rng.u8(3..5)), rng.u8(0..3)),
         };
         let (is_index, tokenizer) = (rng.bool(), 0);
-        let change = |change, inside| match is_index {
-            true => Action::Index {
-                store,
-                set,
-                path,
-                kind,
-                tokenizer,
-                change,
-                inside,
-            },
-            false => Action::Strategy {
-                store,
-                set,
-                to,
-                inside,
-            },
+        let change = |change, inside| {
+            if is_index {
+                Action::Index {
+                    store,
+                    set,
+                    path,
+                    kind,
+                    tokenizer,
+                    change,
+                    inside,
+                }
+            } else {
+                Action::Strategy {
+                    store,
+                    set,
+                    to,
+                    inside,
+                }
+            }
         };
         let add = [Change::Add, Change::Switch][rng.usize(0..2)];
         let last = [None, None, Some(1), Some(3)][rng.usize(0..4)];
@@ -461,17 +469,20 @@ impl Swarm {
         let store = rng.u8(0..self.stores);
         let set = rng.u8(0..self.sets);
         match number {
-            1 => match rng.bool() {
-                true => Action::Prepare {
-                    store,
-                    set,
-                    writes: self.writes(rng),
-                },
-                false => Action::Commit {
-                    which: rng.u8(0..2),
-                    durability: self.durability(rng),
-                },
-            },
+            1 => {
+                if rng.bool() {
+                    Action::Prepare {
+                        store,
+                        set,
+                        writes: self.writes(rng),
+                    }
+                } else {
+                    Action::Commit {
+                        which: rng.u8(0..2),
+                        durability: self.durability(rng),
+                    }
+                }
+            }
             2 => Action::Flush { store },
             3 => Action::Settle { store },
             4 => Action::Compact {

@@ -130,9 +130,10 @@ impl World {
         let notes = dataset.notes();
         let asked = ask::some(&snapshot, &view, &records, rng, times);
         let is_writer = !db.group().is_reader() && known.is_timed;
-        let counted = match is_writer {
-            true => snapshot.query().count().map(Some),
-            false => Ok(None),
+        let counted = if is_writer {
+            snapshot.query().count().map(Some)
+        } else {
+            Ok(None)
         };
         self.decide(at, asked, &[]);
         if let Some(notes) = self.decide(at, notes, &[]) {

@@ -21,9 +21,10 @@ pub(crate) trait Filled {
 
 impl Filled for WriteBatch {
     fn put(&mut self, json: &[u8], insert: bool) -> Result<()> {
-        match insert {
-            true => self.insert_json(json),
-            false => self.put_json(json),
+        if insert {
+            self.insert_json(json)
+        } else {
+            self.put_json(json)
         }
     }
 
@@ -56,9 +57,10 @@ struct Part<'a>(&'a mut Batch, &'a Dataset);
 
 impl Filled for Part<'_> {
     fn put(&mut self, json: &[u8], insert: bool) -> Result<()> {
-        match insert {
-            true => self.0.insert_json(self.1, json),
-            false => self.0.put_json(self.1, json),
+        if insert {
+            self.0.insert_json(self.1, json)
+        } else {
+            self.0.put_json(self.1, json)
         }
     }
 

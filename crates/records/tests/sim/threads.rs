@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use esker::experimental::Tuning;
 use esker::schema::Maintenance;
 use esker::{
     Database, DatasetDef, DatasetSnapshot, Durability, ErrorKind, IndexKind, KeyType, Options,
@@ -92,21 +91,18 @@ fn slow(memory: &Memory) -> Hooked {
 
 fn options(memory: &Memory, clock: &Clock, rng: &mut fastrand::Rng) -> Options {
     let clock = clock.clone();
-    Options {
-        clock: Arc::new(move || clock.get()),
-        background: true,
-        table_size: [1 << 10, 4 << 10][rng.usize(0..2)],
-        memory_budget: [64 << 10, 512 << 10][rng.usize(0..2)],
-        tuning: Tuning {
-            bitmap_merges: [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)],
-            bitmap_slack: [0, 16 << 10][rng.usize(0..2)],
-            compaction_threads: rng.usize(1..5),
-            piece_bytes: [None, Some(1 << 10), Some(8 << 10)][rng.usize(0..3)],
-            ..Tuning::default()
-        },
-        durability: [Durability::Os, Durability::Sync][rng.usize(0..2)],
-        ..small(Arc::new(slow(memory)))
-    }
+    small(Arc::new(slow(memory)))
+        .clock(Arc::new(move || clock.get()))
+        .background(true)
+        .table_size([1 << 10, 4 << 10][rng.usize(0..2)])
+        .memory_budget([64 << 10, 512 << 10][rng.usize(0..2)])
+        .engine(|engine| {
+            engine.bitmap_merges = [BitmapMerges::SideFile, BitmapMerges::Lock][rng.usize(0..2)];
+            engine.bitmap_slack = [0, 16 << 10][rng.usize(0..2)];
+            engine.compaction_threads = rng.usize(1..5);
+            engine.piece_bytes = [None, Some(1 << 10), Some(8 << 10)][rng.usize(0..3)];
+        })
+        .durability([Durability::Os, Durability::Sync][rng.usize(0..2)])
 }
 
 fn definition(rng: &mut fastrand::Rng) -> DatasetDef {

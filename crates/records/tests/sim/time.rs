@@ -162,9 +162,10 @@ impl Store {
         if kept < before.kept {
             count("time: went back");
         }
-        match after_fault {
-            true => self.times.seen = 0,
-            false => assert!(kept >= before.seen, "what has expired is back"),
+        if after_fault {
+            self.times.seen = 0
+        } else {
+            assert!(kept >= before.seen, "what has expired is back")
         }
     }
 
@@ -225,10 +226,7 @@ impl World {
         let due = due.count() as u64;
         let result = store.handle(&set.name).unwrap().expire_now();
         let inside = self.depth > 0;
-        let allowed: &[ErrorKind] = match inside {
-            true => &[ErrorKind::Busy],
-            false => &[],
-        };
+        let allowed: &[ErrorKind] = if inside { &[ErrorKind::Busy] } else { &[] };
         if let Some(expired) = self.decide(at, result, allowed) {
             assert_eq!(expired, due, "records that expired");
         }
@@ -245,9 +243,10 @@ impl World {
         set.is_timed |= ttl.is_some();
         let dataset = self.stores[at].handle(&name).unwrap();
         let result = dataset.set_ttl(ttl);
-        let allowed: &[ErrorKind] = match self.depth > 0 {
-            true => &[ErrorKind::Busy],
-            false => &[],
+        let allowed: &[ErrorKind] = if self.depth > 0 {
+            &[ErrorKind::Busy]
+        } else {
+            &[]
         };
         let failed = result.is_err() && self.stores[at].excused;
         let done = self.decide(at, result, allowed).is_some();

@@ -188,10 +188,7 @@ impl Widening {
                 confirm: rng.usize(0..10) == 0,
             },
         };
-        let seed = match rng.bool() {
-            true => rng.u16(1..),
-            false => 0,
-        };
+        let seed = if rng.bool() { rng.u16(1..) } else { 0 };
         Step(seed, action)
     }
 

@@ -8,7 +8,6 @@ use std::path::{Path as FsPath, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use esker::experimental::Tuning;
 use esker::schema::IndexDef;
 use esker::{Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind, KeyType, Options};
 use esker_sim::clock::TestClock;
@@ -165,22 +164,19 @@ impl Store {
             Some(memory) => Arc::new(memory.clone()),
             None => Arc::new(self.hooked.clone()),
         };
-        Options {
-            clock: self.hand.function(),
-            table_size: self.settings.table_size,
-            memory_budget: self.settings.memory,
-            keep_log: self.settings.keep_log(),
-            extensions: vec![crate::beside::extension()],
-            tuning: Tuning {
-                bitmap_merges: self.settings.bitmap_merges(),
-                share_from: self.settings.share_from(),
-                bitmap_slack: self.settings.bitmap_slack(),
-                choose_every: self.settings.choose_every,
-                piece_bytes: self.settings.piece_bytes,
-                ..Tuning::default()
-            },
-            ..small(fs)
-        }
+        small(fs)
+            .clock(self.hand.function())
+            .table_size(self.settings.table_size)
+            .memory_budget(self.settings.memory)
+            .keep_log(self.settings.keep_log())
+            .extension(crate::beside::extension())
+            .engine(|engine| {
+                engine.bitmap_merges = self.settings.bitmap_merges();
+                engine.share_from = self.settings.share_from();
+                engine.bitmap_slack = self.settings.bitmap_slack();
+                engine.piece_bytes = self.settings.piece_bytes;
+            })
+            .choose_every(self.settings.choose_every)
     }
 
     pub(crate) fn now(&self) -> &State {
@@ -263,9 +259,10 @@ impl<'a> Within<'a> {
         world.depth -= 1;
         let go_on = self.left != Some(0);
         self.left = self.left.map(|left| left.saturating_sub(1));
-        match go_on {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        if go_on {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
     }
 }

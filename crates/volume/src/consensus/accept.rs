@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::message::{Message, Meta};
-use super::types::Output;
+use super::types::{Damage, Output};
 use crate::ids::{Ballot, NodeId, Slot};
 
 impl Core {
@@ -19,6 +19,15 @@ impl Core {
         let base = self.log.base().0;
         let follows = |(at, meta): (usize, &Meta)| meta.slot.0 == previous.0.0 + at as u64 + 1;
         if !entries.iter().enumerate().all(follows) {
+            return;
+        }
+        if previous.0 <= self.chosen
+            && self
+                .log
+                .ballot_at(previous.0)
+                .is_some_and(|of| of != previous.1)
+        {
+            debug_assert!(false, "slot {} is chosen and differs", previous.0);
             return;
         }
         // What lies before the base is chosen, so it is the leader's, too.
@@ -57,13 +66,10 @@ impl Core {
             });
             out.push(Output::Append(new));
         }
-        if self
-            .damaged_through
-            .is_some_and(|lost| through >= lost.max(chosen))
-        {
-            self.damaged_through = None;
+        if self.is_mended(through, chosen) {
+            self.damage = None;
         }
-        let damaged = self.damaged_through.is_some();
+        let damaged = self.damage.is_some();
         let message = Message::Accepted {
             ballot: self.ballot,
             through,
@@ -79,6 +85,27 @@ impl Core {
         if chosen > self.chosen {
             self.chosen = chosen;
             out.push(Output::Chosen(chosen));
+        }
+    }
+
+    /// Notes what the leader had when it was heard first, where this replica does not know what it
+    /// lost.
+    pub(super) fn note_last(&mut self, last: Slot) {
+        let is_noted = self.mended_at.is_some_and(|(of, _)| of == self.ballot);
+        if self.damage == Some(Damage::Unknown) && !is_noted {
+            self.mended_at = Some((self.ballot, last.next()));
+        }
+    }
+
+    /// True where the log has what was lost, now that it is the leader's up to `through`.
+    fn is_mended(&self, through: Slot, chosen: Slot) -> bool {
+        match (self.damage, self.mended_at) {
+            (Some(Damage::Through(lost)), _) => through >= lost.max(chosen),
+            // An entry behind all that the leader had was chosen without this replica, when the
+            // loss had happened: no leader can exist that has less, or needs a promise that was
+            // lost.
+            (Some(Damage::Unknown), Some((_, behind))) => chosen >= behind && through >= chosen,
+            _ => false,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::message::{Message, Meta};
 use super::metas::Metas;
 use super::progress::Leading;
-use super::types::{Output, Role, Settings, Start, Time};
+use super::types::{Damage, Output, Role, Settings, Start, Time};
 use crate::ids::{Ballot, DiskId, NodeId, Slot};
 use crate::members::Members;
 
@@ -40,7 +40,10 @@ pub struct Core {
     pub(super) heard: Time,
     /// When it becomes a candidate.
     pub(super) deadline: Time,
-    pub(super) damaged_through: Option<Slot>,
+    pub(super) damage: Option<Damage>,
+    /// Where the damage is not known: the slot behind all that the leader of this ballot had when
+    /// it was heard first.
+    pub(super) mended_at: Option<(Ballot, Slot)>,
     /// The disk failed.
     pub(super) is_out: bool,
     seed: u64,
@@ -69,7 +72,8 @@ impl Core {
             leader: None,
             heard: start.now,
             deadline: 0,
-            damaged_through: start.damaged_through,
+            damage: start.damage,
+            mended_at: None,
             is_out: false,
             seed: start.seed,
         };
@@ -118,9 +122,11 @@ impl Core {
                 previous,
                 entries,
                 chosen,
+                last,
                 round,
             } => {
                 if self.follow(now, from, ballot, round, out) {
+                    self.note_last(last);
                     self.accept(from, previous, entries, chosen, round, out);
                 }
             }
@@ -230,7 +236,7 @@ impl Core {
         }
         self.log.truncate(slot);
         self.durable = self.durable.min(slot.previous());
-        self.damaged_through = self.damaged_through.max(Some(last));
+        self.damage = self.damage.max(Some(Damage::Through(last)));
         if matches!(self.state, State::Follower) {
             return;
         }
@@ -336,7 +342,12 @@ impl Core {
 
     /// True until what was lost is there again.
     pub fn is_damaged(&self) -> bool {
-        self.damaged_through.is_some()
+        self.damage.is_some()
+    }
+
+    /// What was lost and is not there again.
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage
     }
 
     /// True where this replica, with its disk, is a voter.

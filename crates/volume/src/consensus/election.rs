@@ -17,7 +17,7 @@ impl Core {
         let before = self.log.members_before().filter(|_| is_open);
         let was_voter = before.is_some_and(|members| self.is_voter_of(members));
         let may = was_voter || self.is_voter_of(self.log.members());
-        may && self.damaged_through.is_none() && !self.is_out
+        may && self.damage.is_none() && !self.is_out
     }
 
     /// True where this replica is the only voter.
@@ -99,7 +99,7 @@ impl Core {
         forced: bool,
         out: &mut Vec<Output>,
     ) {
-        if self.damaged_through.is_some() {
+        if self.damage.is_some() {
             return;
         }
         let is_leader = matches!(self.state, State::Leader(_));

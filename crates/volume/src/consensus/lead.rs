@@ -60,7 +60,8 @@ impl Core {
     }
 
     /// Proposes a command of so many bytes, or a change of members. The caller has the command; the
-    /// output names its slot.
+    /// output names its slot. It is sent by [`Core::send_proposed`], together with those proposed
+    /// until then.
     ///
     /// # Errors
     /// Where this replica does not lead, or the change has to wait.
@@ -102,7 +103,6 @@ impl Core {
         if changes {
             self.members_changed(now, &before);
         }
-        self.send_all(out);
         Ok(slot)
     }
 
@@ -176,6 +176,11 @@ impl Core {
         self.settle_reads(now, out);
     }
 
+    /// Sends what was proposed.
+    pub fn send_proposed(&mut self, out: &mut Vec<Output>) {
+        self.send_all(out);
+    }
+
     fn send_all(&mut self, out: &mut Vec<Output>) {
         let Some(leading) = self.leading() else {
             return;
@@ -190,7 +195,7 @@ impl Core {
 
     /// A message without entries, behind all that was sent: who lacks something refuses it.
     fn send_sign(&mut self, to: NodeId, out: &mut Vec<Output>) {
-        let (ballot, chosen) = (self.ballot, self.chosen);
+        let (ballot, chosen, last) = (self.ballot, self.chosen, self.log.last().0);
         let State::Leader(leading) = &mut self.state else {
             return;
         };
@@ -216,6 +221,7 @@ impl Core {
             previous,
             entries: Vec::new(),
             chosen,
+            last,
             round,
         };
         out.push(Output::Send {
@@ -272,6 +278,7 @@ impl Core {
                 previous,
                 entries,
                 chosen,
+                last,
                 round,
             };
             out.push(Output::Send {

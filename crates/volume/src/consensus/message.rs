@@ -58,6 +58,8 @@ pub enum Message {
         entries: Vec<Meta>,
         /// What is chosen.
         chosen: Slot,
+        /// The last entry of the leader's log, which may be behind these.
+        last: Slot,
         /// Rises with each round of signs of life.
         round: u64,
     },
@@ -99,8 +101,9 @@ impl Message {
                 ballot,
                 previous,
                 chosen,
+                last,
                 ..
-            } => (*ballot, [previous.0, *chosen]),
+            } => (*ballot, [previous.0, (*chosen).max(*last)]),
             Message::Accepted {
                 ballot, through, ..
             } => (*ballot, [*through, Slot(0)]),
@@ -150,6 +153,7 @@ impl Message {
                 previous,
                 entries,
                 chosen,
+                last,
                 round,
             } => {
                 out.push(2);
@@ -157,6 +161,7 @@ impl Message {
                 put_varint(out, previous.0.0);
                 put_varint(out, previous.1.0);
                 put_varint(out, chosen.0);
+                put_varint(out, last.0);
                 put_varint(out, *round);
                 put_varint(out, entries.len() as u64);
                 for meta in entries {
@@ -224,6 +229,7 @@ impl Message {
                 ballot: Ballot(from.varint()?),
                 previous: (Slot(from.varint()?), Ballot(from.varint()?)),
                 chosen: Slot(from.varint()?),
+                last: Slot(from.varint()?),
                 round: from.varint()?,
                 entries: {
                     let mut entries = Vec::new();

@@ -28,4 +28,4 @@ mod types;
 
 pub use self::core::Core;
 pub use message::{Message, Meta};
-pub use types::{NOTHING_BYTES, Output, ProposeError, Role, Settings, Start, Time};
+pub use types::{Damage, NOTHING_BYTES, Output, ProposeError, Role, Settings, Start, Time};

@@ -64,12 +64,22 @@ pub struct Start {
     pub chosen: Slot,
     /// The members as of the base.
     pub members: Arc<Members>,
-    /// Entries up to this slot may have been accepted and are lost.
-    pub damaged_through: Option<Slot>,
+    /// What was accepted and is lost.
+    pub damage: Option<Damage>,
     /// The time.
     pub now: Time,
     /// Seed of the random parts of timeouts.
     pub seed: u64,
+}
+
+/// What a replica had accepted or promised, and has lost. Until it has what was chosen again it
+/// neither leads, nor votes, nor counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Damage {
+    /// Entries up to this slot at most.
+    Through(Slot),
+    /// Any entries and promises: what the damaged records said is not known.
+    Unknown,
 }
 
 /// What is to be done, in this order.

@@ -55,7 +55,8 @@ pub fn heads(fs: Arc<dyn Fs>, dir: &Path, segment: u32) -> Result<Vec<RecordHead
                 place.offset = place.offset.saturating_add(header.occupied() as u32);
                 heads.push(header);
             }
-            _ => break,
+            Some(_) => break,
+            None => return Ok(Vec::new()),
         }
     }
     Ok(heads)

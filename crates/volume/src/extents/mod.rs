@@ -6,8 +6,9 @@
 //! ([`Extents::open`]) tells what an interrupted write left, which is cut, from damage to what was
 //! durable, which is reported as a [`Loss`].
 //!
-//! A sync of a file that grows also commits the file system's metadata. Zeros written ahead would
-//! avoid that, for twice the bytes written; we do not.
+//! A sync of a file that grows also commits the file system's metadata: its length, and the blocks
+//! that it was given. Space for the latter is reserved ahead, which changes nothing that is read.
+//! Zeros written ahead would avoid both, for twice the bytes written; we do not.
 
 mod batch;
 mod folder;

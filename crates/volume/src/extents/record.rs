@@ -70,7 +70,8 @@ pub struct RecordHeader {
     pub kind: Kind,
     /// The group that it belongs to.
     pub group: GroupId,
-    /// The slot of the log; of a moved record, the layer.
+    /// The slot of the log; of a moved record, the layer, and the number of its blocks behind the
+    /// first << 32.
     pub slot: u64,
     /// The ballot in which it was written.
     pub ballot: Ballot,

@@ -54,6 +54,8 @@ pub(super) fn recover(folder: &Folder, scanned: Scanned) -> Result<Recovered> {
         let last = match is_exact && !is_unsynced && void.is_empty() {
             false => finish(folder, last, &void, &mut done)?,
             true => {
+                // Where what an earlier process reserved stays, it costs space and nothing else.
+                drop(folder.fs.unreserve(&folder.segment(last.number)));
                 // What is not called synced are records that only say what is.
                 if end > synced {
                     let path = folder.segment(last.number);

@@ -26,7 +26,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    fn end(&self) -> u32 {
+    pub(super) fn end(&self) -> u32 {
         self.offset.saturating_add(self.bytes.len() as u32)
     }
 }
@@ -52,6 +52,8 @@ pub(super) struct Writing {
     pub(super) segment: u32,
     /// Bytes of the file.
     pub(super) len: u32,
+    /// Space was reserved up to this offset.
+    pub(super) reserved: u32,
     pub(super) file: Arc<dyn WriteFile>,
 }
 
@@ -67,6 +69,8 @@ struct State {
 /// Shared by the owner of the segments, its batches and readers. No lock is held during I/O.
 pub(super) struct Shared {
     pub(super) folder: Folder,
+    /// Bytes of a segment, unless it is longer.
+    pub(super) segment_bytes: u32,
     state: Mutex<State>,
     /// The first failure of a batch.
     failure: Mutex<Option<String>>,
@@ -85,7 +89,11 @@ pub(super) struct Parts {
 }
 
 impl Shared {
-    pub(super) fn new(folder: Folder, segments: impl Iterator<Item = (u32, u32)>) -> Shared {
+    pub(super) fn new(
+        folder: Folder,
+        segment_bytes: u32,
+        segments: impl Iterator<Item = (u32, u32)>,
+    ) -> Shared {
         let segments = segments.map(|(number, taken)| {
             let segment = Segment {
                 taken,
@@ -95,6 +103,7 @@ impl Shared {
         });
         Shared {
             folder,
+            segment_bytes,
             state: Mutex::new(State {
                 segments: segments.collect(),
                 ..State::default()
@@ -102,6 +111,19 @@ impl Shared {
             failure: Mutex::new(None),
             writing: Mutex::new(None),
             written: AtomicU64::new(0),
+        }
+    }
+
+    /// Gives back what is reserved in the segment that was written last. What stays reserved costs
+    /// space and nothing else, so an error is none.
+    pub(super) fn unreserve(&self) {
+        let unused = self.writing.lock().as_mut().and_then(|writing| {
+            let is_unused = writing.reserved > writing.len && writing.reserved < u32::MAX;
+            writing.reserved = writing.reserved.min(writing.len);
+            is_unused.then_some(writing.segment)
+        });
+        if let Some(segment) = unused {
+            drop(self.folder.fs.unreserve(&self.folder.segment(segment)));
         }
     }
 

@@ -177,7 +177,7 @@ impl Extents {
             segments.insert(read.number, segment);
         }
         let lens: Vec<(u32, u32)> = segments.iter().map(|(n, s)| (*n, s.bytes)).collect();
-        let shared = Shared::new(folder, lens.into_iter());
+        let shared = Shared::new(folder, settings.segment_bytes, lens.into_iter());
         let written = recovered.written;
         shared.written.store(written, Ordering::Relaxed);
         Ok(Extents {
@@ -435,6 +435,11 @@ impl Extents {
         self.shared.remove(segment, file);
         self.segments.remove(&segment);
         Ok(())
+    }
+
+    /// Gives back the space that is reserved and not used yet. No batch may be running.
+    pub fn unreserve(&self) {
+        self.shared.unreserve();
     }
 
     /// Counts bytes that were written before the folder was opened again.

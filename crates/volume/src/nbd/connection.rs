@@ -92,15 +92,31 @@ impl Connection {
         }
         let is_over = || self.phase() != Phase::Open;
         let loan = self.budget.lend(bytes, is_over)?;
-        // Only the reader adds requests, so there is still room.
+        Some(self.count(bytes, loan))
+    }
+
+    /// As [`Connection::begin`], where that need not wait.
+    pub(super) fn try_begin(self: &Arc<Self>, bytes: usize) -> Option<Slot> {
+        {
+            let state = self.state.lock();
+            if state.phase != Phase::Open || !self.has_room(&state, bytes) {
+                return None;
+            }
+        }
+        let loan = self.budget.try_lend(bytes)?;
+        Some(self.count(bytes, loan))
+    }
+
+    /// Only the reader adds requests, so there is still room.
+    fn count(self: &Arc<Self>, bytes: usize, loan: Loan) -> Slot {
         let mut state = self.state.lock();
         state.requests += 1;
         state.bytes += bytes;
-        Some(Slot {
+        Slot {
             of: Arc::clone(self),
             bytes,
             _loan: loan,
-        })
+        }
     }
 
     /// True where one more request with `bytes` of data may begin. The only one may be of any size.

@@ -93,6 +93,12 @@ pub trait Device: Send + Sync {
     /// The allocation of a range from `offset` on. The runs follow each other; they may cover only
     /// a first part of the range, also none, or more than it. At most [`MOST_RUNS`] are used.
     fn extents(&self, offset: u64, length: u64, done: Done<Vec<Run>>);
+    /// The requests that are begun from now on, up to the next such call with `false`, came
+    /// together: the device may wait with them until then, and carry them out together. That call
+    /// comes without waiting for anything.
+    fn together(&self, are_more: bool) {
+        let _ = are_more;
+    }
     /// The connection ended. Called once, last; outcomes of requests that are still running reach
     /// no client any more.
     fn closed(&self);

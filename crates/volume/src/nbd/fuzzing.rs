@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::arriving::Arriving;
 use super::client::{Client, Operation};
 use super::connection::{Connection, Phase};
 use super::device::{Device, Done, Exports, Refused, Run};
@@ -92,7 +93,7 @@ pub fn fuzz_handshake(bytes: &[u8]) {
 /// The server's transmission, where a client sends these bytes. The first byte says what was
 /// negotiated.
 pub fn fuzz_requests(bytes: &[u8]) {
-    let Some((setting, mut reader)) = bytes.split_first() else {
+    let Some((setting, reader)) = bytes.split_first() else {
         return;
     };
     let limits = Limits {
@@ -111,6 +112,7 @@ pub fn fuzz_requests(bytes: &[u8]) {
     // them.
     std::thread::scope(|scope| {
         scope.spawn(|| while connection.next().is_some() {});
+        let mut reader = Arriving::new(Box::new(reader), None);
         let _ = read_requests(&mut reader, &connection, &chosen, &limits);
         connection.enter(Phase::Draining);
     });

@@ -12,6 +12,7 @@
 //! writer.
 
 mod answers;
+mod arriving;
 mod client;
 mod connection;
 mod device;

@@ -1,7 +1,7 @@
 //! The server: accepts connections, runs each on two threads, and ends those that take too long.
 
 use std::collections::HashMap;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use rustix::net::sockopt;
 
+use super::arriving::Arriving;
 use super::connection::{Connection, Phase};
 use super::device::{Device, Exports};
 use super::handshake::{Chosen, Handshake, Next, Tls, greet, haggle};
@@ -244,7 +245,7 @@ impl Shared {
             };
             let builder = thread::Builder::new().name("nbd-replies".to_owned());
             let writer = builder.spawn_scoped(scope, write)?;
-            match read_requests(&mut *reader, connection, &chosen, &self.limits) {
+            match read_requests(&mut reader, connection, &chosen, &self.limits) {
                 Stopped::Broken => end(),
                 Stopped::Orderly => connection.enter(Phase::Draining),
             }
@@ -254,7 +255,7 @@ impl Shared {
     }
 
     /// The handshake; `None` where the connection ends with it.
-    fn negotiate(&self, socket: &TcpStream) -> io::Result<Option<Negotiated>> {
+    fn negotiate<'a>(&self, socket: &'a TcpStream) -> io::Result<Option<Negotiated<'a>>> {
         let offer = match &self.tls {
             None => Tls::Absent,
             Some(tls) if tls.required() => Tls::Required,
@@ -263,6 +264,7 @@ impl Shared {
         let mut handshake = Handshake::new(&*self.exports, self.limits.request_bytes, offer);
         let mut reader: Box<dyn Read + Send> = Box::new(socket.try_clone()?);
         let mut writer: Box<dyn Write + Send> = Box::new(socket.try_clone()?);
+        let mut plain = Some(socket);
         if !greet(&mut handshake, &mut reader, &mut writer)? {
             return Ok(None);
         }
@@ -273,16 +275,15 @@ impl Shared {
                     // encrypted.
                     let client;
                     (reader, writer, client) = tls.accept(socket.try_clone()?)?;
+                    plain = None;
                     handshake.encrypted(client);
                 }
                 (Next::Requests, _) => break,
                 _ => return Ok(None),
             }
         }
-        let reader = Box::new(BufReader::with_capacity(16 << 10, reader));
-        Ok(handshake
-            .chosen()
-            .map(|chosen| (reader as Box<dyn Read>, writer, chosen)))
+        let reader = Arriving::new(reader, plain);
+        Ok(handshake.chosen().map(|chosen| (reader, writer, chosen)))
     }
 
     /// Ends connections that took too long, until the server has stopped.
@@ -313,7 +314,7 @@ impl Shared {
     }
 }
 
-type Negotiated = (Box<dyn Read>, Box<dyn Write + Send>, Chosen);
+type Negotiated<'a> = (Arriving<'a>, Box<dyn Write + Send>, Chosen);
 
 /// Lets TCP find peers that have vanished: probes after a minute of silence, for another minute.
 fn probe(stream: &TcpStream) -> io::Result<()> {

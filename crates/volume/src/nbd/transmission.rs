@@ -4,6 +4,7 @@
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::Arc;
 
+use super::arriving::Arriving;
 use super::connection::{Connection, Phase, Slot};
 use super::device::{Device, Done, Failure, MOST_RUNS, Run};
 use super::handshake::Chosen;
@@ -26,13 +27,14 @@ pub(super) enum Stopped {
 
 /// Reads requests and begins them until the connection ends. Does not close the device.
 pub(super) fn read_requests(
-    reader: &mut dyn Read,
+    reader: &mut Arriving<'_>,
     connection: &Arc<Connection>,
     chosen: &Chosen,
     limits: &Limits,
 ) -> Stopped {
+    let mut together = Together::of(&*chosen.device);
     loop {
-        match read_request(reader, connection, chosen, limits) {
+        match read_request(reader, connection, chosen, limits, &mut together) {
             Ok(None) => {}
             Ok(Some(stopped)) => return stopped,
             // A server that stops shuts the socket for reading.
@@ -42,11 +44,66 @@ pub(super) fn read_requests(
     }
 }
 
+/// The most requests that are begun together, and the bytes behind which no other one joins them:
+/// the first ones wait for the last.
+const TOGETHER: usize = 16;
+const TOGETHER_BYTES: usize = 192 << 10;
+
+/// Requests that came together, and that the device has not all got yet.
+struct Together<'a> {
+    device: &'a dyn Device,
+    count: usize,
+    bytes: usize,
+}
+
+impl<'a> Together<'a> {
+    fn of(device: &'a dyn Device) -> Together<'a> {
+        Together {
+            device,
+            count: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Before a request is begun: `follows` where another one has arrived.
+    fn before(&mut self, bytes: usize, follows: bool) {
+        if self.count == 0 && follows {
+            self.device.together(true);
+        }
+        if self.count > 0 || follows {
+            self.count += 1;
+            self.bytes += bytes;
+        }
+    }
+
+    /// After it.
+    fn after(&mut self, follows: bool) {
+        if !follows || self.count >= TOGETHER || self.bytes >= TOGETHER_BYTES {
+            self.end();
+        }
+    }
+
+    /// The device has them all. Called before anything that waits.
+    fn end(&mut self) {
+        if self.count > 0 {
+            self.device.together(false);
+            (self.count, self.bytes) = (0, 0);
+        }
+    }
+}
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 fn read_request(
-    reader: &mut dyn Read,
+    reader: &mut Arriving<'_>,
     connection: &Arc<Connection>,
     chosen: &Chosen,
     limits: &Limits,
+    together: &mut Together<'_>,
 ) -> io::Result<Option<Stopped>> {
     let mut head = [0; Request::BYTES];
     reader.read_exact(&mut head)?;
@@ -74,7 +131,11 @@ fn read_request(
         Action::Extents { .. } => MOST_RUNS * size_of::<Run>(),
         _ => 0,
     };
-    let Some(slot) = connection.begin(held) else {
+    let slot = connection.try_begin(held).or_else(|| {
+        together.end();
+        connection.begin(held)
+    });
+    let Some(slot) = slot else {
         return Ok(Some(Stopped::Orderly));
     };
     connection
@@ -94,7 +155,10 @@ fn read_request(
         request,
         is_structured: chosen.is_structured,
     };
+    let follows = reader.has_request();
+    together.before(data.len(), follows);
     act(&*chosen.device, action, data, pending);
+    together.after(follows);
     Ok(None)
 }
 
@@ -211,5 +275,128 @@ pub(super) fn write_replies(
             .write_within(limits.patience(reply.len()));
         writer.write_all(&reply.head)?;
         writer.write_all(&reply.data)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::budget::Budget;
+
+    /// Carries out nothing while more requests follow.
+    #[derive(Default)]
+    struct Waiting {
+        held: Mutex<Option<Vec<Done<()>>>>,
+        /// How many were carried out at a time.
+        counts: Mutex<Vec<usize>>,
+    }
+
+    impl Device for Waiting {
+        fn size(&self) -> u64 {
+            1 << 20
+        }
+
+        fn block_size(&self) -> u32 {
+            512
+        }
+
+        fn read_only(&self) -> bool {
+            false
+        }
+
+        fn read(&self, _: u64, length: u32, done: Done<Vec<u8>>) {
+            done(Ok(vec![0; length as usize]));
+        }
+
+        fn write(&self, _: u64, _: Vec<u8>, done: Done<()>) {
+            match &mut *self.held.lock().unwrap() {
+                Some(held) => held.push(done),
+                None => {
+                    self.counts.lock().unwrap().push(1);
+                    done(Ok(()));
+                }
+            }
+        }
+
+        fn discard(&self, _: u64, _: u64, _: bool, done: Done<()>) {
+            done(Ok(()));
+        }
+
+        fn flush(&self, done: Done<()>) {
+            done(Ok(()));
+        }
+
+        fn extents(&self, _: u64, _: u64, done: Done<Vec<Run>>) {
+            done(Ok(Vec::new()));
+        }
+
+        fn together(&self, are_more: bool) {
+            let next = are_more.then(Vec::new);
+            let held = std::mem::replace(&mut *self.held.lock().unwrap(), next);
+            if let Some(held) = held {
+                assert!(!are_more, "they were told of before");
+                self.counts.lock().unwrap().push(held.len());
+                held.into_iter().for_each(|done| done(Ok(())));
+            }
+        }
+
+        fn closed(&self) {}
+    }
+
+    /// Sends so many writes of `length` bytes at once, and returns how they were carried out.
+    fn carried_out(writes: usize, length: u32, in_flight: usize, budget: usize) -> Vec<usize> {
+        let device = Arc::new(Waiting::default());
+        let mut bytes = Vec::new();
+        for cookie in 0..writes as u64 {
+            let request = Request {
+                flags: 0,
+                kind: command::WRITE,
+                cookie,
+                offset: 0,
+                length,
+            };
+            bytes.extend(request.encode());
+            bytes.resize(bytes.len() + length as usize, 7);
+        }
+        let connection = Connection::new(in_flight, budget, Budget::new(budget));
+        let chosen = Chosen {
+            device: device.clone(),
+            is_structured: false,
+            has_allocation: false,
+        };
+        std::thread::scope(|scope| {
+            let replies = scope.spawn(|| std::iter::from_fn(|| connection.next()).count());
+            let mut reader = Arriving::new(Box::new(&bytes[..]), None);
+            let stopped = read_requests(&mut reader, &connection, &chosen, &Limits::default());
+            assert_eq!(stopped, Stopped::Broken, "the end comes without a goodbye");
+            connection.enter(Phase::Draining);
+            assert_eq!(replies.join().unwrap(), writes);
+        });
+        assert!(device.held.lock().unwrap().is_none());
+        let counts = std::mem::take(&mut *device.counts.lock().unwrap());
+        assert_eq!(counts.iter().sum::<usize>(), writes);
+        counts
+    }
+
+    #[test]
+    fn requests_that_came_together_are_begun_together() {
+        assert_eq!(carried_out(1, 100, 64, 1 << 20), [1]);
+        let counts = carried_out(5, 100, 64, 1 << 20);
+        assert_eq!(counts, [5]);
+        let counts = carried_out(40, 100, 64, 1 << 20);
+        assert!(counts.iter().all(|count| *count <= TOGETHER), "{counts:?}");
+        let bytes = 64 << 10;
+        let counts = carried_out(9, bytes, 64, 1 << 20);
+        let most = TOGETHER_BYTES / bytes as usize + 1;
+        assert!(counts.iter().all(|count| *count <= most), "{counts:?}");
+    }
+
+    #[test]
+    fn requests_that_wait_for_others_do_not_wait_for_those_behind_them() {
+        // Room for two at a time, by number and by bytes.
+        carried_out(20, 100, 2, 1 << 20);
+        carried_out(20, 100, 64, 200);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::budget::Loan;
+use crate::bytes::Bytes;
 
 /// A part of a frame.
 #[derive(Debug, Clone)]
@@ -11,7 +12,7 @@ pub enum Part {
     /// Bytes of this frame alone.
     Owned(Vec<u8>),
     /// Bytes that several frames have.
-    Shared(Arc<Vec<u8>>),
+    Shared(Bytes),
     /// Bytes whose memory is lent until they are sent.
     Lent(Arc<(Vec<u8>, Loan)>),
 }
@@ -32,8 +33,8 @@ impl From<Vec<u8>> for Part {
     }
 }
 
-impl From<Arc<Vec<u8>>> for Part {
-    fn from(bytes: Arc<Vec<u8>>) -> Part {
+impl From<Bytes> for Part {
+    fn from(bytes: Bytes) -> Part {
         Part::Shared(bytes)
     }
 }
@@ -76,7 +77,7 @@ impl Cost {
         };
         for part in frame {
             let bytes = part.as_ref().len();
-            let is_held = matches!(part, Part::Shared(bytes) if Arc::strong_count(bytes) > 1);
+            let is_held = matches!(part, Part::Shared(bytes) if bytes.is_held());
             cost.all = cost.all.saturating_add(bytes);
             if !is_held {
                 cost.own = cost.own.saturating_add(bytes);
@@ -156,7 +157,12 @@ mod tests {
     #[test]
     fn a_queue_keeps_its_order_and_its_limit() {
         let mut queue = Queue::new(10 * (100 + EACH));
-        let frame = |n: u8| vec![Part::from(vec![n; 60]), Part::from(Arc::new(vec![n; 40]))];
+        let frame = |n: u8| {
+            vec![
+                Part::from(vec![n; 60]),
+                Part::from(Bytes::from(vec![n; 40])),
+            ]
+        };
         assert!((0..10).all(|n| queue.push(frame(n)).is_ok()));
         assert!(queue.push(vec![]).is_err());
         let first = queue.take(2 * (100 + EACH) + 1);
@@ -168,22 +174,23 @@ mod tests {
         assert_eq!(queue.clear(), 10);
         assert!(queue.is_empty() && queue.push(frame(1)).is_ok());
     }
+
     #[test]
     fn bytes_that_others_hold_are_not_counted_twice() {
         let mut queue = Queue::new(1000 + 12 * EACH);
-        let held = Arc::new(vec![1; 600]);
+        let held = Bytes::from(vec![1; 600]);
         for _ in 0..10 {
             assert!(queue.push(vec![Part::from(held.clone())]).is_ok());
         }
         drop(held);
-        let alone = || vec![Part::from(Arc::new(vec![2; 1000]))];
+        let alone = || vec![Part::from(Bytes::from(vec![2; 1000]))];
         assert!(queue.push(alone()).is_ok());
         assert!(queue.push(alone()).is_err());
         // What a frame is counted with does not change while it waits.
         assert_eq!(queue.take(usize::MAX).len(), 11);
         assert!(queue.push(alone()).is_ok());
         assert!(queue.push(alone()).is_err());
-        let large = Arc::new(vec![3; 20 << 20]);
+        let large = Bytes::from(vec![3; 20 << 20]);
         assert!(queue.push(vec![Part::from(large.clone())]).is_ok());
         assert!(queue.push(vec![Part::from(large.clone())]).is_err());
     }

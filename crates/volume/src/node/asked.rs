@@ -8,6 +8,7 @@ use super::group::PendingRead;
 use super::input::ReadResult;
 use super::leader::{Origin, Pending};
 use super::running::{Bodies, ReadFor};
+use crate::bytes::Bytes;
 use crate::consensus::ProposeError;
 use crate::ids::{GroupId, Slot};
 use crate::wire::{Op, Refusal, Reply, Source};
@@ -168,7 +169,7 @@ impl Core {
     }
 
     pub(super) fn propose_write(&mut self, id: GroupId, pending: Pending, data: &[u8]) {
-        let body = Arc::new(super::leader::command(&pending, data));
+        let body = super::leader::command(&pending, data).into();
         match self.propose(id, body, None) {
             Ok(slot) => {
                 if let Some(group) = self.groups.get_mut(&id) {
@@ -196,7 +197,7 @@ impl Core {
             crate::command::Command::Members(members) => Some(members.clone()),
             _ => None,
         };
-        let slot = self.propose(id, Arc::new(body), members)?;
+        let slot = self.propose(id, body.into(), members)?;
         if let Some(group) = self.groups.get_mut(&id) {
             group.leader.proposed_other(slot, origin);
         }
@@ -206,7 +207,7 @@ impl Core {
     pub(super) fn propose(
         &mut self,
         id: GroupId,
-        body: Arc<Vec<u8>>,
+        body: Bytes,
         members: Option<Arc<crate::members::Members>>,
     ) -> Result<Slot, Refusal> {
         let Some(group) = self.groups.get_mut(&id) else {
@@ -220,6 +221,7 @@ impl Core {
             Ok(slot) => slot,
             Err(error) => return Err(refused(error)),
         };
+        self.proposed.insert(id);
         let mut bodies = Bodies::from([(slot, body)]);
         for output in outputs {
             self.output(id, output, &mut bodies);

@@ -1,7 +1,7 @@
 //! A node without I/O: what happened goes in, what is to be done comes out. The driver of threads
 //! and the simulator run the same core.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::group::{Group, PendingRead};
@@ -12,6 +12,7 @@ use super::leader::Origin;
 use super::router::{Followed, Router};
 use super::running::{Bodies, RunningRead};
 use super::settings::Settings;
+use crate::bytes::Bytes;
 use crate::consensus::{Message, Output, Time};
 use crate::error::Error;
 use crate::extents::{Extents, Kind, Reader};
@@ -49,6 +50,8 @@ pub struct Core {
     /// Frames that may leave once everything before a log sequence number is durable.
     pub(super) after_sync: VecDeque<(u64, NodeId, Packet)>,
     pub(super) is_syncing: bool,
+    /// Groups with commands that were proposed and are not sent yet.
+    pub(super) proposed: BTreeSet<GroupId>,
     /// The disk failed or is full: this replica has stepped back.
     pub(super) failed: Option<Error>,
     pub(super) running: HashMap<u64, RunningRead>,
@@ -113,6 +116,7 @@ impl Core {
             lost: BTreeMap::new(),
             after_sync: VecDeque::new(),
             is_syncing: false,
+            proposed: BTreeSet::new(),
             failed: None,
             running: HashMap::new(),
             asked: HashMap::new(),
@@ -148,12 +152,20 @@ impl Core {
     /// Takes what happened at `now` (milliseconds, never stepping back), and returns what is to be
     /// done.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Action> {
+        self.take(now, input);
+        self.settle()
+    }
+
+    /// Takes what happened at `now` (milliseconds, never stepping back). What is to be done is
+    /// returned by the next [`Core::settle`]: several inputs that came together make one batch, and
+    /// one message to each follower.
+    pub fn take(&mut self, now: Time, input: Input) {
         self.now = self.now.max(now);
         match input {
             Input::Tick => self.tick(),
             Input::Connected(hello) => self.connected(hello),
             Input::Disconnected(node) => self.disconnected(node),
-            Input::Frame(from, bytes) => self.frame(from, &bytes),
+            Input::Frame(from, bytes) => self.frame(from, &bytes.into()),
             Input::BatchDone(result) => self.batch_done(result),
             Input::ReadDone(ticket, result) => self.read_done(ticket, result),
             Input::Open(connection) => self.router.open(connection),
@@ -168,7 +180,16 @@ impl Core {
                 manner,
             } => self.request(connection, ticket, work, manner),
         }
+    }
+
+    /// Returns what is to be done after what was taken.
+    pub fn settle(&mut self) -> Vec<Action> {
         self.route();
+        for id in std::mem::take(&mut self.proposed) {
+            self.step(id, &mut Bodies::new(), |core, _, out| {
+                core.send_proposed(out)
+            });
+        }
         self.start_batch();
         std::mem::take(&mut self.actions)
     }
@@ -251,7 +272,7 @@ impl Core {
             Output::Append(entries) => {
                 for meta in entries {
                     let body = bodies.remove(&meta.slot);
-                    let body = body.unwrap_or_else(|| Arc::new(vec![0]));
+                    let body = body.unwrap_or_else(|| vec![0].into());
                     self.append_entry(id, meta.slot, meta.ballot, body);
                 }
             }
@@ -298,8 +319,8 @@ impl Core {
         }
     }
 
-    fn frame(&mut self, from: NodeId, bytes: &[u8]) {
-        let Some(frame) = Frame::decode(bytes) else {
+    fn frame(&mut self, from: NodeId, bytes: &Bytes) {
+        let Some(frame) = Frame::decode_shared(bytes) else {
             return;
         };
         match frame {
@@ -350,7 +371,7 @@ impl Core {
         }
     }
 
-    fn message(&mut self, from: NodeId, id: GroupId, message: Message, bodies: Vec<Arc<Vec<u8>>>) {
+    fn message(&mut self, from: NodeId, id: GroupId, message: Message, bodies: Vec<Bytes>) {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
@@ -370,9 +391,8 @@ impl Core {
         }
         let mut by_slot = Bodies::new();
         if let Message::Accept { entries, .. } = &message {
-            let fits = |(meta, body): (&crate::consensus::Meta, &Arc<Vec<u8>>)| {
-                meta.bytes as usize == body.len()
-            };
+            let fits =
+                |(meta, body): (&crate::consensus::Meta, &Bytes)| meta.bytes as usize == body.len();
             if entries.len() != bodies.len() || !entries.iter().zip(&bodies).all(fits) {
                 return;
             }

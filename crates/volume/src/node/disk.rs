@@ -1,11 +1,10 @@
 //! What goes to this node's disk, and what becomes durable.
 
-use std::sync::Arc;
-
 use super::core::Core;
 use super::input::Action;
 use super::log::Entry;
 use super::running::Bodies;
+use crate::bytes::Bytes;
 use crate::consensus::Output;
 use crate::error::Error;
 use crate::extents::Kind;
@@ -39,13 +38,7 @@ impl Core {
         }
     }
 
-    pub(super) fn append_entry(
-        &mut self,
-        id: GroupId,
-        slot: Slot,
-        ballot: Ballot,
-        body: Arc<Vec<u8>>,
-    ) {
+    pub(super) fn append_entry(&mut self, id: GroupId, slot: Slot, ballot: Ballot, body: Bytes) {
         let Some(placed) = self.append(Kind::Entry, id, slot.0, ballot, &[&body]) else {
             return;
         };
@@ -65,7 +58,7 @@ impl Core {
     }
 
     /// The command of an entry, from memory or from disk.
-    pub(super) fn body(&self, id: GroupId, slot: Slot, ballot: Ballot) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn body(&self, id: GroupId, slot: Slot, ballot: Ballot) -> Option<Bytes> {
         let entry = self.groups.get(&id)?.log.get(slot)?;
         if entry.ballot != ballot {
             return None;
@@ -74,7 +67,7 @@ impl Core {
             return Some(body.clone());
         }
         let (header, payload) = self.reader.read_record(entry.record).ok()?;
-        (header.group == id && header.slot == slot.0).then(|| Arc::new(payload))
+        (header.group == id && header.slot == slot.0).then(|| Bytes::from(payload))
     }
 
     pub(super) fn start_batch(&mut self) {

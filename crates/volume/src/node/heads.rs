@@ -6,8 +6,9 @@ use std::sync::Arc;
 use esker_coding::{Reader as Bytes, put_varint};
 
 use super::group::Group;
+use crate::consensus::Damage;
 use crate::extents::Head;
-use crate::ids::{Ballot, GroupId, NodeId};
+use crate::ids::{Ballot, GroupId, NodeId, Slot};
 use crate::members::Members;
 use crate::wire::{Formation, Hello};
 
@@ -50,6 +51,14 @@ pub(super) fn head(group: &Group) -> Vec<u8> {
         group.consensus.vote().map_or(0, |node| u64::from(node.0)),
     );
     group.consensus.members().encode(&mut head);
+    put_varint(
+        &mut head,
+        match group.consensus.damage() {
+            None => 0,
+            Some(Damage::Unknown) => 1,
+            Some(Damage::Through(slot)) => slot.0.saturating_add(2),
+        },
+    );
     head
 }
 
@@ -63,14 +72,28 @@ pub(super) fn node_head(me: &Hello, formation: Option<&Formation>) -> Vec<u8> {
     node
 }
 
-pub(super) fn decode_head(payload: &[u8]) -> Option<(Ballot, Option<NodeId>, Arc<Members>)> {
+/// What the head of a group says.
+pub(super) struct GroupHead {
+    pub(super) ballot: Ballot,
+    pub(super) vote: Option<NodeId>,
+    pub(super) members: Arc<Members>,
+    pub(super) damage: Option<Damage>,
+}
+
+pub(super) fn decode_head(payload: &[u8]) -> Option<GroupHead> {
     let from = &mut Bytes::new(payload);
     let ballot = Ballot(from.varint()?);
     let vote = u32::try_from(from.varint()?).ok()?;
-    let members = Members::decode(from)?;
-    Some((
+    let members = Arc::new(Members::decode(from)?);
+    let damage = match from.varint().unwrap_or(0) {
+        0 => None,
+        1 => Some(Damage::Unknown),
+        slot => Some(Damage::Through(Slot(slot - 2))),
+    };
+    Some(GroupHead {
         ballot,
-        (vote != 0).then_some(NodeId(vote)),
-        Arc::new(members),
-    ))
+        vote: (vote != 0).then_some(NodeId(vote)),
+        members,
+        damage,
+    })
 }

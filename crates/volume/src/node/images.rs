@@ -5,16 +5,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use esker_coding::{put_bytes, put_varint};
+use esker_coding::put_varint;
 
 use super::input::ReadFailure;
 use super::rows;
+use crate::bytes::Bytes;
 use crate::extents::Reader;
 use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot};
 use crate::map::{Extent, Image, ImageEntry, ImageMeta, Map};
 
 /// Bytes of a piece.
 pub(super) const PIECE_BYTES: usize = 512 << 10;
+/// Bytes of data that a replica writes as one record.
+pub(super) const RECORD_BYTES: usize = 128 << 10;
+/// The most entries of a piece: each counts with more than 16 bytes, also a hole.
+pub(super) const MOST_ENTRIES: usize = PIECE_BYTES / 16 + 1;
 /// Pieces that a replica has taken and not installed.
 pub(super) const MOST_WAITING: usize = 16;
 /// A piece that does not come for so many milliseconds is asked for again.
@@ -39,7 +44,7 @@ pub(super) struct Outgoing {
     pub(super) piece: u64,
     pub(super) after: Option<Vec<u8>>,
     /// The last piece that was read, to be sent again when it is asked for again.
-    pub(super) last: Option<(u64, bool, Vec<u8>)>,
+    pub(super) last: Option<(u64, bool, Bytes)>,
     pub(super) is_reading: bool,
     pub(super) asked: u64,
     /// When a piece was sent last.
@@ -102,38 +107,56 @@ pub(super) fn read_piece(
     let chunk = image
         .chunk(after, PIECE_BYTES)
         .map_err(ReadFailure::Failed)?;
-    let size_of = |layer| image.meta().block_size(layer).unwrap_or(0);
     let mut bytes = Vec::with_capacity(PIECE_BYTES + 4096);
-    let mut data = Vec::new();
-    let rows = chunk.entries.chunk_by(|one, next| {
-        one.layer == next.layer && rows::is_next(one.extent, next.extent, size_of(one.layer))
+    // Blocks that follow each other: their layer, the first one, how many, whether they have data;
+    // and the data.
+    let runs = chunk.entries.chunk_by(|one, next| {
+        one.layer == next.layer
+            && one.block + 1 == next.block
+            && one.extent.is_some() == next.extent.is_some()
     });
-    for row in rows {
-        let size = row.first().map_or(0, |entry| size_of(entry.layer)) as usize;
-        let extents: Vec<_> = row.iter().map(|entry| entry.extent).collect();
-        data.clear();
-        data.resize(size * row.len(), 0);
-        let is_read = rows::read_row(reader, &extents, &mut data);
-        let mut blocks = data.chunks_exact_mut(size.max(1));
-        for entry in row {
-            put_varint(&mut bytes, u64::from(entry.layer.0));
-            put_varint(&mut bytes, entry.block);
-            bytes.push(u8::from(entry.extent.is_some()));
-            let data = blocks.next().unwrap_or_default();
-            let Some(extent) = entry.extent else { continue };
-            if !is_read {
-                read_block(
-                    map,
-                    reader,
-                    image,
-                    &(entry.layer, entry.block, extent),
-                    data,
-                )?;
-            }
-            put_bytes(&mut bytes, data);
+    for run in runs {
+        let Some(first) = run.first() else { continue };
+        put_varint(&mut bytes, u64::from(first.layer.0));
+        put_varint(&mut bytes, first.block);
+        put_varint(&mut bytes, run.len() as u64);
+        bytes.push(u8::from(first.extent.is_some()));
+        if first.extent.is_some() {
+            let size = image.meta().block_size(first.layer).unwrap_or(0);
+            let start = bytes.len();
+            bytes.resize(start + size as usize * run.len(), 0);
+            let data = bytes.get_mut(start..).unwrap_or_default();
+            read_run(map, reader, image, run, size, data)?;
         }
     }
     Ok((bytes, chunk.after))
+}
+
+/// Reads the data of blocks that all have some.
+fn read_run(
+    map: &Map,
+    reader: &Reader,
+    image: &Image,
+    run: &[ImageEntry],
+    size: u32,
+    mut data: &mut [u8],
+) -> Result<(), ReadFailure> {
+    for row in run.chunk_by(|one, next| rows::is_next(one.extent, next.extent, size)) {
+        let Some((out, rest)) = data.split_at_mut_checked(row.len() * size as usize) else {
+            break;
+        };
+        data = rest;
+        let extents: Vec<_> = row.iter().map(|entry| entry.extent).collect();
+        if rows::read_row(reader, &extents, out) {
+            continue;
+        }
+        for (entry, out) in row.iter().zip(out.chunks_exact_mut(size.max(1) as usize)) {
+            let Some(extent) = entry.extent else { continue };
+            let of = (entry.layer, entry.block, extent);
+            read_block(map, reader, image, &of, out)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a block of an image.

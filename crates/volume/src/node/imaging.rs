@@ -1,16 +1,20 @@
 //! Sending and installing images, step by step.
 
 use super::core::Core;
-use super::images::{ANY, ASK_AGAIN, FORGET, Incoming, MOST_WAITING, Outgoing, STALLED, UNWANTED};
+use super::images::{
+    ANY, ASK_AGAIN, FORGET, Incoming, MOST_ENTRIES, MOST_WAITING, Outgoing, RECORD_BYTES, STALLED,
+    UNWANTED,
+};
 use super::input::{Action, ReadKind, ReadWork};
 use super::log::Log;
 use super::running::ReadFor;
+use crate::bytes::Bytes;
 use crate::extents::Kind;
 use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot};
 use crate::map::{Extent, ImageEntry, ImageMeta};
 use crate::place::Place;
 use crate::wire::Frame;
-use esker_coding::Reader as Bytes;
+use esker_coding::Reader;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -120,6 +124,7 @@ impl Core {
         let at = (image.meta().slot, image.meta().ballot);
         let mut meta = Vec::new();
         image.meta().encode(&mut meta);
+        let meta = Bytes::from(meta);
         let outgoing = Outgoing {
             number,
             life: self.peers.get(&node).map(|hello| hello.life),
@@ -255,6 +260,7 @@ impl Core {
             return self.image_failed(node, group);
         };
         out.piece += 1;
+        let bytes = Bytes::from(bytes);
         let begin = self.images.not_before.max(now);
         self.images.not_before = begin + bytes.len() as u64 * 1000 / rate;
         out.not_before = self.images.not_before;
@@ -327,7 +333,7 @@ impl Core {
         let state = self.groups.get(&group);
         // What is older than the state is of no use.
         let is_old = state.is_some_and(|g| !g.is_incomplete && g.applied >= at.0);
-        let Some(meta) = ImageMeta::decode(&mut Bytes::new(bytes)) else {
+        let Some(meta) = ImageMeta::decode(&mut Reader::new(bytes)) else {
             return;
         };
         // Nor is what ends before the log begins.
@@ -381,38 +387,64 @@ impl Core {
         meta: &ImageMeta,
         bytes: &[u8],
     ) -> Option<Vec<ImageEntry>> {
-        let from = &mut Bytes::new(bytes);
+        let from = &mut Reader::new(bytes);
         let mut entries = Vec::new();
         while !from.is_empty() {
             let layer = LayerId(u32::try_from(from.varint()?).ok()?);
-            let block = from.varint()?;
+            let (first, count) = (from.varint()?, from.varint()?);
+            let end = first.checked_add(count)?;
+            // A run of holes is short however many they are.
+            if count > (MOST_ENTRIES as u64).saturating_sub(entries.len() as u64) {
+                return None;
+            }
             if from.u8()? == 0 {
-                entries.push(ImageEntry {
+                entries.extend((first..end).map(|block| ImageEntry {
                     layer,
                     block,
                     extent: None,
-                });
+                }));
                 continue;
             }
-            let data = from.bytes()?;
-            if meta.block_size(layer)? as usize != data.len() {
-                return None;
+            let size = meta.block_size(layer).filter(|size| *size > 0)? as usize;
+            let length = usize::try_from(count).ok()?.checked_mul(size)?;
+            let data = from.take(length)?;
+            let mut block = first;
+            for data in data.chunks(size.max(RECORD_BYTES / size * size)) {
+                self.write_run(group, layer, block, (size, data), &mut entries)?;
+                block += (data.len() / size) as u64;
             }
+        }
+        Some(entries)
+    }
+
+    /// Writes the data of blocks that follow each other as one record.
+    fn write_run(
+        &mut self,
+        group: GroupId,
+        layer: LayerId,
+        first: u64,
+        (size, data): (usize, &[u8]),
+        entries: &mut Vec<ImageEntry>,
+    ) -> Option<()> {
+        let number = first.to_le_bytes();
+        let parts: [&[u8]; 2] = [&number, data];
+        let others = (data.len() / size).saturating_sub(1) as u64;
+        let slot = u64::from(layer.0) | others << 32;
+        let placed = self.append(Kind::Moved, group, slot, Ballot(0), &parts)?;
+        let mut place = Place {
+            segment: placed.payload.segment,
+            offset: placed.payload.offset + number.len() as u32,
+        };
+        for (block, data) in (first..).zip(data.chunks_exact(size)) {
             let checksum = crate::command::checksum(data);
-            let number = block.to_le_bytes();
-            let parts: [&[u8]; 2] = [&number, data];
-            let placed = self.append(Kind::Moved, group, u64::from(layer.0), Ballot(0), &parts)?;
-            let place = Place {
-                segment: placed.payload.segment,
-                offset: placed.payload.offset + number.len() as u32,
-            };
             entries.push(ImageEntry {
                 layer,
                 block,
                 extent: Some(Extent { place, checksum }),
             });
+            place.offset = place.offset.saturating_add(size as u32);
         }
-        Some(entries)
+        Some(())
     }
 
     /// Everything before `end` is durable: pieces are installed.
@@ -462,9 +494,8 @@ impl Core {
             return;
         };
         let (slot, ballot) = incoming.at;
-        let finished = self.map.finish_install(id, slot, ballot);
-        // The log begins behind the image from here on, so the state must be durable.
-        if let Err(error) = finished.and_then(|()| self.map.flush()) {
+        // The log begins behind the image from here on: this flushes, so the state is durable.
+        if let Err(error) = self.map.finish_install(id, slot, ballot) {
             return self.fail(error);
         }
         let Some(group) = self.groups.get_mut(&id) else {

@@ -1,8 +1,8 @@
 //! Where the entries of one group's log are: on disk, and the newest also in memory.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
+use crate::bytes::Bytes;
 use crate::ids::{Ballot, Slot};
 use crate::place::Place;
 
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// The log sequence number behind its record: durable once that is synced.
     pub(super) end: u64,
     /// Its command, while it is in memory.
-    pub(super) body: Option<Arc<Vec<u8>>>,
+    pub(super) body: Option<Bytes>,
 }
 
 /// The entries of a group behind its base.
@@ -85,6 +85,14 @@ impl Log {
         self.held += entry.body.as_ref().map_or(0, |body| body.len());
         self.entries.push_back(entry);
         true
+    }
+
+    /// Another entry is at or before the base, so those behind are void. The base keeps its slot.
+    pub(super) fn replace_base(&mut self, (slot, ballot): (Slot, Ballot)) {
+        self.truncate(0);
+        if slot == self.base.0 {
+            self.base.1 = ballot;
+        }
     }
 
     /// Removes the entries behind `slot`.
@@ -157,7 +165,7 @@ mod tests {
             record: place,
             payload: place,
             end,
-            body: Some(Arc::new(vec![0; bytes])),
+            body: Some(vec![0; bytes].into()),
         }
     }
 

@@ -184,6 +184,8 @@ impl Core {
         let Some(group) = self.groups.get(&id) else {
             return Err(Refusal::NotLeader(None));
         };
+        // Where the members are as they should be already, that is proposed, too: what made them so
+        // may not be chosen yet.
         let mut members = Members::clone(group.consensus.members());
         match change {
             Change::Add(node, address) => {
@@ -195,29 +197,24 @@ impl Core {
                 let is_there = members
                     .get(node)
                     .is_some_and(|member| member.disk == hello.disk);
-                if is_there {
-                    self.answer(origin, Ok(crate::wire::Reply::Done));
-                    return Ok(());
+                if !is_there {
+                    members.put(Member {
+                        node,
+                        disk: hello.disk,
+                        address,
+                        role: Role::Learner,
+                    });
                 }
-                let (disk, role) = (hello.disk, Role::Learner);
-                members.put(Member {
-                    node,
-                    disk,
-                    address,
-                    role,
-                });
             }
             Change::Promote(node) => {
                 let Some(member) = members.get(node).cloned() else {
                     return Err(Refusal::Failed(format!("node {node} is no member")));
                 };
-                if member.role == Role::Voter {
-                    self.answer(origin, Ok(crate::wire::Reply::Done));
-                    return Ok(());
-                }
                 let through = group.consensus.matched(node).unwrap_or_default();
                 // One that has never answered is behind, too, however short the log is.
-                if through.0 == 0 || through.0 + CAUGHT_UP < group.consensus.last().0.0 {
+                let is_behind =
+                    through.0 == 0 || through.0 + CAUGHT_UP < group.consensus.last().0.0;
+                if member.role == Role::Learner && is_behind {
                     return Err(Refusal::Busy);
                 }
                 members.put(Member {
@@ -226,10 +223,6 @@ impl Core {
                 });
             }
             Change::Remove(node) => {
-                if members.get(node).is_none() {
-                    self.answer(origin, Ok(crate::wire::Reply::Done));
-                    return Ok(());
-                }
                 members.remove(node);
                 if members.voters().count() == 0 {
                     return Err(Refusal::Failed(

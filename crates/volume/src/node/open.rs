@@ -15,7 +15,7 @@ use super::leader::Leader;
 use super::log::{Entry, Log};
 use super::settings::Settings;
 use crate::command::Command;
-use crate::consensus::{self, Meta, Start, Time};
+use crate::consensus::{self, Damage, Meta, Start, Time};
 use crate::error::Result;
 use crate::extents::{Extents, Found, Kind, Loss, RecordHeader};
 use crate::ids::{Ballot, DiskId, GroupId, NodeId, Slot};
@@ -33,6 +33,10 @@ struct Recovered {
     /// The last slot that was placed, whether or not it is still readable.
     last_placed: Slot,
     damaged_from: Option<Slot>,
+    /// Entries before the base were replaced, and with them maybe what had changed the members.
+    is_replaced: bool,
+    /// What had been lost before the last segment was begun.
+    damage: Option<Damage>,
 }
 
 impl Recovered {
@@ -45,6 +49,8 @@ impl Recovered {
             metas: BTreeMap::new(),
             last_placed: base.0,
             damaged_from: None,
+            is_replaced: false,
+            damage: None,
         }
     }
 
@@ -160,6 +166,11 @@ pub(super) fn read_back(
             };
             let group = match recovered {
                 Some(recovered) => built.recovered(recovered, position, all_damaged, incomplete),
+                // Where nothing is damaged, nothing was written of it.
+                None if !all_damaged && position.0 == Slot(0) => {
+                    let found = Recovered::new(position, built.initial.clone());
+                    built.recovered(found, position, false, incomplete)
+                }
                 None => built.lost(position, incomplete),
             };
             groups.insert(id, group);
@@ -268,18 +279,18 @@ impl Reading {
     }
 
     fn base(&mut self, header: &RecordHeader, payload: &[u8]) {
-        let Some((ballot, vote, members)) = decode_head(payload) else {
+        let Some(head) = decode_head(payload) else {
             return;
         };
         let (id, slot) = (header.group, Slot(header.slot));
         let known = self.groups.contains_key(&id);
         let group = self.group(id);
         let is_other =
-            slot > group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
+            slot >= group.log.base().0 && group.log.ballot_at(slot) != Some(header.ballot);
         if !known || is_other {
             // An image was installed, also in place of entries that were never chosen, or this is
             // where reading begins.
-            let old = std::mem::replace(group, Recovered::new((slot, header.ballot), members));
+            let old = std::mem::replace(group, Recovered::new((slot, header.ballot), head.members));
             (group.ballot, group.vote) = (old.ballot, old.vote);
             if old.damaged_from.is_some() && old.last_placed > slot {
                 // Entries behind an image stay accepted, and were lost with those before.
@@ -288,7 +299,8 @@ impl Reading {
             }
         }
         group.last_placed = group.last_placed.max(slot);
-        group.vote(ballot, vote);
+        group.vote(head.ballot, head.vote);
+        group.damage = head.damage;
     }
 
     fn entry(&mut self, header: &RecordHeader, record: crate::place::Place, payload: &[u8]) {
@@ -327,6 +339,11 @@ impl Reading {
             // The slots before it were lost.
             let from = group.log.last().next();
             group.damaged_from.get_or_insert(from);
+        } else {
+            // Entries before the segment that is read first, and all behind them, were replaced.
+            group.log.replace_base((slot, header.ballot));
+            group.metas.clear();
+            group.is_replaced = true;
         }
     }
 
@@ -370,10 +387,10 @@ impl Building<'_> {
         all_damaged: bool,
         is_incomplete: bool,
     ) -> Group {
-        let mut damaged_through = None;
+        let mut damage = found.damage;
         if let Some(from) = found.damaged_from {
             // What is behind the damage is not known to follow from what is before.
-            damaged_through = Some(found.last_placed);
+            damage = damage.max(Some(Damage::Through(found.last_placed)));
             let keep = from.previous();
             found.metas.retain(|slot, _| *slot <= keep);
             found.log.end_at(keep);
@@ -383,16 +400,21 @@ impl Building<'_> {
             true => found.log.base(),
             false => (applied, applied_ballot),
         };
-        if all_damaged {
-            damaged_through = Some(found.last_placed.max(applied));
+        if all_damaged || found.log.last() < applied {
+            // The log may have ended anywhere.
+            damage = Some(Damage::Unknown);
         }
         if found.log.base().0 > applied || found.log.last() < applied {
             // The log begins behind the state, or ends before it: what joins them was damaged.
-            damaged_through = Some(found.last_placed.max(applied));
+            damage = damage.max(Some(Damage::Through(found.last_placed)));
             found.log = Log::new((applied, applied_ballot));
             found.metas.clear();
             // Those that were found may have been changed by what is gone.
             found.members = self.members.clone().unwrap_or(found.members);
+        }
+        if found.is_replaced {
+            // What the state has was chosen, and it is as far as the base.
+            found.members = self.members.as_ref().unwrap_or(&self.initial).clone();
         }
         if found.members.is_empty() {
             // The records of how the cluster was formed, and of the log's beginning, were damaged.
@@ -412,7 +434,7 @@ impl Building<'_> {
                 .collect(),
             chosen: applied,
             members: found.members,
-            damaged_through,
+            damage,
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
         };
@@ -430,7 +452,7 @@ impl Building<'_> {
             log: Vec::new(),
             chosen: applied,
             members: self.members.clone().unwrap_or_else(|| self.initial.clone()),
-            damaged_through: Some(applied),
+            damage: Some(Damage::Unknown),
             now: self.now,
             seed: self.settings.seed ^ u64::from(self.id.0) << 32,
         };
@@ -485,117 +507,5 @@ pub(super) fn joined(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GROUP: GroupId = GroupId(1);
-
-    fn read() -> Reading {
-        Reading {
-            applied: BTreeMap::new(),
-            groups: BTreeMap::new(),
-            formation: None,
-            life: 0,
-            all_damaged: false,
-        }
-    }
-
-    fn header(kind: Kind, slot: u64, ballot: u64) -> RecordHeader {
-        RecordHeader {
-            kind,
-            group: GROUP,
-            slot,
-            ballot: Ballot(ballot),
-            lsn: 0,
-            synced: 0,
-            bytes: 0,
-            checksum: 0,
-        }
-    }
-
-    fn entry(reading: &mut Reading, slot: u64) {
-        let place = crate::place::Place {
-            segment: 1,
-            offset: 0,
-        };
-        let mut payload = Vec::new();
-        Command::Nothing.encode(&mut payload);
-        reading.entry(&header(Kind::Entry, slot, 1), place, &payload);
-    }
-
-    fn base(reading: &mut Reading, slot: u64, ballot: u64) {
-        let mut payload = vec![ballot as u8, 0];
-        Members::default().encode(&mut payload);
-        reading.base(&header(Kind::Base, slot, ballot), &payload);
-    }
-
-    fn members(node: u32) -> Arc<Members> {
-        Arc::new(Members::new([crate::members::Member {
-            node: NodeId(node),
-            disk: crate::ids::DiskId(node.into()),
-            address: String::new(),
-            role: crate::members::Role::Voter,
-        }]))
-    }
-
-    /// What the group has, with members of node 1 at first, and of node 2 by its state, or not.
-    fn built(reading: &mut Reading, applied: u64, is_changed: bool) -> Group {
-        let built = Building {
-            me: (NodeId(1), crate::ids::DiskId(1)),
-            settings: &Settings::default(),
-            id: GROUP,
-            initial: members(1),
-            members: is_changed.then(|| members(2)),
-            now: 0,
-        };
-        let found = reading.groups.remove(&GROUP).unwrap();
-        built.recovered(found, (Slot(applied), Ballot(1)), false, false)
-    }
-
-    #[test]
-    fn members_are_those_of_the_state_where_the_log_that_changed_them_is_damaged() {
-        let mut reading = read();
-        base(&mut reading, 0, 0);
-        // Slot 1 changed the members, and has rotted.
-        entry(&mut reading, 2);
-        let group = built(&mut reading, 2, true);
-        assert_eq!(*group.consensus.members(), members(2));
-        assert!(group.consensus.is_damaged());
-    }
-
-    #[test]
-    fn members_are_those_at_first_where_the_beginning_of_the_log_is_damaged() {
-        let mut reading = read();
-        entry(&mut reading, 1);
-        let group = built(&mut reading, 0, false);
-        assert_eq!(*group.consensus.members(), members(1));
-        assert_eq!(group.log.last(), Slot(1));
-    }
-
-    #[test]
-    fn an_image_replaces_the_entries_that_it_contradicts() {
-        let mut reading = read();
-        base(&mut reading, 0, 0);
-        (1..=10).for_each(|slot| entry(&mut reading, slot));
-        base(&mut reading, 6, 1);
-        assert_eq!(reading.group(GROUP).log.last(), Slot(10));
-        base(&mut reading, 6, 2);
-        let group = reading.group(GROUP);
-        assert_eq!(group.log.base(), (Slot(6), Ballot(2)));
-        assert_eq!(group.log.last(), Slot(6));
-        assert!(group.metas.is_empty() && group.damaged_from.is_none());
-    }
-
-    #[test]
-    fn entries_behind_an_image_that_do_not_follow_on_are_damage() {
-        let mut reading = read();
-        base(&mut reading, 0, 0);
-        (1..=4).for_each(|slot| entry(&mut reading, slot));
-        // Slot 5 has rotted.
-        (6..=10).for_each(|slot| entry(&mut reading, slot));
-        base(&mut reading, 6, 1);
-        let group = reading.group(GROUP);
-        assert_eq!(group.damaged_from, Some(Slot(7)));
-        assert_eq!(group.last_placed, Slot(10));
-    }
-}
+#[path = "open_tests.rs"]
+mod tests;

@@ -11,7 +11,7 @@ use super::input::Action;
 use super::open::read_back;
 use super::running::{ReadFor, RunningRead};
 use super::space::Vacuum;
-use crate::consensus::Time;
+use crate::consensus::{Damage, Time};
 use crate::error::{Error, Result};
 use crate::extents::Kind;
 use crate::ids::{Ballot, NodeId};
@@ -55,6 +55,8 @@ impl Core {
     fn try_room(&self) -> Result<()> {
         let fs = &*self.home.fs;
         let path = self.home.segments().join("room.new");
+        // What failed batches reserved is room, too.
+        self.extents.unreserve();
         let last = self.extents.segments().pop();
         let wanted = ROOM + last.map_or(0, |segment| segment.bytes);
         let wrote = fill(fs, &path, wanted);
@@ -70,6 +72,12 @@ impl Core {
     fn read_again(&mut self) -> Result<()> {
         let me = (self.me.node, self.me.disk);
         let back = read_back(&self.home, &self.map, me, &self.settings, self.now)?;
+        let mut groups = back.groups.values();
+        if groups.any(|group| group.consensus.damage() == Some(Damage::Unknown)) {
+            // What it lost is bounded by what leaders say on new links only.
+            let cause = "records are damaged: the node is to be started again".to_string();
+            return Err(Error::Poisoned { cause });
+        }
         let written = self.extents.bytes_written();
         self.extents = back.extents;
         self.extents.count_written(written);
@@ -95,6 +103,7 @@ impl Core {
     fn begin_again(&mut self) {
         self.failed = None;
         self.after_sync.clear();
+        self.proposed.clear();
         self.asked.clear();
         self.images = Images {
             next: self.images.next,

@@ -1,15 +1,15 @@
 //! What is under way within a node.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::input::{ConnectionId, ReadWork};
 use super::leader::Origin;
+use crate::bytes::Bytes;
 use crate::consensus::Time;
 use crate::ids::{GroupId, NodeId, Slot};
 
 /// Commands that came with a message, by slot.
-pub(super) type Bodies = BTreeMap<Slot, Arc<Vec<u8>>>;
+pub(super) type Bodies = BTreeMap<Slot, Bytes>;
 
 /// What a read is for.
 pub(super) enum ReadFor {

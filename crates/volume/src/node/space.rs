@@ -105,18 +105,17 @@ pub(super) fn live_of(
     reader
         .read(start, &mut payload)
         .map_err(ReadFailure::Failed)?;
-    let (source, first, checksums, data) = match header.kind {
+    let (source, first, checksums, data, count) = match header.kind {
         Kind::Moved => {
             let Some((number, data)) = payload.split_first_chunk() else {
                 return Ok(());
             };
             let layer = LayerId(header.slot as u32);
-            (
-                Source::Layer(layer),
+            let (first, count) = (
                 u64::from_le_bytes(*number),
-                None,
-                data,
-            )
+                (header.slot >> 32) as usize + 1,
+            );
+            (Source::Layer(layer), first, None, data, count)
         }
         _ => match Command::decode(&payload) {
             Some((
@@ -124,17 +123,15 @@ pub(super) fn live_of(
                     blocks, checksums, ..
                 },
                 data,
-            )) => (
-                Source::Volume(blocks.volume),
-                blocks.first,
-                Some(checksums),
-                data,
-            ),
+            )) => {
+                let count = checksums.len();
+                let source = Source::Volume(blocks.volume);
+                (source, blocks.first, Some(checksums), data, count)
+            }
             _ => return Ok(()),
         },
     };
-    let count = checksums.as_ref().map_or(1, Vec::len).max(1);
-    let size = data.len() / count;
+    let size = data.len() / count.max(1);
     if size == 0 {
         return Ok(());
     }

@@ -7,12 +7,13 @@ use esker_coding::{Reader, put_bytes, put_varint};
 use super::answer::{Refusal, Reply, decode_result, encode_result};
 use super::op::Op;
 use super::read::{group, small, text};
+use crate::bytes::Bytes;
 use crate::consensus::Message;
 use crate::ids::{Ballot, DiskId, GroupId, LayerId, NodeId, Slot};
 use crate::members::Members;
 
 /// The version of these frames. Nodes of another version are refused.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// An encoded frame: its first bytes, and bodies that are shared with the log.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +21,7 @@ pub struct Packet {
     /// The frame up to its bodies.
     pub head: Vec<u8>,
     /// The commands of entries, in order; their lengths are in the head.
-    pub bodies: Vec<Arc<Vec<u8>>>,
+    pub bodies: Vec<Bytes>,
 }
 
 impl Packet {
@@ -79,7 +80,7 @@ pub enum Frame {
         /// The message.
         message: Message,
         /// The commands of its entries, in order.
-        bodies: Vec<Arc<Vec<u8>>>,
+        bodies: Vec<Bytes>,
     },
     /// A request to a group's leader.
     Ask {
@@ -110,7 +111,7 @@ pub enum Frame {
         /// No piece follows.
         last: bool,
         /// The piece.
-        bytes: Vec<u8>,
+        bytes: Bytes,
     },
     /// The piece with this number is wanted next.
     ImageNext {
@@ -228,7 +229,8 @@ impl Frame {
                 put_varint(out, at.0.0);
                 put_varint(out, at.1.0);
                 out.push(u8::from(*last));
-                put_bytes(out, bytes);
+                put_varint(out, bytes.len() as u64);
+                packet.bodies.push(bytes.clone());
             }
             Frame::ImageNext {
                 group,
@@ -276,6 +278,11 @@ impl Frame {
 
     /// Reads a frame; `None` where the bytes are none, or of another version.
     pub fn decode(bytes: &[u8]) -> Option<Frame> {
+        Frame::decode_shared(&bytes.to_vec().into())
+    }
+
+    /// As [`Frame::decode`]; commands and pieces of images stay where they are.
+    pub fn decode_shared(bytes: &Bytes) -> Option<Frame> {
         let from = &mut Reader::new(bytes);
         let frame = match from.u8()? {
             HELLO => {
@@ -304,7 +311,7 @@ impl Frame {
                 }
                 let mut bodies = Vec::with_capacity(count);
                 for length in lengths {
-                    bodies.push(Arc::new(from.take(length)?.to_vec()));
+                    bodies.push(shared(bytes, from, length)?);
                 }
                 Frame::Consensus {
                     group,
@@ -327,7 +334,10 @@ impl Frame {
                 piece: from.varint()?,
                 at: (Slot(from.varint()?), Ballot(from.varint()?)),
                 last: from.u8()? == 1,
-                bytes: from.bytes()?.to_vec(),
+                bytes: {
+                    let length = usize::try_from(from.varint()?).ok()?;
+                    shared(bytes, from, length)?
+                },
             },
             IMAGE_NEXT => Frame::ImageNext {
                 group: group(from)?,
@@ -361,6 +371,13 @@ impl Frame {
         };
         from.is_empty().then_some(frame)
     }
+}
+
+/// The next bytes that `from` reads, which reads `all`.
+fn shared(all: &Bytes, from: &mut Reader<'_>, length: usize) -> Option<Bytes> {
+    let start = all.len().checked_sub(from.rest().len())?;
+    from.take(length)?;
+    all.part(start..start + length)
 }
 
 impl Formation {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use esker_coding::{Reader, put_bytes, put_varint};
 
 use super::read::{small, text};
+use crate::bytes::Bytes;
 use crate::command::Request;
 use crate::ids::{LayerId, NodeId, SessionId, VolumeId};
 use crate::system::Source;
@@ -104,7 +105,7 @@ impl Change {
 
 impl Op {
     /// Appends the encoding, but for a write's data, which are returned.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) -> Option<Bytes> {
         match self {
             Op::Open(session) => {
                 out.push(0);
@@ -124,7 +125,7 @@ impl Op {
                 by.encode(out);
                 put_varint(out, u64::from(volume.0));
                 put_varint(out, *offset);
-                return Some(data.clone());
+                return Some(data.clone().into());
             }
             Op::Discard {
                 by,

@@ -14,6 +14,7 @@ use esker_volume::wire::{Refusal, Reply, Source};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 16;
+const SEGMENT: u64 = 128 << 10;
 
 /// A cluster of one node, in virtual time.
 struct Single {
@@ -50,7 +51,7 @@ impl Single {
         let settings = Settings {
             peers: BTreeMap::from([(NodeId(1), "one".to_string())]),
             groups: 1,
-            segment_bytes: 128 << 10,
+            segment_bytes: SEGMENT as u32,
             map_bytes: 1 << 20,
             background: false,
             first_life: now,
@@ -171,8 +172,8 @@ fn a_full_disk_serves_again_when_there_is_room() {
     let mut single = Single::new();
     let (mut expected, mut byte) = (vec![0; BLOCKS as usize], 0u8);
     let mut writes = 0;
-    // The disk is full at every place within a batch and at its ends, many times over, so also where
-    // a segment begins.
+    // The disk is full at every place within a batch and at its ends, many times over: where a
+    // segment begins, whose space is reserved, and within one that was begun without such room.
     for room in (0..9_000).step_by(197) {
         single.faulty.set_capacity(single.faulty.used() + room);
         let mut asked = Vec::new();
@@ -201,6 +202,11 @@ fn a_full_disk_serves_again_when_there_is_room() {
         single.faulty.set_capacity(u64::MAX);
         single.now += 1_000;
         let actions = single.core.reopen(single.now).expect("there is room");
+        if (room / 197) % 2 == 0 {
+            single
+                .faulty
+                .set_capacity(single.faulty.used() + SEGMENT - 1);
+        }
         single.carry_out(actions);
         single.ticks(300);
         assert_eq!(single.core.status().failed, "");
@@ -244,9 +250,10 @@ fn a_disk_that_fails_stays_given_up() {
 fn a_disk_that_fails_while_it_is_opened_again_is_given_up() {
     let mut single = Single::new();
     single.faulty.set_capacity(single.faulty.used());
-    single.write(1, 7);
-    single.ticks(10);
-    assert!(single.core.is_full());
+    while !single.core.is_full() {
+        single.write(1, 7);
+        single.ticks(1);
+    }
     single.faulty.set_capacity(u64::MAX);
     single.faulty.fail_sync_once();
     assert!(single.core.reopen(single.now).is_none());

@@ -18,6 +18,20 @@ impl World {
         self.crash(id, PowerCut::Kept, 0, down);
     }
 
+    /// A node whose disk was full sees whether there is room, as the driver of threads lets it.
+    pub(crate) fn reopen(&mut self, id: NodeId) {
+        let now = self.now;
+        let node = self.node(id);
+        let time = node.clock(now);
+        let is_up = now >= node.paused_until;
+        let core = node.core.as_mut().filter(|core| is_up && core.is_full());
+        if let Some(actions) = core.and_then(|core| core.reopen(time)) {
+            count("full disk has room again");
+            self.say(|| format!("node {id} opens its segments again"));
+            self.carry_out(id, actions);
+        }
+    }
+
     pub(crate) fn poll_disks(&mut self) {
         let (now, victim) = (self.now, self.victim());
         if self.is_rotten {
@@ -36,11 +50,20 @@ impl World {
                 }
             }
         }
-        // Nodes that stepped back are started again once there is room.
+        // Nodes that stepped back are started again once there is room, or see themselves that there
+        // is some.
         for id in self.ids() {
             let is_damaged = self.is_rotten && id == victim;
             let node = self.node(id);
             let has_room = now >= node.full_until;
+            if has_room && node.full_until > 0 {
+                node.full_until = 0;
+                node.faulty.set_capacity(u64::MAX);
+            }
+            if self.random.u8(..5) == 0 {
+                self.reopen(id);
+            }
+            let node = self.node(id);
             if has_room && !is_damaged && node.has_failed() && self.random.u8(..20) == 0 {
                 count("started again after a failure");
                 self.crash(id, PowerCut::Kept, 0, 50);

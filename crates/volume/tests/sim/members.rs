@@ -8,6 +8,7 @@ use esker_sim::world::count;
 use esker_volume::ids::{GroupId, NodeId};
 use esker_volume::wire::Change;
 
+use super::clients::Answered;
 use super::world::World;
 
 /// The changes of a node that are left, and the call of the first one.
@@ -103,8 +104,13 @@ impl World {
                 return;
             }
             changing.call = None;
-            if self.calls[call].is_done() {
-                changing.left.pop_front();
+            match &self.calls[call].answered {
+                Some(Answered::Done) => drop(changing.left.pop_front()),
+                // A removal before it, which was sent late, has undone its addition.
+                Some(Answered::Failed(why)) if why.contains("is no member") => {
+                    changing.left = changing.all.clone();
+                }
+                _ => {}
             }
             if changing.left.is_empty() && !changing.is_repeated {
                 // The operator may repeat the command: that does nothing.

@@ -50,8 +50,11 @@ impl World {
             if !node.is_used {
                 continue;
             }
-            let has_failed = node.has_failed();
-            if has_failed {
+            // Half of those whose disk was full see that there is room.
+            if self.random.bool() {
+                self.reopen(from);
+            }
+            if self.node(from).has_failed() {
                 self.crash(from, PowerCut::Lost, 0, 1);
             } else if self.node(from).core.is_none() {
                 self.start(from);

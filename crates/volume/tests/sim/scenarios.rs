@@ -6,6 +6,7 @@ use esker_sim::world::World as _;
 use esker_volume::command::Command;
 use esker_volume::ids::{GroupId, LayerId, NodeId};
 use esker_volume::node::input::Work;
+use esker_volume::wire::Change;
 
 use super::action::{At, By, Settings, What};
 use super::clients::Kind;
@@ -155,6 +156,29 @@ fn a_leader_whose_map_is_damaged_steps_back() {
     }
     world.is_rotten = true;
     world.join(false);
+    world.converge();
+    world.end();
+}
+
+#[test]
+fn a_change_of_members_is_done_when_a_majority_has_it() {
+    let mut world = calm();
+    let (group, one, four) = (GroupId(1), NodeId(1), NodeId(4));
+    lead(&mut world, group, one);
+    world.node(four).is_used = true;
+    world.start(four);
+    world.run_for(500);
+    for other in [NodeId(2), NodeId(3)] {
+        world.net.link(one, other).blocked_until = world.now + 1000;
+    }
+    let change = Change::Add(four, "node4".to_string());
+    for _ in 0..2 {
+        let call = world.change(0, group, change.clone()).unwrap();
+        world.run_for(100);
+        assert!(world.calls[call].is_pending());
+    }
+    world.run_for(2000);
+    world.add(four);
     world.converge();
     world.end();
 }

@@ -23,6 +23,8 @@ pub(crate) enum Event {
     Tick(NodeId, u64),
     Frame(NodeId, NodeId, u64, Vec<u8>),
     Batch(NodeId, u64),
+    /// What follows from inputs that came together is carried out.
+    Settle(NodeId, u64),
     Read(NodeId, u64, u64),
     Dial,
     /// The second node hears that the connection of the first one has ended.
@@ -217,6 +219,7 @@ impl World {
             Event::Tick(id, _)
             | Event::Frame(_, id, ..)
             | Event::Batch(id, _)
+            | Event::Settle(id, _)
             | Event::Read(id, ..)
             | Event::Ended(_, id, _) => Some(*id),
             Event::Dial | Event::Up(_) | Event::Poll | Event::Compare => None,
@@ -253,6 +256,7 @@ impl World {
                     self.input(id, Input::BatchDone(result));
                 }
             }
+            Event::Settle(id, epoch) => self.settle(id, epoch),
             Event::Read(id, epoch, ticket) => self.run_read(id, epoch, ticket),
             Event::Dial => self.dial(),
             Event::Ended(from, to, epoch) => {
@@ -378,11 +382,24 @@ impl World {
         let node = self.node(id);
         let time: consensus::Time = node.clock(now);
         let Some(core) = &mut node.core else { return };
-        let actions = core.handle(time, input);
-        self.carry_out(id, actions);
+        core.take(time, input);
+        // Others may join it.
+        let epoch = node.epoch;
+        match (time ^ u64::from(id.0)) % 4 {
+            0 => self.after(1, Event::Settle(id, epoch)),
+            _ => self.settle(id, epoch),
+        }
     }
 
-    fn carry_out(&mut self, id: NodeId, actions: Vec<Action>) {
+    fn settle(&mut self, id: NodeId, epoch: u64) {
+        let node = self.node(id);
+        if let Some(core) = node.core.as_mut().filter(|_| node.epoch == epoch) {
+            let actions = core.settle();
+            self.carry_out(id, actions);
+        }
+    }
+
+    pub(crate) fn carry_out(&mut self, id: NodeId, actions: Vec<Action>) {
         let epoch = self.node(id).epoch;
         for action in actions {
             match action {

@@ -189,12 +189,11 @@ impl Show<'_> {
         }
         let made = mkfs(&path, &files, self.size);
         drop(fs::remove_dir_all(&files));
-        match made {
-            true => self.say("\n# the image: an ext4 file system with 12 files of random bytes")?,
-            false => {
-                fill(&path, self.size).map_err(failed)?;
-                self.say("\n# the image: random bytes, since mkfs.ext4 is not installed")?;
-            }
+        if made {
+            self.say("\n# the image: an ext4 file system with 12 files of random bytes")?
+        } else {
+            fill(&path, self.size).map_err(failed)?;
+            self.say("\n# the image: random bytes, since mkfs.ext4 is not installed")?;
         }
         Ok(path)
     }

@@ -156,9 +156,10 @@ fn say(output: &mut Output, status: &Status) -> Result<(), Failure> {
         let members = group.members.iter().map(|(node, is_learner, _, through)| {
             let role = if *is_learner { " (learner)" } else { "" };
             let lag = group.last.0.saturating_sub(*through);
-            match leads && *node != status.node && lag > 0 {
-                true => format!("{node}{role} {lag} behind"),
-                false => format!("{node}{role}"),
+            if leads && *node != status.node && lag > 0 {
+                format!("{node}{role} {lag} behind")
+            } else {
+                format!("{node}{role}")
             }
         });
         let members: Vec<String> = members.collect();

@@ -307,9 +307,10 @@ fn ranges_of_declared_values_agree_with_filters() {
             }
             ranges.iter().any(|range| range.contains(v))
         });
-        let found = match predicate(&expr).reads_records(t, lenient) {
-            true => Residual::of_all(&test).holds(body.as_bytes()),
-            false => met || in_doubt && Residual::new(&test, t).holds(body.as_bytes()),
+        let found = if predicate(&expr).reads_records(t, lenient) {
+            Residual::of_all(&test).holds(body.as_bytes())
+        } else {
+            met || in_doubt && Residual::new(&test, t).holds(body.as_bytes())
         };
         assert_eq!(
             found, expected,

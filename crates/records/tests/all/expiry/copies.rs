@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker::maintain::RepairOptions;
-use esker::{Database, DatasetDef, Index, IndexKind, Key, KeyType, Options, Type, field};
+use esker::{Database, DatasetDef, Index, IndexKind, Key, KeyType, Type, field};
 use esker_sim::clock::TestClock;
 use esker_sim::memory::Memory;
 
@@ -22,9 +22,10 @@ fn world(seed: u64, rng: &mut fastrand::Rng) -> World {
         .index(path("n"), Index::new(kind).of_type(Type::Int))
         .expires_at(path("until"));
     let def = with_strategy(def, seed as usize / IndexKind::ALL.len());
-    World::new(match rng.bool() {
-        true => def.ttl(Duration::from_millis(rng.u64(1..5_000))),
-        false => def,
+    World::new(if rng.bool() {
+        def.ttl(Duration::from_millis(rng.u64(1..5_000)))
+    } else {
+        def
     })
 }
 
@@ -36,10 +37,7 @@ fn live_at(all: &Live, time: u64) -> Live {
 }
 
 fn at(dir: &FsPath, memory: &Memory, hand: &TestClock) -> Database {
-    let options = Options {
-        clock: hand.function(),
-        ..small(Arc::new(memory.clone()))
-    };
+    let options = small(Arc::new(memory.clone())).clock(hand.function());
     Database::open(dir, options).unwrap()
 }
 

@@ -11,7 +11,7 @@ use esker::options::KeepLog;
 use esker::schema::Maintenance;
 use esker::{
     BulkOrder, ChangeKind, Changes, Database, Dataset, DatasetDef, DatasetSnapshot, ErrorKind,
-    IndexKind, Key, KeyType, Options, Order, Update, field,
+    IndexKind, Key, KeyType, Order, Update, field,
 };
 use esker_sim::clock::TestClock;
 use esker_sim::memory::Memory;
@@ -22,14 +22,12 @@ use crate::common::{self, DIR, check, check_set, converge, keys_in_every_way, pa
 pub(super) const START: u64 = 1_700_000_000_000;
 
 pub(super) fn open(memory: &Memory, hand: &TestClock) -> Database {
-    let options = Options {
-        keep_log: KeepLog {
+    let options = small(Arc::new(memory.clone()))
+        .keep_log(KeepLog {
             bytes: u64::MAX,
             age: None,
-        },
-        clock: hand.function(),
-        ..small(Arc::new(memory.clone()))
-    };
+        })
+        .clock(hand.function());
     Database::create_or_open(FsPath::new(DIR), options).unwrap()
 }
 

@@ -53,9 +53,10 @@ impl Asker<'_> {
         same(&given, if was_told { first } else { &right }, || {
             format!("cancelled after {after}: {wanted:?}")
         });
-        count(match was_told {
-            true => "cancelled: told",
-            false => "cancelled: too late",
+        count(if was_told {
+            "cancelled: told"
+        } else {
+            "cancelled: too late"
         });
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Questions about places and times, beside the oracle of [`crate::space`].
 
-use esker::Validation;
 use esker::experimental::LookupOptions;
+use esker::maintain::Validation;
 use esker::{Expr, Result, field};
 
 use super::Asker;
@@ -76,10 +76,7 @@ impl Asker<'_> {
             (true, true) => "area: asked, at a time",
             (false, _) => "area: unclear",
         });
-        match is_clear {
-            true => place,
-            false => nowhere,
-        }
+        if is_clear { place } else { nowhere }
     }
 
     pub(super) fn is_at(&self, place: &Place, key: &K) -> Option<bool> {

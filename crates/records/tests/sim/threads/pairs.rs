@@ -78,9 +78,10 @@ impl Copies {
 
     fn changes(&self, dataset: &Dataset, which: usize) -> esker::Result<Changes> {
         let at = dataset.change_consumer(MIRROR)?.unwrap().position;
-        match FOLLOWED[which] == PAIR[0] {
-            true => dataset.changes(at)?.with_old(),
-            false => dataset.changes(at),
+        if FOLLOWED[which] == PAIR[0] {
+            dataset.changes(at)?.with_old()
+        } else {
+            dataset.changes(at)
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use esker::experimental::{Compaction, Lookups};
+use esker::maintain::{Compaction, Lookups};
 use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::Maintenance;
 use esker::{Database, ErrorKind, IndexKind};
@@ -26,9 +26,10 @@ impl Shared {
             let mut left = [usize::MAX, usize::MAX, 0, 2][rng.usize(0..4)];
             let mut go = || {
                 left = left.saturating_sub(1);
-                match left > 0 {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
+                if left > 0 {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
             };
             let at = rng.usize(0..PATHS.len());

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::consensus::{Core, Message, Meta, Output, Settings, Start};
+use crate::consensus::{Core, Damage, Message, Meta, Output, Settings, Start};
 use crate::ids::{Ballot, DiskId, NodeId, Slot};
 use crate::members::{Member, Members, Role};
 
@@ -52,6 +52,8 @@ struct Node {
     speed: u64,
     known_chosen: Slot,
     damaged_through: Option<Slot>,
+    /// It knows up to where.
+    is_known: bool,
 }
 
 /// An image under way: as of when it was begun.
@@ -137,6 +139,7 @@ impl World {
                 speed,
                 known_chosen: Slot(0),
                 damaged_through: None,
+                is_known: true,
             };
             world.nodes.insert(NodeId(node), node_state);
             world.start(NodeId(node));
@@ -165,7 +168,10 @@ impl World {
             log: node.disk.log.clone(),
             chosen: node.disk.chosen.max(node.disk.base.0),
             members: node.disk.base_members.clone(),
-            damaged_through: node.damaged_through,
+            damage: node.damaged_through.map(|lost| match node.is_known {
+                true => Damage::Through(lost),
+                false => Damage::Unknown,
+            }),
             now,
             seed,
         };
@@ -200,6 +206,14 @@ impl World {
             let last = behind[behind.len() - 1];
             node.disk.log.retain(|meta| meta.slot < from);
             node.damaged_through = Some(last);
+            node.is_known = at & 1 << 63 == 0;
+            if !node.is_known {
+                // Its promises are lost, too. Links begin anew.
+                let left = node.disk.log.last();
+                node.disk.ballot = left.map_or(node.disk.base.1, |meta| meta.ballot);
+                node.disk.vote = None;
+                self.network.retain(|(_, _, to, _)| *to != id);
+            }
         }
     }
 
@@ -451,9 +465,13 @@ impl World {
 
     fn propose(&mut self) {
         for id in self.leaders() {
-            let bytes = self.rng.u32(1..20);
+            // Some are sent with the next ones, or with a sign of life.
+            let (bytes, is_sent) = (self.rng.u32(1..20), self.rng.u32(..4) > 0);
             self.act(id, |core, now, out| {
-                drop(core.propose(now, bytes, None, out))
+                drop(core.propose(now, bytes, None, out));
+                if is_sent {
+                    core.send_proposed(out);
+                }
             });
         }
     }
@@ -482,7 +500,8 @@ impl World {
             }
             let new = Arc::new(new);
             self.act(id, |core, now, out| {
-                drop(core.propose(now, 5, Some(new), out))
+                drop(core.propose(now, 5, Some(new), out));
+                core.send_proposed(out);
             });
         }
     }

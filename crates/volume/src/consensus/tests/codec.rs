@@ -48,6 +48,7 @@ fn messages_are_read_as_they_were_written() {
             previous: (Slot(4), Ballot(2)),
             entries: vec![meta(5, None), meta(6, Some(Arc::new(members)))],
             chosen: Slot(3),
+            last: Slot(7),
             round,
         },
         Message::Accepted {

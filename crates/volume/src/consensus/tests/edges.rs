@@ -39,7 +39,7 @@ pub(super) fn start() -> Start {
         log: metas(1..=10, 1),
         chosen: Slot(4),
         members: members(),
-        damaged_through: None,
+        damage: None,
         now: 0,
         seed: 1,
     }
@@ -186,6 +186,7 @@ fn a_follower_that_went_on_during_its_image_is_not_sent_the_same_again() {
     let (mut core, mut out, now) = (leader(), Vec::new(), NOW);
     core.image_sent(NodeId(3), Slot(6));
     let slot = core.propose(now, 1, None, &mut out).unwrap();
+    core.send_proposed(&mut out);
     let is_sent = |output: &Output| match output {
         Output::Send {
             to: NodeId(3),
@@ -215,6 +216,7 @@ fn numbers_at_their_ends_do_no_harm() {
                     previous: (Slot(number), Ballot(1)),
                     entries,
                     chosen: Slot(most),
+                    last: Slot(most),
                     round: most,
                 };
                 core.receive(0, NodeId(2), message, &mut out);

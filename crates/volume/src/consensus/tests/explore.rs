@@ -76,7 +76,7 @@ fn start(node: NodeId, ballot: Ballot, vote: Option<NodeId>, log: Vec<Meta>) -> 
         log,
         chosen: Slot(0),
         members: members(&[1, 2, 3]),
-        damaged_through: None,
+        damage: None,
         now: 0,
         seed: 0,
     };
@@ -189,7 +189,10 @@ impl Model for Bounds {
             }
             Event::Propose(id) => {
                 state.commands += 1;
-                state.act(id, |core, out| drop(core.propose(0, 7, None, out)));
+                state.act(id, |core, out| {
+                    drop(core.propose(0, 7, None, out));
+                    core.send_proposed(out);
+                });
             }
             Event::Remove(id, node) => {
                 let mut new = Members::clone(state.cores[id.0 as usize - 1].members());
@@ -197,6 +200,7 @@ impl Model for Bounds {
                 let mut begun = false;
                 state.act(id, |core, out| {
                     begun = core.propose(0, 7, Some(Arc::new(new)), out).is_ok();
+                    core.send_proposed(out);
                 });
                 if !begun {
                     return None;

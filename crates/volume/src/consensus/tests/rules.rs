@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::edges::{ELECTION, NOW, core, elected, members, metas, replica, start};
-use crate::consensus::{Core, Message, Output, ProposeError, Role, Start};
+use crate::consensus::{Core, Damage, Message, Output, ProposeError, Role, Start};
 use crate::ids::{Ballot, DiskId, NodeId, Slot};
 use crate::members::{Member, Members};
 
@@ -138,6 +138,7 @@ fn a_replica_that_heard_a_leader_or_has_just_started_promises_nothing() {
         previous: (Slot(10), Ballot(1)),
         entries: Vec::new(),
         chosen: Slot(4),
+        last: Slot(10),
         round: 1,
     };
     receive(&mut core, NOW, 2, sign);
@@ -192,7 +193,7 @@ fn a_read_waits_for_an_entry_of_the_ballot() {
 #[test]
 fn a_damaged_replica_takes_part_when_it_has_all_that_is_chosen() {
     let mut core = core(Start {
-        damaged_through: Some(Slot(12)),
+        damage: Some(Damage::Through(Slot(12))),
         ..start()
     });
     let accept = |slot: u64| Message::Accept {
@@ -200,6 +201,7 @@ fn a_damaged_replica_takes_part_when_it_has_all_that_is_chosen() {
         previous: (Slot(slot - 1), Ballot(1)),
         entries: metas(slot..=slot, 1),
         chosen: Slot(13),
+        last: Slot(13),
         round: 1,
     };
     for (slot, is_damaged) in [(11, true), (12, true), (13, false)] {
@@ -219,6 +221,47 @@ fn a_damaged_replica_takes_part_when_it_has_all_that_is_chosen() {
             (Some(is_damaged), is_damaged),
             "slot {slot}"
         );
+    }
+}
+
+#[test]
+fn a_replica_that_does_not_know_what_it_lost_waits_for_what_is_chosen_behind_all_of_it() {
+    let mut core = core(Start {
+        damage: Some(Damage::Unknown),
+        ..start()
+    });
+    let accept = |ballot: u64, slot: u64, chosen: u64, last: u64| Message::Accept {
+        ballot: Ballot(ballot),
+        previous: (Slot(slot - 1), Ballot(if slot == 11 { 1 } else { ballot })),
+        entries: metas(slot..=slot, ballot),
+        chosen: Slot(chosen),
+        last: Slot(last),
+        round: 1,
+    };
+    // The leader has 12: it may have been accepted here. 13 is not known to be chosen at first.
+    for (ballot, slot, chosen, last, is_damaged) in [
+        (1, 11, 10, 12, true),
+        (1, 12, 12, 12, true),
+        (1, 13, 12, 13, true),
+        // Another leader may have had more.
+        (2, 14, 13, 15, true),
+        (2, 15, 15, 16, true),
+        (2, 16, 15, 17, true),
+        (2, 17, 16, 17, false),
+    ] {
+        let message = match slot {
+            14 => Message::Accept {
+                ballot: Ballot(2),
+                previous: (Slot(13), Ballot(1)),
+                entries: metas(14..=14, 2),
+                chosen: Slot(chosen),
+                last: Slot(last),
+                round: 1,
+            },
+            _ => accept(ballot, slot, chosen, last),
+        };
+        receive(&mut core, NOW, 2, message);
+        assert_eq!(core.is_damaged(), is_damaged, "slot {slot}");
     }
 }
 
@@ -269,6 +312,7 @@ fn a_replica_that_has_stepped_back_knows_the_leader_and_answers_nothing() {
         previous: (Slot(11), Ballot(2)),
         entries: Vec::new(),
         chosen: Slot(11),
+        last: Slot(11),
         round: 1,
     };
     let mut core = durable();

@@ -1,7 +1,7 @@
 //! Reading what is pending, being written and written; removal, pins, limits, failures.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use esker_sim::faulty::Faulty;
 use esker_sim::hooked::{Call, Hooked};
@@ -151,6 +151,8 @@ fn a_failed_batch_ends_appending_and_what_was_synced_stays() {
     let fs = formatted();
     let faulty = Faulty::new(Arc::new(fs.clone()));
     let (mut extents, _) = open(Arc::new(faulty.clone()), settings(1 << 20), None).unwrap();
+    // Too little to reserve any.
+    faulty.set_capacity(faulty.used() + 2000);
     let first = entry(&mut extents, 1, b"first");
     sync(&mut extents);
     let second = entry(&mut extents, 2, b"second");
@@ -283,4 +285,80 @@ fn threads_read_while_the_log_grows() {
         drop(over);
         drop(send);
     });
+}
+
+#[test]
+fn space_is_reserved_in_steps_and_not_missed_where_there_is_none() {
+    let memory = formatted();
+    let fs = Hooked::new(Arc::new(Faulty::new(Arc::new(memory.clone()))));
+    let (calls, fails) = (
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (noted, failing) = (calls.clone(), fails.clone());
+    fs.set(move |call, path| match call {
+        Call::Reserve => {
+            noted.lock().unwrap().push(path.to_path_buf());
+            match failing.load(Ordering::Relaxed) {
+                true => Err(std::io::ErrorKind::StorageFull.into()),
+                false => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    });
+    let (mut extents, _) = open(Arc::new(fs.clone()), settings(10_000), None).unwrap();
+    for fail in [false, true] {
+        fails.store(fail, Ordering::Relaxed);
+        let first = entry(&mut extents, 1, &[1; 3000]);
+        sync(&mut extents);
+        let second = entry(&mut extents, 2, &[2; 3000]);
+        sync(&mut extents);
+        assert_eq!(first.segment, second.segment);
+        let path = segment(first.segment);
+        let count = calls.lock().unwrap().iter().filter(|p| **p == path).count();
+        assert_eq!(count, 1, "once for the whole segment");
+        let end = u64::from(second.offset) + 3064;
+        assert_eq!(
+            memory.read(&path).unwrap().len() as u64,
+            end,
+            "the length stays"
+        );
+        entry(&mut extents, 3, &[3; 9000]);
+        sync(&mut extents);
+    }
+    drop(extents);
+    let (_, seen) = open(Arc::new(memory), settings(10_000), None).unwrap();
+    assert!(seen.losses.is_empty());
+    assert_eq!(
+        seen.records
+            .iter()
+            .filter(|r| r.kind == Kind::Entry)
+            .count(),
+        6
+    );
+}
+
+#[test]
+fn what_is_reserved_and_not_used_is_given_back() {
+    let memory = formatted();
+    let faulty = Faulty::new(Arc::new(memory.clone()));
+    let (mut extents, _) = open(Arc::new(faulty.clone()), settings(10_000), None).unwrap();
+    let beyond = |extents: &Extents| {
+        let bytes: u64 = extents.segments().iter().map(|segment| segment.bytes).sum();
+        faulty.used() as i64 - bytes as i64
+    };
+    let unused = |extents: &Extents| 10_000 - extents.segments().last().unwrap().bytes as i64;
+    let before = beyond(&extents);
+    for slot in 1..5 {
+        // One to a segment.
+        entry(&mut extents, slot, &[1; 6000]);
+        sync(&mut extents);
+        let reserved = beyond(&extents) - before;
+        assert_eq!(reserved, unused(&extents), "the last segment's");
+    }
+    extents.unreserve();
+    assert_eq!(beyond(&extents), before);
+    entry(&mut extents, 5, &[1; 1000]);
+    sync(&mut extents);
+    assert_eq!(beyond(&extents) - before, unused(&extents));
 }

@@ -3,6 +3,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use super::*;
+use crate::bytes::Bytes;
 
 type Events = mpsc::Receiver<(u32, LinkEvent)>;
 
@@ -61,7 +62,10 @@ fn frames_come_in_order_behind_hello_and_answers_come_back() {
         assert_eq!(links.connected(), [7]);
         let shared = Arc::new(vec![5; 1000]);
         for n in 0..100_u32 {
-            let parts = vec![n.to_le_bytes().to_vec().into(), Arc::clone(&shared).into()];
+            let parts = vec![
+                n.to_le_bytes().to_vec().into(),
+                Bytes::from(Arc::clone(&shared)).into(),
+            ];
             assert!(links.send(7, parts));
         }
         assert_eq!(frame(&far), b"hello 7");
@@ -128,7 +132,7 @@ fn a_peer_that_receives_nothing_does_not_block_and_losses_are_counted() {
         // Until the queue stays full, since the sockets of the system are, too.
         let (mut lost, mut in_turn) = (0, 0);
         until(|| {
-            let sent = links.send(7, vec![Arc::clone(&block).into()]);
+            let sent = links.send(7, vec![Bytes::from(Arc::clone(&block)).into()]);
             (lost, in_turn) = if sent {
                 (lost, 0)
             } else {
@@ -166,7 +170,7 @@ fn a_stuck_peer_is_given_up() {
     let block = Arc::new(vec![0; 1 << 20]);
     let mut gone = false;
     until(|| {
-        links.send(7, vec![Arc::clone(&block).into()]);
+        links.send(7, vec![Bytes::from(Arc::clone(&block)).into()]);
         gone = gone || matches!(near.try_recv(), Ok((7, LinkEvent::Disconnected)));
         gone
     });
@@ -280,9 +284,14 @@ fn a_peer_whose_certificate_names_another_is_not_sent_anything() {
             continue;
         }
         // Again and again, and never with a hello.
-        for _ in 0..3 {
-            assert!(matches!(next(), Event::Closed), "{name}");
-            assert!(matches!(next(), Event::Opened { .. }), "{name}");
+        let mut closed = 0;
+        while closed < 3 {
+            match next() {
+                // The next one may be opened before the end of the one before has been noticed.
+                Event::Opened { .. } => {}
+                Event::Closed => closed += 1,
+                other => panic!("{name}: {other:?}"),
+            }
         }
         assert!(links.connected().is_empty());
     }

@@ -1,7 +1,7 @@
 //! Volumes as NBD exports: `NAME`, and read-only `NAME@SNAPSHOT`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::work::{Answerer, Event, Way};
 use crate::map::Map;
@@ -46,7 +46,8 @@ impl Exports for Volumes {
                 source,
                 block_size,
                 wait: self.wait,
-                is_ended: Arc::new(std::sync::atomic::AtomicBool::new(false)),
+                is_ended: Arc::new(AtomicBool::new(false)),
+                is_held: AtomicBool::new(false),
                 enders: self.enders.clone(),
             }
             .registered(),
@@ -63,8 +64,10 @@ struct Export {
     block_size: u32,
     wait: u64,
     /// The session was forgotten: nothing is carried out any more.
-    is_ended: Arc<std::sync::atomic::AtomicBool>,
+    is_ended: Arc<AtomicBool>,
     enders: super::work::Enders,
+    /// Other requests follow at once: the core need not run before.
+    is_held: AtomicBool,
 }
 
 impl Export {
@@ -95,8 +98,11 @@ impl Export {
             wait: self.wait,
             direct: false,
         };
-        self.way
-            .send(Event::Request(self.connection, work, manner, answer));
+        let event = Event::Request(self.connection, work, manner, answer);
+        match self.is_held.load(Ordering::Relaxed) {
+            true => self.way.put(event),
+            false => self.way.send(event),
+        }
     }
 
     fn volume(&self) -> Option<crate::ids::VolumeId> {
@@ -201,6 +207,13 @@ impl Device for Export {
             }
             _ => None,
         });
+    }
+
+    fn together(&self, are_more: bool) {
+        self.is_held.store(are_more, Ordering::Relaxed);
+        if !are_more {
+            self.way.go();
+        }
     }
 
     fn closed(&self) {

@@ -33,6 +33,17 @@ pub(super) enum Event {
     Stop,
 }
 
+impl Event {
+    /// The bytes of data that it brings.
+    fn bytes(&self) -> usize {
+        match self {
+            Event::Input(Input::Frame(_, bytes)) => bytes.len(),
+            Event::Request(_, Work::Write { data, .. }, ..) => data.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// Takes the answer of a request.
 pub(super) type Answerer = Box<dyn FnOnce(Result<Reply, Refusal>) + Send>;
 
@@ -64,20 +75,34 @@ struct Queue {
 
 /// How many events a thread takes that has other things to do.
 const TURN: usize = 32;
+/// How many events are carried out together at most, and with how many bytes.
+const TOGETHER: usize = 16;
+const TOGETHER_BYTES: usize = 256 << 10;
 
 impl Way {
     /// Hands an event over, and runs the core where no other thread does. After the node has
     /// stopped the event is dropped.
     pub(super) fn send(&self, event: Event) {
+        self.put(event);
+        self.go();
+    }
+
+    /// Hands an event over. The next `go`, or event of another thread, has it carried out.
+    pub(super) fn put(&self, event: Event) {
+        let mut queue = self.turns.queue.lock();
+        if queue.is_stopped {
+            // What it holds may come here again when it is dropped.
+            drop(queue);
+            return drop(event);
+        }
+        queue.events.push_back(event);
+    }
+
+    /// Runs the core where events wait and no other thread does.
+    pub(super) fn go(&self) {
         {
             let mut queue = self.turns.queue.lock();
-            if queue.is_stopped {
-                // What it holds may come here again when it is dropped.
-                drop(queue);
-                return drop(event);
-            }
-            queue.events.push_back(event);
-            if queue.is_running {
+            if queue.is_running || queue.events.is_empty() || queue.is_stopped {
                 return;
             }
             queue.is_running = true;
@@ -125,8 +150,9 @@ impl Turns {
     fn run(&self, most: usize) {
         let mut running = self.running.lock();
         let Some(core) = &mut *running else { return };
-        for taken in 0.. {
-            let event = {
+        let mut taken = 0;
+        loop {
+            let events: Vec<Event> = {
                 let mut queue = self.queue.lock();
                 let is_stop = matches!(queue.events.front(), Some(Event::Stop));
                 if taken >= most || is_stop {
@@ -134,15 +160,15 @@ impl Turns {
                     self.handed.notify_one();
                     return;
                 }
-                match queue.events.pop_front() {
-                    Some(event) => event,
-                    None => {
-                        queue.is_running = false;
-                        return;
-                    }
+                if queue.events.is_empty() {
+                    queue.is_running = false;
+                    return;
                 }
+                let count = together(&queue.events);
+                queue.events.drain(..count).collect()
             };
-            core.take(event);
+            taken += events.len();
+            core.take(events);
         }
     }
 
@@ -159,6 +185,20 @@ impl Turns {
     fn is_stop(&self) -> bool {
         matches!(self.queue.lock().events.front(), Some(Event::Stop))
     }
+}
+
+/// How many of the first events are carried out together: their records are one batch, and their
+/// entries one message to each follower. The first ones wait for the last.
+fn together(events: &VecDeque<Event>) -> usize {
+    let mut bytes = 0;
+    let fits = |event: &&Event| {
+        let is_first = bytes == 0;
+        bytes += event.bytes().max(1);
+        is_first || bytes <= TOGETHER_BYTES
+    };
+    let joined = events.iter().take(TOGETHER);
+    let joined = joined.take_while(|event| !matches!(event, Event::Stop));
+    joined.take_while(fits).count()
 }
 
 /// The core's own thread, until `Stop`: it brings the ticks, and goes on where others hand over.
@@ -216,31 +256,38 @@ impl Running {
         self.core.close();
     }
 
-    fn take(&mut self, event: Event) {
-        let input = match event {
-            Event::Input(input) => input,
-            Event::Request(connection, work, manner, answerer) => {
-                self.next_ticket += 1;
-                let ticket = self.next_ticket;
-                self.waiting.insert((connection, ticket), answerer);
-                Input::Request {
-                    connection,
-                    ticket,
-                    work,
-                    manner,
+    /// Takes events, and carries out what follows from all of them.
+    fn take(&mut self, events: Vec<Event>) {
+        let mut closed = Vec::new();
+        for event in events {
+            let input = match event {
+                Event::Input(input) => input,
+                Event::Request(connection, work, manner, answerer) => {
+                    self.next_ticket += 1;
+                    let ticket = self.next_ticket;
+                    self.waiting.insert((connection, ticket), answerer);
+                    Input::Request {
+                        connection,
+                        ticket,
+                        work,
+                        manner,
+                    }
                 }
+                Event::Look(look) => {
+                    look(&mut self.core);
+                    continue;
+                }
+                Event::Stop => continue,
+            };
+            if let Input::Closed(connection) = &input {
+                closed.push(*connection);
             }
-            Event::Look(look) => return look(&mut self.core),
-            Event::Stop => return,
-        };
-        let closed = match &input {
-            Input::Closed(connection) => Some(*connection),
-            _ => None,
-        };
-        let actions = self.core.handle(clock::now(), input);
+            self.core.take(clock::now(), input);
+        }
+        let actions = self.core.settle();
         self.carry_out(actions);
         self.reopen();
-        if let Some(closed) = closed {
+        for closed in closed {
             self.waiting
                 .retain(|(connection, _), _| *connection != closed);
             self.enders.lock().remove(&closed);

@@ -1,0 +1,43 @@
+//! The heads that the records in the location tree require, for the check of a store.
+
+use esker_lsm::{Cursor, Kind, Snapshot};
+use esker_model::record::RecordRef;
+use esker_model::schema::Value;
+
+use crate::error::{Error, Result};
+use crate::index::{Attribute, VisitEntry, stands_for_record};
+
+/// Read-ahead of the scan.
+const READAHEAD: usize = 256 << 10;
+
+/// Visits the head, key and sequence number that each record in the location tree requires,
+/// including records that compactions have not dropped yet.
+pub(crate) fn each_required_head(
+    snapshot: &Snapshot,
+    attribute: &Attribute,
+    visit: &mut VisitEntry<'_>,
+) -> Result<()> {
+    let mut cursor = snapshot.entries(attribute.index_tree()?, READAHEAD);
+    cursor.seek_first()?;
+    let mut last: Option<Vec<u8>> = None;
+    while cursor.valid() {
+        let is_newest = last.as_deref() != Some(cursor.key());
+        if is_newest {
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(cursor.key());
+        }
+        let stored = cursor.value();
+        if is_newest && cursor.kind() == Kind::Put {
+            let body = RecordRef::parse(stored).map(|record| record.body().len());
+            let malformed = || Error::damaged("a stored record is malformed");
+            let head = stored.len() - body.ok_or_else(malformed)?;
+            let (value, key) = Value::split(attribute.ty, cursor.key()).ok_or_else(malformed)?;
+            if stands_for_record(attribute, (value, stored), |_| true)? {
+                visit(stored.get(..head).unwrap_or_default(), key, cursor.seq())?;
+            }
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! The bodies of many records.
+
+use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
+use esker_model::record::RecordRef;
+
+use super::place::{missing, place_of};
+use crate::catalog::Layout;
+use crate::error::{Error, Result};
+use crate::index::Attribute;
+
+/// A head whose record is to be read.
+struct Wanted {
+    place: Vec<u8>,
+    seq: Seq,
+    at: usize,
+}
+
+/// Receives records with their bodies, each with the index under which its head was added.
+pub(crate) type TakeRecord<'t> = dyn FnMut(usize, Slice) -> Result<()> + 't;
+
+/// Bodies that are read together, in location order. In a dataset whose records are whole, none is
+/// ever missing.
+pub(crate) struct Bodies<'a> {
+    /// The attribute by which records are stored, if they are stored by location.
+    attribute: Option<&'a Attribute>,
+    snapshot: &'a Snapshot,
+    components: Vec<Component>,
+    wanted: Vec<Wanted>,
+}
+
+impl<'a> Bodies<'a> {
+    /// An empty set.
+    pub(crate) fn new(layout: &'a Layout, snapshot: &'a Snapshot) -> Result<Bodies<'a>> {
+        let attribute = layout.clustered();
+        Ok(Bodies {
+            components: match attribute {
+                Some(attribute) => snapshot.components(attribute.index_tree()?),
+                None => Vec::new(),
+            },
+            attribute,
+            snapshot,
+            wanted: Vec::new(),
+        })
+    }
+
+    /// A set for which no body is missing, for callers that do not need bodies.
+    pub(crate) fn not_needed(snapshot: &'a Snapshot) -> Bodies<'a> {
+        Bodies {
+            attribute: None,
+            snapshot,
+            components: Vec::new(),
+            wanted: Vec::new(),
+        }
+    }
+
+    /// True if a stored record has only its head.
+    #[inline]
+    pub(crate) fn lacks(&self, stored: &[u8]) -> bool {
+        self.attribute.is_some() && RecordRef::lacks_body(stored)
+    }
+
+    /// Adds the newest entry of a key, under an index that the caller chooses.
+    pub(crate) fn add(&mut self, at: usize, (key, seq): (&[u8], Seq), head: &[u8]) -> Result<()> {
+        let attribute = self.attribute.ok_or_else(no_place)?;
+        let place = place_of(attribute, key, head)?;
+        self.wanted.push(Wanted { place, seq, at });
+        Ok(())
+    }
+
+    /// The share of heads in a budget of `bytes` for heads and records, in proportion to their
+    /// total sizes. `data` are the components of the data tree.
+    pub(crate) fn share_of_heads(&self, data: &[Component], bytes: usize) -> usize {
+        if self.attribute.is_none() {
+            return bytes;
+        }
+        let (heads, records) = (size(data), size(&self.components));
+        let share = heads as f64 / (heads + records).max(1) as f64;
+        ((bytes as f64 * share) as usize).max(1)
+    }
+
+    /// The approximate size of all records in the location tree.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        size(&self.components)
+    }
+
+    /// The number of records that wait to be read.
+    pub(crate) fn len(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Reads the records of all added heads, in location order, and clears the set.
+    pub(crate) fn read(
+        &mut self,
+        options: LookupOptions,
+        cost: &Cost,
+        take: &mut TakeRecord<'_>,
+    ) -> Result<()> {
+        let wanted = self.wanted.len();
+        let (found, gone) = self.read_existing(options, cost, take)?;
+        if found == wanted {
+            return Ok(());
+        }
+        Err(missing(self.attribute.ok_or_else(no_place)?, gone))
+    }
+
+    /// As [`Bodies::read`], for heads that may be obsolete: skips records that were dropped.
+    /// Returns the number of records found, and the number of a write whose record was not found.
+    pub(crate) fn read_existing(
+        &mut self,
+        options: LookupOptions,
+        cost: &Cost,
+        take: &mut TakeRecord<'_>,
+    ) -> Result<(usize, Seq)> {
+        if self.wanted.is_empty() {
+            return Ok((0, 0));
+        }
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.sort_unstable_by(|a, b| a.place.cmp(&b.place));
+        let keys: Vec<&[u8]> = wanted
+            .iter()
+            .map(|wanted| wanted.place.as_slice())
+            .collect();
+        let seqs: Vec<Seq> = wanted.iter().map(|wanted| wanted.seq).collect();
+        let expected = Expected::Exactly(&seqs);
+        let lookup = (self.snapshot).lookup(&self.components, &keys, expected, options, cost);
+        let (mut there, mut gone, mut failed) = (vec![false; wanted.len()], 0, Ok(()));
+        lookup.visit_all(&mut |nth, found| {
+            if let (Some(wanted), Some(there)) = (wanted.get(nth), there.get_mut(nth))
+                && found.seq == wanted.seq
+                && failed.is_ok()
+            {
+                *there = true;
+                failed = take(wanted.at, found.value);
+            }
+        })?;
+        failed?;
+        for (wanted, there) in wanted.iter().zip(&there) {
+            if !there {
+                gone = wanted.seq;
+            }
+        }
+        Ok((there.iter().filter(|there| **there).count(), gone))
+    }
+}
+
+fn size(components: &[Component]) -> u64 {
+    let each = components.iter().map(|component| match component {
+        Component::Memtable(memtable) => memtable.memory() as u64,
+        Component::Run(run) => run.tables.iter().map(|table| table.meta().size).sum(),
+    });
+    each.sum()
+}
+
+#[cold]
+fn no_place() -> Error {
+    Error::damaged("a stored record has no JSON, and the dataset is not stored by location")
+}

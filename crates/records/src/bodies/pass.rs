@@ -1,0 +1,59 @@
+//! A pass over all records in location order.
+
+use std::ops::ControlFlow;
+
+use esker_lsm::{Cost, Cursor, Kind, Seq, SeqSet, Slice, Snapshot};
+use esker_model::schema::Value;
+
+use crate::catalog::Layout;
+use crate::error::{Error, Result};
+use crate::index::stands_for_record;
+
+/// Read-ahead of the pass.
+const READAHEAD: usize = 256 << 10;
+
+/// Receives key, number and record of a write.
+pub(crate) type VisitRecord<'v> =
+    dyn FnMut(&[u8], Seq, &mut dyn FnMut() -> Slice) -> Result<ControlFlow<()>> + 'v;
+
+/// Visits the records of the writes in `wanted`, in location order.
+///
+/// # Errors
+/// If a record is missing; any error of `visit`.
+pub(crate) fn pass(
+    layout: &Layout,
+    snapshot: &Snapshot,
+    wanted: &SeqSet,
+    cost: &Cost,
+    visit: &mut VisitRecord<'_>,
+) -> Result<()> {
+    let Some(attribute) = layout.clustered() else {
+        return Ok(());
+    };
+    let mut cursor = snapshot.entries(attribute.index_tree()?, READAHEAD);
+    cursor.seek_first()?;
+    let mut left = wanted.len();
+    while cursor.valid() && left > 0 {
+        if cursor.kind() == Kind::Put && wanted.contains(cursor.seq()) {
+            let split = Value::split(attribute.ty, cursor.key());
+            let malformed = || Error::damaged("the tree of records by location: malformed key");
+            let (value, key) = split.ok_or_else(malformed)?;
+            if stands_for_record(attribute, (value, cursor.value()), |_| true)? {
+                left -= 1;
+                if visit(key, cursor.seq(), &mut || cursor.value_slice())?.is_break() {
+                    left = 0;
+                    break;
+                }
+            }
+        }
+        cursor.next()?;
+    }
+    cost.absorb(&cursor.cost());
+    if left > 0 {
+        return Err(Error::damaged(format!(
+            "{left} records are not stored at the location of their points at {}",
+            attribute.path
+        )));
+    }
+    Ok(())
+}

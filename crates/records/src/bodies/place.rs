@@ -1,0 +1,31 @@
+//! The place of a record in the location tree.
+
+use esker_lsm::Seq;
+use esker_model::record::RecordRef;
+
+use crate::error::{Error, Result};
+use crate::index::Attribute;
+
+/// The key in the location tree of the record with this head.
+pub(super) fn place_of(attribute: &Attribute, key: &[u8], head: &[u8]) -> Result<Vec<u8>> {
+    let record = RecordRef::parse(head);
+    let point = record.and_then(|record| {
+        let mut values = record.attributes();
+        values.find_map(|(id, value)| (id == attribute.id).then_some(value))
+    });
+    let point = point.ok_or_else(|| {
+        Error::damaged(format!(
+            "a stored record has neither JSON nor a point at {}",
+            attribute.path
+        ))
+    })?;
+    Ok([point, key].concat())
+}
+
+#[cold]
+pub(super) fn missing(attribute: &Attribute, seq: Seq) -> Error {
+    let path = &attribute.path;
+    Error::damaged(format!(
+        "the record of write {seq} is not stored at the location of its point at {path}"
+    ))
+}

@@ -1,0 +1,87 @@
+//! Bodies in a batch, and in the commit that it becomes.
+
+use std::collections::HashMap;
+
+use esker_lsm::{Batch, Commit, Kind, Seq};
+use esker_model::record::RecordRef;
+use esker_model::schema::Extracted;
+
+use crate::catalog::Layout;
+use crate::error::Result;
+
+/// Adds a record to the data tree: whole, or only its head. Then the record goes to the location
+/// tree with the index entry of its point, whose index among the extracted attributes is returned.
+#[inline]
+pub(crate) fn put(
+    batch: &mut Batch,
+    layout: &Layout,
+    extracted: &Extracted,
+    head: &[u8],
+    json: &[u8],
+) -> Result<Option<usize>> {
+    let place = layout.clustered_place();
+    let place = place.filter(|at| extracted.values(*at).next().is_some());
+    let body = if place.is_some() { &[][..] } else { json };
+    batch.put_parts(layout.data, extracted.key(), &[head, body])?;
+    Ok(place)
+}
+
+/// Receives a write of a batch: its ordinal, its key, and its JSON (`None` if it is a deletion).
+pub(crate) type ShowRecord<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
+
+/// Visits the writes of a batch that was encoded for `layout`, in the order in which they were
+/// added.
+pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'_>) {
+    let by_place = layout.clustered().and_then(|attribute| attribute.tree);
+    let mut ordinal = 0;
+    // The key of a head, whose record is a later operation of the same write.
+    let mut head: Option<Vec<u8>> = None;
+    batch.each(&mut |tree, kind, key, value| {
+        if tree == layout.data {
+            match (kind, RecordRef::body_of(value)) {
+                (Kind::Put, Some([])) => {
+                    head = Some(key.to_vec());
+                    return;
+                }
+                (Kind::Put, Some(body)) => show(ordinal, key, Some(body)),
+                _ => show(ordinal, key, None),
+            }
+            ordinal += 1;
+        } else if Some(tree) == by_place
+            && kind == Kind::Put
+            && let Some(key) = head.take()
+        {
+            show(ordinal, &key, RecordRef::body_of(value));
+            ordinal += 1;
+        }
+    });
+}
+
+/// The bodies of a commit.
+pub(crate) struct CommitBodies {
+    /// By write number: the puts in the location tree.
+    records: HashMap<Seq, Vec<u8>>,
+}
+
+impl CommitBodies {
+    /// Those of a commit to a dataset with this layout.
+    pub(crate) fn of(commit: &Commit, layout: &Layout) -> CommitBodies {
+        let mut records = HashMap::new();
+        if let Some(tree) = layout.clustered().and_then(|attribute| attribute.tree) {
+            commit.each(&mut |of, seq, kind, _, value| {
+                if of == tree && kind == Kind::Put {
+                    records.insert(seq, value.to_vec());
+                }
+            });
+        }
+        CommitBodies { records }
+    }
+
+    /// The stored record with its body.
+    pub(crate) fn whole<'s>(&'s self, seq: Seq, stored: &'s [u8]) -> &'s [u8] {
+        if self.records.is_empty() || !RecordRef::lacks_body(stored) {
+            return stored;
+        }
+        self.records.get(&seq).map_or(stored, Vec::as_slice)
+    }
+}

@@ -1,0 +1,123 @@
+//! Index entries, compared by sums: those that the records require, and those that an index has.
+
+use esker_lsm::{Component, Expected, Kind, LookupOptions, Seq, Snapshot};
+use esker_model::record::RecordRef;
+
+use super::obsolete::Known;
+use crate::catalog::Layout;
+use crate::error::Result;
+use crate::index::{Attribute, VisitEntry};
+
+/// Read-ahead of scans.
+pub(super) const READAHEAD: usize = 256 << 10;
+
+/// The most index entries whose keys are looked up together.
+const BATCH: usize = 4096;
+
+/// The most bytes of these entries.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// A sum over index entries that does not depend on their order: equal sets have equal sums;
+/// different sets have equal sums with a chance of 1 in 2^64.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) index_entries: u64,
+    hash: u64,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        (value, key, seq).hash(&mut hasher);
+        self.index_entries += 1;
+        self.hash = self.hash.wrapping_add(hasher.finish());
+    }
+
+    /// Adds the index entries of a record.
+    pub(super) fn add_values(
+        &mut self,
+        attribute: &Attribute,
+        record: &RecordRef<'_>,
+        key: &[u8],
+        seq: Seq,
+    ) {
+        attribute.each_token(record, &mut |token| self.add(token, key, seq));
+    }
+}
+
+/// What is found of an index.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The entries that the data confirms.
+    pub(super) current: Sum,
+    /// The number of obsolete entries that the obsolete set should contain but does not.
+    pub(super) unknown: u64,
+}
+
+/// Compares the index entries from `each` with the data.
+pub(super) fn current_entries(
+    snapshot: &Snapshot,
+    layout: &Layout,
+    known: &Known,
+    each: impl FnOnce(&mut VisitEntry<'_>) -> Result<()>,
+) -> Result<Found> {
+    let mut check = Check {
+        snapshot,
+        data: snapshot.components(layout.data),
+        known,
+        batch: Vec::new(),
+        bytes: 0,
+        found: Found::default(),
+    };
+    each(&mut |value, key, seq| {
+        check.bytes += key.len() + value.len();
+        check.batch.push((key.to_vec(), seq, value.to_vec()));
+        if check.batch.len() < BATCH && check.bytes < BATCH_BYTES {
+            return Ok(());
+        }
+        check.flush()
+    })?;
+    check.flush()?;
+    Ok(check.found)
+}
+
+struct Check<'a> {
+    snapshot: &'a Snapshot,
+    data: Vec<Component>,
+    known: &'a Known,
+    batch: Vec<(Vec<u8>, Seq, Vec<u8>)>,
+    bytes: usize,
+    found: Found,
+}
+
+impl Check<'_> {
+    fn flush(&mut self) -> Result<()> {
+        self.batch.sort();
+        let keys: Vec<&[u8]> = self
+            .batch
+            .iter()
+            .map(|(key, _, _)| key.as_slice())
+            .collect();
+        let (cost, options) = (self.snapshot.cost(), LookupOptions::default());
+        let mut newest = vec![None; keys.len()];
+        self.snapshot
+            .lookup(&self.data, &keys, Expected::Unknown, options, &cost)
+            .with_deletes()
+            .visit_all(&mut |at, found| {
+                if let Some(slot) = newest.get_mut(at) {
+                    *slot = Some((found.seq, found.kind));
+                }
+            })?;
+        for ((key, seq, value), newest) in self.batch.iter().zip(newest) {
+            if newest == Some((*seq, Kind::Put)) {
+                self.found.current.add(value, key, *seq);
+            } else if self.known.misses(*seq, newest.map(|(newest, _)| newest)) {
+                self.found.unknown += 1;
+            }
+        }
+        self.batch.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+}

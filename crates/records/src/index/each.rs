@@ -1,0 +1,105 @@
+//! All index entries of an index, or those in a range.
+
+use esker_lsm::{Cursor, Kind, Seq};
+use esker_model::range::Range;
+
+use super::kind::{Attribute, Entry, IndexType, TreeRange, VisitEntry, VisitPosting};
+use super::kinds::each_point;
+use super::lookup::Lookup;
+use crate::error::{Error, Result};
+
+/// Visits each index entry of a stand-alone index once, or those whose values lie in `range`.
+/// Obsolete entries may be included or not. The order is that of the index, except for points in an
+/// area.
+pub(crate) fn each_entry(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: Option<&Range>,
+    readahead: usize,
+    visit: &mut VisitEntry<'_>,
+) -> Result<()> {
+    if let Some(range) = range
+        && !range.regions.is_empty()
+        && attribute.index().is_some_and(IndexType::is_of_points)
+    {
+        return each_point(lookup, attribute, range, visit);
+    }
+    let all = TreeRange {
+        lo: Vec::new(),
+        hi: None,
+        exact: true,
+    };
+    let bounds = range.and_then(|range| Some(attribute.index()?.bounds(range)));
+    let mut cursor = lookup.snapshot.entries(attribute.index_tree()?, readahead);
+    for TreeRange { lo, hi, exact } in bounds.unwrap_or_else(|| vec![all]) {
+        let filter = range.filter(|_| !exact);
+        let mut inside = |value: &[u8], key: &[u8], seq| match filter {
+            Some(range) if !range.contains(value) => Ok(()),
+            _ => visit(value, key, seq),
+        };
+        let mut last_key: Option<Vec<u8>> = None;
+        cursor.within(&lo, hi.as_deref());
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let newest = last_key.as_deref() != Some(cursor.key());
+            if newest {
+                let last_key = last_key.get_or_insert_default();
+                last_key.clear();
+                last_key.extend_from_slice(cursor.key());
+            }
+            // Only the newest put of a key counts; operands are pieces of one list.
+            if cursor.kind() == Kind::Operand || (newest && cursor.kind() == Kind::Put) {
+                let (key, seq, value) = (cursor.key(), cursor.seq(), cursor.value());
+                index_entries(attribute, key, seq, value, &mut inside)?;
+            }
+            cursor.next()?;
+        }
+    }
+    lookup.index_cost.absorb(&cursor.cost());
+    Ok(())
+}
+
+/// The index entries in an entry of the tree, without cancellations.
+pub(super) fn index_entries(
+    attribute: &Attribute,
+    entry_key: &[u8],
+    seq: Seq,
+    entry_value: &[u8],
+    visit: &mut VisitEntry<'_>,
+) -> Result<()> {
+    let mut put = |value: &[u8], key: &[u8], seq, cancel: bool| {
+        if cancel {
+            Ok(())
+        } else {
+            visit(value, key, seq)
+        }
+    };
+    all_entries(attribute, entry_key, seq, entry_value, &mut put)
+}
+
+/// The index entries in an entry of the tree: value, key, sequence number, and whether it cancels
+/// an older one.
+fn all_entries(
+    attribute: &Attribute,
+    entry_key: &[u8],
+    seq: Seq,
+    entry_value: &[u8],
+    visit: &mut VisitPosting<'_>,
+) -> Result<()> {
+    let Some(index) = attribute.index() else {
+        return Ok(());
+    };
+    let Some((value, rest)) = index.split(attribute.ty, entry_key) else {
+        return Err(Error::damaged(format!(
+            "index of {}: malformed key",
+            attribute.path
+        )));
+    };
+    let entry = Entry {
+        value,
+        rest,
+        seq,
+        stored: entry_value,
+    };
+    index.entries_of(attribute, entry, visit)
+}

@@ -1,0 +1,422 @@
+//! The range filter (Luo & Carey sections 3 and 6.4.2): each component has its least and its
+//! greatest value, nothing else. A query scans the components that this filter admits. To find out
+//! which versions are the newest, it may need other components, depending on the maintenance
+//! strategy:
+//!
+//! - *mutable-bitmap*: none. Every obsolete entry has its bit set, so each component, and each
+//!   table, is read by itself (section 5.2).
+//! - *validation*, and other strategies that do not know the old values: all newer components
+//!   (section 4.2).
+//! - *eager*: newer components that replaced a value of the range (section 3.1). The paper widens
+//!   the filter of a component by the old values. Here the old values are keys of a separate tree,
+//!   `d/widened/N`, written in the same batch: a component of the data has the values of those
+//!   components there whose spans of sequence numbers overlap its own.
+//!
+//! Newer components are selected table by table: only tables matter that share keys with an older
+//! admitted table.
+
+use std::sync::Arc;
+
+use esker_lsm::attributes::Summary;
+use esker_lsm::memtable::Memtable;
+use esker_lsm::read::Part;
+use esker_lsm::synopsis::ValueRange;
+use esker_lsm::table::{ReadOptions, TableMeta};
+use esker_lsm::version::{ComponentId, Run};
+use esker_lsm::{Component, Cost, Cursor, Kind, MAX_SEQ, Seq, Superseded};
+use esker_model::record::RecordRef;
+
+use super::embedded;
+use crate::coverage::{Coverage, Source};
+use crate::error::Result;
+use crate::index::cost::{Access, Figures};
+use crate::index::lookup::value_range;
+use crate::index::{
+    Attribute, Best, FilterRule, IndexEntry, IndexType, Lookup, Order, Origin, Range, Writes,
+};
+
+pub(super) struct Filter;
+
+/// Read-ahead of a scan; less than this is read through the cache.
+const READAHEAD: usize = 256 << 10;
+
+/// Receives matching records.
+pub(crate) trait Take {
+    /// False if no record between these sequence numbers is needed.
+    fn wants(&mut self, min: Seq, max: Seq) -> bool;
+    /// Takes a record with a value in the range: sequence number, key, stored record. Each record
+    /// comes once. Unless it is `current`, a component that was not read may have a newer version.
+    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()>;
+}
+
+impl IndexType for Filter {
+    fn add(&self, _writes: &mut Writes, _entry: IndexEntry<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        match index_entry.attribute.widened {
+            Some(tree) => writes.also(Kind::Put, tree, index_entry.value, &[]),
+            None => Ok(()),
+        }
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        let order = best.order();
+        let behind = lookup.snapshot.components(lookup.data).len();
+        each_match(lookup, attribute, range, order, &mut Offer { best, behind })
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        embedded::estimate(lookup, attribute, range, &value_range(range))
+    }
+
+    /// All admitted parts are read.
+    fn work(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        expected: u64,
+    ) -> Result<f64> {
+        let parts = match Reading::plan(lookup, attribute, range) {
+            Reading::Alone(parts, _) => parts,
+            Reading::Together(components, _) => components.iter().flat_map(parts_of).collect(),
+        };
+        let entries = parts.iter().map(|part| match part {
+            Part::Memtable(memtable) => memtable.len() as u64,
+            Part::Table(table) => table.meta().entries,
+        });
+        Ok(entries.sum::<u64>().max(expected) as f64 * self.weight())
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        Some(Summary::Zones)
+    }
+
+    fn is_filtered_scan(&self) -> bool {
+        true
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::new(Access::Everything, 0.2, 0.0, 0.0, 0.0, 0.0)
+    }
+
+    /// Its selectivity depends on how components are compacted, which a sample does not show.
+    fn is_advised(&self) -> bool {
+        false
+    }
+}
+
+struct Offer<'b> {
+    best: &'b mut Best,
+    /// The index of a component behind all others: validation then probes all components.
+    behind: usize,
+}
+
+impl Take for Offer<'_> {
+    fn wants(&mut self, min: Seq, max: Seq) -> bool {
+        let wants = self.best.admits_span(min, max);
+        if !wants {
+            self.best.note_skipped();
+        }
+        wants
+    }
+
+    fn take(&mut self, seq: Seq, key: &[u8], record: &[u8], current: bool) -> Result<()> {
+        let component = if current {
+            Origin::Current
+        } else {
+            Origin::Component(self.behind)
+        };
+        // A copy: the record must not keep the other records of its block in memory.
+        let bring = || Some((record.into(), component));
+        self.best.offer_with(seq, key, bring);
+        Ok(())
+    }
+}
+
+/// The plan of a scan.
+enum Reading {
+    /// Each part by itself: entries that are not in the set are current.
+    Alone(Vec<Part>, Superseded),
+    /// All components merged: the newest entry of a key is current if its number is above this one.
+    Together(Vec<Component>, Seq),
+}
+
+impl Reading {
+    fn plan(lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Reading {
+        let snapshot = lookup.snapshot;
+        let components = snapshot.components(lookup.data);
+        let zones = Zones {
+            id: attribute.id,
+            values: value_range(range),
+        };
+        let settings = lookup.settings;
+        let superseded = lookup.superseded.and_then(|tree| snapshot.superseded(tree));
+        let coverage = Coverage::new(settings, superseded.as_ref());
+        let complete = coverage.of(Source::DataVersions).is_always();
+        let all: Vec<Part> = components.iter().flat_map(parts_of).collect();
+        let probed = tables(&all);
+        let (reading, read) = match (lookup.filter_rule, superseded, attribute.widened) {
+            (FilterRule::ObsoleteSet, Some(superseded), _) if complete => {
+                let admitted = |part: &Part| match part {
+                    Part::Memtable(_) => true,
+                    Part::Table(table) => zones.admit(table.meta()),
+                };
+                let parts: Vec<Part> = all.into_iter().filter(admitted).collect();
+                let read = tables(&parts);
+                (Reading::Alone(parts, superseded), read)
+            }
+            (rule, _, widened) => {
+                let widened = widened.filter(|_| rule == FilterRule::ReplacedValues);
+                let widened = widened.map(|tree| zones.spans(&snapshot.components(tree)));
+                // Replacements of writes up to this one were not necessarily recorded.
+                let sure_after = match &widened {
+                    Some(_) => settings.since.max(attribute.since),
+                    None => 0,
+                };
+                let chosen = zones.together(&components, widened.as_deref());
+                let read = tables(&chosen.iter().flat_map(parts_of).collect::<Vec<_>>());
+                (Reading::Together(chosen, sure_after), read)
+            }
+        };
+        Cost::add(&lookup.data_cost.synopses_probed, probed);
+        Cost::add(&lookup.data_cost.synopses_negative, probed - read);
+        reading
+    }
+}
+
+/// The range filters of the components, for one range.
+struct Zones {
+    id: u32,
+    values: ValueRange,
+}
+
+impl Zones {
+    /// False if a table certainly has no value of the range. A table older than the index has no
+    /// filter.
+    fn admit(&self, meta: &TableMeta) -> bool {
+        let zone = meta.zones.iter().find(|(id, _)| *id == self.id);
+        zone.is_none_or(|(_, zone)| {
+            let overlaps =
+                |(min, max): &(Vec<u8>, Option<Vec<u8>>)| self.values.overlaps(min, max.as_deref());
+            zone.as_ref().is_some_and(overlaps)
+        })
+    }
+
+    /// The spans of the components of replaced values that may have a value of the range.
+    fn spans(&self, replaced: &[Component]) -> Vec<ComponentId> {
+        let runs = replaced.iter().filter_map(run_of).filter(|run| {
+            let ends = run.tables.first().zip(run.tables.last());
+            ends.is_some_and(|(first, last)| {
+                let (min, max) = (&first.meta().smallest, &last.meta().largest);
+                self.values.overlaps(min, Some(max))
+            })
+        });
+        runs.map(Run::component).collect()
+    }
+
+    /// The memtables, the admitted tables, and the tables that may have replaced or deleted records
+    /// in these; if spans are given, only tables that overlap one.
+    fn together(
+        &self,
+        components: &[Component],
+        widened: Option<&[ComponentId]>,
+    ) -> Vec<Component> {
+        let mut chosen = Vec::with_capacity(components.len());
+        for (at, component) in components.iter().enumerate() {
+            let Component::Run(run) = component else {
+                chosen.push(component.clone());
+                continue;
+            };
+            let older = components.get(at + 1..).unwrap_or_default();
+            let hides = |meta: &TableMeta| {
+                older.iter().filter_map(run_of).any(|run| {
+                    let mut between = run.between(&meta.smallest, &meta.largest);
+                    between.any(|table| self.admit(table.meta()))
+                })
+            };
+            let tables = run.tables.iter().filter(|table| {
+                let span = table.component();
+                let overlap = |other: &ComponentId| other.min <= span.max && span.min <= other.max;
+                let replaces = || widened.is_none_or(|spans| spans.iter().any(overlap));
+                self.admit(table.meta()) || (replaces() && hides(table.meta()))
+            });
+            chosen.push(Component::Run(Run {
+                tables: Arc::new(tables.cloned().collect()),
+                ..run.clone()
+            }));
+        }
+        chosen
+    }
+}
+
+fn run_of(component: &Component) -> Option<&Run> {
+    match component {
+        Component::Memtable(_) => None,
+        Component::Run(run) => Some(run),
+    }
+}
+
+fn parts_of(component: &Component) -> Vec<Part> {
+    component.parts(&[], None)
+}
+
+fn tables(parts: &[Part]) -> u64 {
+    let tables = parts.iter().filter(|part| matches!(part, Part::Table(_)));
+    tables.count() as u64
+}
+
+/// Read options for this many bytes.
+fn options(bytes: u64) -> ReadOptions {
+    let readahead = if bytes > READAHEAD as u64 {
+        READAHEAD
+    } else {
+        0
+    };
+    ReadOptions {
+        fill_cache: readahead == 0,
+        readahead,
+    }
+}
+
+/// Passes all records with a value in the range that `take` wants. Reads the best parts first if
+/// the maintenance strategy allows reading parts by themselves.
+pub(crate) fn each_match(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    order: Order,
+    take: &mut dyn Take,
+) -> Result<()> {
+    let scan = Scan {
+        lookup,
+        attribute,
+        range,
+    };
+    match Reading::plan(lookup, attribute, range) {
+        Reading::Alone(mut parts, superseded) => {
+            parts.sort_by_key(|part| {
+                let (min, max) = part.seq_bounds();
+                order.best_rank(min, max)
+            });
+            for part in parts {
+                let (min, max) = part.seq_bounds();
+                if take.wants(min, max) {
+                    scan.alone(&part, &superseded, take)?;
+                }
+            }
+            Ok(())
+        }
+        Reading::Together(components, sure_after) => scan.together(&components, sure_after, take),
+    }
+}
+
+struct Scan<'a> {
+    lookup: &'a Lookup<'a>,
+    attribute: &'a Attribute,
+    range: &'a Range,
+}
+
+impl Scan<'_> {
+    /// True if a stored record has a value in the range; with `only`, if this is the first such
+    /// value.
+    fn matches(&self, record: &[u8], only: Option<&[u8]>) -> bool {
+        let mut right = true;
+        RecordRef::parse(record).is_some_and(|record| {
+            self.attribute.any_value(&record, |value| {
+                let inside = self.range.contains(value);
+                right = only.is_none_or(|only| !inside || only == value);
+                inside
+            })
+        }) && right
+    }
+
+    fn alone(&self, part: &Part, superseded: &Superseded, take: &mut dyn Take) -> Result<()> {
+        let size = match part {
+            Part::Memtable(memtable) => {
+                if let Some(slot) = memtable.slot_of(self.attribute.id) {
+                    return self.mapped(memtable, slot, superseded, take);
+                }
+                0
+            }
+            Part::Table(table) => table.meta().size,
+        };
+        let mut cursor = part.cursor(options(size), self.lookup.data_cost);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let seq = cursor.seq();
+            if cursor.kind() == Kind::Put
+                && seq <= self.lookup.snapshot.seq()
+                && take.wants(seq, seq)
+                && !superseded.contains(seq)
+                && self.matches(cursor.value(), None)
+            {
+                take.take(seq, cursor.key(), cursor.value(), true)?;
+            }
+            cursor.next()?;
+        }
+        self.lookup.data_cost.absorb(&cursor.cost());
+        Ok(())
+    }
+
+    /// Scans a memtable that has an ordered map of the attribute.
+    fn mapped(
+        &self,
+        memtable: &Memtable,
+        slot: usize,
+        superseded: &Superseded,
+        take: &mut dyn Take,
+    ) -> Result<()> {
+        let (lo, hi) = self.range.key_bounds();
+        let mut cursor = memtable.attribute_cursor(slot);
+        cursor.seek(&lo, MAX_SEQ)?;
+        while cursor.valid() && hi.as_deref().is_none_or(|hi| cursor.key() < hi) {
+            self.lookup.data_cost.check()?;
+            let (seq, key) = (cursor.seq(), cursor.value());
+            if seq <= self.lookup.snapshot.seq()
+                && take.wants(seq, seq)
+                && !superseded.contains(seq)
+                && let Some(entry) = memtable.get(key, seq)
+                // A record with several values in the range is taken at its first one.
+                && self.matches(entry.value, Some(cursor.key()))
+            {
+                take.take(seq, key, entry.value, true)?;
+            }
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn together(
+        &self,
+        components: &[Component],
+        sure_after: Seq,
+        take: &mut dyn Take,
+    ) -> Result<()> {
+        let size = components.iter().filter_map(run_of).map(Run::size).sum();
+        let readahead = options(size).readahead;
+        let snapshot = self.lookup.snapshot;
+        let mut cursor = snapshot.cursor_over(components, readahead);
+        cursor.seek_first()?;
+        while cursor.valid() {
+            let seq = cursor.seq();
+            if cursor.kind() == Kind::Put
+                && take.wants(seq, seq)
+                && self.matches(cursor.value(), None)
+            {
+                take.take(seq, cursor.key(), cursor.value(), seq > sure_after)?;
+            }
+            cursor.next()?;
+        }
+        self.lookup.data_cost.absorb(&cursor.cost());
+        Ok(())
+    }
+}

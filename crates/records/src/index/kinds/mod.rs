@@ -1,0 +1,15 @@
+//! The built-in index types, one file each.
+
+mod all;
+mod composite;
+mod eager;
+mod embedded;
+mod filter;
+mod fingerprint;
+mod lazy;
+mod recent;
+mod spatial;
+
+pub(crate) use all::{is_filtered_scan, of};
+pub(crate) use filter::{Take, each_match};
+pub(crate) use spatial::{box_of, each_placed, each_point, stands_for_record};

@@ -1,0 +1,107 @@
+//! The entries in trees of points whose points lie in a range.
+
+use esker_lsm::table::KeyRange;
+use esker_lsm::version::TableFile;
+use esker_lsm::{Kind, Seq};
+use esker_model::range::Range;
+
+use super::ranges::{bounds, meets};
+use crate::error::{Error, Result};
+use crate::index::walk::walk_where;
+use crate::index::{Attribute, Best, Lookup, Tells, TreeEntry, VisitEntry, Window};
+use esker_model::record::RecordRef;
+
+/// Visits the puts in a tree of points whose points lie in `range`, superseded ones included, in no
+/// order.
+pub(crate) fn each_point(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    visit: &mut VisitEntry<'_>,
+) -> Result<()> {
+    let mut all = Best::new(Window::all());
+    each_put(
+        lookup,
+        attribute,
+        range,
+        &mut all,
+        &mut |value, key, entry, _| visit(value, key, entry.seq),
+    )
+}
+
+/// Receives key, sequence number and record of an entry in the tree of a clustered attribute.
+pub(crate) type VisitPlaced<'v> = dyn FnMut(&[u8], Seq, &[u8]) -> Result<()> + 'v;
+
+/// As [`each_point`], in the tree of a clustered attribute, with the records. A record with several
+/// times in the range is visited once.
+pub(crate) fn each_placed(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    visit: &mut VisitPlaced<'_>,
+) -> Result<()> {
+    let mut all = Best::new(Window::all());
+    each_put(
+        lookup,
+        attribute,
+        range,
+        &mut all,
+        &mut |value, key, entry, _| {
+            let admits = |value: &[u8]| range.contains(value);
+            if stands_for_record(attribute, (value, entry.value), admits)? {
+                visit(key, entry.seq, entry.value)
+            } else {
+                Ok(())
+            }
+        },
+    )
+}
+
+/// Receives value and key of an entry, the entry, and the candidates so far.
+type VisitPut<'v> = dyn FnMut(&[u8], &[u8], &TreeEntry<'_>, &mut Best) -> Result<()> + 'v;
+
+/// As [`each_point`], only for entries that `best` may need.
+pub(super) fn each_put(
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
+    range: &Range,
+    best: &mut Best,
+    visit: &mut VisitPut<'_>,
+) -> Result<()> {
+    let Some(index) = attribute.index() else {
+        return Ok(());
+    };
+    let tree = attribute.index_tree()?;
+    let keep = |file: &TableFile| meets(file, range);
+    let bounds = bounds(lookup, attribute, range, index)?;
+    let ranges: Vec<KeyRange<'_>> = bounds
+        .iter()
+        .map(|bounds| (bounds.lo.as_slice(), bounds.hi.as_deref()))
+        .collect();
+    let exact = bounds.iter().all(|bounds| bounds.exact);
+    let visit =
+        &mut |entry: TreeEntry<'_>, best: &mut Best| match index.split(attribute.ty, entry.key) {
+            Some((value, key)) if entry.kind == Kind::Put && (exact || range.contains(value)) => {
+                visit(value, key, &entry, best)
+            }
+            _ => Ok(()),
+        };
+    walk_where(lookup, tree, &ranges, &keep, Tells::One, best, visit)
+}
+
+/// A record with several times has several entries in the location tree. True for the first of
+/// those that `admits` accepts, so that the record counts once.
+pub(crate) fn stands_for_record(
+    attribute: &Attribute,
+    (value, stored): (&[u8], &[u8]),
+    admits: impl Fn(&[u8]) -> bool,
+) -> Result<bool> {
+    if attribute.ty.timed_space().is_none() {
+        return Ok(true);
+    }
+    let record =
+        RecordRef::parse(stored).ok_or_else(|| Error::damaged("a stored record is malformed"))?;
+    let mut values = record.attributes();
+    let first = values.find(|(id, value)| *id == attribute.id && admits(value));
+    Ok(first.is_some_and(|(_, first)| first == value))
+}

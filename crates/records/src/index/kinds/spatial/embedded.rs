@@ -1,0 +1,106 @@
+//! Points in the summaries of the data's tables: the index writes nothing besides the records. Each
+//! table, partition and block of the data has the bounding box of its points, including their times
+//! if they have times. A lookup reads the blocks whose box meets a box around the area. It is the
+//! embedded index ([`super::super::embedded`]) with other summaries, and pays off if records arrive
+//! in the order of location (or time), or keys do.
+
+use esker_lsm::attributes::Summary;
+use esker_lsm::synopsis::{Corners, ValueRange};
+use esker_model::region::Region;
+use esker_model::schema::{coordinate_bytes, time_coordinate};
+
+use super::partition::first_coordinate;
+use crate::error::Result;
+use crate::index::cost::Figures;
+use crate::index::kinds::embedded::{self, Embedded};
+use crate::index::{Attribute, Best, IndexEntry, IndexType, Lookup, Range, Writes};
+
+pub(super) struct InData {
+    /// The dimensions of the boxes: two, or three with time.
+    pub(super) dimensions: usize,
+}
+
+/// Bounding boxes of an area.
+fn boxes(region: &Region) -> Vec<Corners> {
+    let corner = |x, y, time: Option<i64>| {
+        let mut corner = Vec::with_capacity(24);
+        corner.extend_from_slice(&coordinate_bytes(x));
+        corner.extend_from_slice(&coordinate_bytes(y));
+        if let Some(time) = time {
+            corner.extend_from_slice(&time_coordinate(time).to_be_bytes());
+        }
+        corner
+    };
+    let (from, to) = region.times().unzip();
+    let parts = region.area().boxes().iter();
+    let corners = parts.map(|part| {
+        (
+            corner(part.min_x, part.min_y, from),
+            corner(part.max_x, part.max_y, to),
+        )
+    });
+    corners.collect()
+}
+
+impl InData {
+    /// The range in the form of the summaries.
+    fn values(&self, range: &Range) -> ValueRange {
+        let all = ValueRange::in_boxes(vec![Corners::default()]);
+        match (range.regions.first(), range.point()) {
+            (Some(region), _) => ValueRange::in_boxes(boxes(region)),
+            (None, Some(point)) => point
+                .get(first_coordinate(self.dimensions)..)
+                .map_or(all, |corner| {
+                    ValueRange::in_boxes(vec![(corner.to_vec(), corner.to_vec())])
+                }),
+            (None, None) => all,
+        }
+    }
+}
+
+impl IndexType for InData {
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Embedded.add(writes, index_entry)
+    }
+
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Embedded.cancel(writes, index_entry)
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        embedded::candidates(lookup, attribute, range, self.values(range), best)
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        embedded::estimate(lookup, attribute, range, &self.values(range))
+    }
+
+    fn work(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        expected: u64,
+    ) -> Result<f64> {
+        let read = embedded::read_for(lookup, attribute, range, &self.values(range))?;
+        Ok(read.max(expected) as f64 * self.weight())
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        Some(Summary::Boxes(first_coordinate(self.dimensions)))
+    }
+
+    fn figures(&self) -> Figures {
+        Embedded.figures()
+    }
+
+    fn is_advised(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,98 @@
+//! Points in trees with spatially partitioned tables ([`super::partition`]): in each run a lookup
+//! reads only the tables whose box meets the area, and in them the ranges of z-order, as in
+//! [`super::z`]. With leveled compaction (`mbr`), a compaction repacks the points of a table and of
+//! the tables that it overlaps in the next level. With tiered compaction (`stacked`), each run is
+//! packed separately, as in AsterixDB, with which the paper compares.
+
+use std::sync::Arc;
+
+use esker_lsm::{Partitioner, TreeOptions};
+use esker_model::definition::Merging;
+
+use super::partition::Boxes;
+use super::z::Z;
+use crate::error::Result;
+use crate::index::build::Build;
+use crate::index::cost::Figures;
+use crate::index::{
+    Attribute, Best, Entry, IndexEntry, IndexType, Lookup, Range, VisitPosting, Writes,
+};
+
+pub(super) struct Packed {
+    /// Compacts tiered, whatever the dataset's policy.
+    pub(super) is_stacked: bool,
+    /// The points have a time.
+    pub(super) is_timed: bool,
+}
+
+impl IndexType for Packed {
+    fn add(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Z.add(writes, index_entry)
+    }
+
+    fn cancel(&self, writes: &mut Writes, index_entry: IndexEntry<'_>) -> Result<()> {
+        Z.cancel(writes, index_entry)
+    }
+
+    fn candidates(
+        &self,
+        lookup: &Lookup<'_>,
+        attribute: &Attribute,
+        range: &Range,
+        best: &mut Best,
+    ) -> Result<()> {
+        Z.candidates(lookup, attribute, range, best)
+    }
+
+    fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
+        Z.estimate(lookup, attribute, range)
+    }
+
+    fn is_of_points(&self) -> bool {
+        true
+    }
+
+    fn tree_options(&self, versions: usize) -> Option<TreeOptions> {
+        let boxes: Arc<dyn Partitioner> = if self.is_timed {
+            Arc::new(Boxes::<3>)
+        } else {
+            Arc::new(Boxes::<2>)
+        };
+        Some(TreeOptions {
+            partitioner: Some(boxes),
+            ..Z.tree_options(versions)?
+        })
+    }
+
+    fn merging(&self, of_dataset: Merging) -> Merging {
+        match (self.is_stacked, of_dataset) {
+            (true, Merging::Leveled | Merging::LazyLeveled) => Merging::Tiered,
+            (_, merging) => merging,
+        }
+    }
+
+    fn entries_of(
+        &self,
+        attribute: &Attribute,
+        entry: Entry<'_>,
+        visit: &mut VisitPosting<'_>,
+    ) -> Result<()> {
+        Z.entries_of(attribute, entry, visit)
+    }
+
+    fn builder(&self) -> Option<Box<dyn Build>> {
+        Z.builder()
+    }
+
+    fn is_built_by_key(&self) -> bool {
+        true
+    }
+
+    fn figures(&self) -> Figures {
+        Z.figures()
+    }
+
+    fn is_advised(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,58 @@
+//! The context of a lookup in an index.
+
+pub(crate) use esker_lsm::read::estimate::Looks;
+use esker_lsm::synopsis::ValueRange;
+use esker_lsm::{Cost, Snapshot, TreeId};
+use esker_model::definition::MaintenanceSettings;
+use esker_model::range::Range;
+
+/// How a range filter determines which of the versions that it finds are current. It follows from
+/// the maintenance strategy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilterRule {
+    /// Those that are not in the obsolete set, which is complete: each table is read by itself.
+    ObsoleteSet,
+    /// Those whose key no newer component has; only newer components that replaced a value of the
+    /// range are read.
+    ReplacedValues,
+    /// Those whose key no newer component has; all newer components are read.
+    NewerComponents,
+}
+
+/// The context of a lookup in an index.
+pub struct Lookup<'a> {
+    /// The tree of records.
+    pub(crate) data: TreeId,
+    /// The tree of the obsolete set, if the dataset has one.
+    pub(crate) superseded: Option<TreeId>,
+    pub(crate) settings: &'a MaintenanceSettings,
+    /// How a range filter determines which versions are current.
+    pub(crate) filter_rule: FilterRule,
+    pub(crate) snapshot: &'a Snapshot,
+    /// Cost of reads in the data tree, and in the index tree.
+    pub(crate) data_cost: &'a Cost,
+    pub(crate) index_cost: &'a Cost,
+    /// Data blocks that may be read for an estimate. None, unless the planner compares.
+    pub(crate) looks: Looks,
+}
+
+impl Lookup<'_> {
+    /// The snapshot that the lookup reads.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.snapshot
+    }
+
+    /// Counts the reads of the index, and cancels them.
+    pub fn cost(&self) -> &Cost {
+        self.index_cost
+    }
+}
+
+/// The range in the form that the engine's synopses use.
+pub(super) fn value_range(range: &Range) -> ValueRange {
+    ValueRange {
+        lo: range.lo.clone(),
+        hi: range.hi.clone(),
+        boxes: None,
+    }
+}

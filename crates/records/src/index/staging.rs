@@ -1,0 +1,179 @@
+//! Building an index of existing records. Their index entries are collected in a tree of the engine
+//! (the *staging tree*), in sorted pieces, which the tree merges. Then one pass over it writes the
+//! oldest tables of the index.
+//!
+//! ```text
+//! staging tree, key       value
+//! 00                      progress of the collection: see `Gathered`
+//! 01 head key             sequence numbers (8 bytes each, big-endian),    types built by key
+//!                         newest first: one per version with the value
+//! 01 head inverted key    empty; `inverted` is the number complemented   types built by age
+//! ```
+//!
+//! `head` is the beginning of the index's keys for a value; for all built-in types it is the value
+//! (`IndexType::head`).
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use esker_lsm::coding::{Reader, put_bytes, put_varint};
+use esker_lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
+
+use super::kind::{Attribute, IndexType, VisitEntry};
+use crate::error::{Error, Result};
+
+const GATHERED: u8 = 0;
+const FACT: u8 = 1;
+
+/// The progress of collecting index entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Gathered {
+    /// Pieces in the staging tree. They use the sequence numbers from 1 on.
+    pub(crate) pieces: Seq,
+    /// Records read, and index entries found in them.
+    pub(crate) records: u64,
+    pub(crate) index_entries: u64,
+    /// True if all records were read.
+    pub(crate) complete: bool,
+    /// The key of the last record read.
+    pub(crate) last: Vec<u8>,
+}
+
+impl Gathered {
+    /// Reads the progress from the staging tree.
+    pub(crate) fn read(snapshot: &Snapshot, staging: TreeId) -> Result<Gathered> {
+        let found = snapshot.get(staging, &[GATHERED], &Cost::default())?;
+        let Some(found) = found else {
+            return Ok(Gathered::default());
+        };
+        let mut input = Reader::new(&found.value);
+        let mut number = || input.varint().ok_or_else(malformed);
+        let (records, index_entries, complete) = (number()?, number()?, number()? == 1);
+        Ok(Gathered {
+            pieces: found.seq,
+            records,
+            index_entries,
+            complete,
+            last: input.bytes().ok_or_else(malformed)?.to_vec(),
+        })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_varint(&mut out, self.records);
+        put_varint(&mut out, self.index_entries);
+        put_varint(&mut out, u64::from(self.complete));
+        put_bytes(&mut out, &self.last);
+        out
+    }
+}
+
+fn malformed() -> Error {
+    Error::damaged("the entries of an index that is being built are malformed")
+}
+
+/// Index entries that are sorted together.
+pub(crate) struct Piece {
+    index: Option<Arc<dyn IndexType>>,
+    by_key: bool,
+    bytes: Vec<u8>,
+    /// Start and end of each entry's key in `bytes`, and the entry's number.
+    entries: Vec<(usize, usize, Seq)>,
+}
+
+impl Piece {
+    /// An empty piece for the index of this attribute.
+    pub(crate) fn new(attribute: &Attribute) -> Piece {
+        Piece {
+            by_key: attribute.index().is_some_and(IndexType::is_built_by_key),
+            index: attribute.index.clone(),
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, value: &[u8], key: &[u8], seq: Seq) {
+        let start = self.bytes.len();
+        self.bytes.push(FACT);
+        match &self.index {
+            Some(index) => index.head(value, &mut self.bytes),
+            None => self.bytes.extend_from_slice(value),
+        }
+        if !self.by_key {
+            self.bytes.extend_from_slice(&(!seq).to_be_bytes());
+        }
+        self.bytes.extend_from_slice(key);
+        self.entries.push((start, self.bytes.len(), seq));
+    }
+
+    /// Its size in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<(usize, usize, Seq)>()
+    }
+
+    /// Writes the progress and then the piece, sorted.
+    pub(crate) fn write(
+        &mut self,
+        gathered: &Gathered,
+        sink: &mut RunSink<'_>,
+    ) -> esker_lsm::Result<()> {
+        let bytes = &self.bytes;
+        let key = |entry: &(usize, usize, Seq)| bytes.get(entry.0..entry.1).unwrap_or_default();
+        self.entries
+            .sort_unstable_by(|a, b| (key(a), Reverse(a.2)).cmp(&(key(b), Reverse(b.2))));
+        let piece = gathered.pieces;
+        sink(&[GATHERED], piece, Kind::Put, &gathered.encode())?;
+        let mut value = Vec::new();
+        for same in self.entries.chunk_by(|a, b| key(a) == key(b)) {
+            value.clear();
+            if self.by_key {
+                same.iter()
+                    .for_each(|entry| value.extend_from_slice(&entry.2.to_be_bytes()));
+            }
+            if let Some(entry) = same.first() {
+                sink(key(entry), piece, Kind::Put, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+}
+
+/// Visits each collected index entry: value, key, sequence number. The order is by value, then by
+/// key or from the newest to the oldest, as the index type requires.
+pub(crate) fn each_staged(
+    snapshot: &Snapshot,
+    staging: TreeId,
+    attribute: &Attribute,
+    readahead: usize,
+    visit: &mut VisitEntry<'_>,
+) -> Result<()> {
+    let index = attribute.index().ok_or_else(malformed)?;
+    let by_key = index.is_built_by_key();
+    let mut cursor = snapshot.cursor(staging, readahead);
+    cursor.seek(&[FACT], MAX_SEQ)?;
+    while cursor.valid() {
+        let index_entry = cursor.key().get(1..).unwrap_or_default();
+        let (value, rest) = index
+            .split(attribute.ty, index_entry)
+            .ok_or_else(malformed)?;
+        if by_key {
+            let (numbers, left) = cursor.value().as_chunks();
+            if numbers.is_empty() || !left.is_empty() {
+                return Err(malformed());
+            }
+            for seq in numbers {
+                visit(value, rest, Seq::from_be_bytes(*seq))?;
+            }
+        } else {
+            let (inverted, key) = rest.split_first_chunk().ok_or_else(malformed)?;
+            visit(value, key, !Seq::from_be_bytes(*inverted))?;
+        }
+        cursor.next()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! A repair: the choice of the method, and the work before and after it.
+
+use esker_lsm::version::TreeVersion;
+use esker_lsm::{Seq, Snapshot, TreeChange, TreeId};
+use esker_model::definition::Repair;
+
+use super::options::{Compaction, OnRepair, RepairMethod, RepairOptions, RepairReport};
+use super::work::Work;
+use super::{by_index, by_key, primary};
+use crate::catalog::{Layout, Role, TreeConfig, superseded_tree};
+use crate::coverage::Source;
+use crate::error::{Error, Result};
+use crate::maintenance;
+use crate::store::Handle;
+
+impl Handle {
+    /// See [`crate::Dataset::repair`].
+    pub(crate) fn repair(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
+        if options.bytes_per_second == Some(0) {
+            return Err(Error::bad_input(
+                "a repair needs a rate above 0 bytes a second",
+            ));
+        }
+        self.superseded(Readable::Verified)?;
+        self.shared.group.flush()?;
+        self.repair_flushed(options, progress)
+    }
+
+    /// As [`Handle::repair`], for the writes that are flushed.
+    pub(crate) fn repair_flushed(
+        &self,
+        options: &RepairOptions,
+        progress: &mut OnRepair<'_>,
+    ) -> Result<RepairReport> {
+        let group = &self.shared.group;
+        let superseded = self.superseded(Readable::AsOpened)?;
+        self.current.keep_obsolete(group)?;
+        let now = self.now();
+        let layout = &now.layout;
+        let before = watermark(&now.snapshot, superseded);
+        let complete = layout.coverage_at(Some(before)).loses_nothing();
+        let method = choose(options.method, layout, complete)?;
+        // An index under construction gets entries that the repair would not see.
+        let _claim = match method {
+            RepairMethod::Index => {
+                let claim = self.current.claim()?;
+                self.layout().refuse_unfinished()?;
+                Some(claim)
+            }
+            _ => None,
+        };
+        let now = match method {
+            RepairMethod::Primary {
+                compaction: Compaction::After,
+            } => {
+                group.compact(Some(layout.data))?;
+                let now = self.now();
+                // If the strategy changed concurrently, compactions may have dropped writes without
+                // a report.
+                let before = watermark(&now.snapshot, superseded);
+                let complete = now.layout.coverage_at(Some(before)).loses_nothing();
+                choose(method, &now.layout, complete)?;
+                now
+            }
+            // An index may have been added before the claim.
+            RepairMethod::Index => self.now(),
+            _ => now,
+        };
+        let layout = &now.layout;
+        let known = now.snapshot.superseded(superseded);
+        let known = known.ok_or_else(|| Error::damaged("the obsolete set is missing"))?;
+        let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
+        // If every write records what it replaces, a repair finds nothing.
+        let coverage = layout.coverage_at(Some(before));
+        let says = coverage.of(Source::IndexEntries).is_always();
+        let result = match method {
+            _ if says && options.method == RepairMethod::Auto => Ok(()),
+            RepairMethod::Key => by_key::run(&work, layout, progress),
+            RepairMethod::Index => {
+                let watermark = watermark(&now.snapshot, superseded);
+                let complete = layout.coverage_at(Some(watermark)).loses_nothing();
+                let drops_recorded = complete && layout.stored.settings.repair == Repair::Merge;
+                let mut result = by_index::run(&work, layout, drops_recorded, progress);
+                let filters = layout.attributes.iter().any(|a| a.is_filtered_scan());
+                if filters && !complete {
+                    // The index entries of a range filter are the records themselves, in all stored
+                    // versions.
+                    result = result.and_then(|()| primary::run(&work, layout, progress));
+                }
+                result
+            }
+            RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
+            RepairMethod::Auto => Ok(()),
+        };
+        let finished = work.finish(result)?;
+        if let RepairMethod::Primary {
+            compaction: Compaction::Before,
+        } = method
+        {
+            group.compact(Some(layout.data))?;
+        }
+        Ok(RepairReport {
+            method,
+            mark_before: before,
+            mark: watermark(&group.snapshot(), superseded),
+            ..finished
+        })
+    }
+
+    /// The tree of the obsolete set. Creates it if the store is older than obsolete sets, and
+    /// recreates it if its files cannot be read: then its numbers must be found again, as after a
+    /// change of strategy.
+    fn superseded(&self, wanted: Readable) -> Result<TreeId> {
+        let readable = |layout: &Layout| {
+            let snapshot = self.shared.group.snapshot();
+            let id = layout.superseded?;
+            let tree = snapshot.version().trees.get(&id)?;
+            let is_readable =
+                tree.damage().is_none() && (wanted == Readable::AsOpened || is_undamaged(tree));
+            is_readable.then_some(id)
+        };
+        if let Some(tree) = readable(&self.layout()) {
+            return Ok(tree);
+        }
+        let _claim = self.current.claim()?;
+        let layout = self.layout();
+        // Another thread may have created it by now.
+        if let Some(tree) = readable(&layout) {
+            return Ok(tree);
+        }
+        let config = TreeConfig::new(Role::Superseded, &layout.stored.settings);
+        let mut stored = layout.stored.clone();
+        let made = self.shared.group.change_trees(&mut |last| {
+            if layout.superseded.is_some() {
+                stored.settings.since = last;
+            }
+            Ok(TreeChange {
+                created: vec![(superseded_tree(&self.name()), config.to_bytes())],
+                // With the definition, so that layouts of it are computed again.
+                configured: vec![(layout.data, stored.to_bytes())],
+                dropped: layout.superseded.into_iter().collect(),
+                ..TreeChange::default()
+            })
+        })?;
+        let made = made.first().copied();
+        made.ok_or_else(|| Error::damaged("the obsolete set was not created"))
+    }
+}
+
+/// How thoroughly the files of the obsolete set are checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    /// Their entries were readable when the store was opened.
+    AsOpened,
+    /// Also, every byte of them is correct now: after a repair `check` must find nothing.
+    Verified,
+}
+
+fn is_undamaged(tree: &TreeVersion) -> bool {
+    let mut tables = tree.runs.iter().flat_map(|run| run.tables.iter());
+    tables.all(|table| {
+        let mut errors = 0;
+        table.table().is_ok_and(|table| {
+            table.verify(&mut |_| errors += 1);
+            errors == 0
+        })
+    })
+}
+
+/// The repair watermark: every write that was superseded up to it is in the set.
+fn watermark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
+    let tree = snapshot.version().trees.get(&superseded);
+    tree.map_or(0, |tree| tree.repair_watermark())
+}
+
+/// The method to use; an error if the requested one does not fit.
+fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<RepairMethod> {
+    let settings = &layout.stored.settings;
+    let by_key = complete && layout.keys.is_some();
+    let primary = complete && maintenance::of(settings.maintenance).data_reports();
+    match method {
+        RepairMethod::Auto if by_key => Ok(RepairMethod::Key),
+        RepairMethod::Auto if primary => Ok(RepairMethod::Primary {
+            compaction: Compaction::Without,
+        }),
+        RepairMethod::Auto => Ok(RepairMethod::Index),
+        RepairMethod::Key if !by_key => Err(Error::bad_input(
+            "a repair by key needs maintenance eager, validation or mutable-bitmap, and repair merge: only then do compactions of the primary-key index record what they drop",
+        )),
+        RepairMethod::Primary { .. } if !primary => Err(Error::bad_input(
+            "a primary repair needs deferred maintenance, and repair merge or staged: only then do compactions record or keep replaced records",
+        )),
+        method => Ok(method),
+    }
+}

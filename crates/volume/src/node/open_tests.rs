@@ -1,0 +1,174 @@
+//! What the records of a group mean when they are read back.
+
+use super::*;
+
+const GROUP: GroupId = GroupId(1);
+
+fn read() -> Reading {
+    Reading {
+        applied: BTreeMap::new(),
+        groups: BTreeMap::new(),
+        formation: None,
+        life: 0,
+        all_damaged: false,
+    }
+}
+
+fn header(kind: Kind, slot: u64, ballot: u64) -> RecordHeader {
+    RecordHeader {
+        kind,
+        group: GROUP,
+        slot,
+        ballot: Ballot(ballot),
+        lsn: 0,
+        synced: 0,
+        bytes: 0,
+        checksum: 0,
+    }
+}
+
+fn entry(reading: &mut Reading, slot: u64) {
+    let place = crate::place::Place {
+        segment: 1,
+        offset: 0,
+    };
+    let mut payload = Vec::new();
+    Command::Nothing.encode(&mut payload);
+    reading.entry(&header(Kind::Entry, slot, 1), place, &payload);
+}
+
+fn base(reading: &mut Reading, slot: u64, ballot: u64) {
+    let mut payload = vec![ballot as u8, 0];
+    Members::default().encode(&mut payload);
+    reading.base(&header(Kind::Base, slot, ballot), &payload);
+}
+
+fn members(node: u32) -> Arc<Members> {
+    Arc::new(Members::new([crate::members::Member {
+        node: NodeId(node),
+        disk: crate::ids::DiskId(node.into()),
+        address: String::new(),
+        role: crate::members::Role::Voter,
+    }]))
+}
+
+/// What the group has, with members of node 1 at first, and of node 2 by its state, or not.
+fn built(reading: &mut Reading, applied: u64, is_changed: bool) -> Group {
+    let built = Building {
+        me: (NodeId(1), crate::ids::DiskId(1)),
+        settings: &Settings::default(),
+        id: GROUP,
+        initial: members(1),
+        members: is_changed.then(|| members(2)),
+        now: 0,
+    };
+    let found = reading.groups.remove(&GROUP).unwrap();
+    built.recovered(found, (Slot(applied), Ballot(1)), false, false)
+}
+
+#[test]
+fn members_are_those_of_the_state_where_the_log_that_changed_them_is_damaged() {
+    let mut reading = read();
+    base(&mut reading, 0, 0);
+    // Slot 1 changed the members, and has rotted.
+    entry(&mut reading, 2);
+    let group = built(&mut reading, 2, true);
+    assert_eq!(*group.consensus.members(), members(2));
+    assert!(group.consensus.is_damaged());
+}
+
+#[test]
+fn members_are_those_at_first_where_the_beginning_of_the_log_is_damaged() {
+    let mut reading = read();
+    entry(&mut reading, 1);
+    let group = built(&mut reading, 0, false);
+    assert_eq!(*group.consensus.members(), members(1));
+    assert_eq!(group.log.last(), Slot(1));
+}
+
+#[test]
+fn what_was_lost_is_known_until_a_segment_says_that_it_is_there_again() {
+    let lost = Damage::Through(Slot(9));
+    for (said, damage) in [(11, Some(lost)), (1, Some(Damage::Unknown)), (0, None)] {
+        let mut reading = read();
+        let mut payload = vec![1, 0];
+        Members::default().encode(&mut payload);
+        let whole = payload.clone();
+        payload.push(said);
+        reading.base(&header(Kind::Base, 8, 1), &payload);
+        entry(&mut reading, 9);
+        assert_eq!(built(&mut reading, 8, false).consensus.damage(), damage);
+        // As it was written before.
+        reading.base(&header(Kind::Base, 8, 1), &whole);
+        assert_eq!(built(&mut reading, 8, false).consensus.damage(), None);
+    }
+}
+
+#[test]
+fn what_a_group_without_records_lost_is_not_known() {
+    let formation = Formation {
+        cluster: 1,
+        groups: 1,
+        members: members(1),
+    };
+    let me = Hello {
+        node: NodeId(1),
+        disk: DiskId(1),
+        life: 1,
+        cluster: 1,
+        address: String::new(),
+    };
+    let used = Some(((Slot(8), Ballot(1)), false));
+    let group = joined(&me, &Settings::default(), GROUP, &formation, 0, used);
+    assert_eq!(group.consensus.damage(), Some(Damage::Unknown));
+}
+
+#[test]
+fn entries_that_replace_some_of_a_segment_before_replace_those_behind_them() {
+    let mut reading = read();
+    base(&mut reading, 8, 1);
+    entry(&mut reading, 9);
+    let place = crate::place::Place {
+        segment: 1,
+        offset: 0,
+    };
+    for (slot, last) in [(7, 8), (8, 8), (9, 9)] {
+        reading.entry(&header(Kind::Entry, slot, 2), place, &[0]);
+        assert_eq!(reading.group(GROUP).log.last(), Slot(last));
+    }
+    let group = reading.group(GROUP);
+    assert_eq!(group.log.base(), (Slot(8), Ballot(2)));
+    assert_eq!(group.log.ballot_at(Slot(9)), Some(Ballot(2)));
+    assert!(group.metas.len() == 1 && group.damaged_from.is_none());
+    assert_eq!(
+        *built(&mut reading, 8, true).consensus.members(),
+        members(2)
+    );
+}
+
+#[test]
+fn an_image_replaces_the_entries_that_it_contradicts() {
+    let mut reading = read();
+    base(&mut reading, 0, 0);
+    (1..=10).for_each(|slot| entry(&mut reading, slot));
+    base(&mut reading, 6, 1);
+    assert_eq!(reading.group(GROUP).log.last(), Slot(10));
+    base(&mut reading, 6, 2);
+    let group = reading.group(GROUP);
+    assert_eq!(group.log.base(), (Slot(6), Ballot(2)));
+    assert_eq!(group.log.last(), Slot(6));
+    assert!(group.metas.is_empty() && group.damaged_from.is_none());
+}
+
+#[test]
+fn entries_behind_an_image_that_do_not_follow_on_are_damage() {
+    let mut reading = read();
+    base(&mut reading, 0, 0);
+    (1..=4).for_each(|slot| entry(&mut reading, slot));
+    // Slot 5 has rotted.
+    (6..=10).for_each(|slot| entry(&mut reading, slot));
+    base(&mut reading, 6, 1);
+    let group = reading.group(GROUP);
+    assert_eq!(group.damaged_from, Some(Slot(7)));
+    assert_eq!(group.last_placed, Slot(10));
+}
