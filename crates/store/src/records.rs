@@ -496,8 +496,8 @@ pub trait Dataset: Records {
     /// The state of a dataset whose files are not the store's.
     ///
     /// # Errors
-    /// [`esker::Error::Unsupported`] without [`summaries`](crate::Capabilities::summaries); any read
-    /// error.
+    /// [`esker::Error::Unsupported`] without [`summaries`](crate::Capabilities::summaries); any
+    /// read error.
     fn summary(&self) -> Result<Summary> {
         unsupported("summary of a dataset")
     }

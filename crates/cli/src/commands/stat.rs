@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use super::{json, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, bold, bytes, columns, counted, thousands};
+use crate::output::{Output, age, bold, bytes, columns, counted, thousands};
 use crate::store::{dataset, open_folder_to_read, open_to_read};
 use crate::words::definition;
 
@@ -343,15 +343,6 @@ fn unread(consumer: &ConsumerStats) -> String {
             bytes(behind),
             age(seconds)
         ),
-    }
-}
-
-pub(super) fn age(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
     }
 }
 

@@ -8,10 +8,9 @@ use esker_store::{Dataset, Store, Summary};
 use serde::Serialize;
 
 use super::json;
-use super::stat::age;
 use crate::args::StatArgs;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, bold, columns, counted};
+use crate::output::{Output, age, bold, columns, counted};
 use crate::store::dataset;
 
 /// The report on a dataset.
