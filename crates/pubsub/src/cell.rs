@@ -45,14 +45,14 @@ impl Cell {
             let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
             let (is_east, is_north) = (point.x() >= middle.0, point.y() >= middle.1);
             if is_east {
-                low.0 = middle.0
+                low.0 = middle.0;
             } else {
-                high.0 = middle.0
+                high.0 = middle.0;
             }
             if is_north {
-                low.1 = middle.1
+                low.1 = middle.1;
             } else {
-                high.1 = middle.1
+                high.1 = middle.1;
             }
             path.push(1 + u8::from(is_east) + 2 * u8::from(!is_north));
         }
@@ -85,14 +85,14 @@ impl Cell {
         for quarter in &self.0 {
             let middle = (f64::midpoint(low.0, high.0), f64::midpoint(low.1, high.1));
             if quarter % 2 == 0 {
-                low.0 = middle.0
+                low.0 = middle.0;
             } else {
-                high.0 = middle.0
+                high.0 = middle.0;
             }
             if *quarter <= 2 {
-                low.1 = middle.1
+                low.1 = middle.1;
             } else {
-                high.1 = middle.1
+                high.1 = middle.1;
             }
         }
         Bounds {
@@ -154,9 +154,9 @@ pub(crate) fn cover(area: &Area, depth: u8, most: usize) -> Vec<Cell> {
             continue;
         }
         if open.len() + done.len() + within.len() <= most {
-            open.extend(within)
+            open.extend(within);
         } else {
-            done.push(cell)
+            done.push(cell);
         }
     }
     done.sort_unstable();

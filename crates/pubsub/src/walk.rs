@@ -302,9 +302,9 @@ fn narrow(component: &Component, low: &[u8], high: &[u8], may_be_in: &mut MayBeI
     let (mut tables, mut is_whole) = (Vec::new(), true);
     for table in run.between(low, high) {
         if may_be_in(table.meta(), None) {
-            tables.push(table.clone())
+            tables.push(table.clone());
         } else {
-            is_whole = false
+            is_whole = false;
         }
     }
     match (tables.is_empty(), is_whole) {

@@ -4,7 +4,7 @@
 //! Publish/subscribe, queues and the like store data other than records, need their own merge
 //! operators, expiry and layouts, and must survive crashes as datasets do. They are extensions: an
 //! [`Extension`] defines how its trees are compacted and read, is listed in
-//! [`Options::extensions`](crate::Options::extensions) whenever the store is opened, and works on
+//! [`Options::extension`](crate::Options::extension) whenever the store is opened, and works on
 //! an [`ExtensionStore`] from [`Database::extension`](crate::Database::extension). A program that
 //! only stores records does not need this module.
 //!

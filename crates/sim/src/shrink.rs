@@ -63,9 +63,9 @@ pub fn fewer<T: Clone>(mut items: Vec<T>, fails: &mut dyn FnMut(&[T]) -> bool) -
             let mut less = items.clone();
             less.drain(at..(at + size).min(items.len()));
             if fails(&less) {
-                items = less
+                items = less;
             } else {
-                at += size
+                at += size;
             }
         }
         size /= 2;

@@ -89,9 +89,9 @@ pub(crate) fn pages_go_on_where_the_last_one_ended() {
                 let run = room.run("find", &args);
                 assert!(run.code <= 1, "{run:?}");
                 if keys_only {
-                    found.extend(run.stdout.lines().map(|line| line.parse::<i64>().unwrap()))
+                    found.extend(run.stdout.lines().map(|line| line.parse::<i64>().unwrap()));
                 } else {
-                    found.extend(run.ids())
+                    found.extend(run.ids());
                 }
                 pages += 1;
                 after = token(&run);

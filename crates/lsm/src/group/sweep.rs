@@ -137,7 +137,7 @@ pub(super) fn sweep_each(
         {
             let trees = swept_with(&versions.view.load().version, id);
             if claims.is_empty() {
-                claims.push(scheduler.claim(trees))
+                claims.push(scheduler.claim(trees));
             } else {
                 match scheduler.try_claim(trees) {
                     Some(claim) => claims.push(claim),

@@ -453,9 +453,9 @@ impl<'a> RunSearch<'a> {
             let new = self.blocks.iter().skip(before);
             self.held += new.map(WantedBlock::len).sum::<usize>();
             if located {
-                self.spots.push((at, self.blocks.len() - 1))
+                self.spots.push((at, self.blocks.len() - 1));
             } else {
-                missing.push(at)
+                missing.push(at);
             }
             if self.blocks.len() >= WINDOW || self.held >= self.batch.window {
                 self.look(missing, visit)?;

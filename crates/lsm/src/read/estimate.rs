@@ -581,7 +581,7 @@ fn share_of(
             if sought.key.is_some() && edge.amount.entries == 1 {
                 share.whole.add(edge.amount)
             } else {
-                share.edges.push((table.clone(), edge))
+                share.edges.push((table.clone(), edge));
             }
         }
         if share.first.is_none() {

@@ -92,7 +92,7 @@ impl Life {
     /// Takes a snapshot, or checks and drops one.
     fn hold(&mut self) {
         if self.held.len() < 3 {
-            self.held.push((self.group.snapshot(), self.now().clone()))
+            self.held.push((self.group.snapshot(), self.now().clone()));
         } else {
             self.let_go(1)
         }

@@ -327,7 +327,7 @@ impl Test {
                 if self.rng.bool() {
                     self.check(&snapshot)
                 } else {
-                    self.snapshots.push(snapshot)
+                    self.snapshots.push(snapshot);
                 }
             }
         }

@@ -449,10 +449,10 @@ fn a_late_consumer_knows_the_last_change_of_an_ended_subscription() {
                 note(publish(0.0));
                 note(publish(9.0));
                 if expires {
-                    clock.store(20_000, Ordering::SeqCst)
+                    clock.store(20_000, Ordering::SeqCst);
                 } else {
                     // Some subscriptions have expired already.
-                    _ = broker.unsubscribe(id).unwrap()
+                    _ = broker.unsubscribe(id).unwrap();
                 }
                 let got = all_of(&mut inbox);
                 assert_eq!(got, expected, "{user}, {expires}, it {change}");

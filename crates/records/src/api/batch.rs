@@ -103,9 +103,9 @@ impl Batch {
     }
 
     /// Requires that `key` has no record at the commit, regardless of the batch's own writes.
-    /// Otherwise the commit writes nothing and fails with [`Error::Conflict`], which names the key
-    /// ([`Error::conflict`]). The commit returns this error only once the conflicting write is
-    /// visible, so reading again at once returns the current record.
+    /// Otherwise the commit writes nothing and fails with [`crate::Error::Conflict`], which names
+    /// the key ([`crate::Error::conflict`]). The commit returns this error only once the
+    /// conflicting write is visible, so reading again at once returns the current record.
     pub fn if_absent<K: PrimaryKey, V>(
         &mut self,
         dataset: &Dataset<K, V>,

@@ -178,9 +178,9 @@ impl Query {
         while low < high {
             let level = (low + high).div_ceil(2);
             if estimate(level)?.0 >= wanted {
-                low = level
+                low = level;
             } else {
-                high = level - 1
+                high = level - 1;
             }
         }
         let (expected, bounds) = estimate(low)?;

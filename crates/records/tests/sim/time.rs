@@ -163,7 +163,7 @@ impl Store {
             count("time: went back");
         }
         if after_fault {
-            self.times.seen = 0
+            self.times.seen = 0;
         } else {
             assert!(kept >= before.seen, "what has expired is back")
         }
