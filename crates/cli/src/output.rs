@@ -80,6 +80,16 @@ pub(crate) fn counted(number: u64, thing: &str) -> String {
     format!("{} {thing}{s}", thousands(number))
 }
 
+/// A time that has passed, for people.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 /// A number of bytes with a binary unit: `64.0 MiB`.
 pub(crate) fn bytes(number: u64) -> String {
     let mut value = number as f64;

@@ -149,6 +149,39 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "a secret & more\n").unwrap();
+        let text = format!(
+            "//db/shop?user=ann&password-file={}&ca=/etc/ca.pem&dc=west&replicas=5&consistency=local_quorum",
+            file.display()
+        );
+        let user = ("ann".to_string(), "a secret & more".to_string());
+        let expected = Settings {
+            hosts: vec!["db:9042".to_string()],
+            keyspace: "shop".to_string(),
+            user: Some(user),
+            data_centre: Some("west".to_string()),
+            replicas: Some(5),
+            is_local: true,
+            authorities: Some(PathBuf::from("/etc/ca.pem")),
+        };
+        assert_eq!(cassandra_address(&text), Ok(expected));
+        let plain = cassandra_address("//db/shop?consistency=quorum").unwrap();
+        let parts = (plain.user, plain.data_centre, plain.replicas);
+        assert_eq!(parts, (None, None, None));
+        assert!(!plain.is_local && plain.authorities.is_none());
+        // A password without a user is not sent; a user without a password is refused.
+        let unused = format!("//db/shop?password-file={}", file.display());
+        assert_eq!(cassandra_address(&unused).unwrap().user, None);
+        if std::env::var(PASSWORD).is_err() {
+            let missing = cassandra_address("//db/shop?user=ann").unwrap_err();
+            assert!(missing.to_string().contains("the password of `ann`"));
+        }
+    }
+
+    #[test]
     fn hosts_have_ports() {
         let hosts = cassandra_address("//a,b:1,[::1]:7,[::1]/k").unwrap().hosts;
         assert_eq!(hosts, ["a:9042", "b:1", "[::1]:7", "[::1]:9042"]);

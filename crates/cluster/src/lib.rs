@@ -9,6 +9,7 @@
 //! | datasets, leases of writers | `catalog`, `writer`, `bound` |
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
+//! | the state of a dataset | `summary` |
 //! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
@@ -36,6 +37,7 @@ mod scan;
 mod shared;
 mod split;
 mod store;
+mod summary;
 mod time;
 mod unique;
 mod values;
@@ -53,4 +55,5 @@ pub use indexes::{Filled, IndexProgress, IndexStep, OnIndex};
 pub use repair::{OnRepair, RepairOptions, Repaired};
 pub use shared::Options;
 pub use store::Store;
+pub use summary::{IndexSummary, Summary};
 pub use time::{CLOCK_BOUND, Clocks, SystemClocks, millis};

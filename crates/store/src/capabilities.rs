@@ -19,6 +19,9 @@ pub struct Capabilities {
     pub expiry: bool,
     /// Compaction, maintenance strategies and repair.
     pub maintenance: bool,
+    /// [`Dataset::summary`](crate::Dataset::summary), in place of
+    /// [`maintenance`](Self::maintenance).
+    pub summaries: bool,
     /// [`Store::check`](crate::Store::check) and [`Store::backup`](crate::Store::backup).
     pub files: bool,
 }

@@ -20,6 +20,7 @@ use esker_cluster::{Explained, Options};
 use crate::capabilities::Capabilities;
 use crate::records::{Answer, Batch, Dataset, Records, VersionRequest};
 use crate::store::{Mode, Store};
+use crate::summary::{IndexSummary, Summary};
 
 /// A keyspace.
 pub(crate) struct Cluster {
@@ -97,6 +98,7 @@ impl Store for Cluster {
             versions: true,
             indexes: true,
             files: true,
+            summaries: true,
             ..Capabilities::default()
         }
     }
@@ -411,6 +413,20 @@ impl Dataset for Held {
 
     fn unfinished_index(&self) -> Option<esker::schema::IndexDef> {
         self.0.unfinished_index().ok().flatten()
+    }
+
+    fn summary(&self) -> Result<Summary> {
+        let of = self.0.summary().map_err(failed)?;
+        let index = |index: esker_cluster::IndexSummary| IndexSummary {
+            path: index.path,
+            is_ready: index.is_ready,
+            buckets: index.buckets,
+            partitions: index.partitions,
+        };
+        Ok(Summary {
+            indexes: of.indexes.into_iter().map(index).collect(),
+            repaired: of.repaired,
+        })
     }
 
     fn repair(&self, options: &RepairOptions) -> Result<Task<RepairProgress, RepairReport>> {

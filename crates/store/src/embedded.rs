@@ -46,6 +46,7 @@ impl Store for Embedded {
             changes: true,
             expiry: true,
             maintenance: true,
+            summaries: false,
             files: true,
         }
     }

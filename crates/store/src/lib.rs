@@ -44,9 +44,11 @@ mod open;
 mod plain;
 mod records;
 mod store;
+mod summary;
 
 pub use capabilities::Capabilities;
 pub use embedded::Embedded;
 pub use open::open;
 pub use records::{Answer, Batch, ChangeFeed, Dataset, Records, VersionRequest};
 pub use store::{Mode, Store};
+pub use summary::{IndexSummary, Summary};

@@ -22,6 +22,7 @@ use esker_model::query::{CellCounts, LatestPer, Nearest, Shape};
 use esker_model::schema::{Extracted, Extraction};
 
 use crate::capabilities::unsupported;
+use crate::summary::Summary;
 
 /// The results of a query or a scan, found during iteration.
 pub trait Answer<T>: Iterator<Item = Result<T>> + Send {
@@ -490,6 +491,15 @@ pub trait Dataset: Records {
     /// As [`Dataset::usage`].
     fn stats(&self) -> Result<DatasetStats> {
         unsupported("statistics")
+    }
+
+    /// The state of a dataset whose files are not the store's.
+    ///
+    /// # Errors
+    /// [`esker::Error::Unsupported`] without [`summaries`](crate::Capabilities::summaries); any
+    /// read error.
+    fn summary(&self) -> Result<Summary> {
+        unsupported("summary of a dataset")
     }
 
     /// The changes after a position; with `with_old`, each with the record that it replaced.

@@ -25,6 +25,7 @@ pub(crate) mod replay;
 pub(crate) mod shell;
 pub(crate) mod space;
 pub(crate) mod stat;
+mod stat_cluster;
 pub(crate) mod update;
 pub(crate) mod versions;
 pub(crate) mod view;

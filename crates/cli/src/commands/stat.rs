@@ -1,4 +1,5 @@
-//! `stat`: records, sizes, indexes, health and advice; internals on request.
+//! `stat`: records, sizes, indexes, health and advice; internals on request. Of clusters see
+//! [`stat_cluster`](super::stat_cluster).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +17,7 @@ use serde_json::Value as Json;
 use super::{json, picture};
 use crate::args::{StatArgs, Strategy};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, bold, bytes, columns, counted, thousands};
+use crate::output::{Output, age, bold, bytes, columns, counted, thousands};
 use crate::store::{dataset, open_folder_to_read, open_to_read};
 use crate::words::definition;
 
@@ -27,6 +28,9 @@ const COUNTED: u64 = 1_000_000;
 /// `esker stat DIR [DATASET] [--verbose | --json]`
 pub(crate) fn stat(args: &StatArgs, memory: usize) -> Result<Outcome, Failure> {
     let db = open_to_read(&args.dir, memory)?;
+    if db.capabilities().summaries {
+        return super::stat_cluster::stat(args, &*db);
+    }
     let mut output = Output::new();
     if let Some(name) = &args.dataset {
         let consumers = db.stats()?.consumers;
@@ -339,15 +343,6 @@ fn unread(consumer: &ConsumerStats) -> String {
             bytes(behind),
             age(seconds)
         ),
-    }
-}
-
-fn age(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
     }
 }
 

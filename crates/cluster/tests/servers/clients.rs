@@ -13,7 +13,7 @@ use esker_model::query::Request;
 use esker_model::record::Update;
 use esker_model::schema::{KeyType, Value};
 
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, store_by};
 
 const WRITERS: i64 = 3;
 const KEYS: i64 = 150;
@@ -56,6 +56,33 @@ struct Counts {
     queries: AtomicU64,
     failed_queries: AtomicU64,
     repairs: AtomicU64,
+}
+
+/// Processes that make a keyspace at the same moment, by different nodes, make one.
+pub(crate) fn begin_at_once() {
+    for turn in 0..3 {
+        let keyspace = format!("esker_begin_{turn}");
+        std::thread::scope(|scope| {
+            for node in 1..=3 {
+                let keyspace = &keyspace;
+                scope.spawn(move || {
+                    let store = store_by(node, keyspace);
+                    let dataset = store.create_dataset(&format!("d{node}"), &definition());
+                    let mut batch = dataset.unwrap().batch();
+                    let record = json(1, &("s".to_string(), 1));
+                    batch.put_json(record.as_bytes()).unwrap();
+                    batch.commit().unwrap();
+                });
+            }
+        });
+        let store = store_by(1, &keyspace);
+        assert_eq!(store.dataset_names().unwrap(), ["d1", "d2", "d3"]);
+        for name in store.dataset_names().unwrap() {
+            let dataset = store.dataset(&name).unwrap();
+            assert_eq!(found_by(&dataset, field("s").eq("s")), [1].into());
+            checked(&dataset);
+        }
+    }
 }
 
 /// Runs clients while `trouble` does; returns what is known of each key.

@@ -26,6 +26,7 @@ fn nothing_acknowledged_is_lost_while_nodes_and_writers_fail() {
     let Some(nodes) = Nodes::start(3) else {
         return;
     };
+    clients::begin_at_once();
     let store = nodes.store("esker_test");
     let dataset = store.create_dataset("d", &clients::definition()).unwrap();
     let known = clients::run(&nodes, &dataset, || {

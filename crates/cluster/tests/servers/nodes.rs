@@ -43,6 +43,13 @@ impl Nodes {
     }
 }
 
+/// The same by one node alone at first.
+pub(crate) fn store_by(node: u32, keyspace: &str) -> Store {
+    let address = cassandra_address(&format!("//127.0.0.{node}/{keyspace}")).unwrap();
+    let cells = Arc::new(Cassandra::connect(&address, true).unwrap());
+    Store::open(cells, true, Options::default()).unwrap()
+}
+
 /// A connection to the nodes.
 pub(crate) fn cells(keyspace: &str) -> Cassandra {
     let address = format!("//127.0.0.1,127.0.0.2,127.0.0.3/{keyspace}");
