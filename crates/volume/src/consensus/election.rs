@@ -190,7 +190,8 @@ impl Core {
         out: &mut Vec<Output>,
     ) -> bool {
         if ballot < self.ballot {
-            // Rounds of another ballot say nothing of this one, which the same node may lead by now.
+            // Rounds of another ballot say nothing of this one, which the same node may lead by
+            // now.
             let (ballot, hint, round) = (self.ballot, self.log.last().0, 0);
             let message = Message::Refused {
                 ballot,
