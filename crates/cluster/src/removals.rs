@@ -4,9 +4,10 @@
 //! But it may have arrived since a reader looked for it, and hidden an older version, so that a
 //! repair has removed that one: the deletion would lose the record. So a reader announces what it
 //! is about to delete, looks again, deletes, and withdraws the announcement. And a repair that
-//! removes what a version hides reads the announcements after it has read the version, and leaves
-//! announced keys alone. Either it finds the announcement, or the reader's second look finds the
-//! version.
+//! removes what a version hides reads the announcements after it has read the version, leaves
+//! announced keys alone, and then looks whether the version is still there. Either it finds the
+//! announcement, or the reader's second look finds the version, or the repair's second look misses
+//! it.
 //!
 //! A reader that dies leaves an announcement. A repair finishes it when it is so old that the
 //! reader does not run any more.

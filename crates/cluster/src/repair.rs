@@ -10,6 +10,7 @@
 //! ago stays for queries that run, until a later repair. The mark moves when the whole part is
 //! done, and stays behind what nodes that were down may still receive.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -277,8 +278,16 @@ impl Repair {
         let (mut entries, mut versions): (Vec<Write>, Vec<Write>) = (Vec::new(), Vec::new());
         // After the versions that hide them were read.
         let announced = removals::announced(&self.shared, &self.bound)?;
+        // And what hid them may have been removed before that: only what does so still counts.
+        let newest = self.newest_of(found)?;
         for obsolete in found.drain(..) {
-            if announced.contains(&obsolete.key) {
+            let is_obsolete = obsolete.is_left_over
+                || newest.get(&obsolete.key).is_some_and(|newest| {
+                    let newer = newest.iter().filter(|other| other.at > obsolete.version.at);
+                    let newer: Vec<Version> = newer.copied().collect();
+                    made_obsolete_by(&newer, self.bound.versions()).is_some()
+                });
+            if announced.contains(&obsolete.key) || !is_obsolete {
                 self.has_left = true;
                 continue;
             }
@@ -305,6 +314,23 @@ impl Repair {
         Ok(())
     }
 
+    /// The newest versions of the keys, as many as the dataset keeps.
+    fn newest_of(&self, found: &[Obsolete]) -> Result<HashMap<Vec<u8>, Vec<Version>>> {
+        let keys: BTreeSet<&[u8]> = found.iter().map(|found| found.key.as_slice()).collect();
+        let kept = self.bound.versions();
+        let reads = keys
+            .iter()
+            .map(|key| self.bound.versions_of(key, Seq::MAX, kept, true));
+        let read = self.shared.cells.read(reads.collect());
+        let mut newest = HashMap::new();
+        for (key, cells) in keys.into_iter().zip(read) {
+            let cells = cells?;
+            let versions = cells.iter().map(|cell| Version::of(&cell.row));
+            newest.insert(key.to_vec(), versions.collect::<Result<_>>()?);
+        }
+        Ok(newest)
+    }
+
     fn throttle(&self) {
         let Some(rate) = self.options.rows_per_second.filter(|rate| *rate > 0) else {
             return;
@@ -328,6 +354,8 @@ struct Obsolete {
     key: Vec<u8>,
     version: Version,
     stored: Vec<u8>,
+    /// It is a deletion of a key of which nothing else is left.
+    is_left_over: bool,
 }
 
 /// The versions of a key, newest first, as far as they were read.
@@ -359,6 +387,7 @@ impl KeyVersions {
             key: self.key.clone(),
             version,
             stored: cell.value,
+            is_left_over: false,
         }))
     }
 
@@ -369,6 +398,7 @@ impl KeyVersions {
                 key: self.key.clone(),
                 version: *version,
                 stored: Vec::new(),
+                is_left_over: true,
             }),
             _ => None,
         }

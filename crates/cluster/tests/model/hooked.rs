@@ -1,6 +1,7 @@
 //! A store whose writes a test looks at, lets fail, or lets wait for something else.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_cluster::cells::{Cell, Cells, Mark, Page, Read, Swapped, TableKind, Write};
 use esker_cluster::{Error, Result};
@@ -11,16 +12,32 @@ use crate::net::Net;
 /// Sees writes before they are sent; returns the places of those that fail, and are not sent.
 pub(crate) type OnWrites = Box<dyn FnMut(&[Write]) -> Vec<usize> + Send>;
 
+/// Called once, after the first scan, before announcements of removals are read.
+pub(crate) type AfterScan = Box<dyn FnOnce() + Send>;
+
 /// The simulated store behind a hook.
 pub(crate) struct Hooked {
     net: Arc<Net>,
     on_writes: Mutex<OnWrites>,
+    has_scanned: AtomicBool,
+    after_scan: Mutex<Option<AfterScan>>,
 }
 
 impl Hooked {
     pub(crate) fn new(net: Arc<Net>, on_writes: OnWrites) -> Arc<Hooked> {
-        let on_writes = Mutex::new(on_writes);
-        Arc::new(Hooked { net, on_writes })
+        Arc::new(Hooked {
+            net,
+            on_writes: Mutex::new(on_writes),
+            has_scanned: AtomicBool::new(false),
+            after_scan: Mutex::new(None),
+        })
+    }
+
+    /// A store in which something happens after the first scan.
+    pub(crate) fn after_scan(net: Arc<Net>, then: AfterScan) -> Arc<Hooked> {
+        let hooked = Hooked::new(net, Box::new(|_| Vec::new()));
+        *hooked.after_scan.lock() = Some(then);
+        hooked
     }
 }
 
@@ -68,7 +85,9 @@ impl Cells for Hooked {
         most: usize,
         rows_only: bool,
     ) -> Result<Page> {
-        self.net.scan(table, part, from, most, rows_only)
+        let page = self.net.scan(table, part, from, most, rows_only);
+        self.has_scanned.store(true, Ordering::SeqCst);
+        page
     }
 
     fn swap(
@@ -83,6 +102,12 @@ impl Cells for Hooked {
     }
 
     fn swapped(&self, table: &Arc<str>, partition: &[u8]) -> Result<Vec<Cell>> {
+        if partition.starts_with(b"removals") && self.has_scanned.load(Ordering::SeqCst) {
+            let then = self.after_scan.lock().take();
+            if let Some(then) = then {
+                then();
+            }
+        }
         self.net.swapped(table, partition)
     }
 }

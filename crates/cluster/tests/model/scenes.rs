@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker_cluster::cells::Write;
+use esker_cluster::cells::{Cells, Write};
 use esker_cluster::{Dataset, Error, Options, RepairOptions, Repaired, Store};
 use esker_model::Key;
 use esker_model::condition::field;
@@ -307,6 +307,51 @@ fn removing_a_version_of_a_dead_writer_loses_no_version_that_it_hid() {
             assert_eq!(checked.errors, [""; 0]);
         });
     }
+}
+
+/// A repair had read the version of a dead writer, which arrived late. A reader that had looked
+/// for it before deleted it, and withdrew its announcement before the repair read announcements:
+/// the repair removed what the version had hidden, and the record was lost.
+#[test]
+fn a_repair_keeps_what_was_hidden_by_a_version_that_is_deleted_meanwhile() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        put(&dataset, 1, 1);
+        net.sleep(1_000);
+        let lost = Arc::new(Mutex::new(None));
+        let keep = lost.clone();
+        let dying = Box::new(move |writes: &[Write]| {
+            let is_record = |write: &Write| !write.table.contains("index") && write.value.is_some();
+            let data = writes.iter().position(is_record);
+            *keep.lock() = data.map(|at| writes[at].clone());
+            data.into_iter().collect()
+        });
+        let mut batch = hooked(net, dying).batch();
+        batch.put_json(br#"{"id":1,"n":2}"#).unwrap();
+        assert!(batch.commit().is_err());
+        let late = lost.lock().take().unwrap();
+        net.sleep(2 * MINUTE);
+        net.arrive(0, &late);
+        for _ in 0..4 {
+            let _ = dataset.get(&key(1));
+        }
+        net.sleep(2 * MINUTE);
+        let (net_of, mut deletion) = (net.clone(), late.clone());
+        deletion.value = None;
+        let deletes = Box::new(move || {
+            let outcomes = Cells::write(&*net_of, vec![deletion]);
+            outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+        });
+        let cells = Hooked::after_scan(net.clone(), deletes);
+        let store = Store::open(cells, false, options(net, 0)).unwrap();
+        let repaired = repair(&store.dataset("d").unwrap(), false).unwrap();
+        assert_eq!(repaired.obsolete, 0);
+        let now = dataset.get(&key(1)).unwrap().unwrap();
+        assert_eq!(now.json(), br#"{"id":1,"n":1}"#);
+        assert!(repair(&dataset, true).unwrap().complete);
+        let checked = dataset.check(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(checked.errors, [""; 0]);
+    });
 }
 
 /// A head of long ago was written again when its version and the deletion after it had been
