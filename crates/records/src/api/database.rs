@@ -9,8 +9,9 @@ use esker_model::PrimaryKey;
 use esker_model::definition::{DatasetDef, StoredDef};
 
 use super::batch::Batch;
-use super::dataset::{Dataset, check_key_type};
+use super::dataset::Dataset;
 use super::options::Options;
+use super::reading::check_key_type;
 use crate::background::MaintenanceThread;
 use crate::catalog::{Layout, Step, is_of_extension, renamed_trees};
 use crate::check::{self, CheckReport};

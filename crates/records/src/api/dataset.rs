@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use esker_lsm::{Position, Seq, Stop};
+use esker_lsm::{Position, Stop};
 use esker_model::condition::Expr;
 use esker_model::definition::DatasetDef;
 use esker_model::query::Request;
-use esker_model::schema::{IntoPath, KeyType, Path, Value};
+use esker_model::schema::{IntoPath, Path, Value};
 use esker_model::{AsKey, Key, KeyRange, PrimaryKey};
 use serde::Serialize;
 
+use super::dataset_snapshot::DatasetSnapshot;
 use super::query::{Query, Scan};
+use super::reading::{check_key_type, get_many, scan};
 use super::versions::{KeyVersions, ValueVersions};
 use super::write_batch::WriteBatch;
 use crate::consumer::{ChangeConsumer, Consumer};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::feed::{Changes, ChangesFrom};
 use crate::query;
 use crate::record;
-use crate::store::{Handle, View};
+use crate::store::Handle;
 use crate::write::IntoUpdate;
 use esker_model::FromRecord;
 use esker_model::Record;
@@ -65,16 +67,6 @@ impl<K, V> Clone for Dataset<K, V> {
     }
 }
 
-/// Refuses a key type that the dataset does not have.
-pub(super) fn check_key_type<K: PrimaryKey>(name: &str, ty: KeyType) -> Result<()> {
-    match K::KEY_TYPE {
-        Some(wanted) if wanted != ty => Err(Error::bad_input(format!(
-            "the keys of dataset `{name}` are of type {ty}, not {wanted}"
-        ))),
-        _ => Ok(()),
-    }
-}
-
 impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     pub(super) fn new(handle: Handle) -> Result<Dataset<K, V>> {
         check_key_type::<K>(&handle.name(), handle.key_type())?;
@@ -83,7 +75,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     }
 
     /// The same dataset, with reads that return values of the type `W`: records that do not fit it
-    /// are [`Error::BadInput`].
+    /// are [`crate::Error::BadInput`].
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -116,9 +108,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
         }
     }
 
-    /// A handle whose reads end with [`Error::Cancelled`] when `stop` fires: gets, queries, scans,
-    /// versions and [`Dataset::advise`], also on its snapshots. Writes, repairs and index changes
-    /// are not affected. `stop` replaces an earlier token of the handle.
+    /// A handle whose reads end with [`crate::Error::Cancelled`] when `stop` fires: gets, queries,
+    /// scans, versions and [`Dataset::advise`], also on its snapshots. Writes, repairs and index
+    /// changes are not affected. `stop` replaces an earlier token of the handle.
     ///
     /// An iterator over an answer returns the error once and ends; a new query, without the token
     /// or with another, can run at once.
@@ -220,7 +212,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
         batch.commit()
     }
 
-    /// Puts a record whose key must be new; otherwise fails with [`Error::Exists`].
+    /// Puts a record whose key must be new; otherwise fails with [`crate::Error::Exists`].
     pub fn insert(&self, record: &(impl Serialize + ?Sized)) -> Result<()> {
         let mut batch = self.batch();
         batch.insert(record)?;
@@ -275,9 +267,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Conflict`] if other writers changed the record a hundred times in a row;
-    /// [`Error::BadInput`] if the new record does not fit or has another key; also any read or
-    /// write error.
+    /// [`crate::Error::Conflict`] if other writers changed the record a hundred times in a row;
+    /// [`crate::Error::BadInput`] if the new record does not fit or has another key; also any read
+    /// or write error.
     pub fn update<U: IntoUpdate>(
         &self,
         key: impl AsKey<K>,
@@ -313,10 +305,7 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
 
     /// A consistent view of the dataset, for several queries that belong together and for pages.
     pub fn snapshot(&self) -> DatasetSnapshot<K, V> {
-        DatasetSnapshot {
-            view: self.handle.snapshot(),
-            key: PhantomData,
-        }
+        DatasetSnapshot::of(self.handle.snapshot())
     }
 
     /// A query for the records that match the condition, as of now.
@@ -383,9 +372,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::PositionExpired`] if the log no longer reaches back to the position;
-    /// [`Error::OtherHistory`] if the position belongs to another store or to a copy that has
-    /// diverged, or lies after writes that a power cut destroyed.
+    /// [`crate::Error::PositionExpired`] if the log no longer reaches back to the position;
+    /// [`crate::Error::OtherHistory`] if the position belongs to another store or to a copy that
+    /// has diverged, or lies after writes that a power cut destroyed.
     pub fn changes(&self, from: impl Into<ChangesFrom>) -> Result<Changes<K>> {
         Changes::new(self.handle.clone(), from.into())
     }
@@ -424,10 +413,11 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Busy`] while another handle holds this consumer; [`Error::PositionExpired`] and
-    /// [`Error::OtherHistory`] as for [`Dataset::changes`]; [`Error::BadInput`] if the name is
-    /// empty, longer than 255 bytes or has a 0 byte, or if there are 1024 consumers already;
-    /// [`Error::UnknownDataset`] if the dataset was dropped; also any write error.
+    /// [`crate::Error::Busy`] while another handle holds this consumer;
+    /// [`crate::Error::PositionExpired`] and [`crate::Error::OtherHistory`] as for
+    /// [`Dataset::changes`]; [`crate::Error::BadInput`] if the name is empty, longer than 255 bytes
+    /// or has a 0 byte, or if there are 1024 consumers already; [`crate::Error::UnknownDataset`] if
+    /// the dataset was dropped; also any write error.
     pub fn consume(
         &self,
         name: &str,
@@ -451,9 +441,9 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// Returns false if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Busy`] while a handle holds this consumer; [`Error::ReadOnly`] if the handle only
-    /// reads and an earlier version registered the consumer for the whole store; also any write
-    /// error.
+    /// [`crate::Error::Busy`] while a handle holds this consumer; [`crate::Error::ReadOnly`] if the
+    /// handle only reads and an earlier version registered the consumer for the whole store; also
+    /// any write error.
     pub fn release_changes(&self, name: &str) -> Result<bool> {
         self.handle.release_changes(name)
     }
@@ -503,202 +493,5 @@ impl<K: PrimaryKey, V: FromRecord<K>> Dataset<K, V> {
     /// Makes all earlier writes durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.handle.shared.group.sync()?)
-    }
-}
-
-fn scan<K: PrimaryKey, V: FromRecord<K>>(view: View, range: impl KeyRange<K>) -> Scan<K, V> {
-    let bounds = range.bounds(view.dataset.key_type());
-    let bounds = bounds.map_err(Error::from);
-    Scan::new(bounds.and_then(|bounds| query::Scan::new(view, bounds)))
-}
-
-fn get_many<K: PrimaryKey, V: FromRecord<K>, Q: AsKey<K>>(
-    view: &View,
-    keys: impl IntoIterator<Item = Q>,
-) -> Result<Vec<Option<V>>> {
-    let ty = view.dataset.key_type();
-    let keys = keys.into_iter().map(|key| Ok(key.as_key(ty)?));
-    let found = view.get_many(keys.collect::<Result<_>>()?)?;
-    let typed = found.into_iter().map(|found| found.map(record::valued));
-    typed.map(Option::transpose).collect()
-}
-
-/// A dataset at one moment. It keeps the files that it reads from being removed, so drop it once
-/// its queries are done.
-pub struct DatasetSnapshot<K = Key, V = Record<K>> {
-    pub(super) view: View,
-    key: PhantomData<fn() -> (K, V)>,
-}
-
-impl<K, V> Clone for DatasetSnapshot<K, V> {
-    fn clone(&self) -> DatasetSnapshot<K, V> {
-        DatasetSnapshot {
-            view: self.view.clone(),
-            key: PhantomData,
-        }
-    }
-}
-
-impl<K: PrimaryKey, V: FromRecord<K>> DatasetSnapshot<K, V> {
-    pub(super) fn new(view: View) -> Result<DatasetSnapshot<K, V>> {
-        check_key_type::<K>(&view.dataset.name(), view.dataset.key_type())?;
-        let key = PhantomData;
-        Ok(DatasetSnapshot { view, key })
-    }
-
-    /// The same snapshot, with reads that return values of the type `W` ([`Dataset::typed`]).
-    pub fn typed<W: FromRecord<K>>(&self) -> DatasetSnapshot<K, W> {
-        DatasetSnapshot {
-            view: self.view.clone(),
-            key: PhantomData,
-        }
-    }
-
-    /// The same snapshot; its reads end with [`Error::Cancelled`] when `stop` fires
-    /// ([`Dataset::with_stop`]).
-    pub fn with_stop(&self, stop: &Stop) -> DatasetSnapshot<K, V> {
-        let same = self.view.clone();
-        DatasetSnapshot {
-            view: View {
-                snapshot: same.snapshot.with_stop(Some(stop.clone())),
-                ..same
-            },
-            key: PhantomData,
-        }
-    }
-
-    /// The dataset's current name; in a [kept snapshot](crate::Database::kept_snapshot) the name at
-    /// that time.
-    pub fn name(&self) -> String {
-        self.view.dataset.name()
-    }
-
-    /// The dataset's definition at the time of the snapshot.
-    pub fn def(&self) -> DatasetDef {
-        self.view.layout.stored.def()
-    }
-
-    /// Parses a key of the dataset.
-    pub fn parse_key(&self, text: &str) -> Result<Key> {
-        Ok(Key::parse(self.view.dataset.key_type(), text)?)
-    }
-
-    /// Parses a value of the attribute at `path` as [`Dataset::parse_value`] does, by the
-    /// definition at the time of the snapshot.
-    pub fn parse_value(&self, path: impl IntoPath, text: &str) -> Result<Value> {
-        Ok((self.view.layout.shape).parse_value(&path.into_path()?, text)?)
-    }
-
-    /// The record of `key`.
-    pub fn get(&self, key: impl AsKey<K>) -> Result<Option<V>> {
-        let key = key.as_key(self.view.dataset.key_type())?;
-        self.view.get(key)?.map(record::valued).transpose()
-    }
-
-    /// The records of several keys, each at the place of its key: as many calls of
-    /// [`DatasetSnapshot::get`], but the data is read once, in the order of the keys.
-    ///
-    /// # Errors
-    /// As [`DatasetSnapshot::get`].
-    pub fn get_many<Q: AsKey<K>>(
-        &self,
-        keys: impl IntoIterator<Item = Q>,
-    ) -> Result<Vec<Option<V>>> {
-        get_many(&self.view, keys)
-    }
-
-    /// The sequence number of the last write that it sees.
-    pub fn seq(&self) -> Seq {
-        self.view.seq()
-    }
-
-    /// The latest versions of `key`, as of now or of an earlier write, newest first (DELI's
-    /// ReadKey). Versions before a deletion are not returned, so there can be fewer than requested.
-    ///
-    /// A dataset that keeps `v` versions discards a version once the key was written (put or
-    /// deleted) `v` more times. So the `m` latest versions as of a write are complete if at most
-    /// `v - m` writes to the key are newer than that write; otherwise the oldest of them may be
-    /// missing.
-    ///
-    /// Reads from the newest data to the oldest and stops when it has enough: at most `v` entries.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Options};
-    ///
-    /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::key("id").versions(3);
-    /// let prices = db.create_dataset::<u64>("prices", def)?;
-    /// for price in [10, 12, 11] {
-    ///     prices.put_json(format!(r#"{{"id": 7, "price": {price}}}"#))?;
-    /// }
-    /// let latest = prices.versions(7).latest(2).read()?;
-    /// assert_eq!(latest[0].json(), br#"{"id": 7, "price": 11}"#);
-    /// let before = prices.versions(7).as_of(latest[1].seq()).read()?;
-    /// assert_eq!(before[0].json(), br#"{"id": 7, "price": 12}"#);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn versions(&self, key: impl AsKey<K>) -> KeyVersions<K> {
-        KeyVersions::new(self.view.clone(), key)
-    }
-
-    /// The versions of records that have a value at a path (or several, with
-    /// [`ValueVersions::and`]) and are among the latest versions of their key, as
-    /// [`DatasetSnapshot::versions`] returns them (DELI's ReadValue). Newest first, a page at a
-    /// time.
-    ///
-    /// A token matches the equal value. If the attribute's tokenizer is
-    /// [`Tokenizer::Prefix`](crate::schema::Tokenizer::Prefix), it matches every string that begins
-    /// with it.
-    ///
-    /// Intersects the index entries of the attributes before it reads a record, in bounded memory;
-    /// if no attribute has an index, it reads all records. Records which index entries turn out to
-    /// be obsolete (online repair).
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let dir = tempfile::tempdir()?;
-    /// use esker::{Database, DatasetDef, Index, Options};
-    ///
-    /// let db = Database::create_or_open(dir.path(), Options::default())?;
-    /// let def = DatasetDef::key("id")
-    ///     .index("state", Index::recent().string())
-    ///     .versions(2);
-    /// let jobs = db.create_dataset::<u64>("jobs", def)?;
-    /// for (id, state) in [(1, "ready"), (2, "ready"), (1, "done")] {
-    ///     jobs.put_json(format!(r#"{{"id": {id}, "state": "{state}"}}"#))?;
-    /// }
-    /// // The jobs that are ready, and those that were ready one version ago.
-    /// let ready = || jobs.versions_with("state", "ready");
-    /// assert_eq!(ready().read()?.records.len(), 1);
-    /// assert_eq!(ready().latest(2).read()?.records.len(), 2);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn versions_with(&self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
-        ValueVersions::new(self.view.clone()).and(path, token)
-    }
-
-    /// A query for the records that match the condition.
-    pub fn find(&self, condition: Expr) -> Query<K, V> {
-        self.query().filter(condition)
-    }
-
-    /// A query.
-    pub fn query(&self) -> Query<K, V> {
-        self.request(Request::default())
-    }
-
-    /// A query from data ([`Dataset::request`]).
-    pub fn request(&self, request: Request) -> Query<K, V> {
-        Query::new(query::Query::new(self.view.clone(), request))
-    }
-
-    /// The records in a range of keys (`..` is all), ordered by key; [`Scan::rev`] reverses the
-    /// order. If the range is invalid, the first item is the error.
-    pub fn scan(&self, range: impl KeyRange<K>) -> Scan<K, V> {
-        scan(self.view.clone(), range)
     }
 }

@@ -4,11 +4,13 @@
 mod batch;
 mod database;
 mod dataset;
+mod dataset_snapshot;
 mod dependent;
 mod maintenance;
 mod options;
 mod parts;
 mod query;
+mod reading;
 mod snapshots;
 mod space;
 mod task;
@@ -17,7 +19,8 @@ mod write_batch;
 
 pub use batch::Batch;
 pub use database::Database;
-pub use dataset::{Dataset, DatasetSnapshot};
+pub use dataset::Dataset;
+pub use dataset_snapshot::DatasetSnapshot;
 pub use options::Options;
 pub use query::{Answer, Keys, Query, Scan};
 pub use snapshots::StoreSnapshot;
