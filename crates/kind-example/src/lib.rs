@@ -44,7 +44,7 @@ const HASH: usize = 4;
 /// The index types to open a store with.
 ///
 /// # Errors
-/// None: the name is valid.
+/// Those of [`IndexTypes::with`] for an invalid name; [`NAME`] is a valid one.
 pub fn index_types() -> Result<IndexTypes> {
     IndexTypes::new().with(NAME, ByHash)
 }

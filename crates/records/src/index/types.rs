@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_model::definition::{ExternalKind, IndexKind};
+use esker_model::definition::{ExternalKind, IndexKind, KINDS};
 
 use super::cost::Figures;
 use super::kind::IndexType;
@@ -55,7 +55,7 @@ impl IndexTypes {
     pub(crate) fn check(&self, kind: IndexKind) -> Result<()> {
         if self.lacks(kind) {
             return Err(Error::bad_input(format!(
-                "unknown index kind `{kind}`: it is not built in, and the store was opened without it; built in are embedded, fingerprint, filter, eager, lazy, composite, recent, spatial, space-time and none"
+                "unknown index kind `{kind}`: it is not built in, and the store was opened without it; built in are {KINDS}"
             )));
         }
         Ok(())

@@ -103,7 +103,7 @@ impl<'v> Bulk<'v> {
         let driving = self.run.context.driving_index();
         let brings = driving.is_some_and(|(attribute, _)| attribute.brings_records());
         if brings && self.order == BulkOrder::Any {
-            return self.brought();
+            return self.run_from_index();
         }
         // The sorted keys have half of the memory, the keys of a chunk and the records of a batch a
         // quarter each.

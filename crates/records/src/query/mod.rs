@@ -6,7 +6,7 @@
 
 mod answer;
 mod bulk;
-mod bulk_brought;
+mod bulk_from_index;
 mod candidates;
 mod count;
 mod estimates;

@@ -15,7 +15,7 @@ use crate::index::{self, Candidate, Origin};
 
 impl Bulk<'_> {
     /// Takes the records in the range of a condition on the attribute, in the order of its index.
-    pub(super) fn brought(mut self) -> Result<Run> {
+    pub(super) fn run_from_index(mut self) -> Result<Run> {
         let Run { context, steps, .. } = &mut self.run;
         let Some((attribute, range)) = context.driving_index() else {
             return Ok(self.run);
