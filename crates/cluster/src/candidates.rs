@@ -103,17 +103,16 @@ impl Candidates {
         let mut ranges = sought.iter().flat_map(|sought| &sought.ranges);
         let is_newest = order == Order::Newest;
         // Entries of one token are newest first.
-        let how = match is_newest && ranges.all(|range| range.point().is_some()) {
-            true => {
-                let newest = after.map_or(until, |after| until.min(after.saturating_sub(1)));
-                let sources = sources(&bound, &sought, Some(newest));
-                How::Merged(sources)
-            }
-            false => How::Sorted {
+        let how = if is_newest && ranges.all(|range| range.point().is_some()) {
+            let newest = after.map_or(until, |after| until.min(after.saturating_sub(1)));
+            let sources = sources(&bound, &sought, Some(newest));
+            How::Merged(sources)
+        } else {
+            How::Sorted {
                 sought,
                 held: VecDeque::new(),
                 is_end: false,
-            },
+            }
         };
         Candidates {
             shared,
@@ -156,10 +155,7 @@ impl Candidates {
                 .max_by_key(|source| source.held.front().map(|candidate| candidate.at));
             let Some(next) = newest.and_then(|source| source.held.pop_front()) else {
                 let is_end = sources.iter().all(|source| source.next.is_none());
-                match is_end {
-                    true => return Ok(None),
-                    false => continue,
-                }
+                if is_end { return Ok(None) } else { continue }
             };
             // A record with several of the tokens has several entries of one timestamp.
             let is_known = self.after.is_some_and(|after| next.at >= after);

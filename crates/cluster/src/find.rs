@@ -102,9 +102,10 @@ impl Query {
             order: request.order,
             after: request.after.map(|after| after.0),
             source,
-            left: match compiled.is_never() {
-                true => 0,
-                false => request.limit.unwrap_or(usize::MAX),
+            left: if compiled.is_never() {
+                0
+            } else {
+                request.limit.unwrap_or(usize::MAX)
             },
             asked: 0,
             hits: VecDeque::new(),

@@ -278,9 +278,10 @@ impl Dataset {
                         entries.extend(bound.entry(at, (token, version.at, key), true));
                     });
                 }
-                match entries.len() >= PAGE {
-                    true => written(&mut entries),
-                    false => Ok(()),
+                if entries.len() >= PAGE {
+                    written(&mut entries)
+                } else {
+                    Ok(())
                 }
             })?;
             written(&mut entries)?;

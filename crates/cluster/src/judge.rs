@@ -54,9 +54,10 @@ pub(crate) fn judge(
             break;
         }
         if version.at == at && !version.is_deletion {
-            return Ok(match is_newest {
-                true => Verdict::Newest(cell.value.clone()),
-                false => Verdict::Kept(cell.value.clone()),
+            return Ok(if is_newest {
+                Verdict::Newest(cell.value.clone())
+            } else {
+                Verdict::Kept(cell.value.clone())
             });
         }
         newer += 1;
@@ -65,9 +66,10 @@ pub(crate) fn judge(
             return Ok(Verdict::Obsolete);
         }
     }
-    Ok(match millis(at) + GRACE < now {
-        true => Verdict::Dangling,
-        false => Verdict::Pending,
+    Ok(if millis(at) + GRACE < now {
+        Verdict::Dangling
+    } else {
+        Verdict::Pending
     })
 }
 

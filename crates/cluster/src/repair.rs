@@ -227,10 +227,7 @@ impl Repair {
         progress: &mut OnRepair<'_>,
     ) -> Result<bool> {
         self.has_left = false;
-        let after = match self.options.full {
-            true => 0,
-            false => part.row.mark,
-        };
+        let after = if self.options.full { 0 } else { part.row.mark };
         let mut mark: Option<Mark> = None;
         let mut key = KeyVersions::default();
         let mut found = Vec::new();

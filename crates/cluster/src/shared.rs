@@ -103,9 +103,10 @@ impl Shared {
     }
 
     pub(crate) fn check_writes(&self) -> Result<()> {
-        match self.options.is_reader {
-            true => Err(Error::ReadOnly),
-            false => Ok(()),
+        if self.options.is_reader {
+            Err(Error::ReadOnly)
+        } else {
+            Ok(())
         }
     }
 }

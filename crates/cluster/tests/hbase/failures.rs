@@ -137,9 +137,12 @@ fn repair(dataset: &Dataset, ends: &AtomicBool) {
             full: false,
             rows_per_second: Some(2000),
         };
-        let stops = |_: &_| match ends.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let stops = |_: &_| {
+            if ends.load(Ordering::Relaxed) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         let mut stops = stops;
         if let Err(error) = dataset.repair(options, &mut stops) {

@@ -209,9 +209,12 @@ impl<'w> Client<'w> {
                     full,
                     rows_per_second: None,
                 };
-                let _ = dataset.repair(options, &mut |_| match stop {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
+                let _ = dataset.repair(options, &mut |_| {
+                    if stop {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
                 });
             }
             Do::Check => {

@@ -161,14 +161,16 @@ impl Judge<'_> {
         let of = self.write(last);
         let is_due = of.value.is_some_and(|value| answer.values.contains(&value));
         let later = self.later(key, at, answer.ended, last);
-        let is_hidden = match is_find {
-            true => !later.is_empty(),
-            false => later.iter().any(|(_, number)| self.is_deletion(*number)),
+        let is_hidden = if is_find {
+            !later.is_empty()
+        } else {
+            later.iter().any(|(_, number)| self.is_deletion(*number))
         };
         // Behind the last answer of a page, in its order.
-        let rank = match answer.what.starts_with("oldest") {
-            true => at,
-            false => u64::MAX - at,
+        let rank = if answer.what.starts_with("oldest") {
+            at
+        } else {
+            u64::MAX - at
         };
         let is_behind = !full && answer.ranks.last().is_some_and(|last| rank > *last);
         let mine = self.of(key);

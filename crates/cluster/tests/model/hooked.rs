@@ -62,9 +62,12 @@ impl Cells for Hooked {
         let sent = sent.filter(|(at, _)| !is_failing(*at));
         let mut outcomes = self.net.write(sent.map(|(_, write)| write).collect());
         outcomes.reverse();
-        let outcome = |at| match is_failing(at) {
-            true => Err(Error::Unavailable("no answer".to_string())),
-            false => outcomes.pop().unwrap(),
+        let outcome = |at| {
+            if is_failing(at) {
+                Err(Error::Unavailable("no answer".to_string()))
+            } else {
+                outcomes.pop().unwrap()
+            }
         };
         (0..count).map(outcome).collect()
     }

@@ -562,12 +562,11 @@ impl Cells for Net {
             let rows = state.swapped.entry(table.to_string()).or_default();
             let at = (partition.to_vec(), row.to_vec());
             let known = rows.get(&at).and_then(|(_, value)| value.clone());
-            let outcome = match known.as_deref() == expected {
-                true => {
-                    rows.insert(at, (0, to.map(<[u8]>::to_vec)));
-                    Swapped::Done
-                }
-                false => Swapped::Other(known),
+            let outcome = if known.as_deref() == expected {
+                rows.insert(at, (0, to.map(<[u8]>::to_vec)));
+                Swapped::Done
+            } else {
+                Swapped::Other(known)
             };
             let is_head = table.ends_with("heads") && outcome == Swapped::Done;
             if let (true, Some(head)) = (is_head, to) {
@@ -578,9 +577,10 @@ impl Cells for Net {
             (outcome, roll < bad)
         };
         self.travel(false)?;
-        match lost {
-            true => Err(Error::Unavailable("no answer".to_string())),
-            false => Ok(outcome),
+        if lost {
+            Err(Error::Unavailable("no answer".to_string()))
+        } else {
+            Ok(outcome)
         }
     }
 

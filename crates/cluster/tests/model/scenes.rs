@@ -232,9 +232,10 @@ fn a_reader_whose_clock_is_off_is_refused() {
             let store = Store::open(net.clone(), false, options).unwrap();
             let dataset = store.dataset("d").unwrap();
             let found = dataset.find(&Request::of(field("n").eq(1)));
-            match i64::abs(ahead) <= 2_000 {
-                true => assert_eq!(rest(&mut found.unwrap()), [(1, 1)]),
-                false => assert!(matches!(found, Err(Error::ClockOff { .. })), "{ahead}"),
+            if i64::abs(ahead) <= 2_000 {
+                assert_eq!(rest(&mut found.unwrap()), [(1, 1)])
+            } else {
+                assert!(matches!(found, Err(Error::ClockOff { .. })), "{ahead}")
             }
         }
     });

@@ -218,9 +218,12 @@ fn repair(dataset: &Dataset, ends: &AtomicBool, counts: &Counts) {
             full: counts.repairs.load(Ordering::Relaxed) % 2 == 1,
             rows_per_second: Some(2000),
         };
-        let repaired = dataset.repair(options, &mut |_| match ends.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        let repaired = dataset.repair(options, &mut |_| {
+            if ends.load(Ordering::Relaxed) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         match repaired {
             Ok(_) => _ = counts.repairs.fetch_add(1, Ordering::Relaxed),

@@ -175,9 +175,10 @@ impl Core {
         if count < members.majority() {
             return;
         }
-        match trial {
-            true => self.campaign(now, false, out),
-            false => self.lead(now, out),
+        if trial {
+            self.campaign(now, false, out)
+        } else {
+            self.lead(now, out)
         }
     }
 

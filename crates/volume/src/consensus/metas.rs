@@ -48,9 +48,10 @@ impl Metas {
 
     /// The ballot of the entry at `slot`, or of the base.
     pub(super) fn ballot_at(&self, slot: Slot) -> Option<Ballot> {
-        match slot == self.base.0 {
-            true => Some(self.base.1),
-            false => self.get(slot).map(|meta| meta.ballot),
+        if slot == self.base.0 {
+            Some(self.base.1)
+        } else {
+            self.get(slot).map(|meta| meta.ballot)
         }
     }
 

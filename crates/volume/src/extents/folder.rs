@@ -105,9 +105,10 @@ impl Folder {
         };
         let identity = dir.join(IDENTITY);
         let is_there = folder.fs.exists(&identity);
-        let mut found = match is_there {
-            true => folder.header_at(&identity)?,
-            false => None,
+        let mut found = if is_there {
+            folder.header_at(&identity)?
+        } else {
+            None
         };
         let numbers = folder.numbers()?;
         for &number in &numbers {
@@ -154,9 +155,10 @@ impl Folder {
     /// Writes the disk's identity again where it is missing or damaged.
     pub(super) fn restore_identity(&self) -> Result<()> {
         let path = self.dir.join(IDENTITY);
-        match self.fs.exists(&path) && self.header_at(&path)?.is_some() {
-            true => Ok(()),
-            false => self.write_identity(),
+        if self.fs.exists(&path) && self.header_at(&path)?.is_some() {
+            Ok(())
+        } else {
+            self.write_identity()
         }
     }
 

@@ -63,9 +63,10 @@ impl Reader {
             ..place
         };
         self.read(behind, &mut payload)?;
-        match checksum(&payload) == header.checksum {
-            true => Ok((header, payload)),
-            false => Err(self.damage(place, "the record's payload is damaged")),
+        if checksum(&payload) == header.checksum {
+            Ok((header, payload))
+        } else {
+            Err(self.damage(place, "the record's payload is damaged"))
         }
     }
 
@@ -96,9 +97,10 @@ impl Reader {
     /// Those of [`Reader::read`], and `Corruption` where the checksum differs.
     pub fn read_block(&self, place: Place, sum: u64, out: &mut [u8]) -> Result<()> {
         self.read(place, out)?;
-        match checksum(out) == sum {
-            true => Ok(()),
-            false => Err(self.damage(place, "the block is damaged")),
+        if checksum(out) == sum {
+            Ok(())
+        } else {
+            Err(self.damage(place, "the block is damaged"))
         }
     }
 
@@ -146,9 +148,10 @@ fn read(shared: &Shared, place: Place, out: &mut [u8], is_pinned: bool) -> Resul
     let parts = shared.parts(place.segment, place.offset, out, is_pinned)?;
     for chunk in &parts.running {
         // The overlap of the chunk and the range, as offsets of both.
-        let (skip, into) = match chunk.offset >= place.offset {
-            true => (0, (chunk.offset - place.offset) as usize),
-            false => ((place.offset - chunk.offset) as usize, 0),
+        let (skip, into) = if chunk.offset >= place.offset {
+            (0, (chunk.offset - place.offset) as usize)
+        } else {
+            ((place.offset - chunk.offset) as usize, 0)
         };
         let bytes = chunk.bytes.get(skip..).unwrap_or_default();
         let there = out.get_mut(into..).unwrap_or_default();

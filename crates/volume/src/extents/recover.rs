@@ -51,20 +51,19 @@ pub(super) fn recover(folder: &Folder, scanned: Scanned) -> Result<Recovered> {
         let is_exact = last.valid == last.len && last.offset(end) == Some(last.valid);
         // Segments before it were synced before it was begun.
         let is_unsynced = last.last.is_some_and(|lsn| lsn >= synced);
-        let last = match is_exact && !is_unsynced && void.is_empty() {
-            false => finish(folder, last, &void, &mut done)?,
-            true => {
-                // Where what an earlier process reserved stays, it costs space and nothing else.
-                drop(folder.fs.unreserve(&folder.segment(last.number)));
-                // What is not called synced are records that only say what is.
-                if end > synced {
-                    let path = folder.segment(last.number);
-                    let synced = folder.fs.sync(&path);
-                    synced.map_err(|e| Error::io(&path, "sync", e))?;
-                    folder.sync()?;
-                }
-                last
+        let last = if is_exact && !is_unsynced && void.is_empty() {
+            // Where what an earlier process reserved stays, it costs space and nothing else.
+            drop(folder.fs.unreserve(&folder.segment(last.number)));
+            // What is not called synced are records that only say what is.
+            if end > synced {
+                let path = folder.segment(last.number);
+                let synced = folder.fs.sync(&path);
+                synced.map_err(|e| Error::io(&path, "sync", e))?;
+                folder.sync()?;
             }
+            last
+        } else {
+            finish(folder, last, &void, &mut done)?
         };
         kept.push(last);
     }
@@ -117,14 +116,12 @@ fn rewrite(folder: &Folder, read: &Read, len: u32, more: &[u8]) -> Result<u64> {
     folder.replace(&path, |append| {
         let mut at = 0;
         while at < len {
-            let end = match at < there {
-                true => there,
-                false => len,
-            };
+            let end = if at < there { there } else { len };
             let piece = PIECE.min(end - at);
-            match at < there {
-                true => append(window.get(at, piece as usize)?.unwrap_or_default())?,
-                false => append(&vec![0; piece as usize])?,
+            if at < there {
+                append(window.get(at, piece as usize)?.unwrap_or_default())?
+            } else {
+                append(&vec![0; piece as usize])?
             }
             at += piece;
         }

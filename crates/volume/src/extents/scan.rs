@@ -317,9 +317,10 @@ impl<'a, 'v> Scan<'a, 'v> {
                     };
                     // Behind what was synced may be damage too: it ends the log.
                     let is_all = self.is_synced(at, next, header.lsn.saturating_sub(1))?;
-                    let bytes = match is_all {
-                        true => u64::from(next - here),
-                        false => self.synced.saturating_sub(lsn),
+                    let bytes = if is_all {
+                        u64::from(next - here)
+                    } else {
+                        self.synced.saturating_sub(lsn)
                     };
                     self.lose(number, here, Loss::Unknown { bytes })?;
                     offset += bytes;

@@ -277,9 +277,10 @@ fn control(
         }
         Command::OpenSession(id) => {
             let is_open = sessions(state, plan, |sessions| sessions.open(*id, slot));
-            match is_open && is_planned(plan, |sessions| sessions.open.contains_key(id)) {
-                true => Applied::of(Outcome::Done),
-                false => refused(Refusal::NoSession),
+            if is_open && is_planned(plan, |sessions| sessions.open.contains_key(id)) {
+                Applied::of(Outcome::Done)
+            } else {
+                refused(Refusal::NoSession)
             }
         }
         Command::CloseSession(id) => {

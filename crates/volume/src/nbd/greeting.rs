@@ -63,9 +63,10 @@ pub(super) fn choose(
         let malformed = ClientError::Protocol("malformed information");
         is_known |= export.learn(data).ok_or(malformed)?;
     }
-    match is_known {
-        true => Ok(export),
-        false => Err(ClientError::Protocol("the size of the export is missing")),
+    if is_known {
+        Ok(export)
+    } else {
+        Err(ClientError::Protocol("the size of the export is missing"))
     }
 }
 
@@ -154,9 +155,10 @@ fn ask(
         reader.read_exact(&mut data)?;
         if head.kind & rep::ERR != 0 {
             let text = String::from_utf8_lossy(&data).into_owned();
-            return Ok(Err(match text.is_empty() {
-                true => format!("error {} without a reason", head.kind & !rep::ERR),
-                false => text,
+            return Ok(Err(if text.is_empty() {
+                format!("error {} without a reason", head.kind & !rep::ERR)
+            } else {
+                text
             }));
         }
         if head.kind == rep::ACK {

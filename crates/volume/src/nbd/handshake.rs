@@ -274,9 +274,10 @@ impl<'a> Handshake<'a> {
         if let Err(refused) = self.open(contexts.name) {
             return refuse_export(out, option, &refused);
         }
-        let (id, is_there) = match is_set {
-            true => (ALLOCATION_ID, contexts.set_allocation()),
-            false => (0, contexts.list_allocation()),
+        let (id, is_there) = if is_set {
+            (ALLOCATION_ID, contexts.set_allocation())
+        } else {
+            (0, contexts.list_allocation())
         };
         if is_there {
             let data = [&id.to_be_bytes(), ALLOCATION.as_bytes()].concat();
@@ -308,9 +309,10 @@ impl<'a> Handshake<'a> {
 
     fn flags(&self, device: &dyn Device) -> u16 {
         let mut flags = can::HAS_FLAGS | can::FLUSH | can::FUA | can::MULTI_CONN;
-        flags |= match device.read_only() {
-            true => can::READ_ONLY,
-            false => can::TRIM | can::WRITE_ZEROES,
+        flags |= if device.read_only() {
+            can::READ_ONLY
+        } else {
+            can::TRIM | can::WRITE_ZEROES
         };
         if self.is_structured {
             flags |= can::DF;

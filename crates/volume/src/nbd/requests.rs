@@ -81,9 +81,10 @@ fn allow(request: &Request, rules: Rules) -> Result<Action, Failure> {
     }
     let end = request.offset.checked_add(u64::from(request.length));
     if end.is_none_or(|end| end > rules.size) {
-        let errno = match is_write {
-            true => Failure::ENOSPC,
-            false => Failure::EINVAL,
+        let errno = if is_write {
+            Failure::ENOSPC
+        } else {
+            Failure::EINVAL
         };
         let text = format!(
             "{} bytes from {} on are not all within the {} of the export",
@@ -93,9 +94,10 @@ fn allow(request: &Request, rules: Rules) -> Result<Action, Failure> {
     }
     let has_data = matches!(action, Action::Read | Action::Write);
     if has_data && request.length > rules.most {
-        let errno = match rules.is_structured && action == Action::Read {
-            true => Failure::EOVERFLOW,
-            false => Failure::EINVAL,
+        let errno = if rules.is_structured && action == Action::Read {
+            Failure::EOVERFLOW
+        } else {
+            Failure::EINVAL
         };
         let text = format!("a request has at most {} bytes", rules.most);
         return Err(Failure::new(errno, text));

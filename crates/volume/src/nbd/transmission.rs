@@ -164,9 +164,10 @@ fn read_request(
 
 fn skip(reader: &mut dyn Read, length: u32) -> io::Result<()> {
     let skipped = io::copy(&mut reader.take(u64::from(length)), &mut io::sink())?;
-    match skipped == u64::from(length) {
-        true => Ok(()),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    if skipped == u64::from(length) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 

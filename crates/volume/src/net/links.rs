@@ -248,9 +248,10 @@ impl Link {
         let length: usize = frame.iter().map(|part| part.as_ref().len()).sum();
         let mut state = self.state.lock();
         let fits = length <= most && state.address.is_some() && !state.stopped;
-        let frame = match fits {
-            true => self.send_at_once(&mut state, frame),
-            false => Some(frame),
+        let frame = if fits {
+            self.send_at_once(&mut state, frame)
+        } else {
+            Some(frame)
         };
         let Some(frame) = frame else { return true };
         let queued = fits && state.queue.push(frame).is_ok();

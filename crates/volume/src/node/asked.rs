@@ -272,9 +272,10 @@ impl Core {
             let leader = group.consensus.leader();
             let leader = leader.filter(|leader| *leader != self.me.node);
             for (origin, may_happen) in all {
-                let refusal = match may_happen {
-                    true => Refusal::NoQuorum,
-                    false => Refusal::NotLeader(leader),
+                let refusal = if may_happen {
+                    Refusal::NoQuorum
+                } else {
+                    Refusal::NotLeader(leader)
                 };
                 self.answer(origin, Err(refusal));
             }

@@ -313,9 +313,10 @@ impl Core {
         }
         .encode();
         let end = self.extents.end();
-        match after_sync && self.extents.synced() < end {
-            true => self.after_sync.push_back((end, to, packet)),
-            false => self.actions.push(Action::Send(to, packet)),
+        if after_sync && self.extents.synced() < end {
+            self.after_sync.push_back((end, to, packet))
+        } else {
+            self.actions.push(Action::Send(to, packet))
         }
     }
 
@@ -491,12 +492,11 @@ impl Core {
                 return;
             }
             for (id, group, to, op) in due {
-                match to == me {
-                    true => self.ask(group, Origin::Local(id), op),
-                    false => {
-                        let packet = Frame::Ask { id, group, op }.encode();
-                        self.actions.push(Action::Send(to, packet));
-                    }
+                if to == me {
+                    self.ask(group, Origin::Local(id), op)
+                } else {
+                    let packet = Frame::Ask { id, group, op }.encode();
+                    self.actions.push(Action::Send(to, packet));
                 }
             }
         }

@@ -74,9 +74,10 @@ impl Group {
     /// The slot up to which commands may be applied: chosen, and durable here, so that the map
     /// never has what the log lacks.
     pub(super) fn applicable(&self) -> Slot {
-        match self.is_incomplete {
-            true => self.applied,
-            false => self.chosen.min(self.durable),
+        if self.is_incomplete {
+            self.applied
+        } else {
+            self.chosen.min(self.durable)
         }
     }
 }

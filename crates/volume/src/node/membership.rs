@@ -36,14 +36,15 @@ impl Core {
         }
         let mut members = Members::default();
         for (node, address) in wanted {
-            let disk = match *node == self.me.node {
-                true => self.me.disk,
-                false => match self.peers.get(node) {
+            let disk = if *node == self.me.node {
+                self.me.disk
+            } else {
+                match self.peers.get(node) {
                     Some(Hello {
                         cluster: 0, disk, ..
                     }) => *disk,
                     _ => return,
-                },
+                }
             };
             let (node, address, role) = (*node, address.clone(), Role::Voter);
             members.put(Member {

@@ -396,9 +396,10 @@ impl Building<'_> {
             found.log.end_at(keep);
         }
         // Without a state, the log is whole nevertheless: an image will join it.
-        let (applied, applied_ballot) = match is_incomplete {
-            true => found.log.base(),
-            false => (applied, applied_ballot),
+        let (applied, applied_ballot) = if is_incomplete {
+            found.log.base()
+        } else {
+            (applied, applied_ballot)
         };
         if all_damaged || found.log.last() < applied {
             // The log may have ended anywhere.

@@ -27,9 +27,10 @@ impl Core {
                 let Some(group) = self.groups.get_mut(&id) else {
                     return;
                 };
-                match group.applied >= slot {
-                    true => self.begin_read(id, read),
-                    false => group.reads.push_back((slot, read)),
+                if group.applied >= slot {
+                    self.begin_read(id, read)
+                } else {
+                    group.reads.push_back((slot, read))
                 }
             }
         }
@@ -43,17 +44,18 @@ impl Core {
             length,
             allocation,
         } = read;
-        let kind = match allocation {
-            true => super::input::ReadKind::Allocation {
+        let kind = if allocation {
+            super::input::ReadKind::Allocation {
                 source,
                 offset,
                 length,
-            },
-            false => super::input::ReadKind::Bytes {
+            }
+        } else {
+            super::input::ReadKind::Bytes {
                 source,
                 offset,
                 length,
-            },
+            }
         };
         let ticket = self.ticket();
         let work = super::input::ReadWork { group: id, kind };

@@ -60,9 +60,10 @@ impl Core {
         let last = self.extents.segments().pop();
         let wanted = ROOM + last.map_or(0, |segment| segment.bytes);
         let wrote = fill(fs, &path, wanted);
-        let removed = match fs.exists(&path) {
-            true => fs.remove(&path),
-            false => Ok(()),
+        let removed = if fs.exists(&path) {
+            fs.remove(&path)
+        } else {
+            Ok(())
         };
         wrote?;
         removed.map_err(|error| Error::io(&path, "remove", error))

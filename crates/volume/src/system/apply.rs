@@ -89,9 +89,10 @@ impl System {
         check_size(size, block_size)?;
         if let Some(volume) = self.named(name) {
             let is_same = volume.size == size && volume.block_size == block_size;
-            return match is_same && volume.origin.is_none() {
-                true => Ok(Some(info(volume))),
-                false => error(SystemErrorKind::Exists, differs(volume)),
+            return if is_same && volume.origin.is_none() {
+                Ok(Some(info(volume)))
+            } else {
+                error(SystemErrorKind::Exists, differs(volume))
             };
         }
         let (id, layer) = self.next_ids()?;
@@ -332,9 +333,10 @@ impl System {
         };
         let (block_size, placement) = (of.block_size, of.placement);
         if let Some(other) = self.named(name) {
-            return match other.origin == Some(found.layer) {
-                true => Ok(Some(info(other))),
-                false => error(SystemErrorKind::Exists, differs(other)),
+            return if other.origin == Some(found.layer) {
+                Ok(Some(info(other)))
+            } else {
+                error(SystemErrorKind::Exists, differs(other))
             };
         }
         let (id, layer) = self.next_ids()?;
@@ -389,12 +391,13 @@ impl System {
     }
 
     fn begin_change(&self) -> Result<(), SystemError> {
-        match self.is_changing {
-            true => error(
+        if self.is_changing {
+            error(
                 SystemErrorKind::Busy,
                 "another change of members is under way",
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 
@@ -427,12 +430,13 @@ fn differs(volume: &Volume) -> String {
 fn check_name(name: &str) -> Result<(), SystemError> {
     let is_right = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     let is_long = name.is_empty() || name.len() > LONGEST_NAME;
-    match !is_long && name.bytes().all(is_right) {
-        true => Ok(()),
-        false => error(
+    if !is_long && name.bytes().all(is_right) {
+        Ok(())
+    } else {
+        error(
             SystemErrorKind::Invalid,
             format!("a name has 1 to {LONGEST_NAME} bytes of A-Z, a-z, 0-9, '.', '_' and '-'"),
-        ),
+        )
     }
 }
 

@@ -47,15 +47,16 @@ impl System {
             }
             (State::Ready, Some(pending)) => {
                 let (volume, layer) = (id, pending.layer);
-                Some(match pending.is_cut {
-                    false => self.in_all(
-                        &Command::Cut { volume, layer },
-                        SystemCommand::SnapshotCut { volume, layer },
-                    ),
-                    true => self.in_all(
+                Some(if pending.is_cut {
+                    self.in_all(
                         &Command::Release { volume, layer },
                         SystemCommand::SnapshotDone { volume, layer },
-                    ),
+                    )
+                } else {
+                    self.in_all(
+                        &Command::Cut { volume, layer },
+                        SystemCommand::SnapshotCut { volume, layer },
+                    )
                 })
             }
             (State::Ready, None) => None,

@@ -40,9 +40,10 @@ fn execute(random: &mut fastrand::Rng, shape: &Shape) -> Vec<Operation> {
             3 => Action::Discard,
             _ => Action::Read(ZEROS),
         };
-        let moment = match unknown {
-            true => invoked + random.u64(..shape.longest * 20),
-            false => random.u64(invoked..=responded),
+        let moment = if unknown {
+            invoked + random.u64(..shape.longest * 20)
+        } else {
+            random.u64(invoked..=responded)
         };
         let operation = Operation {
             block: random.u64(..shape.blocks),

@@ -36,9 +36,12 @@ struct Mix {
 pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
     let mut random = Rng::with_seed(seed);
     let random = &mut random;
-    let some = |random: &mut Rng, most: u32| match random.bool() {
-        true => random.u32(1..=most),
-        false => 0,
+    let some = |random: &mut Rng, most: u32| {
+        if random.bool() {
+            random.u32(1..=most)
+        } else {
+            0
+        }
     };
     let rough = random.u8(..3);
     let members = some(random, 2);
@@ -137,9 +140,10 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
         },
         6 => What::Clock(
             node,
-            match settings.wild {
-                true => random.u16(300..3000),
-                false => *random.choice(&[950, 1000, 1050]).unwrap_or(&1000),
+            if settings.wild {
+                random.u16(300..3000)
+            } else {
+                *random.choice(&[950, 1000, 1050]).unwrap_or(&1000)
             },
         ),
         7 => What::Transfer(random.u8(..5), node),

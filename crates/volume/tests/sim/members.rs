@@ -120,9 +120,10 @@ impl World {
         }
         let (stays, next) = (changing.stays, changing.left.front().cloned());
         let Some((group, change)) = next else {
-            match stays {
-                true => self.members.insert(id),
-                false => self.members.remove(&id),
+            if stays {
+                self.members.insert(id)
+            } else {
+                self.members.remove(&id)
             };
             self.changing = None;
             return;
@@ -165,9 +166,10 @@ impl World {
             };
             if groups.iter().any(has) {
                 count("members again");
-                return match is_member {
-                    true => self.add(id),
-                    false => self.change_all(id, &[Change::Remove(id)]),
+                return if is_member {
+                    self.add(id)
+                } else {
+                    self.change_all(id, &[Change::Remove(id)])
                 };
             }
         }

@@ -438,9 +438,10 @@ impl World {
         }
         let epoch = link.epoch;
         let mut at = (now + delay).max(link.last);
-        match is_late {
-            true => at += self.random.u64(..3000),
-            false => link.last = at,
+        if is_late {
+            at += self.random.u64(..3000)
+        } else {
+            link.last = at
         }
         if is_twice {
             let again = at + self.random.u64(..3000);

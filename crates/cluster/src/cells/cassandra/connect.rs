@@ -77,9 +77,10 @@ impl Cassandra {
             .build()
             .map_err(|error| Error::Unavailable(format!("cannot start threads: {error}")))?;
         let session = runtime.block_on(session(settings))?;
-        let serial = match settings.is_local {
-            true => SerialConsistency::LocalSerial,
-            false => SerialConsistency::Serial,
+        let serial = if settings.is_local {
+            SerialConsistency::LocalSerial
+        } else {
+            SerialConsistency::Serial
         };
         let cassandra = Cassandra {
             runtime,
@@ -144,11 +145,12 @@ impl Cassandra {
             }
             false
         };
-        match self.runtime.block_on(agreed) {
-            true => Ok(()),
-            false => Err(Error::Unavailable(
+        if self.runtime.block_on(agreed) {
+            Ok(())
+        } else {
+            Err(Error::Unavailable(
                 "the nodes do not agree on the schema".to_string(),
-            )),
+            ))
         }
     }
 
@@ -205,9 +207,10 @@ impl Cassandra {
 }
 
 async fn session(settings: &Settings) -> Result<Session> {
-    let consistency = match settings.is_local {
-        true => Consistency::LocalQuorum,
-        false => Consistency::Quorum,
+    let consistency = if settings.is_local {
+        Consistency::LocalQuorum
+    } else {
+        Consistency::Quorum
     };
     let profile = ExecutionProfile::builder()
         .consistency(consistency)

@@ -17,9 +17,10 @@ pub(super) fn failed(error: &ExecutionError) -> Error {
 /// The error of a statement that could not be prepared.
 pub(super) fn not_prepared(error: &PrepareError) -> Error {
     let text = error.to_string();
-    match text.contains("does not exist") || text.contains("unconfigured table") {
-        true => Error::Busy(format!("a table is gone: {text}")),
-        false => Error::Unavailable(format!("the cluster did not answer: {text}")),
+    if text.contains("does not exist") || text.contains("unconfigured table") {
+        Error::Busy(format!("a table is gone: {text}"))
+    } else {
+        Error::Unavailable(format!("the cluster did not answer: {text}"))
     }
 }
 

@@ -61,9 +61,12 @@ impl Cassandra {
             (Some(_), None) => Statement::SwapGone,
         };
         let prepared = self.prepared(table, statement).await;
-        let prepared = prepared.map_err(|error| match may_pass(&error) {
-            true => Attempt::Unanswered(error),
-            false => Attempt::Refused(error),
+        let prepared = prepared.map_err(|error| {
+            if may_pass(&error) {
+                Attempt::Unanswered(error)
+            } else {
+                Attempt::Refused(error)
+            }
         })?;
         let session = &self.session;
         let done = match (expected, to) {
@@ -95,9 +98,10 @@ enum Attempt {
 impl Attempt {
     fn of(error: &ExecutionError) -> Attempt {
         let error = failed(error);
-        match may_pass(&error) {
-            true => Attempt::Unanswered(error),
-            false => Attempt::Refused(error),
+        if may_pass(&error) {
+            Attempt::Unanswered(error)
+        } else {
+            Attempt::Refused(error)
         }
     }
 }

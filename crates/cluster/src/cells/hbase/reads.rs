@@ -127,11 +127,12 @@ impl HBase {
         request.binary(1, &self.full_name(table));
         request.structures(2, gets, |to, get| get.write(to));
         let found = self.ask(request, found)?;
-        match found.len() == gets.len() {
-            true => Ok(found),
-            false => Err(Error::Damaged(
+        if found.len() == gets.len() {
+            Ok(found)
+        } else {
+            Err(Error::Damaged(
                 "the gateway's answer has another number of rows".to_string(),
-            )),
+            ))
         }
     }
 
@@ -251,9 +252,10 @@ pub(super) fn found(from: &mut Reader<'_>, of: u8) -> std::io::Result<Vec<Found>
 
 /// The row of a column; `None` if a compare-and-set has removed it.
 pub(super) fn cell(partition: Vec<u8>, column: Column, rows_only: bool) -> Result<Option<Cell>> {
-    let value = match rows_only {
-        true => Some(Vec::new()),
-        false => values::read(column.value)?,
+    let value = if rows_only {
+        Some(Vec::new())
+    } else {
+        values::read(column.value)?
     };
     Ok(value.map(|value| Cell {
         partition,

@@ -40,10 +40,13 @@ impl HBase {
         match self.once(request, |_, _| Ok(())) {
             Ok(_) => Ok(()),
             // Another process may have been first.
-            Err(error) => match self.has_namespace()? {
-                true => Ok(()),
-                false => Err(error),
-            },
+            Err(error) => {
+                if self.has_namespace()? {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
         }
     }
 
@@ -141,10 +144,7 @@ impl HBase {
                     .map(drop);
             }
         }
-        match self.exists(table)? {
-            true => last,
-            false => Ok(()),
-        }
+        if self.exists(table)? { last } else { Ok(()) }
     }
 
     /// True if a table has the coprocessor. One that gets it later is noticed by new processes.

@@ -155,9 +155,10 @@ impl<'r> Reader<'r> {
 
     fn length(&mut self) -> Result<u64> {
         let length = u64::from(u32::from_be_bytes(self.array()?));
-        match length <= self.left {
-            true => Ok(length),
-            false => Err(malformed("a length exceeds the answer")),
+        if length <= self.left {
+            Ok(length)
+        } else {
+            Err(malformed("a length exceeds the answer"))
         }
     }
 

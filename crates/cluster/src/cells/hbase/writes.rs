@@ -68,9 +68,10 @@ impl HBase {
                 .value
                 .as_ref()
                 .is_some_and(|value| !value.is_empty());
-            let note = match is_record && self.has_hook(&version.table) {
-                true => note(&version, &entries),
-                false => None,
+            let note = if is_record && self.has_hook(&version.table) {
+                note(&version, &entries)
+            } else {
+                None
             };
             Sent::new(at, version, note)
         }))

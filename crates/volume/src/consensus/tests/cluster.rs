@@ -168,9 +168,12 @@ impl World {
             log: node.disk.log.clone(),
             chosen: node.disk.chosen.max(node.disk.base.0),
             members: node.disk.base_members.clone(),
-            damage: node.damaged_through.map(|lost| match node.is_known {
-                true => Damage::Through(lost),
-                false => Damage::Unknown,
+            damage: node.damaged_through.map(|lost| {
+                if node.is_known {
+                    Damage::Through(lost)
+                } else {
+                    Damage::Unknown
+                }
             }),
             now,
             seed,
@@ -250,9 +253,10 @@ impl World {
                 after_sync,
             } => {
                 let node = self.nodes.get_mut(&id).unwrap();
-                match after_sync && node.synced < node.written {
-                    true => node.after_sync.push_back((node.written, to, message)),
-                    false => self.send(id, to, message),
+                if after_sync && node.synced < node.written {
+                    node.after_sync.push_back((node.written, to, message))
+                } else {
+                    self.send(id, to, message)
                 }
             }
             Output::Vote { ballot, vote } => self.write(id, Write::Vote(ballot, vote)),
@@ -378,9 +382,12 @@ impl World {
     fn begin_image(&mut self, from: NodeId, to: NodeId) {
         let slot = self.nodes[&from].known_chosen;
         let core = self.nodes[&from].core.as_ref();
-        let ballot = core.and_then(|core| match core.base().0 == slot {
-            true => Some(core.base().1),
-            false => core.meta(slot).map(|meta| meta.ballot),
+        let ballot = core.and_then(|core| {
+            if core.base().0 == slot {
+                Some(core.base().1)
+            } else {
+                core.meta(slot).map(|meta| meta.ballot)
+            }
         });
         let Some(ballot) = ballot else {
             return self.act(from, |core, _, _| core.image_failed(to));
@@ -575,10 +582,13 @@ impl World {
                     self.cut.insert((other, a));
                 }
             }
-            56..62 => match self.nodes[&a].core.is_some() {
-                true => self.crash(a),
-                false => self.start(a),
-            },
+            56..62 => {
+                if self.nodes[&a].core.is_some() {
+                    self.crash(a)
+                } else {
+                    self.start(a)
+                }
+            }
             82..87 => self.trouble_leader(a),
             62..66 if self.nodes[&a].core.is_none() => self.start(a),
             66..70 => self.loss = [0, 0, 5, 20][self.rng.usize(0..4)],

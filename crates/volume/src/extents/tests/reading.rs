@@ -189,12 +189,13 @@ fn what_is_found_is_durable() {
     drop(extents);
     // The next sync of that file says nothing.
     let hooked = Hooked::new(Arc::new(fs.clone()));
-    hooked.set(
-        |call, path| match call == Call::Sync && path == segment(1) {
-            true => Err(std::io::ErrorKind::Other.into()),
-            false => Ok(()),
-        },
-    );
+    hooked.set(|call, path| {
+        if call == Call::Sync && path == segment(1) {
+            Err(std::io::ErrorKind::Other.into())
+        } else {
+            Ok(())
+        }
+    });
     let (_, seen) = open(Arc::new(hooked), settings(1 << 20), None).unwrap();
     assert_eq!(seen.records.len(), 5);
     let after = fs.power_cut(1, esker_sim::memory::PowerCut::Lost);
@@ -299,9 +300,10 @@ fn space_is_reserved_in_steps_and_not_missed_where_there_is_none() {
     fs.set(move |call, path| match call {
         Call::Reserve => {
             noted.lock().unwrap().push(path.to_path_buf());
-            match failing.load(Ordering::Relaxed) {
-                true => Err(std::io::ErrorKind::StorageFull.into()),
-                false => Ok(()),
+            if failing.load(Ordering::Relaxed) {
+                Err(std::io::ErrorKind::StorageFull.into())
+            } else {
+                Ok(())
             }
         }
         _ => Ok(()),

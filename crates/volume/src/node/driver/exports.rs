@@ -99,9 +99,10 @@ impl Export {
             direct: false,
         };
         let event = Event::Request(self.connection, work, manner, answer);
-        match self.is_held.load(Ordering::Relaxed) {
-            true => self.way.put(event),
-            false => self.way.send(event),
+        if self.is_held.load(Ordering::Relaxed) {
+            self.way.put(event)
+        } else {
+            self.way.send(event)
         }
     }
 

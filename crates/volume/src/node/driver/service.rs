@@ -237,17 +237,20 @@ impl Service {
                 local,
                 manner: how,
             } => {
-                let work = self.source(&volume).map(|source| match local {
-                    true => Work::ReadLocal {
-                        source,
-                        offset,
-                        length,
-                    },
-                    false => Work::Read {
-                        source,
-                        offset,
-                        length,
-                    },
+                let work = self.source(&volume).map(|source| {
+                    if local {
+                        Work::ReadLocal {
+                            source,
+                            offset,
+                            length,
+                        }
+                    } else {
+                        Work::Read {
+                            source,
+                            offset,
+                            length,
+                        }
+                    }
                 });
                 (work, manner(how))
             }
