@@ -11,6 +11,7 @@
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
 //! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
+//! | what experiments compare with, by a feature | `experimental` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
 mod bound;
@@ -23,6 +24,9 @@ mod conditional;
 mod counts;
 mod dataset;
 mod error;
+#[cfg(feature = "experimental")]
+#[doc(hidden)]
+pub mod experimental;
 mod find;
 mod hbase_address;
 mod hit;
