@@ -106,17 +106,26 @@ pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verd
     let (dangling, obsolete): (Vec<_>, Vec<_>) = useless
         .iter()
         .partition(|(_, verdict)| *verdict == Verdict::Dangling);
-    let mut removed: Vec<&Candidate> = Vec::new();
+    let mut removed: Vec<Candidate> = Vec::new();
     if let Ok(gone) = forget(shared, bound, &dangling) {
         let is_gone = |of: &Candidate| gone.contains(&(of.key.clone(), of.at));
         let dangling = dangling.into_iter().map(|(candidate, _)| candidate);
-        removed.extend(dangling.filter(|candidate| is_gone(candidate)));
+        removed.extend(dangling.filter(|candidate| is_gone(candidate)).cloned());
     }
     if !obsolete.is_empty()
         && let Ok(announced) = removals::announced(shared, bound)
     {
         let obsolete = obsolete.into_iter().map(|(candidate, _)| candidate);
-        removed.extend(obsolete.filter(|candidate| !announced.contains(&candidate.key)));
+        let obsolete: Vec<Candidate> = obsolete
+            .filter(|candidate| !announced.contains(&candidate.key))
+            .cloned()
+            .collect();
+        // What hid them may have been removed before that: only what does so still counts.
+        if let Ok(verdicts) = judge_all(shared, bound, &obsolete, &View::LATEST, true) {
+            let still = obsolete.into_iter().zip(verdicts);
+            let still = still.filter(|(_, verdict)| *verdict == Verdict::Obsolete);
+            removed.extend(still.map(|(candidate, _)| candidate));
+        }
     }
     let entries = removed.into_iter().filter_map(|candidate| {
         let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
