@@ -10,7 +10,7 @@
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
-//! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
+//! | queries | `view`, `find`, `probe`, `sources`, `candidates`, `intersect`, `verdict`, `judge`, `scan`, `values` |
 //! | what experiments compare with, by a feature | `experimental` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
@@ -31,20 +31,24 @@ mod find;
 mod hbase_address;
 mod hit;
 mod indexes;
+mod intersect;
 mod judge;
 mod layout;
 mod notes;
+mod probe;
 mod removals;
 mod repair;
 mod rows;
 mod scan;
 mod shared;
+mod sources;
 mod split;
 mod store;
 mod summary;
 mod time;
 mod unique;
 mod values;
+mod verdict;
 mod view;
 mod write;
 mod writer;

@@ -23,6 +23,9 @@ pub struct Options {
     pub is_reader: bool,
     /// The entries of a bucket of an index after which it is split.
     pub split_at: u64,
+    /// The candidates of an index from which on the other indexes of a condition are asked for
+    /// them, too, before their records are read.
+    pub intersect_from: usize,
 }
 
 impl Default for Options {
@@ -31,6 +34,7 @@ impl Default for Options {
             clocks: Arc::new(SystemClocks::default()),
             is_reader: false,
             split_at: 100_000,
+            intersect_from: 32,
         }
     }
 }

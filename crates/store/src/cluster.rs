@@ -236,6 +236,13 @@ fn explain(of: &Explained) -> Explain {
         let paths = of.without_index.clone();
         explain.notes.push(Note::NoIndex { paths });
     }
+    if !of.intersected.is_empty() {
+        let conditions = of.intersected.iter().map(|(_, text)| format!("`{text}`"));
+        explain.notes.push(Note::Intersected {
+            conditions: conditions.collect(),
+            ruled_out: of.ruled_out,
+        });
+    }
     match of.scan {
         Some(_) => explain.steps.scanned = of.keys,
         None => explain.steps.candidates = of.entries,

@@ -38,6 +38,7 @@ fn options(net: &Arc<Net>, ahead: i64) -> Options {
         clocks: Arc::new(Skewed { net, ahead }),
         is_reader: false,
         split_at: 1_000,
+        intersect_from: 1,
     }
 }
 
