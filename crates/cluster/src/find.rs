@@ -14,11 +14,12 @@ use crate::candidates::Candidates;
 use crate::error::{Error, Result};
 use crate::hit::Hit;
 use crate::intersect::Filters;
-use crate::judge::{judge_all, remove};
+use crate::judge::judge_all;
 use crate::probe::Probe;
 use crate::scan::Scan;
 use crate::shared::Shared;
 use crate::sources::{PAGE, Sought};
+use crate::useless;
 use crate::verdict::{Candidate, Verdict};
 use crate::view::{Newest, View};
 
@@ -43,7 +44,7 @@ pub struct Explained {
     pub entries: u64,
     /// Keys whose versions were read.
     pub keys: u64,
-    /// Index entries of no use that were removed on the way.
+    /// Index entries of no use that were found on the way; they are removed, some together.
     pub removed: u64,
     /// Answers so far.
     pub answers: u64,
@@ -263,7 +264,7 @@ impl Query {
         }
         self.explained.removed += useless.len() as u64;
         if !useless.is_empty() {
-            remove(&self.shared, &self.bound, &useless);
+            useless::add(&self.shared, &self.bound, useless);
         }
         Ok(())
     }

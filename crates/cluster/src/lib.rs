@@ -10,7 +10,7 @@
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
-//! | queries | `view`, `find`, `probe`, `sources`, `candidates`, `intersect`, `verdict`, `judge`, `scan`, `values` |
+//! | queries | `view`, `find`, `probe`, `sources`, `candidates`, `intersect`, `verdict`, `judge`, `useless`, `scan`, `values` |
 //! | what experiments compare with, by a feature | `experimental` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
@@ -47,6 +47,7 @@ mod store;
 mod summary;
 mod time;
 mod unique;
+mod useless;
 mod values;
 mod verdict;
 mod view;

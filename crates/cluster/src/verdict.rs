@@ -1,6 +1,11 @@
 //! Index entries that were read, and what is true of them.
 
+use std::sync::Arc;
+
 use esker_coding::Seq;
+use parking_lot::Mutex;
+
+use crate::bound::Bound;
 
 /// An index entry that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,3 +31,13 @@ pub(crate) enum Verdict {
     /// Of a write that may still put its record.
     Pending,
 }
+
+/// An entry that is of no use, with the dataset as it was when the entry was read.
+pub(crate) struct Useless {
+    pub(crate) bound: Arc<Bound>,
+    pub(crate) candidate: Candidate,
+    pub(crate) verdict: Verdict,
+}
+
+/// The entries of no use that a process has found and not removed yet.
+pub(crate) type Found = Mutex<Vec<Useless>>;

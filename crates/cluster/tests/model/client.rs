@@ -108,6 +108,7 @@ impl<'w> Client<'w> {
                 is_reader: false,
                 split_at: self.world.settings.split_at,
                 intersect_from: self.world.settings.intersect_from,
+                remove_from: self.world.settings.remove_from,
             };
             let store = Store::open(net, false, options).ok()?;
             self.open = DATASETS.map(|name| store.dataset(name).ok());

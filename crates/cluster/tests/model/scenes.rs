@@ -39,6 +39,7 @@ fn options(net: &Arc<Net>, ahead: i64) -> Options {
         is_reader: false,
         split_at: 1_000,
         intersect_from: 1,
+        remove_from: 1,
     }
 }
 
