@@ -266,6 +266,17 @@ impl Records for Held {
         self.0.get(key).map_err(failed)
     }
 
+    fn has_no_record(&self) -> Result<bool> {
+        // A scan by key reads all records for the first one.
+        let mut any = Request::default();
+        any.limit = Some(1);
+        Ok(self.0.count(&any).map_err(failed)?.0 == 0)
+    }
+
+    fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>> {
+        self.0.get_many(keys).map_err(failed)
+    }
+
     fn find(&self, request: &Request) -> Result<Box<dyn Answer<Record>>> {
         Ok(Box::new(Found(self.0.find(request).map_err(failed)?)))
     }
