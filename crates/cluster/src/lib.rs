@@ -10,7 +10,9 @@
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
-//! | queries | `view`, `find`, `probe`, `sources`, `candidates`, `intersect`, `verdict`, `judge`, `useless`, `scan`, `values` |
+//! | queries | `view`, `find`, `scan`, `values` |
+//! | candidates of indexes | `probe`, `sources`, `candidates`, `intersect` |
+//! | what counts of them | `verdict`, `judge`, `useless` |
 //! | what experiments compare with, by a feature | `experimental` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
