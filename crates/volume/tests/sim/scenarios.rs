@@ -24,6 +24,8 @@ fn calm() -> World {
         segment_bytes: 32 << 10,
         flush_bytes: 16 << 10,
         log_segments: 1,
+        window: 8 << 20,
+        message: 1 << 20,
         live_percent: 50,
         lost: 0,
         twice: 0,
