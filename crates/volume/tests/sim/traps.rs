@@ -397,9 +397,10 @@ impl World {
                     wait: 400,
                     direct: false,
                 };
-                let what = match is_write {
-                    true => What::Write(by, Default::default()),
-                    false => What::Read(by, Default::default()),
+                let what = if is_write {
+                    What::Write(by, Default::default())
+                } else {
+                    What::Read(by, Default::default())
                 };
                 self.ask(by, &what, 0, at.clone());
             }
