@@ -207,11 +207,18 @@ impl fmt::Display for Error {
                 path,
                 found,
                 supported,
-            } => write!(
-                f,
-                "{}: written by a newer version (format {found}; this build reads up to {supported})",
-                path.display()
-            ),
+            } => {
+                let age = if found > supported {
+                    "a newer"
+                } else {
+                    "an older"
+                };
+                let path = path.display();
+                write!(
+                    f,
+                    "{path}: written by {age} version (format {found}; this build reads {supported})"
+                )
+            }
             Error::OtherDisk {
                 path,
                 found,

@@ -137,7 +137,10 @@ mod tests {
                 command: vec![0],
             },
             Op::Transfer(NodeId(2)),
-            Op::Member(Change::Add(NodeId(4), "host:1".to_string())),
+            Op::Member {
+                change: Change::Add(NodeId(4), "host:1".to_string()),
+                since: Some(3),
+            },
         ];
         let mut frames: Vec<Frame> = ops
             .into_iter()
@@ -151,6 +154,7 @@ mod tests {
             }),
             Ok(Reply::Runs(vec![(4096, true), (512, false)])),
             Ok(Reply::System(vec![1], Slot(7))),
+            Ok(Reply::Members(3)),
             Err(Refusal::NotLeader(Some(NodeId(3)))),
             Err(Refusal::Failed("no".to_string())),
         ];

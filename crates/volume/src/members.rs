@@ -28,7 +28,11 @@ pub struct Member {
 
 /// The members of a group, by rising node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Members(Vec<Member>);
+pub struct Members {
+    all: Vec<Member>,
+    /// How many changes led to them.
+    version: u64,
+}
 
 impl Members {
     /// The members, in any order. Of two with the same node the later one counts.
@@ -40,31 +44,31 @@ impl Members {
 
     /// Adds a member, or replaces the one with the same node.
     pub fn put(&mut self, member: Member) {
-        match self.0.binary_search_by_key(&member.node, |m| m.node) {
-            Ok(at) => self.0[at] = member,
-            Err(at) => self.0.insert(at, member),
+        match self.all.binary_search_by_key(&member.node, |m| m.node) {
+            Ok(at) => self.all[at] = member,
+            Err(at) => self.all.insert(at, member),
         }
     }
 
     /// Removes a member.
     pub fn remove(&mut self, node: NodeId) {
-        self.0.retain(|member| member.node != node);
+        self.all.retain(|member| member.node != node);
     }
 
     /// The member that runs as `node`.
     pub fn get(&self, node: NodeId) -> Option<&Member> {
-        let at = self.0.binary_search_by_key(&node, |m| m.node).ok()?;
-        self.0.get(at)
+        let at = self.all.binary_search_by_key(&node, |m| m.node).ok()?;
+        self.all.get(at)
     }
 
     /// All members, by rising node.
     pub fn iter(&self) -> impl Iterator<Item = &Member> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// Those that count for majorities.
     pub fn voters(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let voters = self.0.iter().filter(|member| member.role == Role::Voter);
+        let voters = self.all.iter().filter(|member| member.role == Role::Voter);
         voters.map(|member| member.node)
     }
 
@@ -79,20 +83,31 @@ impl Members {
         self.voters().count() / 2 + 1
     }
 
+    /// How many changes led to them: a change is of one version, so it happens once.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// They are what another change led to.
+    pub fn count_change(&mut self) {
+        self.version += 1;
+    }
+
     /// True where there is no member.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// Appends their encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_varint(out, self.0.len() as u64);
-        for member in &self.0 {
+        put_varint(out, self.all.len() as u64);
+        for member in &self.all {
             put_varint(out, u64::from(member.node.0));
             out.extend_from_slice(&member.disk.0.to_le_bytes());
             put_bytes(out, member.address.as_bytes());
             out.push(u8::from(member.role == Role::Learner));
         }
+        put_varint(out, self.version);
     }
 
     /// Reads what `encode` wrote; `None` where the bytes are no members.
@@ -110,6 +125,7 @@ impl Members {
                 },
             });
         }
+        all.version = from.varint()?;
         Some(all)
     }
 }

@@ -331,6 +331,11 @@ impl Core {
         self.log.members()
     }
 
+    /// True where the members in force are known to be chosen.
+    pub fn has_chosen_members(&self) -> bool {
+        self.log.members_since() <= self.chosen
+    }
+
     /// At the leader, up to where a member has the log.
     pub fn matched(&self, node: NodeId) -> Option<Slot> {
         match &self.state {

@@ -21,7 +21,7 @@ const UNFINISHED: &str = ".new";
 pub(super) const SEGMENT_HEADER: u32 = 64;
 const COVERED: usize = SEGMENT_HEADER as usize - 8;
 const MAGIC: [u8; 8] = *b"EskerSeg";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a segment begins with. The file with the disk's identity is one too, of number 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -93,7 +93,16 @@ impl Core {
                 });
                 self.answer(origin, Ok(Reply::Done));
             }
-            Op::Member(change) => self.change_members(id, origin, change)?,
+            Op::Member { change, since } => match since {
+                Some(since) => self.change_members(id, origin, change, since)?,
+                // Those that are not chosen may come to nothing, and another change have their
+                // version.
+                None if !group.consensus.has_chosen_members() => return Err(Refusal::Busy),
+                None => {
+                    let version = group.consensus.members().version();
+                    self.answer(origin, Ok(Reply::Members(version)));
+                }
+            },
         }
         Ok(())
     }

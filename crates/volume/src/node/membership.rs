@@ -175,19 +175,25 @@ impl Core {
             .push(super::input::Action::Peers(all.into_iter().collect()));
     }
 
-    /// Changes the members of a group that this node leads.
+    /// Changes the members of a group that this node leads, where they are those that the change is
+    /// of. A change that arrives late, or once more, cannot undo a later one.
     pub(super) fn change_members(
         &mut self,
         id: GroupId,
         origin: Origin,
         change: Change,
+        since: u64,
     ) -> Result<(), Refusal> {
         let Some(group) = self.groups.get(&id) else {
             return Err(Refusal::NotLeader(None));
         };
-        // Where the members are as they should be already, that is proposed, too: what made them so
-        // may not be chosen yet.
-        let mut members = Members::clone(group.consensus.members());
+        if !group.consensus.has_chosen_members() {
+            return Err(Refusal::Busy);
+        }
+        // Where the members are as they should be already, that is proposed, too: another node may
+        // lead and have changed them.
+        let before = group.consensus.members();
+        let mut members = Members::clone(before);
         match change {
             Change::Add(node, address) => {
                 // It may lead the group itself by now, where the command is repeated.
@@ -231,6 +237,14 @@ impl Core {
                     ));
                 }
             }
+        }
+        if since == before.version() {
+            // Also where they stay: a change that was given up before does not happen any more.
+            members.count_change();
+        } else if members != **before {
+            return Err(Refusal::Failed(
+                "the members have changed since the command was given".to_string(),
+            ));
         }
         self.propose_command(id, Some(origin), &Command::Members(Arc::new(members)))
     }

@@ -200,7 +200,9 @@ fn first_segment(
 ) -> Result<Option<u32>> {
     let numbers = crate::extents::numbers(fs.clone(), dir)?;
     let mut first = None;
-    for number in numbers.iter().rev() {
+    // The last one may not be durable, and have its beginning in part: it is void then, and what it
+    // should have said lies in those before.
+    for number in numbers.iter().rev().skip(1) {
         // Where its beginning is damaged, an earlier one is taken.
         let heads = crate::extents::heads(fs.clone(), dir, *number).unwrap_or_default();
         let reaches = |head: &RecordHeader| {

@@ -172,3 +172,45 @@ fn entries_behind_an_image_that_do_not_follow_on_are_damage() {
     assert_eq!(group.damaged_from, Some(Slot(7)));
     assert_eq!(group.last_placed, Slot(10));
 }
+
+#[test]
+fn a_segment_that_was_begun_in_part_is_not_where_reading_begins() {
+    let memory = esker_sim::memory::Memory::new();
+    let fs: Arc<dyn Fs> = Arc::new(memory.clone());
+    let dir = Path::new("/segments");
+    Extents::format(fs.clone(), dir, DiskId(1)).unwrap();
+    // A segment for each entry.
+    let settings = crate::extents::Settings { segment_bytes: 256 };
+    let mut all = Extents::open(fs.clone(), dir, settings, None, &mut |_| Ok(())).unwrap();
+    let head = |group, slot| crate::extents::Head {
+        group,
+        slot,
+        ballot: Ballot(1),
+        payload: Vec::new(),
+    };
+    for slot in 1..=5 {
+        let mut heads = || vec![head(NODE, 0), head(GROUP, slot - 1)];
+        all.append(Kind::Entry, GROUP, slot, Ballot(1), &[&[0]], &mut heads)
+            .unwrap();
+        all.take_batch().unwrap().run().unwrap();
+    }
+    drop(all);
+    let last = memory.paths().pop().unwrap();
+    let mut bytes = memory.read(&last).unwrap();
+    // The power was cut behind the head of the node.
+    bytes.truncate(crate::extents::FIRST_RECORD as usize + crate::extents::HEADER_BYTES);
+    memory.write(&last, &bytes);
+    let number = *crate::extents::numbers(fs.clone(), dir)
+        .unwrap()
+        .last()
+        .unwrap();
+    assert_eq!(
+        crate::extents::heads(fs.clone(), dir, number)
+            .unwrap()
+            .len(),
+        1
+    );
+    // Nothing is state yet.
+    let from = first_segment(&fs, dir, &BTreeMap::new(), 1).unwrap();
+    assert!(from.is_none_or(|from| from == 1), "{from:?}");
+}

@@ -368,7 +368,7 @@ impl Router {
             }
             Work::Command(group, command) => vec![(group, 0, Op::Command(command))],
             Work::Transfer(group, to) => vec![(group, 0, Op::Transfer(to))],
-            Work::Member(group, change) => vec![(group, 0, Op::Member(change))],
+            Work::Member(group, change) => vec![(group, 0, Op::change(change))],
         })
     }
 
@@ -443,6 +443,10 @@ impl Router {
         let Some(part) = self.parts.get_mut(&id) else {
             return;
         };
+        if part.op.learns_from(&result) {
+            part.sent = None;
+            return;
+        }
         let may_pass = matches!(
             result,
             Err(Refusal::NotLeader(_) | Refusal::Busy | Refusal::NoQuorum)

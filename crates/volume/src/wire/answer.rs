@@ -25,6 +25,8 @@ pub enum Reply {
     /// The answer of the system group, encoded by `system`, and the slot from which on its state
     /// has it.
     System(Vec<u8>, Slot),
+    /// The version of the group's members.
+    Members(u64),
 }
 
 /// Why a request was not carried out.
@@ -93,6 +95,10 @@ pub(crate) fn encode_result(result: &Result<Reply, Refusal>, out: &mut Vec<u8>) 
             put_varint(out, slot.0);
             put_bytes(out, bytes);
         }
+        Ok(Reply::Members(version)) => {
+            out.push(5);
+            put_varint(out, *version);
+        }
         Err(refusal) => encode_refusal(refusal, out),
     }
 }
@@ -136,6 +142,7 @@ pub(crate) fn decode_result(from: &mut Reader<'_>) -> Option<Result<Reply, Refus
             age: from.varint()?.checked_sub(1),
             data: from.bytes()?.to_vec(),
         }),
+        5 => Ok(Reply::Members(from.varint()?)),
         16 => Err(Refusal::NotLeader(match from.varint()? {
             0 => None,
             node => Some(NodeId(u32::try_from(node).ok()?)),

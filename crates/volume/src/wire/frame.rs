@@ -13,7 +13,7 @@ use crate::ids::{Ballot, DiskId, GroupId, LayerId, NodeId, Slot};
 use crate::members::Members;
 
 /// The version of these frames. Nodes of another version are refused.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// An encoded frame: its first bytes, and bodies that are shared with the log.
 #[derive(Debug, Clone, Default)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use esker_coding::{Reader, put_bytes, put_varint};
 
+use super::answer::{Refusal, Reply};
 use super::read::{small, text};
 use crate::bytes::Bytes;
 use crate::command::Request;
@@ -63,7 +64,13 @@ pub enum Op {
     /// Hands leadership to another member.
     Transfer(NodeId),
     /// Changes the group's members.
-    Member(Change),
+    Member {
+        /// How.
+        change: Change,
+        /// The version of the members that it is a change of. Without one the leader only says
+        /// which version there is: [`Reply::Members`](super::Reply::Members).
+        since: Option<u64>,
+    },
 }
 
 /// A change of a group's members.
@@ -104,6 +111,22 @@ impl Change {
 }
 
 impl Op {
+    /// A change of members, of the version that the leader will say.
+    pub(crate) fn change(change: Change) -> Op {
+        let since = None;
+        Op::Member { change, since }
+    }
+
+    /// True where the answer is the version of the members. The first one is kept: however often
+    /// the change is asked for, it happens once, and not after a later one.
+    pub(crate) fn learns_from(&mut self, result: &Result<Reply, Refusal>) -> bool {
+        let (Op::Member { since, .. }, Ok(Reply::Members(version))) = (self, result) else {
+            return false;
+        };
+        since.get_or_insert(*version);
+        true
+    }
+
     /// Appends the encoding, but for a write's data, which are returned.
     pub(super) fn encode(&self, out: &mut Vec<u8>) -> Option<Bytes> {
         match self {
@@ -164,9 +187,10 @@ impl Op {
                 out.push(6);
                 put_varint(out, u64::from(to.0));
             }
-            Op::Member(change) => {
+            Op::Member { change, since } => {
                 out.push(7);
                 change.encode(out);
+                put_varint(out, since.map_or(0, |since| since.saturating_add(1)));
             }
             Op::Order { by, command } => {
                 out.push(8);
@@ -214,7 +238,10 @@ impl Op {
             }
             5 => Op::Command(from.bytes()?.to_vec()),
             6 => Op::Transfer(NodeId(small(from)?)),
-            7 => Op::Member(Change::decode(from)?),
+            7 => Op::Member {
+                change: Change::decode(from)?,
+                since: from.varint()?.checked_sub(1),
+            },
             8 => Op::Order {
                 by: Request::decode(from)?,
                 command: from.bytes()?.to_vec(),

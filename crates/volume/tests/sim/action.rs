@@ -4,6 +4,8 @@
 use esker_sim::memory::PowerCut;
 use esker_sim::world;
 
+use super::traps::{Cue, Then};
+
 /// What a run begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -17,6 +19,9 @@ pub(crate) struct Settings {
     pub(crate) segment_bytes: u32,
     pub(crate) flush_bytes: u64,
     pub(crate) log_segments: u32,
+    /// Bytes of entries that are under way to a follower, and of one message.
+    pub(crate) window: u32,
+    pub(crate) message: u32,
     pub(crate) live_percent: u8,
     /// Of a thousand frames, how many are lost, come twice, come out of order.
     pub(crate) lost: u32,
@@ -41,7 +46,7 @@ pub(crate) struct Step {
 }
 
 /// Sectors of a volume that clients share: an area, where in it, and how many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct At {
     pub(crate) volume: u8,
     pub(crate) area: u8,
@@ -77,6 +82,20 @@ pub(crate) enum What {
     Block(u8, u8, u16),
     /// A node is cut off in both directions.
     Isolate(u8, u16),
+    /// When a node sends such a message, after so many others, something happens to it.
+    Trap(u8, Cue, u8, Then),
+    /// The leader of a group is cut off for some milliseconds, and asked for what others write. It
+    /// hands over before.
+    Duel(u8, u16, bool),
+    /// Two candidates of a group for one ballot: its leader's hand-over is so late, and power is cut
+    /// so long.
+    SplitVotes(u8, u16, u16),
+    /// Three elections of a group, while entries are lost. The leader that comes back sends so many
+    /// messages, and its power is cut so long.
+    ThreeElections(u8, u8, u16),
+    /// The disk of a group's leader is slow; then its map is written, and its power is cut for some
+    /// milliseconds.
+    FlushCut(u8, u16, u16),
     /// The connection from a node to another breaks.
     Break(u8, u8),
     /// A node stands still, its clock does not.

@@ -27,7 +27,9 @@ impl World {
         let core = node.core.as_mut().filter(|core| is_up && core.is_full());
         if let Some(actions) = core.and_then(|core| core.reopen(time)) {
             count("full disk has room again");
-            self.say(|| format!("node {id} opens its segments again"));
+            let logs = self.logs(id);
+            self.say(|| format!("node {id} opens its segments again, its logs {logs}"));
+            self.check_logs(id, &logs);
             self.carry_out(id, actions);
         }
     }

@@ -4,6 +4,7 @@ use esker_sim::memory::PowerCut;
 use fastrand::Rng;
 
 use super::action::{At, By, Settings, Step, What};
+use super::traps::{CUES, Cue, Then};
 
 const CUTS: [PowerCut; 4] = [
     PowerCut::Lost,
@@ -26,6 +27,8 @@ struct Mix {
     members: u32,
     volumes: u32,
     hang: u32,
+    traps: u32,
+    duels: u32,
     /// Steps follow each other this fast, in milliseconds.
     pace: u64,
     /// Steps use so many volumes.
@@ -55,14 +58,20 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         flush_bytes: 16 << 10 << random.u32(..4),
         log_segments: random.u32(1..=4),
         live_percent: *random.choice(&[30, 50, 70, 90]).unwrap_or(&50),
+        window: *random
+            .choice(&[1 << 10, 32 << 10, 8 << 20])
+            .unwrap_or(&(8 << 20)),
+        message: *random
+            .choice(&[1 << 10, 1 << 10, 16 << 10, 1 << 20])
+            .unwrap_or(&(1 << 20)),
         lost: if rough > 0 { random.u32(..30) } else { 0 },
         twice: if rough > 0 { random.u32(..30) } else { 0 },
         late: if rough > 1 { random.u32(..50) } else { 0 },
         delay: *random.choice(&[1, 3, 20]).unwrap_or(&3),
         sync: *random.choice(&[1, 5, 30]).unwrap_or(&5),
         session_loss: *random.choice(&[500, 2000, 10_000]).unwrap_or(&2000),
-        lease: random.u8(..4) > 0,
-        wild: random.u8(..8) == 0,
+        lease: random.u8(..3) > 0,
+        wild: random.u8(..6) == 0,
     };
     let mix = Mix {
         crash: some(random, 6),
@@ -77,6 +86,8 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         members,
         volumes: some(random, 8),
         hang: some(random, 4),
+        traps: some(random, 8),
+        duels: some(random, 3),
         pace: *random.choice(&[10, 40, 150]).unwrap_or(&40),
         used: random.u8(1..=4),
     };
@@ -103,6 +114,8 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
         mix.members,
         mix.volumes,
         mix.hang,
+        mix.traps,
+        mix.duels,
     ];
     let mut at = random.u32(..weights.iter().sum::<u32>());
     let kind = weights.iter().position(|weight| {
@@ -116,11 +129,11 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
         1 if random.u8(..6) == 0 => What::Restart(node, random.u16(..1500)),
         1 if random.u8(..6) == 0 => {
             let cut = *random.choice(&CUTS).unwrap_or(&PowerCut::Lost);
-            What::Blackout(cut, random.u8(..12), random.u16(..3000))
+            What::Blackout(cut, random.u8(..12), down(random))
         }
         1 => {
             let cut = *random.choice(&CUTS).unwrap_or(&PowerCut::Lost);
-            What::Crash(node, cut, random.u8(..12), random.u16(..3000))
+            What::Crash(node, cut, random.u8(..12), down(random))
         }
         2 => match random.u8(..3) {
             0 => What::Block(node, random.u8(..8), random.u16(..4000)),
@@ -163,8 +176,43 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
             5 => What::Rename(random.u8(..)),
             _ => What::Delete(random.u8(..)),
         },
-        _ => What::Hang(node, random.u8(..3)),
+        12 => What::Hang(node, random.u8(..3)),
+        13 => trap(random, node),
+        _ => directed(random),
     }
+}
+
+/// Several things that come together.
+fn directed(random: &mut Rng) -> What {
+    let group = random.u8(..5);
+    match random.u8(..6) {
+        0 => What::SplitVotes(group, random.u16(500..2000), random.u16(..40)),
+        1 => What::ThreeElections(group, random.u8(1..6), random.u16(2000..5000)),
+        2 => What::FlushCut(group, random.u16(50..500), down(random)),
+        _ => What::Duel(group, random.u16(500..3000), random.bool()),
+    }
+}
+
+fn trap(random: &mut Rng, node: u8) -> What {
+    let cue = *random.choice(&CUES).unwrap_or(&Cue::Promise);
+    let skip = if random.bool() { 0 } else { random.u8(..8) };
+    let then = match random.u8(..8) {
+        0..3 => {
+            let cut = *random.choice(&CUTS).unwrap_or(&PowerCut::Lost);
+            Then::Crash(cut, random.u8(..12), down(random))
+        }
+        3..5 => Then::Hold(random.u16(20..2500)),
+        5 => Then::Lose,
+        6 => Then::Isolate(random.u16(300..3000)),
+        _ => Then::Pause(random.u16(50..2000)),
+    };
+    What::Trap(node, cue, skip, then)
+}
+
+/// For how many milliseconds a node is down: often so short that others do not notice.
+fn down(random: &mut Rng) -> u16 {
+    let most = if random.bool() { 60 } else { 3000 };
+    random.u16(..most)
 }
 
 fn request(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {

@@ -24,6 +24,7 @@ mod rest;
 mod rot;
 mod scenarios;
 mod snapshots;
+mod traps;
 mod volumes;
 mod world;
 

@@ -92,9 +92,6 @@ impl World {
     }
 
     pub(crate) fn poll_members(&mut self) {
-        if self.changing.is_none() {
-            self.redo_members();
-        }
         let Some(changing) = &mut self.changing else {
             return;
         };
@@ -104,13 +101,8 @@ impl World {
                 return;
             }
             changing.call = None;
-            match &self.calls[call].answered {
-                Some(Answered::Done) => drop(changing.left.pop_front()),
-                // A removal before it, which was sent late, has undone its addition.
-                Some(Answered::Failed(why)) if why.contains("is no member") => {
-                    changing.left = changing.all.clone();
-                }
-                _ => {}
+            if self.calls[call].answered == Some(Answered::Done) {
+                changing.left.pop_front();
             }
             if changing.left.is_empty() && !changing.is_repeated {
                 // The operator may repeat the command: that does nothing.
@@ -138,40 +130,6 @@ impl World {
         let call = self.change(node, group, change);
         if let Some(changing) = &mut self.changing {
             changing.call = call;
-        }
-    }
-
-    /// A change that was sent late may have undone a later one: the operator looks, and makes it
-    /// again.
-    fn redo_members(&mut self) {
-        if !self.is_healed || self.random.u8(..100) > 0 {
-            return;
-        }
-        let Some(what) = self.check_members() else {
-            return;
-        };
-        self.say(|| what);
-        for id in self.ids() {
-            let is_member = self.members.contains(&id);
-            let groups: Vec<_> = self
-                .nodes
-                .iter()
-                .filter_map(|node| node.core.as_ref())
-                .collect();
-            let has = |core: &&esker_volume::node::Core| {
-                let groups = core.status().groups;
-                groups
-                    .iter()
-                    .any(|group| group.members.iter().any(|m| m.0 == id.0 && !m.1) != is_member)
-            };
-            if groups.iter().any(has) {
-                count("members again");
-                return if is_member {
-                    self.add(id)
-                } else {
-                    self.change_all(id, &[Change::Remove(id)])
-                };
-            }
         }
     }
 

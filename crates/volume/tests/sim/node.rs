@@ -120,6 +120,8 @@ impl Node {
             ..NodeSettings::default()
         };
         all.consensus.lease = settings.lease;
+        all.consensus.window_bytes = settings.window as usize;
+        all.consensus.message_bytes = settings.message as usize;
         let fs: Arc<dyn Fs> = Arc::new(self.faulty.clone());
         let time = self.clock(now);
         let core = open(fs, Path::new(DIR), self.id, all, time);

@@ -7,6 +7,8 @@ use esker_sim::memory::PowerCut::*;
 use super::action::What::*;
 #[allow(unused_imports)]
 use super::action::{At, By, Settings, Step, What};
+#[allow(unused_imports)]
+use super::traps::{Cue::*, Then};
 use super::world::World;
 
 #[allow(dead_code)]

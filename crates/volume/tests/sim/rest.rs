@@ -4,24 +4,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use esker_sim::memory::PowerCut;
-use esker_volume::ids::{GroupId, Slot};
+use esker_volume::ids::{GroupId, NodeId, Slot};
 
 use super::world::World;
 
 impl World {
-    /// Replicas at the same position have the same state.
-    pub(crate) fn compare(&mut self) {
+    /// Replicas at the same position have the same state. A state is read where another replica is,
+    /// or was, at its position, and, unless `is_last`, once at each position: reading is costly.
+    pub(crate) fn compare(&mut self, is_last: bool) {
         let mut found = Vec::new();
-        for node in &self.nodes {
-            let Some(core) = &node.core else { continue };
-            let (map, _) = core.readers();
-            for group in (0..=self.settings.groups).map(GroupId) {
-                let is_rotten = self.is_rotten && node.id == self.victim();
-                if !map.is_incomplete(group) {
-                    match map.state_hash(group) {
-                        Ok(hash) => found.push((group, map.applied(group), hash, node.id)),
-                        Err(error) => assert!(is_rotten, "node {}: {error}", node.id),
-                    }
+        for group in (0..=self.settings.groups).map(GroupId) {
+            let maps = self.nodes.iter().filter_map(|node| {
+                let (map, _) = node.core.as_ref()?.readers();
+                let (slot, life) = (map.applied(group), (node.id, node.epoch, group));
+                let is_known = !is_last && self.compared.get(&life) == Some(&slot);
+                let is_whole = !map.is_incomplete(group);
+                is_whole.then_some((node.id, slot, map, life, is_known))
+            });
+            let maps: Vec<_> = maps.collect();
+            for (id, slot, map, life, is_known) in &maps {
+                let is_rotten = self.is_rotten && *id == self.victim();
+                let is_there = maps.iter().any(|other| other.0 != *id && other.1 == *slot);
+                let has_other = is_there || self.hashes.contains_key(&(group, *slot));
+                if *is_known || !has_other {
+                    continue;
+                }
+                self.compared.insert(*life, *slot);
+                match map.state_hash(group) {
+                    Ok(hash) => found.push((group, *slot, hash, *id)),
+                    Err(error) => assert!(is_rotten, "node {id}: {error}"),
                 }
             }
         }
@@ -127,6 +138,28 @@ impl World {
         behind.or_else(|| self.check_members())
     }
 
+    /// Of each group of a node: its log's base and end, and whether it is damaged.
+    pub(crate) fn logs(&mut self, id: NodeId) -> String {
+        let Some(core) = &self.node(id).core else {
+            return String::new();
+        };
+        let groups = core.status().groups.into_iter();
+        let of = groups.map(|group| {
+            let damaged = if group.damaged { " damaged" } else { "" };
+            format!("{}..{}{damaged}", group.base, group.last)
+        });
+        of.collect::<Vec<_>>().join(", ")
+    }
+
+    /// A disk on which nothing rots has what it had.
+    pub(crate) fn check_logs(&self, id: NodeId, logs: &str) {
+        let may_be_damaged = id == self.victim();
+        assert!(
+            may_be_damaged || !logs.contains("damaged"),
+            "node {id} has lost a part of its logs {logs}"
+        );
+    }
+
     /// Notes how the nodes are.
     fn say_state(&mut self) {
         for id in self.ids() {
@@ -148,6 +181,6 @@ impl World {
             }
             self.run_for(100);
         }
-        self.compare();
+        self.compare(true);
     }
 }

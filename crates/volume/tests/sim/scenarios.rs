@@ -5,8 +5,8 @@ use std::path::Path;
 use esker_sim::world::World as _;
 use esker_volume::command::Command;
 use esker_volume::ids::{GroupId, LayerId, NodeId};
-use esker_volume::node::input::Work;
-use esker_volume::wire::Change;
+use esker_volume::node::input::{Input, Work};
+use esker_volume::wire::{Change, Frame, Op};
 
 use super::action::{At, By, Settings, What};
 use super::clients::Kind;
@@ -24,6 +24,8 @@ fn calm() -> World {
         segment_bytes: 32 << 10,
         flush_bytes: 16 << 10,
         log_segments: 1,
+        window: 8 << 20,
+        message: 1 << 20,
         live_percent: 50,
         lost: 0,
         twice: 0,
@@ -179,6 +181,37 @@ fn a_change_of_members_is_done_when_a_majority_has_it() {
     }
     world.run_for(2000);
     world.add(four);
+    world.converge();
+    world.end();
+}
+
+#[test]
+fn a_late_removal_does_not_undo_a_later_addition() {
+    let mut world = calm();
+    world.join(false);
+    world.converge();
+    let groups: Vec<GroupId> = (0..=world.settings.groups).map(GroupId).collect();
+    let version = |world: &mut World, group| {
+        let (map, _) = world.node(NodeId(1)).core.as_ref().unwrap().readers();
+        map.members(group).unwrap().version()
+    };
+    let versions: Vec<u64> = groups.iter().map(|id| version(&mut world, *id)).collect();
+    world.leave(NodeId(4));
+    world.converge();
+    // With the disk that it had.
+    world.join(false);
+    world.converge();
+    for (group, since) in groups.iter().copied().zip(versions) {
+        let to = leader(&mut world, group);
+        let from = world.ids().into_iter().find(|id| *id != to).unwrap();
+        let (change, since) = (Change::Remove(NodeId(4)), Some(since));
+        let op = Op::Member { change, since };
+        let id = u64::MAX;
+        let frame = Frame::Ask { id, group, op }.encode().flat();
+        world.input(to, Input::Frame(from, frame));
+        world.run_for(500);
+    }
+    // All members are those that the operator wants.
     world.converge();
     world.end();
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use esker_sim::memory::PowerCut;
 use esker_sim::world as sim;
 use esker_volume::command::checksum;
 use esker_volume::consensus;
@@ -16,6 +17,7 @@ use super::members::Changing;
 use super::net::Net;
 use super::node::Node;
 use super::snapshots::Taken;
+use super::traps::{Fate, Trap};
 use super::volumes::Order;
 
 /// What is to happen.
@@ -30,13 +32,27 @@ pub(crate) enum Event {
     /// The second node hears that the connection of the first one has ended.
     Ended(NodeId, NodeId, u64),
     Up(NodeId),
+    /// A trap was sprung: the power of a node is cut in its present life, with so many more calls of
+    /// its disk, for some milliseconds.
+    Cut(NodeId, u64, PowerCut, u64, u64),
+    /// Its map is written, and its power cut, in its present life.
+    FlushCut(NodeId, u64, u64),
+    /// It is cut off for some milliseconds.
+    CutOff(NodeId, u64),
+    /// It stands still in its present life.
+    Stand(NodeId, u64, u64),
+    /// The next round of requests to a node that was cut off, and to others.
+    Duel(NodeId, usize),
     /// Looks after what takes several requests: snapshots, changes of members.
     Poll,
     Compare,
 }
 
+/// Of a frame that arrives whatever became of its link.
+const ANY: u64 = u64::MAX;
+
 /// How often replicas are compared, in milliseconds.
-const COMPARE: u64 = 500;
+const COMPARE: u64 = 1_000;
 
 pub(crate) struct World {
     pub(crate) settings: Settings,
@@ -63,6 +79,11 @@ pub(crate) struct World {
     pub(crate) healed_at: u64,
     /// Hashes of states by group and position.
     pub(crate) hashes: BTreeMap<(GroupId, Slot), (u64, NodeId)>,
+    /// By node, life and group, the position whose state was read.
+    pub(crate) compared: BTreeMap<(NodeId, u64, GroupId), Slot>,
+    pub(crate) traps: Vec<Trap>,
+    /// By group and ballot, who leads.
+    pub(crate) leaders: BTreeMap<(GroupId, u64), NodeId>,
     trace: u64,
     pub(crate) frames: bool,
     story: Option<Vec<String>>,
@@ -98,6 +119,9 @@ impl sim::World for World {
             is_healed: true,
             healed_at: 0,
             hashes: BTreeMap::new(),
+            compared: BTreeMap::new(),
+            traps: Vec::new(),
+            leaders: BTreeMap::new(),
             trace: 0,
             frames: std::env::var("ESKER_SIM_FRAMES").is_ok(),
             story: None,
@@ -222,12 +246,25 @@ impl World {
             | Event::Settle(id, _)
             | Event::Read(id, ..)
             | Event::Ended(_, id, _) => Some(*id),
-            Event::Dial | Event::Up(_) | Event::Poll | Event::Compare => None,
+            Event::Dial
+            | Event::Up(_)
+            | Event::Cut(..)
+            | Event::CutOff(..)
+            | Event::FlushCut(..)
+            | Event::Stand(..)
+            | Event::Duel(..)
+            | Event::Poll
+            | Event::Compare => None,
         };
         if let Some(id) = whose {
             let until = self.node(id).paused_until;
             if until > self.now {
-                return self.at(until, event);
+                // What has come meanwhile may be taken before the node sees how late it is.
+                let later = match event {
+                    Event::Tick(..) => self.random.u64(..20),
+                    _ => 0,
+                };
+                return self.at(until + later, event);
             }
         }
         match event {
@@ -241,7 +278,7 @@ impl World {
             }
             Event::Frame(from, to, epoch, bytes) => {
                 let link = self.net.link(from, to);
-                if link.epoch == epoch && link.is_up {
+                if (link.epoch == epoch && link.is_up) || epoch == ANY {
                     self.show(from, to, &bytes);
                     self.note(&bytes);
                     self.input(to, Input::Frame(from, bytes));
@@ -271,6 +308,39 @@ impl World {
                     self.start(id);
                 }
             }
+            Event::Cut(id, epoch, mode, calls, down) => {
+                let node = self.node(id);
+                if node.epoch == epoch && node.core.is_some() && !self.is_healed {
+                    sim::count("crash by a trap");
+                    self.crash(id, mode, calls, down);
+                }
+            }
+            Event::FlushCut(id, epoch, down) => {
+                let node = self.node(id);
+                let core = node.core.as_ref().filter(|_| node.epoch == epoch);
+                if let Some(core) = core.filter(|core| core.status().failed.is_empty()) {
+                    // Where it fails, its disk is full or damaged.
+                    drop(core.readers().0.flush());
+                    self.crash(id, PowerCut::Lost, 0, down);
+                }
+            }
+            Event::CutOff(id, millis) => {
+                if !self.is_healed {
+                    let breaks = self.random.bool();
+                    self.cut_off(id, millis, breaks);
+                }
+            }
+            Event::Stand(id, epoch, millis) => {
+                let until = self.now + millis;
+                if self.node(id).epoch == epoch && !self.is_healed {
+                    self.node(id).paused_until = until;
+                }
+            }
+            Event::Duel(id, round) => {
+                if !self.is_healed {
+                    self.duel_on(id, round);
+                }
+            }
             Event::Poll => {
                 self.poll_snapshots();
                 self.poll_orders();
@@ -279,7 +349,7 @@ impl World {
                 self.after(100, Event::Poll);
             }
             Event::Compare => {
-                self.compare();
+                self.compare(false);
                 self.after(COMPARE, Event::Compare);
             }
         }
@@ -347,19 +417,15 @@ impl World {
         }
         let epoch = node.epoch;
         let actions = node.core.as_mut().unwrap().start_actions();
-        self.say(|| format!("node {id} starts"));
+        let logs = self.logs(id);
+        self.say(|| format!("node {id} starts, its logs {logs}"));
+        self.check_logs(id, &logs);
         self.carry_out(id, actions);
         self.after(1, Event::Tick(id, epoch));
     }
 
     /// The power of a node is cut.
-    pub(crate) fn crash(
-        &mut self,
-        id: NodeId,
-        mode: esker_sim::memory::PowerCut,
-        calls: u64,
-        down: u64,
-    ) {
+    pub(crate) fn crash(&mut self, id: NodeId, mode: PowerCut, calls: u64, down: u64) {
         let seed = self.random.u64(..);
         self.net.crash(id);
         self.node(id).cut_power(seed, mode, calls);
@@ -426,6 +492,7 @@ impl World {
         if to.0 == 0 || to.0 as usize > self.nodes.len() || to == from {
             return;
         }
+        self.watch_leaders(from, &bytes);
         let (now, settings) = (self.now, self.settings);
         let roll = |random: &mut fastrand::Rng, chance| random.u32(..1000) < chance;
         let is_lost = !self.is_healed && roll(&mut self.random, settings.lost);
@@ -436,12 +503,20 @@ impl World {
         if !link.is_up || link.blocked_until > now || is_lost {
             return;
         }
+        let fate = self.watch(from, to, &bytes);
+        if matches!(fate, Fate::Lost) {
+            return;
+        }
+        let link = self.net.link(from, to);
         let epoch = link.epoch;
         let mut at = (now + delay).max(link.last);
-        if is_late {
-            at += self.random.u64(..3000)
-        } else {
-            link.last = at
+        if let Fate::Kept(millis) = fate {
+            return self.after(millis, Event::Frame(from, to, ANY, bytes));
+        }
+        match fate {
+            Fate::Held(millis) => at += millis,
+            _ if is_late => at += self.random.u64(..3000),
+            _ => link.last = at,
         }
         if is_twice {
             let again = at + self.random.u64(..3000);
@@ -533,15 +608,13 @@ impl World {
             What::Isolate(node, millis) => {
                 let id = self.pick(node);
                 let breaks = self.random.bool();
-                for other in self.ids() {
-                    for (from, to) in [(id, other), (other, id)] {
-                        self.net.link(from, to).blocked_until = now + u64::from(millis);
-                        if breaks {
-                            self.break_link(from, to);
-                        }
-                    }
-                }
+                self.cut_off(id, u64::from(millis), breaks);
             }
+            What::Trap(node, cue, skip, then) => self.lay_trap(node, cue, skip, then),
+            What::SplitVotes(group, hold, down) => self.split_votes(group, hold, down),
+            What::ThreeElections(group, skip, down) => self.three_elections(group, skip, down),
+            What::FlushCut(group, millis, down) => self.flush_and_cut(group, millis, down),
+            What::Duel(group, millis, hands_over) => self.duel(group, millis, hands_over),
             What::Break(from, to) => self.break_link(self.pick(from), self.pick(to)),
             What::Pause(node, millis) => {
                 let id = self.pick(node);

@@ -111,8 +111,8 @@ fn files_of_other_disks_and_of_newer_versions_are_refused() {
         bytes.extend_from_slice(&ours[64..]);
         bytes
     };
-    assert_eq!(header(DISK.0, 1), ours);
-    fs.write(&segment(1), &header(77, 1));
+    assert_eq!(header(DISK.0, 2), ours);
+    fs.write(&segment(1), &header(77, 2));
     match open(Arc::new(fs.clone()), settings(1 << 20), None).err() {
         Some(Error::OtherDisk {
             path,
@@ -123,9 +123,9 @@ fn files_of_other_disks_and_of_newer_versions_are_refused() {
         }
         other => panic!("{other:?}"),
     }
-    fs.write(&segment(1), &header(DISK.0, 2));
+    fs.write(&segment(1), &header(DISK.0, 3));
     let newer = open(Arc::new(fs.clone()), settings(1 << 20), None).err();
-    assert!(matches!(newer, Some(Error::NewerFormat { found: 2, .. })));
+    assert!(matches!(newer, Some(Error::NewerFormat { found: 3, .. })));
 
     // The identity of the disk is known from the segments too, and is written again.
     fs.write(&segment(1), &ours);
