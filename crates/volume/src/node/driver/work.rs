@@ -342,7 +342,9 @@ impl Running {
 /// The disk's thread: batches, one after the other.
 pub(super) fn disk(batches: Receiver<Batch>, way: Way) {
     for batch in batches {
+        let ahead = batch.ahead();
         way.input(Input::BatchDone(batch.run()));
+        ahead.run();
     }
 }
 
