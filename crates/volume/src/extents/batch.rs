@@ -155,28 +155,27 @@ pub struct Ahead {
 
 impl Ahead {
     /// Writes zeros ahead of batches, where that helps. Called between two batches, by the thread
-    /// that runs them. A failure is that of the next batch.
-    pub fn run(self) {
+    /// that runs them.
+    ///
+    /// # Errors
+    /// Those of syncing: each later batch fails with `Poisoned` then. A disk that does not take
+    /// zeros may take data.
+    pub fn run(self) -> Result<()> {
         let Some((segment, len, upto, file)) = self.due() else {
-            return;
+            return Ok(());
         };
-        // Without them the batches go on, and take longer.
         if file.write_ahead((upto - len) as usize).is_err() {
-            return;
+            return Ok(());
         }
         let more = u64::from(upto - len);
         self.shared.written.fetch_add(more, Ordering::Relaxed);
-        match file.sync() {
-            Ok(()) => {
-                if let Some(writing) = &mut *self.shared.writing.lock() {
-                    writing.zeros = upto;
-                }
-            }
-            Err(error) => {
-                let path = self.shared.folder.segment(segment);
-                self.shared.fail(&Error::io(&path, "sync", error));
-            }
+        let path = self.shared.folder.segment(segment);
+        let synced = file.sync().map_err(|e| Error::io(&path, "sync", e));
+        synced.inspect_err(|error| self.shared.fail(error))?;
+        if let Some(writing) = &mut *self.shared.writing.lock() {
+            writing.zeros = upto;
         }
+        Ok(())
     }
 
     /// The segment that is written, its bytes, and up to where it is to have zeros.

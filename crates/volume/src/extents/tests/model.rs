@@ -121,8 +121,8 @@ impl Run {
                         Ok(end) => {
                             self.done = end;
                             extents.batch_done(end);
-                            if self.rng.bool() {
-                                ahead.run();
+                            if self.rng.bool() && ahead.run().is_err() {
+                                return;
                             }
                         }
                         Err(_) => {
