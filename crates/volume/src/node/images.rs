@@ -20,8 +20,6 @@ pub(super) const PIECE_BYTES: usize = 512 << 10;
 pub(super) const RECORD_BYTES: usize = 128 << 10;
 /// The most entries of a piece: each counts with more than 16 bytes, also a hole.
 pub(super) const MOST_ENTRIES: usize = PIECE_BYTES / 16 + 1;
-/// Pieces that a replica has taken and not installed.
-pub(super) const MOST_WAITING: usize = 16;
 /// A piece that does not come for so many milliseconds is asked for again.
 pub(super) const ASK_AGAIN: u64 = 1_000;
 /// An image that the replica does not ask for, for so many milliseconds, is given up.
@@ -61,6 +59,8 @@ pub(super) struct Incoming {
     pub(super) meta: ImageMeta,
     pub(super) next: u64,
     pub(super) asked: u64,
+    /// The next piece was asked for and has not come.
+    pub(super) is_asked: bool,
     /// When the last piece came.
     pub(super) came: u64,
     /// Pieces whose data are not durable yet: their end, their entries, whether none follows.
@@ -81,6 +81,25 @@ pub(super) struct Images {
 }
 
 impl Images {
+    /// Groups of which the next piece may be asked for, and was not. Pieces of all groups that are
+    /// not installed yet have `most` bytes together; each group may have one.
+    pub(super) fn to_ask(&self, most: usize) -> Vec<GroupId> {
+        let bytes = |incoming: &Incoming| {
+            (incoming.waiting.len() + usize::from(incoming.is_asked)) * PIECE_BYTES
+        };
+        let mut all: usize = self.incoming.values().map(bytes).sum();
+        let mut groups = Vec::new();
+        for (group, incoming) in &self.incoming {
+            let has_last = incoming.waiting.back().is_some_and(|(.., last)| *last);
+            let fits = incoming.waiting.is_empty() || all + PIECE_BYTES <= most;
+            if !incoming.is_asked && !has_last && fits {
+                all += PIECE_BYTES;
+                groups.push(*group);
+            }
+        }
+        groups
+    }
+
     /// The leader's protocol says that the node is behind the log.
     pub(super) fn wanted(&mut self, group: GroupId, node: NodeId) {
         if !self.wanted.contains(&(group, node)) {
