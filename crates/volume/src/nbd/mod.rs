@@ -4,9 +4,9 @@
 //! [`Server`] speaks the fixed newstyle handshake with structured replies, `base:allocation`, and
 //! TLS through [`Upgrade`]. What it serves implements [`Exports`] and [`Device`]. A connection has
 //! two threads: one reads requests and begins them, one writes replies in the order in which
-//! requests end, as far as the thread that has a reply could not send it at once. What connections may use is bounded by [`Limits`]: at a limit a connection is not
-//! read any further. A client that breaks the protocol, stalls or disappears ends its own
-//! connection only.
+//! requests end, as far as the thread that has a reply could not send it at once. What connections
+//! may use is bounded by [`Limits`]: at a limit a connection is not read any further. A client that
+//! breaks the protocol, stalls or disappears ends its own connection only.
 //!
 //! [`Client`] is for tests, the demo, and programs that need few lines; it takes any reader and
 //! writer.

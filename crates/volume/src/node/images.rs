@@ -81,23 +81,15 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Groups of which the next piece may be asked for, and was not. Pieces of all groups that are
-    /// not installed yet have `most` bytes together; each group may have one.
+    /// Groups of which the next piece may be asked for, and was not.
     pub(super) fn to_ask(&self, most: usize) -> Vec<GroupId> {
-        let bytes = |incoming: &Incoming| {
-            (incoming.waiting.len() + usize::from(incoming.is_asked)) * PIECE_BYTES
-        };
-        let mut all: usize = self.incoming.values().map(bytes).sum();
-        let mut groups = Vec::new();
-        for (group, incoming) in &self.incoming {
-            let has_last = incoming.waiting.back().is_some_and(|(.., last)| *last);
-            let fits = incoming.waiting.is_empty() || all + PIECE_BYTES <= most;
-            if !incoming.is_asked && !has_last && fits {
-                all += PIECE_BYTES;
-                groups.push(*group);
-            }
-        }
-        groups
+        let pieces = self.incoming.iter().map(|(group, incoming)| Pieces {
+            group: *group,
+            waiting: incoming.waiting.len(),
+            is_asked: incoming.is_asked,
+            has_last: incoming.waiting.back().is_some_and(|(.., last)| *last),
+        });
+        to_ask(&pieces.collect::<Vec<_>>(), most)
     }
 
     /// The leader's protocol says that the node is behind the log.
@@ -113,6 +105,29 @@ impl Images {
             .values()
             .any(|out| out.image.segments().contains(&segment))
     }
+}
+
+/// The pieces of an image that a replica has or waits for.
+struct Pieces {
+    group: GroupId,
+    waiting: usize,
+    is_asked: bool,
+    has_last: bool,
+}
+
+/// Groups of which the next piece may be asked for, and was not. Pieces of all groups that are not
+/// installed yet have `most` bytes together; each group may have one.
+fn to_ask(groups: &[Pieces], most: usize) -> Vec<GroupId> {
+    let count = |of: &Pieces| of.waiting + usize::from(of.is_asked);
+    let mut all: usize = groups.iter().map(count).sum();
+    let mut asked = Vec::new();
+    for of in groups.iter().filter(|of| !of.is_asked && !of.has_last) {
+        if of.waiting == 0 || (all + 1) * PIECE_BYTES <= most {
+            all += 1;
+            asked.push(of.group);
+        }
+    }
+    asked
 }
 
 /// Reads a piece of an image, on a thread that reads: entries with their data, and where the next
@@ -219,4 +234,32 @@ fn is_elsewhere(
         return Ok(false);
     };
     Ok(reader.read_block(now.place, now.checksum, data).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(group: u16, waiting: usize, is_asked: bool, has_last: bool) -> Pieces {
+        let group = GroupId(group);
+        Pieces {
+            group,
+            waiting,
+            is_asked,
+            has_last,
+        }
+    }
+
+    #[test]
+    fn pieces_of_all_groups_share_the_memory_for_them() {
+        let most = 4 * PIECE_BYTES;
+        let new: Vec<Pieces> = (0..6).map(|group| pieces(group, 0, false, false)).collect();
+        assert_eq!(to_ask(&new, most).len(), 6, "one of each group");
+        let some = [pieces(1, 1, false, false), pieces(2, 1, true, false)];
+        assert_eq!(to_ask(&some, most), [GroupId(1)]);
+        let full = [pieces(1, 2, false, false), pieces(2, 1, true, false)];
+        assert!(to_ask(&full, most).is_empty());
+        let ended = [pieces(1, 1, false, true), pieces(2, 0, false, false)];
+        assert_eq!(to_ask(&ended, most), [GroupId(2)]);
+    }
 }
