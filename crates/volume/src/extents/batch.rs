@@ -164,6 +164,10 @@ impl Ahead {
         let Some((segment, len, upto, file)) = self.due() else {
             return Ok(());
         };
+        // Before they are written: also where that fails, some of them have to be cut.
+        if let Some(writing) = &mut *self.shared.writing.lock() {
+            writing.zeros = upto;
+        }
         if file.write_ahead((upto - len) as usize).is_err() {
             return Ok(());
         }
@@ -171,11 +175,7 @@ impl Ahead {
         self.shared.written.fetch_add(more, Ordering::Relaxed);
         let path = self.shared.folder.segment(segment);
         let synced = file.sync().map_err(|e| Error::io(&path, "sync", e));
-        synced.inspect_err(|error| self.shared.fail(error))?;
-        if let Some(writing) = &mut *self.shared.writing.lock() {
-            writing.zeros = upto;
-        }
-        Ok(())
+        synced.inspect_err(|error| self.shared.fail(error))
     }
 
     /// The segment that is written, its bytes, and up to where it is to have zeros.

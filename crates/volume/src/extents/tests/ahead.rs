@@ -1,8 +1,10 @@
 //! Zeros that are written ahead of small batches.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use esker_sim::faulty::Faulty;
+use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
 use super::common::{Written, append_this, formatted, open, segment, settings};
@@ -63,6 +65,34 @@ fn they_are_no_part_of_the_log_and_end_with_the_segment() {
     let bytes = memory.read(&segment(first.number)).unwrap().len() as u64;
     assert_eq!(bytes, extents.segments()[0].bytes, "the zeros are cut");
     assert_eq!(zeros(&memory, &extents), 0, "behind a large batch");
+    survives(&memory, &all);
+}
+
+#[test]
+fn those_that_a_disk_may_have_taken_in_part_are_cut_too() {
+    let memory = formatted();
+    let hooked = Hooked::new(Arc::new(memory.clone()));
+    let cuts = Arc::new(AtomicUsize::new(0));
+    let counted = cuts.clone();
+    hooked.set(move |call, _| match call {
+        Call::WriteAhead => Err(std::io::ErrorKind::StorageFull.into()),
+        Call::Truncate => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+        _ => Ok(()),
+    });
+    let (mut extents, _) = open(Arc::new(hooked), settings(20_000), None).unwrap();
+    let mut all = Vec::new();
+    for slot in 1..=4 {
+        entry(&mut extents, slot, 100, &mut all);
+        sync(&mut extents);
+    }
+    assert_eq!(cuts.load(Ordering::SeqCst), 0);
+    // It begins a segment.
+    entry(&mut extents, 5, 19_000, &mut all);
+    sync(&mut extents);
+    assert_eq!(cuts.load(Ordering::SeqCst), 1);
     survives(&memory, &all);
 }
 
