@@ -101,9 +101,10 @@ impl Batch {
             // Before the next file is begun: at a start, only the last one may not be durable.
             file.sync().map_err(|e| Error::io(&path, "sync", e))?;
             writing.len = chunk.end();
-            writing.small = match len < SMALL {
-                true => writing.small.saturating_add(1),
-                false => 0,
+            writing.small = if len < SMALL {
+                writing.small.saturating_add(1)
+            } else {
+                0
             };
             *self.shared.writing.lock() = Some(writing);
         }

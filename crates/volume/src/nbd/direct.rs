@@ -28,7 +28,8 @@ pub(crate) fn replies_together<T>(act: impl FnOnce() -> T) -> T {
         later.get_or_insert_default();
         is_outer
     });
-    let _ending = is_outer.then(|| Ending);
+    // Where it is made, it also ends.
+    let _ending = if is_outer { Some(Ending) } else { None };
     act()
 }
 
