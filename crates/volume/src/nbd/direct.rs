@@ -57,12 +57,12 @@ pub(super) fn queued(connection: &Arc<Connection>) {
     }
 }
 
+/// Replies, and the requests that they answer.
+pub(super) type Replies = Vec<(Reply, Slot)>;
+
 /// Sends as much of the replies as the socket takes at once. Returns the rest: bytes of the first
 /// reply that was not sent in full, and those behind it; and what was sent in full.
-pub(super) fn send(
-    socket: &TcpStream,
-    mut replies: Vec<(Reply, Slot)>,
-) -> (Vec<(Reply, Slot)>, Vec<(Reply, Slot)>) {
+pub(super) fn send(socket: &TcpStream, mut replies: Replies) -> (Replies, Replies) {
     let parts = replies
         .iter()
         .flat_map(|(reply, _)| [&reply.head, &reply.data]);
