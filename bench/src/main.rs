@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::{Failure, Result};
-use suites::{deli, leveldbpp, luo_carey, peers, pubsub, spatial, upkeep, volume};
+use suites::{cluster, deli, leveldbpp, luo_carey, peers, pubsub, spatial, upkeep, volume};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -89,6 +89,8 @@ enum Suite {
     Pubsub(upkeep::Options),
     /// Replicated volumes: bytes written, speed, fail-over, rebuilding, memory, beside a log and a state and nbdkit
     Volume(volume::Options),
+    /// Datasets on Cassandra and HBase: DELI's experiments on real servers, beside the servers' own indexes
+    Cluster(cluster::Options),
 }
 
 fn main() -> ExitCode {
@@ -111,6 +113,7 @@ fn run_suite(suite: &Suite) -> Result<Vec<String>> {
         Suite::Spatial(options) => (spatial::run(options)?, options.out()),
         Suite::Pubsub(options) => (pubsub::run(options)?, options.out.as_path()),
         Suite::Volume(options) => (volume::run(options)?, options.out.as_path()),
+        Suite::Cluster(options) => (cluster::run(options)?, options.out.as_path()),
     };
     make_report(out)?;
     Ok(failures)
@@ -171,6 +174,7 @@ fn act(command: &Command) -> Result<()> {
                 spatial::SUITE => spatial::child(&job),
                 pubsub::SUITE => pubsub::child(&job),
                 volume::SUITE => volume::child(&job),
+                cluster::SUITE => cluster::child(&job),
                 other => Err(Failure::new(format!("there is no suite `{other}`"))),
             }
         }

@@ -9,17 +9,18 @@ import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
 
 /**
- * What the gateway has no calls for: `flush TABLE`, `compact TABLE` (all files), `split TABLE`,
+ * What the gateway has no calls for: `flush TABLE` (or `NAMESPACE:`), `compact TABLE` (all files), `split TABLE`,
  * `regions TABLE`, and `raw TABLE`, which counts puts and markers of deletions as they are stored.
  */
 public final class HBaseAdmin {
   public static void main(String[] arguments) throws Exception {
-    TableName table = TableName.valueOf(arguments[1]);
+    boolean isAll = arguments[1].endsWith(":");
+    TableName table = isAll ? null : TableName.valueOf(arguments[1]);
     try (Connection connection = ConnectionFactory.createConnection(HBaseConfiguration.create());
         Admin admin = connection.getAdmin()) {
       switch (arguments[0]) {
         case "flush":
-          admin.flush(table);
+          flush(admin, arguments[1], table);
           break;
         case "compact":
           compact(admin, table);
@@ -38,6 +39,17 @@ public final class HBaseAdmin {
         default:
           throw new IllegalArgumentException(arguments[0]);
       }
+    }
+  }
+
+  private static void flush(Admin admin, String name, TableName table) throws Exception {
+    if (table != null) {
+      admin.flush(table);
+      return;
+    }
+    String namespace = name.substring(0, name.length() - 1);
+    for (TableName one : admin.listTableNamesByNamespace(namespace)) {
+      admin.flush(one);
     }
   }
 

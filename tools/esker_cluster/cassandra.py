@@ -7,9 +7,11 @@
     cassandra.py resume N    SIGCONT
     cassandra.py start N     starts a node again that was killed
     cassandra.py down        ends all nodes, and removes their data
+    cassandra.py admin flush|compact KEYSPACE[.TABLE]    on each node, of all its files
 
 ESKER_CASSANDRA names the folder of the jars (`lib`) and of the data (`run`); without it, a folder among the temporary
 files. Jars that are missing are fetched by Maven, once. ESKER_JAVA names the java binary (11 or 17).
+ESKER_CASSANDRA_SETTINGS has further settings of the nodes, `name: value; name: value`.
 """
 import glob
 import os
@@ -166,6 +168,10 @@ def settings(node, count):
         "sstable: {selected_format: bti}",
         "storage_compatibility_mode: NONE",
     ]
+    more = os.environ.get("ESKER_CASSANDRA_SETTINGS", "").split(";")
+    more = [line.strip() for line in more if line.strip()]
+    named = {line.split(":")[0] for line in more}
+    lines = [line for line in lines if line.split(":")[0] not in named] + more
     return "\n".join(lines) + "\n"
 
 
@@ -305,6 +311,25 @@ def down():
     shutil.rmtree(RUN, ignore_errors=True)
 
 
+def admin(what, table):
+    """Cassandra's own tool, on each node."""
+    conf = os.path.join(RUN, "tools")
+    os.makedirs(conf, exist_ok=True)
+    with open(os.path.join(conf, "logback-tools.xml"), "w") as file:
+        file.write('<configuration><root level="OFF"/></configuration>')
+    for node in configured():
+        done = subprocess.run([
+            java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", *modules(), f"-Dcassandra.storagedir={conf}",
+            f"-Dcassandra.logdir={conf}", f"-Duser.home={conf}",
+            f"-Dcassandra.config=file://{folder(node)}/conf/cassandra.yaml",
+            f"-Dlogback.configurationFile=file://{conf}/logback-tools.xml", "-cp", f"{conf}:{LIB}/*",
+            "org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", str(STATISTICS + node), what,
+            *table.split("."),
+        ])
+        if done.returncode:
+            sys.exit(f"{what} of {table} has failed on node {node}")
+
+
 def main(words):
     command_, rest = (words[0], words[1:]) if words else ("", [])
     one = int(rest[0]) if len(rest) == 1 and rest[0].isdigit() else None
@@ -318,6 +343,8 @@ def main(words):
         send(one, signal.SIGSTOP if command_ == "pause" else signal.SIGCONT)
     elif command_ == "start" and one:
         start(one)
+    elif command_ == "admin" and len(rest) == 2 and rest[0] in ("flush", "compact"):
+        admin(*rest)
     else:
         sys.exit(__doc__.strip())
 

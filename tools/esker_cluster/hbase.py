@@ -13,6 +13,7 @@
 ESKER_HBASE names the folder of the jars (`lib`) and of the data (`run`); without it, a folder
 among the temporary files. Jars that are missing are fetched by Maven once. ESKER_JAVA names the
 java binary (17), ESKER_HBASE_SESSION the milliseconds until a killed server's regions move.
+ESKER_HBASE_SETTINGS has further settings of the servers, `name: value; name: value`.
 """
 import os
 import shutil
@@ -93,6 +94,8 @@ def configure(name, is_distributed, port):
     folder = f"{RUN}/conf-{name}"
     os.makedirs(folder, exist_ok=True)
     all_of_it = dict(settings(is_distributed, port), **{"hbase.tmp.dir": f"{RUN}/tmp-{name}"})
+    more = [pair.split(":", 1) for pair in os.environ.get("ESKER_HBASE_SETTINGS", "").split(";") if ":" in pair]
+    all_of_it.update({key.strip(): value.strip() for key, value in more})
     lines = [f"<property><name>{key}</name><value>{value}</value></property>" for key, value in all_of_it.items()]
     with open(f"{folder}/hbase-site.xml", "w") as file:
         file.write("<configuration>\n" + "\n".join(lines) + "\n</configuration>\n")

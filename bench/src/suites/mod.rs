@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::workload::profile::SeedSet;
 
 pub mod bars;
+pub mod cluster;
 pub mod deli;
 pub mod leveldbpp;
 pub mod luo_carey;
@@ -58,5 +59,6 @@ pub fn sheets() -> Vec<crate::report::sheet::Sheet> {
     sheets.extend(spatial::sheets::all());
     sheets.extend(pubsub::sheets::all());
     sheets.extend(volume::sheets::all());
+    sheets.extend(cluster::sheets::all());
     sheets
 }

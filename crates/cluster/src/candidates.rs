@@ -6,66 +6,17 @@ use std::sync::Arc;
 
 use esker_coding::Seq;
 use esker_model::query::Order;
-use esker_model::range::Range;
 
 use crate::bound::Bound;
-use crate::cells::{Cell, Read};
 use crate::error::Result;
-use crate::judge::Candidate;
-use crate::rows::{entry, newest_first};
 use crate::shared::Shared;
+use crate::sources::{Sought, Source, Span, fill, sources};
+use crate::verdict::Candidate;
 
-/// Entries that are read of a partition at a time.
-const PAGE: usize = 256;
 /// Partitions that are read at a time.
 const TOGETHER: usize = 64;
 /// Entries that are held to sort them.
 const MOST_HELD: usize = 1 << 16;
-
-/// Entries of some ranges of an index's tokens.
-#[derive(Debug, Clone)]
-pub(crate) struct Sought {
-    /// The place of the index in [`Bound::indexes`].
-    pub(crate) index: usize,
-    pub(crate) ranges: Vec<Range>,
-}
-
-/// The entries of a range in a partition, read page by page.
-struct Source {
-    index: usize,
-    range: Range,
-    /// The next page; `None` at the end.
-    next: Option<Read>,
-    held: VecDeque<Candidate>,
-}
-
-impl Source {
-    fn take(&mut self, cells: Vec<Cell>) -> Result<()> {
-        let full = match &self.next {
-            Some(read) => cells.len() >= read.most,
-            None => false,
-        };
-        let from = cells
-            .last()
-            .map(|last| [last.row.as_slice(), &[0]].concat());
-        self.next = match (self.next.take(), from) {
-            (Some(read), Some(from)) if full => Some(Read { from, ..read }),
-            _ => None,
-        };
-        for cell in cells {
-            let found = entry(&cell.row)?;
-            if self.range.contains(found.token) {
-                self.held.push_back(Candidate {
-                    at: found.at,
-                    key: found.key.to_vec(),
-                    index: self.index,
-                    token: found.token.to_vec(),
-                });
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Entries in an order of their timestamps, each timestamp once.
 pub(crate) struct Candidates {
@@ -105,7 +56,8 @@ impl Candidates {
         // Entries of one token are newest first.
         let how = if is_newest && ranges.all(|range| range.point().is_some()) {
             let newest = after.map_or(until, |after| until.min(after.saturating_sub(1)));
-            let sources = sources(&bound, &sought, Some(newest));
+            let span = Span { newest, oldest: 0 };
+            let sources = sources(&bound, &sought, Some(span));
             How::Merged(sources)
         } else {
             How::Sorted {
@@ -206,56 +158,4 @@ impl Candidates {
         *is_end = !overflowed;
         Ok(held.pop_front())
     }
-}
-
-/// Reads the next page of each source; returns the number of entries.
-fn fill(shared: &Shared, mut sources: Vec<&mut Source>) -> Result<u64> {
-    if sources.is_empty() {
-        return Ok(0);
-    }
-    let reads = sources.iter().filter_map(|source| source.next.clone());
-    let pages = shared.cells.read(reads.collect());
-    let mut count = 0;
-    for (source, page) in sources.iter_mut().zip(pages) {
-        let page = page?;
-        count += page.len() as u64;
-        source.take(page)?;
-    }
-    Ok(count)
-}
-
-/// The partitions with entries of the ranges; with `newest`, of single tokens from that timestamp
-/// on.
-fn sources(bound: &Bound, sought: &[Sought], newest: Option<Seq>) -> Vec<Source> {
-    let mut sources = Vec::new();
-    for Sought { index: at, ranges } in sought {
-        let Some(index) = bound.indexes.get(*at) else {
-            continue;
-        };
-        for range in ranges.iter().filter(|range| !range.is_empty()) {
-            let (mut from, to) = range.key_bounds();
-            let buckets = index.layout.buckets(&from, to.as_deref());
-            if let Some(newest) = newest {
-                from.extend_from_slice(&newest_first(newest));
-            }
-            for partition in buckets.iter().flat_map(|bucket| bucket.partitions()) {
-                let next = Read {
-                    table: index.table.clone(),
-                    partition,
-                    from: from.clone(),
-                    to: to.clone(),
-                    most: PAGE,
-                    reverse: false,
-                    rows_only: true,
-                };
-                sources.push(Source {
-                    index: *at,
-                    range: range.clone(),
-                    next: Some(next),
-                    held: VecDeque::new(),
-                });
-            }
-        }
-    }
-    sources
 }

@@ -13,10 +13,11 @@ use crate::bound::Bound;
 use crate::cells::{Cell, Mark, Read, Write};
 use crate::dataset::Dataset;
 use crate::error::Result;
-use crate::judge::{Candidate, Verdict, judge_all, remove};
+use crate::judge::{judge_all, remove};
 use crate::rows::{Version, entry};
 use crate::shared::Shared;
 use crate::time::stamp;
+use crate::verdict::{Candidate, Verdict};
 use crate::view::View;
 
 /// Rows of a page.

@@ -6,16 +6,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use esker_coding::Seq;
-use esker_model::query::{Compiled, NoEstimates, Order, Plan, Request};
+use esker_model::query::{Compiled, NoEstimates, Order, Plan, Request, Shape};
 use esker_model::record::RecordRef;
 
 use crate::bound::Bound;
-use crate::candidates::{Candidates, Sought};
+use crate::candidates::Candidates;
 use crate::error::{Error, Result};
 use crate::hit::Hit;
-use crate::judge::{Candidate, Verdict, judge_all, remove};
+use crate::intersect::Filters;
+use crate::judge::judge_all;
+use crate::probe::Probe;
 use crate::scan::Scan;
 use crate::shared::Shared;
+use crate::sources::{PAGE, Sought};
+use crate::useless;
+use crate::verdict::{Candidate, Verdict};
 use crate::view::{Newest, View};
 
 /// Candidates whose records are read at a time; fewer for the first ones of a small answer.
@@ -28,13 +33,18 @@ pub struct Explained {
     pub scan: Option<String>,
     /// The indexes that are read: path, and the condition that it answers.
     pub indexes: Vec<(String, String)>,
+    /// The indexes that are asked for the candidates of these, before records are read: path, and
+    /// condition.
+    pub intersected: Vec<(String, String)>,
+    /// Candidates that such an index has ruled out.
+    pub ruled_out: u64,
     /// The paths of the condition that have no index, if that is why it scans.
     pub without_index: Vec<esker_model::schema::Path>,
     /// Index entries that were read.
     pub entries: u64,
     /// Keys whose versions were read.
     pub keys: u64,
-    /// Index entries of no use that were removed on the way.
+    /// Index entries of no use that were found on the way; they are removed, some together.
     pub removed: u64,
     /// Answers so far.
     pub answers: u64,
@@ -60,8 +70,44 @@ pub(crate) struct Query {
     explained: Explained,
 }
 
+/// Candidates of the driving index.
+struct Entries {
+    candidates: Candidates,
+    filters: Filters,
+    /// Those that no other index has ruled out.
+    waiting: VecDeque<Candidate>,
+    /// Entries that were read to choose the index.
+    probed: u64,
+}
+
+impl Entries {
+    /// The next candidates: at most `most`, none at the end.
+    fn next(&mut self, most: usize) -> Result<Vec<Candidate>> {
+        while self.waiting.is_empty() {
+            // Entries are read by pages in any case.
+            let together = if self.filters.is_some() {
+                most.max(PAGE)
+            } else {
+                most
+            };
+            let found = self.candidates.next(together)?;
+            if found.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.waiting = self.filters.apply(found)?.into();
+        }
+        let count = most.min(self.waiting.len());
+        Ok(self.waiting.drain(..count).collect())
+    }
+
+    /// Entries that were read.
+    fn read(&self) -> u64 {
+        self.probed + self.candidates.read + self.filters.read
+    }
+}
+
 enum From {
-    Entries(Candidates),
+    Entries(Box<Entries>),
     Keys(Vec<Vec<u8>>),
     Scan(Scan),
 }
@@ -75,8 +121,15 @@ impl Query {
     ) -> Result<Query> {
         let shape = &bound.shape;
         let compiled = Compiled::new(shape, request.condition.clone(), &mut NoEstimates)?;
-        let plan = Plan::choose(shape, &compiled, &mut NoEstimates)?;
+        // Whatever is read of an index is read after the view begins.
         let view = View::now(&shared)?;
+        let mut probe = Probe {
+            shared: &shared,
+            bound: &bound,
+            read: 0,
+        };
+        let plan = Plan::choose(shape, &compiled, &mut probe)?;
+        let probed = probe.read;
         let mut explained = Explained::default();
         let mut source = source(
             &shared,
@@ -87,6 +140,9 @@ impl Query {
             view,
             &mut explained,
         );
+        if let From::Entries(entries) = &mut source {
+            entries.probed = probed;
+        }
         // What lies behind a page depends on the order.
         let is_ordered = is_ordered || request.after.is_some();
         if let (From::Scan(scan), false) = (&mut source, is_ordered) {
@@ -152,9 +208,10 @@ impl Query {
             .max(16.min(TOGETHER))
             .max(self.asked.min(TOGETHER));
         match &mut self.source {
-            From::Entries(candidates) => {
-                let found = candidates.next(most)?;
-                self.explained.entries = candidates.read;
+            From::Entries(entries) => {
+                let found = entries.next(most)?;
+                self.explained.entries = entries.read();
+                self.explained.ruled_out = entries.filters.dropped;
                 if found.is_empty() {
                     return Ok(false);
                 }
@@ -207,7 +264,7 @@ impl Query {
         }
         self.explained.removed += useless.len() as u64;
         if !useless.is_empty() {
-            remove(&self.shared, &self.bound, &useless);
+            useless::add(&self.shared, &self.bound, useless);
         }
         Ok(())
     }
@@ -251,29 +308,33 @@ fn source(
     let after = request.after.map(|after| after.0);
     let constraints = plan.driver.constraints();
     if !constraints.is_empty() {
-        let mut sought = Vec::new();
-        for at in constraints {
-            let Some(constraint) = compiled.constraints.get(*at) else {
-                continue;
-            };
-            let place = bound
-                .indexes
+        let named = |at: usize, into: &mut Vec<(String, String)>| {
+            let constraint = compiled.constraints.get(at)?;
+            let indexes = &bound.indexes;
+            let index = indexes
                 .iter()
-                .position(|i| i.place == constraint.attribute);
-            let (Some(index), Some(ranges)) = (place, constraint.sought()) else {
-                continue;
-            };
+                .position(|i| i.place == constraint.attribute)?;
+            let ranges = constraint.sought()?.to_vec();
             if let Some(attribute) = bound.shape.attribute(constraint.attribute) {
-                let text = compiled.text(*at);
-                explained.indexes.push((attribute.path.to_string(), text));
+                into.push((attribute.path.to_string(), compiled.text(at)));
             }
-            let ranges = ranges.to_vec();
-            sought.push(Sought { index, ranges });
-        }
+            Some(Sought { index, ranges })
+        };
+        let sought = constraints.iter();
+        let sought = sought.filter_map(|at| named(*at, &mut explained.indexes));
+        let sought: Vec<Sought> = sought.collect();
+        let others = others(compiled, &bound.shape, constraints).into_iter();
+        let others = others.filter_map(|at| named(at, &mut explained.intersected));
+        let filters = Filters::new(shared.clone(), bound.clone(), others.collect());
         let (shared, bound) = (shared.clone(), bound.clone());
         let span = (view.until, after);
         let candidates = Candidates::new(shared, bound, sought, request.order, span);
-        return From::Entries(candidates);
+        return From::Entries(Box::new(Entries {
+            candidates,
+            filters,
+            waiting: VecDeque::new(),
+            probed: 0,
+        }));
     }
     explained.scan = Some(compiled.keys.text());
     if compiled.keys.are_few()
@@ -294,6 +355,18 @@ fn source(
         (view, after),
         request.keys_only,
     ))
+}
+
+/// The constraints that every match satisfies and that have an index, besides those that drive.
+fn others(compiled: &Compiled, shape: &Shape, driving: &[usize]) -> Vec<usize> {
+    let constraints = compiled.constraints.iter().enumerate();
+    let others = constraints.filter(|(at, constraint)| {
+        let mut conjuncts = compiled.conjuncts();
+        !driving.contains(at)
+            && constraint.can_drive(shape)
+            && conjuncts.any(|conjunct| std::ptr::eq(conjunct, *constraint))
+    });
+    others.map(|(at, _)| at).collect()
 }
 
 /// Fails for a request that a cluster cannot answer.

@@ -11,32 +11,8 @@ use crate::removals;
 use crate::rows::Version;
 use crate::shared::Shared;
 use crate::time::{GRACE, millis};
+use crate::verdict::{Candidate, Verdict};
 use crate::view::View;
-
-/// An index entry that was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) at: Seq,
-    pub(crate) key: Vec<u8>,
-    /// The place of its index in [`Bound::indexes`].
-    pub(crate) index: usize,
-    pub(crate) token: Vec<u8>,
-}
-
-/// What is true of an entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Of the newest version: its value, unless rows alone were read.
-    Newest(Vec<u8>),
-    /// Of another version among those that are kept.
-    Kept(Vec<u8>),
-    /// Of a version that enough newer ones or a deletion have made obsolete.
-    Obsolete,
-    /// Of a write that has put no record, and cannot do so any more.
-    Dangling,
-    /// Of a write that may still put its record.
-    Pending,
-}
 
 /// The verdict for a reader of the writes up to `until`, by the versions of the key, newest first,
 /// of which at most `kept` count. `now` is in milliseconds since 1970, and not ahead of the
@@ -106,17 +82,26 @@ pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verd
     let (dangling, obsolete): (Vec<_>, Vec<_>) = useless
         .iter()
         .partition(|(_, verdict)| *verdict == Verdict::Dangling);
-    let mut removed: Vec<&Candidate> = Vec::new();
+    let mut removed: Vec<Candidate> = Vec::new();
     if let Ok(gone) = forget(shared, bound, &dangling) {
         let is_gone = |of: &Candidate| gone.contains(&(of.key.clone(), of.at));
         let dangling = dangling.into_iter().map(|(candidate, _)| candidate);
-        removed.extend(dangling.filter(|candidate| is_gone(candidate)));
+        removed.extend(dangling.filter(|candidate| is_gone(candidate)).cloned());
     }
     if !obsolete.is_empty()
         && let Ok(announced) = removals::announced(shared, bound)
     {
         let obsolete = obsolete.into_iter().map(|(candidate, _)| candidate);
-        removed.extend(obsolete.filter(|candidate| !announced.contains(&candidate.key)));
+        let obsolete: Vec<Candidate> = obsolete
+            .filter(|candidate| !announced.contains(&candidate.key))
+            .cloned()
+            .collect();
+        // What hid them may have been removed before that: only what does so still counts.
+        if let Ok(verdicts) = judge_all(shared, bound, &obsolete, &View::LATEST, true) {
+            let still = obsolete.into_iter().zip(verdicts);
+            let still = still.filter(|(_, verdict)| *verdict == Verdict::Obsolete);
+            removed.extend(still.map(|(candidate, _)| candidate));
+        }
     }
     let entries = removed.into_iter().filter_map(|candidate| {
         let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);

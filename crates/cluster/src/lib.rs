@@ -10,7 +10,10 @@
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
-//! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
+//! | queries | `view`, `find`, `scan`, `values` |
+//! | candidates of indexes | `probe`, `sources`, `candidates`, `intersect` |
+//! | what counts of them | `verdict`, `judge`, `useless` |
+//! | what experiments compare with, by a feature | `experimental` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
 mod bound;
@@ -23,24 +26,32 @@ mod conditional;
 mod counts;
 mod dataset;
 mod error;
+#[cfg(feature = "experimental")]
+#[doc(hidden)]
+pub mod experimental;
 mod find;
 mod hbase_address;
 mod hit;
 mod indexes;
+mod intersect;
 mod judge;
 mod layout;
 mod notes;
+mod probe;
 mod removals;
 mod repair;
 mod rows;
 mod scan;
 mod shared;
+mod sources;
 mod split;
 mod store;
 mod summary;
 mod time;
 mod unique;
+mod useless;
 mod values;
+mod verdict;
 mod view;
 mod write;
 mod writer;

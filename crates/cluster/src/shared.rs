@@ -12,6 +12,7 @@ use crate::clock::Checked;
 use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::time::{Clocks, SystemClocks};
+use crate::verdict::Found;
 use crate::writer::Writers;
 
 /// What a store is opened with.
@@ -23,6 +24,12 @@ pub struct Options {
     pub is_reader: bool,
     /// The entries of a bucket of an index after which it is split.
     pub split_at: u64,
+    /// The candidates of an index from which on the other indexes of a condition are asked for
+    /// them, too, before their records are read.
+    pub intersect_from: usize,
+    /// The index entries of no use that queries find before they are removed together; the last
+    /// ones when the store is dropped.
+    pub remove_from: usize,
 }
 
 impl Default for Options {
@@ -31,6 +38,8 @@ impl Default for Options {
             clocks: Arc::new(SystemClocks::default()),
             is_reader: false,
             split_at: 100_000,
+            intersect_from: 32,
+            remove_from: 64,
         }
     }
 }
@@ -51,6 +60,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<Checked>,
     pub(crate) writers: Writers,
     pub(crate) counts: Counts,
+    /// What queries have found and not removed yet.
+    pub(crate) useless: Found,
+    /// Called at the end.
+    pub(crate) at_end: fn(&Shared),
     /// Datasets of the last version of the catalog that was used.
     pub(crate) bound: Mutex<(u64, HashMap<String, Arc<Bound>>)>,
 }
@@ -113,6 +126,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        (self.at_end)(self);
         self.writers.end();
     }
 }

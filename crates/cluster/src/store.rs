@@ -12,8 +12,9 @@ use crate::counts::Counts;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::shared::{Options, Shared};
+use crate::verdict::Found;
 use crate::writer::Writers;
-use crate::{notes, removals, repair, split};
+use crate::{notes, removals, repair, split, useless};
 
 /// The datasets of a keyspace. A program has one, and uses it from all its threads.
 #[derive(Clone)]
@@ -45,6 +46,8 @@ impl Store {
             writers: Writers::new(cells.clone(), clocks, clock.clone()),
             clock,
             counts: Counts::default(),
+            useless: Found::default(),
+            at_end: useless::remove_all,
             bound: Mutex::default(),
             cells,
             options,

@@ -6,12 +6,14 @@ use esker_model::condition::Expr;
 use esker_model::query::{Compiled, NoEstimates, Order, Plan};
 use esker_model::record::Record;
 
-use crate::candidates::{Candidates, Sought};
+use crate::candidates::Candidates;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::find::confirms;
-use crate::judge::{Verdict, judge_all};
+use crate::judge::judge_all;
 use crate::rows::Version;
+use crate::sources::Sought;
+use crate::verdict::Verdict;
 use crate::view::View;
 
 /// Candidates whose versions are read at a time.

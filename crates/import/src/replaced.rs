@@ -6,7 +6,6 @@
 //! looked up. In a dataset that had records, every key is looked up.
 
 use std::collections::HashSet;
-use std::ops::Bound;
 
 use esker::Key;
 use esker_store::Dataset;
@@ -34,11 +33,7 @@ pub(crate) struct Replaced {
 impl Replaced {
     /// Reads, before the first batch, whether the dataset is empty.
     pub(crate) fn begin(&mut self, dataset: &dyn Dataset) -> Result<()> {
-        self.was_empty = dataset
-            .scan((Bound::Unbounded, Bound::Unbounded), false)?
-            .next()
-            .transpose()?
-            .is_none();
+        self.was_empty = dataset.has_no_record()?;
         self.is_ascending = self.was_empty;
         Ok(())
     }
@@ -86,7 +81,7 @@ impl Replaced {
         let snapshot = dataset.snapshot()?;
         // The earlier keys of the batch, once a key may exist.
         let mut seen: Option<HashSet<&[u8]>> = None;
-        let mut found = 0;
+        let (mut found, mut asked) = (0, Vec::new());
         for at in 0..self.ends.len() {
             let key = self.key(at);
             let may_be_known =
@@ -94,18 +89,16 @@ impl Replaced {
             if may_be_known && seen.is_none() {
                 seen = Some((0..at).map(|at| self.key(at)).collect());
             }
-            if let Some(seen) = &mut seen {
-                let is_first = seen.insert(key);
-                if may_be_known
-                    && (!is_first
-                        || snapshot
-                            .get(&Key::from_encoded(ty, key.to_vec()))?
-                            .is_some())
-                {
-                    found += 1;
-                }
+            let Some(seen) = &mut seen else { continue };
+            let is_first = seen.insert(key);
+            if may_be_known && is_first {
+                asked.push(Key::from_encoded(ty, key.to_vec()));
+            } else if may_be_known {
+                found += 1;
             }
         }
+        let known = snapshot.get_many(&asked)?;
+        found += known.iter().flatten().count() as u64;
         self.later = Some(later);
         Ok(found)
     }

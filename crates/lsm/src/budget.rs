@@ -141,6 +141,7 @@ impl Books {
 
     fn change(&mut self, account: Account, less: usize, more: usize) {
         if let Some(held) = self.of(account) {
+            debug_assert!(*held >= less, "more is returned than was taken");
             *held = held.saturating_sub(less).saturating_add(more);
         }
     }
@@ -308,6 +309,7 @@ impl Drop for Loan {
         let mut books = self.budget.books.lock();
         books.change(self.account, self.bytes, 0);
         let at = books.borrowers.iter().position(|by| *by == self.thread);
+        debug_assert!(at.is_some(), "a loan of no borrower");
         if let Some(at) = at {
             books.borrowers.swap_remove(at);
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use esker::extension::{Batch, EngineError, Kind, Snapshot, Ticket};
 use esker::{Result, Seq};
-use esker_coding::Own;
+use esker_coding::{Misplaced, Own};
 
 use crate::broker::{Broker, Inner, View, directory_entry, id_key, read_entry};
 use crate::element::{Element, StoredSubscription, Time};
@@ -100,7 +100,7 @@ enum Change {
     To(Place),
 }
 
-/// What a change writes: the subscription's lists and its directory entry.
+/// The lists and the directory entry that a change writes.
 struct Rewrite<'a> {
     id: Seq,
     topics: &'a TopicFilter,
@@ -172,7 +172,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// What a change has put into its batch.
+/// The result of writing a change into its batch.
 struct Written {
     /// The directory entry.
     entry: Vec<u8>,
@@ -236,9 +236,7 @@ impl Inner {
         };
         let (topics, forms) = read_entry(&entry)?;
         let now = self.now();
-        let Some((old, older)) = forms.split_first() else {
-            return Ok(None);
-        };
+        let old = forms.item(0)?;
         let until = self.remembered(old.to, old.user);
         if until < now {
             self.note_ended(snapshot, until.saturating_add(1));
@@ -246,7 +244,7 @@ impl Inner {
         if until < now || old.ended != 0 {
             return Ok(None);
         }
-        let rewrite = self.rewrite(id, &topics, (old, older), &change, now)?;
+        let rewrite = self.rewrite(id, &topics, &forms, &change, now)?;
         let renewed = match change {
             Change::Until(_) => {
                 let mut renewed = self.ready_from(&topics, &rewrite.new)?;
@@ -292,15 +290,16 @@ impl Inner {
         }))
     }
 
-    /// What the change of a live subscription with these forms will write.
+    /// Prepares the change of a live subscription with these forms, newest first.
     fn rewrite<'a>(
         &self,
         id: Seq,
         topics: &'a TopicFilter,
-        (old, older): (&'a StoredSubscription<'a>, &'a [StoredSubscription<'a>]),
+        forms: &'a [StoredSubscription<'a>],
         change: &Change,
         now: Time,
     ) -> Result<Rewrite<'a>> {
+        let (old, older) = forms.split_first().ok_or_else(|| Misplaced::here())?;
         let mut new = old.copy();
         match change {
             Change::End => {}
@@ -347,11 +346,8 @@ impl Inner {
         // Self-joins need the ended forms of a user.
         let is_remembered = !old.user.is_empty();
         let keeps_old = is_remembered && (replaces || ends);
-        let operands = rewrite.operands(
-            first,
-            Some(&new).filter(|_| !ends),
-            Some(&ended).filter(|_| keeps_old),
-        );
+        let operands =
+            rewrite.operands(first, (!ends).then_some(&new), keeps_old.then_some(&ended));
         for (key, (operand, until)) in &operands {
             let tree = self.trees.subscriptions;
             batch.also_until(Kind::Operand, tree, key, operand, *until)?;

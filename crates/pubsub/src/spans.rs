@@ -38,9 +38,8 @@ pub(crate) fn values_of(known: &Known, body: &[u8]) -> Vec<(usize, BodyValue)> {
             let value = match scalar {
                 Scalar::Bool(v) => BodyValue::Bool(v),
                 Scalar::Str(v) => BodyValue::Text(v.to_owned()),
-                Scalar::Int(_) | Scalar::Float(_) => {
-                    BodyValue::Number(scalar.as_f64().unwrap_or(0.0))
-                }
+                Scalar::Int(v) => BodyValue::Number(v as f64),
+                Scalar::Float(v) => BodyValue::Number(v),
             };
             found.push((path, value));
         });

@@ -1,5 +1,6 @@
 //! What Esker's tests share: file systems that a test controls ([`memory`], [`faulty`],
-//! [`hooked`]), a [`clock`] that it sets, the [`seeds()`] that it runs, and lists of random actions
+//! [`hooked`]), a [`clock`] that it sets, the [`seeds()`] that it runs, how
+//! much it does ([`by_tier`], [`combinations`]), and lists of random actions
 //! ([`world`]), which a [`runner`] runs and a failing one of which it makes small ([`shrink`]).
 //!
 //! This crate knows [`esker_fs`] and nothing else of Esker, so every crate's tests can use it. No
@@ -26,6 +27,8 @@ pub mod memory;
 pub mod runner;
 mod seeds;
 pub mod shrink;
+mod tier;
 pub mod world;
 
 pub use seeds::seeds;
+pub use tier::{by_tier, combinations, is_nightly};

@@ -236,6 +236,13 @@ fn explain(of: &Explained) -> Explain {
         let paths = of.without_index.clone();
         explain.notes.push(Note::NoIndex { paths });
     }
+    if !of.intersected.is_empty() {
+        let conditions = of.intersected.iter().map(|(_, text)| format!("`{text}`"));
+        explain.notes.push(Note::Intersected {
+            conditions: conditions.collect(),
+            ruled_out: of.ruled_out,
+        });
+    }
     match of.scan {
         Some(_) => explain.steps.scanned = of.keys,
         None => explain.steps.candidates = of.entries,
@@ -257,6 +264,17 @@ impl Records for Held {
 
     fn get(&self, key: &Key) -> Result<Option<Record>> {
         self.0.get(key).map_err(failed)
+    }
+
+    fn has_no_record(&self) -> Result<bool> {
+        // A scan by key reads all records for the first one.
+        let mut any = Request::default();
+        any.limit = Some(1);
+        Ok(self.0.count(&any).map_err(failed)?.0 == 0)
+    }
+
+    fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>> {
+        self.0.get_many(keys).map_err(failed)
     }
 
     fn find(&self, request: &Request) -> Result<Box<dyn Answer<Record>>> {

@@ -63,6 +63,23 @@ pub trait Records: Send + Sync {
     /// Any read error.
     fn get(&self, key: &Key) -> Result<Option<Record>>;
 
+    /// True without a record.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn has_no_record(&self) -> Result<bool> {
+        let mut all = self.scan((Bound::Unbounded, Bound::Unbounded), false)?;
+        Ok(all.next().transpose()?.is_none())
+    }
+
+    /// The records of keys, in their order: on a cluster all are asked for at the same time.
+    ///
+    /// # Errors
+    /// Any read error.
+    fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Record>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
     /// Runs a request, in its order.
     ///
     /// # Errors

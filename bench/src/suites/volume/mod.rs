@@ -9,7 +9,7 @@ mod failures;
 mod load;
 mod naive;
 mod plain;
-mod proc;
+pub(in crate::suites) mod proc;
 pub mod sheets;
 mod speed;
 mod task;

@@ -4,7 +4,7 @@ use std::os::linux::fs::MetadataExt;
 use std::path::Path;
 
 /// A figure of `/proc/PID/FILE`, by the name that its line begins with.
-fn figure(pid: u32, file: &str, name: &str) -> u64 {
+pub(in crate::suites) fn figure(pid: u32, file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|rest| rest.split_whitespace().next());

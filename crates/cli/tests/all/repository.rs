@@ -5,6 +5,8 @@
 mod cycles;
 #[path = "../../../../tests/documents.rs"]
 mod documents;
+#[path = "../../../../tests/habits.rs"]
+mod habits;
 #[path = "../../../../tests/idioms.rs"]
 mod idioms;
 #[path = "../../../../tests/source.rs"]
@@ -36,6 +38,11 @@ fn files_use_each_other_in_no_cycle_that_is_not_listed() {
 #[test]
 fn no_private_phrase_and_no_wide_comment() {
     assert_none(&idioms::places(&root()));
+}
+
+#[test]
+fn no_long_function_and_no_silent_default() {
+    assert_none(&habits::places(&root()));
 }
 
 #[test]

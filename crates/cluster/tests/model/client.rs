@@ -107,6 +107,8 @@ impl<'w> Client<'w> {
                 }),
                 is_reader: false,
                 split_at: self.world.settings.split_at,
+                intersect_from: self.world.settings.intersect_from,
+                remove_from: self.world.settings.remove_from,
             };
             let store = Store::open(net, false, options).ok()?;
             self.open = DATASETS.map(|name| store.dataset(name).ok());
@@ -435,18 +437,22 @@ fn get() -> Asked {
 /// A condition, and the values that satisfy it.
 fn condition((value, range): (u64, bool)) -> (Expr, BTreeSet<u64>) {
     let kind = (value + u64::from(range)) % 3;
+    let tag = |value: u64| field("tags").eq(format!("t{}", value % VALUES));
+    let text = || field("s").eq(format!("ab{value}"));
+    let at_least = || field("n").ge(value as i64);
     match (kind, range) {
-        (_, true) => (field("n").ge(value as i64), (value..VALUES).collect()),
-        (0, _) => (field("s").eq(format!("ab{value}")), [value].into()),
-        (1, _) => {
-            // Each index has more than the answer: the records decide.
-            let next = format!("t{}", (value + 1) % VALUES);
-            let both = field("tags").eq(format!("t{value}")) & field("tags").eq(next);
-            (both, [value].into())
+        // Of two indexes or of one, each has more than the answer, or less in order.
+        (0, true) => (at_least() & tag(value + 1), {
+            let has_tag = [value, (value + 1) % VALUES];
+            has_tag.into_iter().filter(|of| *of >= value).collect()
+        }),
+        (1, true) => (tag(value) & at_least() & text(), [value].into()),
+        (_, true) => (at_least(), (value..VALUES).collect()),
+        (0, _) => (text(), [value].into()),
+        (1, _) => (tag(value) & tag(value + 1), [value].into()),
+        (_, _) => {
+            let either = field("n").eq(value as i64) | field("n").eq(0);
+            (either, [value, 0].into())
         }
-        (_, _) => (
-            field("n").eq(value as i64) | field("n").eq(0),
-            [value, 0].into(),
-        ),
     }
 }

@@ -39,6 +39,13 @@ impl Hooked {
         *hooked.after_scan.lock() = Some(then);
         hooked
     }
+
+    /// A store in which something happens before announcements of removals are read.
+    pub(crate) fn before_removals(net: Arc<Net>, then: AfterScan) -> Arc<Hooked> {
+        let hooked = Hooked::after_scan(net, then);
+        hooked.has_scanned.store(true, Ordering::SeqCst);
+        hooked
+    }
 }
 
 impl Cells for Hooked {

@@ -38,6 +38,8 @@ fn options(net: &Arc<Net>, ahead: i64) -> Options {
         clocks: Arc::new(Skewed { net, ahead }),
         is_reader: false,
         split_at: 1_000,
+        intersect_from: 1,
+        remove_from: 1,
     }
 }
 
@@ -310,6 +312,39 @@ fn removing_a_version_of_a_dead_writer_loses_no_version_that_it_hid() {
     }
 }
 
+/// A put whose writer dies before the record arrives, which it does two minutes later.
+fn arrives_late(net: &Arc<Net>, dataset: &Dataset, json: &[u8]) -> Write {
+    let lost = Arc::new(Mutex::new(None));
+    let keep = lost.clone();
+    let dying = Box::new(move |writes: &[Write]| {
+        let is_record = |write: &Write| !write.table.contains("index") && write.value.is_some();
+        let data = writes.iter().position(is_record);
+        *keep.lock() = data.map(|at| writes[at].clone());
+        data.into_iter().collect()
+    });
+    let mut batch = hooked(net, dying).batch();
+    batch.put_json(json).unwrap();
+    assert!(batch.commit().is_err());
+    let late = lost.lock().take().unwrap();
+    net.sleep(2 * MINUTE);
+    net.arrive(0, &late);
+    for _ in 0..4 {
+        let _ = dataset.get(&key(1));
+    }
+    net.sleep(2 * MINUTE);
+    late
+}
+
+/// Deletes a version for good.
+fn deletes(net: &Arc<Net>, version: &Write) -> Box<dyn FnOnce() + Send> {
+    let (net, mut deletion) = (net.clone(), version.clone());
+    deletion.value = None;
+    Box::new(move || {
+        let outcomes = Cells::write(&*net, vec![deletion]);
+        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
+    })
+}
+
 /// A repair had read the version of a dead writer, which arrived late. A reader that had looked
 /// for it before deleted it, and withdrew its announcement before the repair read announcements:
 /// the repair removed what the version had hidden, and the record was lost.
@@ -319,37 +354,34 @@ fn a_repair_keeps_what_was_hidden_by_a_version_that_is_deleted_meanwhile() {
         let dataset = dataset(net, 1);
         put(&dataset, 1, 1);
         net.sleep(1_000);
-        let lost = Arc::new(Mutex::new(None));
-        let keep = lost.clone();
-        let dying = Box::new(move |writes: &[Write]| {
-            let is_record = |write: &Write| !write.table.contains("index") && write.value.is_some();
-            let data = writes.iter().position(is_record);
-            *keep.lock() = data.map(|at| writes[at].clone());
-            data.into_iter().collect()
-        });
-        let mut batch = hooked(net, dying).batch();
-        batch.put_json(br#"{"id":1,"n":2}"#).unwrap();
-        assert!(batch.commit().is_err());
-        let late = lost.lock().take().unwrap();
-        net.sleep(2 * MINUTE);
-        net.arrive(0, &late);
-        for _ in 0..4 {
-            let _ = dataset.get(&key(1));
-        }
-        net.sleep(2 * MINUTE);
-        let (net_of, mut deletion) = (net.clone(), late.clone());
-        deletion.value = None;
-        let deletes = Box::new(move || {
-            let outcomes = Cells::write(&*net_of, vec![deletion]);
-            outcomes.into_iter().for_each(|outcome| outcome.unwrap());
-        });
-        let cells = Hooked::after_scan(net.clone(), deletes);
+        let late = arrives_late(net, &dataset, br#"{"id":1,"n":2}"#);
+        let cells = Hooked::after_scan(net.clone(), deletes(net, &late));
         let store = Store::open(cells, false, options(net, 0)).unwrap();
         let repaired = repair(&store.dataset("d").unwrap(), false).unwrap();
         assert_eq!(repaired.obsolete, 0);
         let now = dataset.get(&key(1)).unwrap().unwrap();
         assert_eq!(now.json(), br#"{"id":1,"n":1}"#);
         assert!(repair(&dataset, true).unwrap().complete);
+        let checked = dataset.check(&mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!(checked.errors, [""; 0]);
+    });
+}
+
+/// The same with a query in the place of the repair: it removed the entry of the record that the
+/// version had hidden, so that queries did not find the record any more.
+#[test]
+fn a_query_keeps_the_entry_that_was_hidden_by_a_version_that_is_deleted_meanwhile() {
+    scene(|net| {
+        let dataset = dataset(net, 1);
+        put(&dataset, 1, 1);
+        net.sleep(1_000);
+        let late = arrives_late(net, &dataset, br#"{"id":1,"n":2}"#);
+        let cells = Hooked::before_removals(net.clone(), deletes(net, &late));
+        let store = Store::open(cells, false, options(net, 0)).unwrap();
+        let one = Request::of(field("n").eq(1));
+        let reader = store.dataset("d").unwrap();
+        assert_eq!(rest(&mut reader.find(&one).unwrap()), []);
+        assert_eq!(rest(&mut dataset.find(&one).unwrap()), [(1, 1)]);
         let checked = dataset.check(&mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(checked.errors, [""; 0]);
     });

@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) trouble: Trouble,
     pub(crate) versions: u32,
     pub(crate) split_at: u64,
+    pub(crate) intersect_from: usize,
+    pub(crate) remove_from: usize,
     pub(crate) skews: [i64; CLIENTS],
 }
 
@@ -49,6 +51,8 @@ impl World {
             clocks,
             is_reader: false,
             split_at: 1_000,
+            intersect_from: 1,
+            remove_from: 1,
         };
         let def = DatasetDef::new("id", KeyType::Int)
             .versions(self.settings.versions)
@@ -201,6 +205,8 @@ impl esker_sim::world::World for World {
             trouble,
             versions: [1, 3][random.usize(0..2)],
             split_at: [4, 16, 1_000][random.usize(0..3)],
+            intersect_from: [1, 3][(seed % 2) as usize],
+            remove_from: [1, 2, 8][(seed % 3) as usize],
             skews,
         };
         let acts = (0..random.usize(10..140)).map(|_| {

@@ -69,7 +69,8 @@ impl Claims {
     pub(super) fn give_back(&self, trees: &BTreeSet<TreeId>) {
         let mut state = self.state.lock();
         for tree in trees {
-            state.held.remove(tree);
+            let was_held = state.held.remove(tree);
+            debug_assert!(was_held, "a tree is given back that no job holds");
         }
         drop(state);
         self.returned.notify_all();

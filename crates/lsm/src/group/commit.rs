@@ -126,6 +126,7 @@ fn apply(
         return Err(Error::Closed);
     };
     let first = writer.next_seq;
+    debug_assert!(first > writer.last, "a sequence number is used twice");
     let (forces, due) = demand(core, scheduler, durability);
     if batch.is_empty() {
         let appended = segment.last.load(Ordering::Acquire);

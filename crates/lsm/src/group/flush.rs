@@ -111,6 +111,10 @@ fn flush(
         .checked_sub(2)
         .and_then(|at| view.full.get(at));
     let next = newer.unwrap_or(&view.active);
+    debug_assert!(
+        next.component().min > generation.last(),
+        "generations overlap"
+    );
     let log = next.log();
     let write = |edit: &mut Edit| {
         for (tree, memtable) in &filled {

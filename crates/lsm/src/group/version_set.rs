@@ -78,6 +78,10 @@ impl VersionSet {
         let current = self.view.load_full();
         let mut next = change(&current);
         next.closed = current.closed.clone();
+        debug_assert!(
+            (next.full).is_sorted_by(|newer, older| newer.component().min > older.last()),
+            "full generations, newest first"
+        );
         scheduler.measure_pressure(&next);
         self.view.store(&next);
     }

@@ -81,11 +81,10 @@ impl Expected<'_> {
     /// can have.
     #[inline]
     fn seqs(&self, at: usize) -> (Seq, Seq) {
-        let known = |seqs: &[Seq]| seqs.get(at).copied();
         match self {
             Expected::Unknown => (0, MAX_SEQ),
-            Expected::AtLeast(seqs) => (known(seqs).unwrap_or(0), MAX_SEQ),
-            Expected::Exactly(seqs) => known(seqs).map_or((0, MAX_SEQ), |seq| (seq, seq)),
+            Expected::AtLeast(seqs) => (*seqs.own(at), MAX_SEQ),
+            Expected::Exactly(seqs) => (*seqs.own(at), *seqs.own(at)),
         }
     }
 }
@@ -139,6 +138,13 @@ impl Snapshot {
         cost: &'a Cost,
     ) -> Lookup<'a> {
         debug_assert!(keys.is_sorted());
+        debug_assert!(
+            match expected {
+                Expected::Unknown => true,
+                Expected::AtLeast(seqs) | Expected::Exactly(seqs) => seqs.len() == keys.len(),
+            },
+            "a number for each key"
+        );
         let batch = Batch {
             keys,
             expected: if options.hints {
@@ -386,8 +392,9 @@ impl Batch<'_> {
         if !bounds.is_some_and(|bounds| meet(bounds, self.expected.seqs(at))) {
             return false;
         }
-        let entry = self.keys.get(at).and_then(|key| memtable.get(key, seq));
-        let Some(entry) = entry else { return false };
+        let Some(entry) = memtable.get(self.keys.own(at), seq) else {
+            return false;
+        };
         let (seq, kind, value) = (entry.seq, entry.kind, Slice::from(entry.value));
         visit(at, Found { seq, kind, value });
         true
@@ -467,9 +474,7 @@ impl<'a> RunSearch<'a> {
     /// Adds the block of a key to the window; false when no block can hold it.
     fn locate(&mut self, at: usize) -> Result<bool> {
         let Batch { keys, cost, .. } = self.batch;
-        let Some(key) = keys.get(at) else {
-            return Ok(false);
-        };
+        let key = keys.item(at)?;
         let seqs = self.batch.expected.seqs(at);
         if let Some((_, locator)) = &mut self.locator
             && !self.batch.stateful
@@ -513,10 +518,7 @@ impl<'a> RunSearch<'a> {
         let mut near = None;
         let mut last = usize::MAX;
         for (at, block) in self.spots.drain(..) {
-            let (Some(key), Some(wanted)) = (self.batch.keys.get(at), self.blocks.get(block))
-            else {
-                continue;
-            };
+            let (key, wanted) = (self.batch.keys.item(at)?, self.blocks.item(block)?);
             if block != last || !self.batch.stateful {
                 (last, near) = (block, None);
             }

@@ -227,7 +227,8 @@ pub(super) struct Place {
 impl Place {
     #[inline]
     fn key_rest<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
-        bytes.get(self.key..self.key_end).unwrap_or_default()
+        // Within the block: see `Layout::entry`.
+        bytes.own(self.key..self.key_end)
     }
 
     /// The order of the entry relative to `(key, seq)`, of which it is known to share as much as
@@ -552,9 +553,7 @@ impl BlockCursor {
 
     #[inline]
     pub(super) fn value(&self) -> &[u8] {
-        self.bytes
-            .get(self.place.value..self.place.value_end)
-            .unwrap_or_default()
+        self.bytes.own(self.place.value..self.place.value_end)
     }
 
     pub(super) fn value_slice(&self) -> Slice {

@@ -218,6 +218,9 @@ impl<'f> TableBuilder<'f> {
         if self.is_empty() {
             self.meta.min_seq = 0;
         }
+        debug_assert!(
+            self.meta.min_seq <= self.meta.max_seq && self.meta.smallest <= self.meta.largest
+        );
         for (slot, (_, held)) in self.meta.zones.iter_mut().enumerate() {
             *held = self.synopsis.take_zone(slot);
         }

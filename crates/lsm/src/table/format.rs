@@ -329,7 +329,8 @@ pub(super) fn expand(
     packing: Packing,
     out: &mut Vec<u8>,
 ) -> std::result::Result<(), &'static str> {
-    let payload = sealed.get(..handle.stored as usize).unwrap_or_default();
+    let payload = sealed.get(..handle.stored as usize);
+    let payload = payload.ok_or("a block is shorter than its payload")?;
     match packing {
         Packing::Raw => {
             out.clear();

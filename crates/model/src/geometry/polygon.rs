@@ -336,7 +336,7 @@ impl Ring {
         names.into_iter().flatten().any(|bounds| {
             let slabs = self.slabs_between(bounds.min_x, bounds.max_x);
             let mut edges = (slabs.into_iter().flatten())
-                .flat_map(|slabs| self.slabs.get(slabs).unwrap_or_default())
+                .flat_map(|slabs| self.slabs.own(slabs))
                 .flatten()
                 .filter_map(|at| self.edges.get(*at as usize));
             edges.any(|edge| edge.meets(&bounds))

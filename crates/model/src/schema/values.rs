@@ -79,9 +79,7 @@ impl Values {
                     Kept::Bool(v) => Scalar::Bool(*v),
                     Kept::Int(v) => Scalar::Int(*v),
                     Kept::Float(v) => Scalar::Float(*v),
-                    Kept::Text { from, to } => {
-                        Scalar::Str(gather.texts.get(*from..*to).unwrap_or_default())
-                    }
+                    Kept::Text { from, to } => Scalar::Str(&gather.texts[*from..*to]),
                 };
                 visit(*path as usize, scalar);
             }

@@ -8,6 +8,8 @@
 
 mod sample;
 
+use esker_lsm::coding::Own;
+
 use std::fmt;
 
 use esker_model::definition::IndexKind;
@@ -175,10 +177,8 @@ impl Handle {
             readers.push(Reader::Declared(attribute));
         }
         let key = (layout.stored.key.clone(), layout.stored.key_type);
-        let others = counts.attributes.keys();
-        let others =
-            others.filter(|path| layout.stored.attribute(path).is_none() && **path != key.0);
-        let others: Vec<Path> = others.cloned().collect();
+        let is_other = |path: &&Path| layout.stored.attribute(path).is_none() && **path != key.0;
+        let others: Vec<Path> = counts.attributes.keys().filter(is_other).cloned().collect();
         if !others.is_empty() {
             let first = Scan::all(snapshot.clone())?.take(SAMPLE);
             let first = first.collect::<Result<Vec<_>>>()?;
@@ -212,6 +212,11 @@ impl Handle {
             None if reads(&counts) > 0 => MixSource::Counted,
             None => MixSource::Assumed,
         };
+        debug_assert_eq!(
+            attributes.len(),
+            profiles.len(),
+            "a profile for each attribute"
+        );
         let advised = attributes
             .into_iter()
             .zip(&profiles)
@@ -310,6 +315,56 @@ struct Present {
     is_in_tables: bool,
 }
 
+/// The index type that fits best, and why. The first of `costs` is in use.
+fn recommend(
+    types: &IndexTypes,
+    present: &Present,
+    workload: &Workload,
+    profile: &AttributeProfile,
+    costs: &[KindCost],
+) -> (IndexKind, String) {
+    let in_use = costs.own(0);
+    let used = in_use.kind;
+    let keep = |why: &str| (used, why.to_string());
+    if used.is_clustered() {
+        return keep("the records are stored in the order of this field");
+    }
+    if workload.lookups + workload.ranges <= 0.0 {
+        let why = "never queried: an index would make writes slower and no query faster";
+        return (IndexKind::None, why.to_string());
+    }
+    if profile.records < 1.0 {
+        return keep("no record has it yet: nothing can be measured");
+    }
+    if present.is_point {
+        return keep("points can only have indexes of kind spatial");
+    }
+    let why = |kind| {
+        let index = types.of(kind);
+        index
+            .map(|index| index.why(workload, profile))
+            .unwrap_or_default()
+    };
+    let advised = costs.iter().filter(|cost| types.is_advised(cost.kind));
+    let best = advised.min_by(|a, b| {
+        let bytes = a.bytes.total_cmp(&b.bytes);
+        a.operation.total_cmp(&b.operation).then(bytes)
+    });
+    match best {
+        Some(best) if best.kind != used && best.operation < WORTH * in_use.operation => {
+            (best.kind, why(best.kind))
+        }
+        Some(best) if best.kind != used && best.operation < in_use.operation => keep(&format!(
+            "{} would be better by less than a tenth, which is within the error of the estimate",
+            best.kind
+        )),
+        Some(best) if best.kind != used && !types.is_advised(used) => {
+            keep("no index that could replace it costs less")
+        }
+        _ => (used, why(used)),
+    }
+}
+
 fn advise(
     types: &IndexTypes,
     path: Path,
@@ -330,53 +385,15 @@ fn advise(
         }
     };
     let none = IndexKind::None;
-    let (now, is_point) = (present.kind, present.is_point);
-    let used = now.unwrap_or(none);
+    let used = present.kind.unwrap_or(none);
     let in_use = cost_of(used);
     let fits = |kind: &IndexKind| present.is_in_tables || !kind.is_embedded();
     // Points have their own index types, which the cost model does not compare.
     let others = IndexKind::ALL
         .into_iter()
-        .filter(|kind| types.is_advised(*kind) && *kind != used && !is_point && fits(kind));
+        .filter(|kind| types.is_advised(*kind) && *kind != used && !present.is_point && fits(kind));
     let costs: Vec<KindCost> = std::iter::once(in_use).chain(others.map(cost_of)).collect();
-    let never = workload.lookups + workload.ranges <= 0.0;
-    let candidates = costs
-        .iter()
-        .filter(|cost| is_point || types.is_advised(cost.kind));
-    let best = candidates.min_by(|a, b| {
-        let bytes = a.bytes.total_cmp(&b.bytes);
-        a.operation.total_cmp(&b.operation).then(bytes)
-    });
-    let best = best.map_or(used, |best| best.kind);
-    let better = cost_of(best).operation < WORTH * in_use.operation;
-    let (kind, why) = if used.is_clustered() {
-        (
-            used,
-            "the records are stored in the order of this field".to_string(),
-        )
-    } else if never {
-        let why =
-            "never queried: an index would make writes slower and no query faster".to_string();
-        (none, why)
-    } else if profile.records < 1.0 {
-        (
-            used,
-            "no record has it yet: nothing can be measured".to_string(),
-        )
-    } else if is_point {
-        let why = "points can only have indexes of kind spatial".to_string();
-        (used, why)
-    } else if best == used || better {
-        {
-            let why = types.of(best).map(|index| index.why(&workload, profile));
-            (best, why.unwrap_or_default())
-        }
-    } else {
-        let why = format!(
-            "{best} would be better by less than a tenth, which is within the error of the estimate"
-        );
-        (used, why)
-    };
+    let (kind, why) = recommend(types, &present, &workload, profile, &costs);
     let change = match (used, kind) {
         (used, kind) if used == kind => AdvisedChange::Keep,
         (_, kind) if kind == none => AdvisedChange::Drop,
@@ -385,7 +402,7 @@ fn advise(
     };
     AttributeAdvice {
         path,
-        now,
+        now: present.kind,
         queries,
         workload,
         records: profile.records as u64,

@@ -75,6 +75,18 @@ fn few_lookups_beside_many_writes_want_fingerprints() {
 }
 
 #[test]
+fn an_index_that_costs_more_than_a_scan_is_not_called_better() {
+    let tiny = AttributeProfile {
+        records: 5.0,
+        distinct: 5.0,
+        ..RANDOM
+    };
+    let advice = advised(None, workload(0.5, 0.1, 0.0), &tiny);
+    assert_eq!(advice.kind, IndexKind::None);
+    assert_eq!(advice.why, "no index that could replace it costs less");
+}
+
+#[test]
 fn few_blocks_may_be_searched() {
     let few = AttributeProfile {
         records: 5000.0,

@@ -165,15 +165,20 @@ impl<K: PrimaryKey, V: FromRecord<K>> Query<K, V> {
     /// # Errors
     /// As [`Query::run`].
     pub fn first(self) -> Result<Option<V>> {
-        self.limit(1).run()?.next().transpose()
+        self.at_most_one().run()?.next().transpose()
     }
 
-    /// True if a record matches. Reads no more than it needs to know.
+    /// True if a record matches. Stops at the first match.
     ///
     /// # Errors
     /// As [`Query::run`].
     pub fn exists(self) -> Result<bool> {
-        Ok(self.limit(1).keys()?.next().transpose()?.is_some())
+        Ok(self.at_most_one().keys()?.next().transpose()?.is_some())
+    }
+
+    fn at_most_one(self) -> Self {
+        let limit = self.inner.request.limit.map_or(1, |limit| limit.min(1));
+        self.limit(limit)
     }
 
     /// The number of matching records (at most the limit).

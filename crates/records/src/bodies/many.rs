@@ -1,5 +1,6 @@
 //! The bodies of many records.
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
 use esker_model::record::RecordRef;
 
@@ -125,11 +126,9 @@ impl<'a> Bodies<'a> {
         let lookup = (self.snapshot).lookup(&self.components, &keys, expected, options, cost);
         let (mut there, mut gone, mut failed) = (vec![false; wanted.len()], 0, Ok(()));
         lookup.visit_all(&mut |nth, found| {
-            if let (Some(wanted), Some(there)) = (wanted.get(nth), there.get_mut(nth))
-                && found.seq == wanted.seq
-                && failed.is_ok()
-            {
-                *there = true;
+            let wanted = wanted.own(nth);
+            if found.seq == wanted.seq && failed.is_ok() {
+                *there.own_mut(nth) = true;
                 failed = take(wanted.at, found.value);
             }
         })?;

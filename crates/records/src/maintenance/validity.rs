@@ -215,6 +215,10 @@ impl KeyProbe {
             }
         });
         let mut components: Vec<Span> = components.collect();
+        debug_assert!(
+            components.is_sorted_by(|newer, older| newer.min > older.max),
+            "components of a tree of keys are disjoint, newest first"
+        );
         let spans = match dropped {
             Dropped::Obsolete => components.iter().map(|span| (span.min, span.max)).collect(),
             Dropped::InTheSet | Dropped::Unknown => Vec::new(),

@@ -1,5 +1,7 @@
 //! The answer of a query in order of recency, found page by page.
 
+use esker_lsm::coding::{Misplaced, Own};
+
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
@@ -302,13 +304,11 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
 fn read_indexes(context: &Context, best: &mut Best) -> Result<()> {
     let lookup = context.indexes();
     for at in context.plan.driver.constraints() {
-        let constraint = context.compiled.constraints.get(*at);
-        let attribute = constraint.and_then(|c| context.view.layout.attributes.get(c.attribute));
-        let (Some(constraint), Some(attribute)) = (constraint, attribute) else {
-            continue;
-        };
+        let constraint = context.compiled.constraints.item(*at)?;
+        let attribute = context.view.layout.attributes.item(constraint.attribute)?;
+        // A plan is driven by indexes that can answer its constraints.
         let (Some(index), Some(sought)) = (attribute.index(), constraint.sought()) else {
-            continue;
+            return Err(Misplaced::here().into());
         };
         for range in sought.iter().filter(|range| !range.is_empty()) {
             index.candidates(&lookup, attribute, range, best)?;

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::coding::ByteList;
+use esker_lsm::coding::{ByteList, Own};
 use esker_lsm::sort::{Sorted, Sorter};
 use esker_lsm::{Account, Cost, Seq, Slice};
 use esker_model::Key;
@@ -323,18 +323,15 @@ impl TakeCurrent for Taking<'_, '_> {
             self.held.push((at, record.compact()));
             return Ok(());
         }
-        match (self.keys.get(at), self.seqs.get(at)) {
-            (Some(key), Some(seq)) => self.give.give(key, *seq, || record),
-            _ => Ok(()),
-        }
+        let (key, seq) = (self.keys.item(at)?, *self.seqs.item(at)?);
+        self.give.give(key, seq, || record)
     }
 
     fn end_batch(&mut self) -> Result<ControlFlow<()>> {
         self.held.sort_unstable_by_key(|(at, _)| *at);
         for (at, value) in self.held.drain(..) {
-            if let (Some(key), Some(seq)) = (self.keys.get(at), self.seqs.get(at)) {
-                self.give.give(key, *seq, || value)?;
-            }
+            let (key, seq) = (self.keys.item(at)?, *self.seqs.item(at)?);
+            self.give.give(key, seq, || value)?;
         }
         Ok(self.give.goes_on())
     }

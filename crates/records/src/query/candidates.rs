@@ -319,6 +319,7 @@ impl<'a> Search<'a> {
         candidates: &[(usize, Seq)],
         fresh: &mut dyn FnMut(usize, Slice),
     ) -> Result<()> {
+        debug_assert!(candidates.is_sorted_by(|a, b| a.1 > b.1), "newest first");
         let mut kept = Kept::new(self.snapshot, key);
         let mut left = candidates.iter().copied().peekable();
         let (mut rank, mut ended, mut newest) = (0, false, None);

@@ -50,6 +50,13 @@ pub enum Note {
     },
     /// A scan answers the query, because no index can: a condition such as `not` or `is null`.
     NotIndexable,
+    /// Before records were read, the indexes of further conditions were asked for the candidates.
+    Intersected {
+        /// The conditions.
+        conditions: Vec<String>,
+        /// The candidates that one of these indexes has ruled out.
+        ruled_out: u64,
+    },
 }
 
 impl fmt::Display for Note {
@@ -62,6 +69,16 @@ impl fmt::Display for Note {
             }
             Note::NotIndexable => {
                 f.write_str("no index answers this condition: answered by a scan")
+            }
+            Note::Intersected {
+                conditions,
+                ruled_out,
+            } => {
+                let conditions = conditions.join(", ");
+                write!(
+                    f,
+                    "candidates without an entry for {conditions} are dropped before records are read: {ruled_out}"
+                )
             }
         }
     }

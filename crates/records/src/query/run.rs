@@ -5,6 +5,8 @@
 //! hands them to the store's statistics when it is dropped. Each executor owns a run and keeps a
 //! state of its own beside it.
 
+use esker_lsm::coding::Own;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -205,14 +207,12 @@ pub(super) fn index_lookup<'a>(view: &'a View, costs: &'a Costs) -> Lookup<'a> {
 fn driving<'a>(layout: &'a Layout, compiled: &Compiled, driver: &Driver) -> Vec<&'a Attribute> {
     let constraints = driver.constraints().iter();
     let mut places: Vec<usize> = constraints
-        .filter_map(|at| Some(compiled.constraints.get(*at)?.attribute))
+        .map(|at| compiled.constraints.own(*at).attribute)
         .collect();
     places.sort_unstable();
     places.dedup();
     let attributes = places.into_iter();
-    attributes
-        .filter_map(|at| layout.attributes.get(at))
-        .collect()
+    attributes.map(|at| layout.attributes.own(at)).collect()
 }
 
 /// The reasons why a condition is answered by a scan.

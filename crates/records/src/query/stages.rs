@@ -59,8 +59,8 @@ pub(super) struct Admission<'a> {
 pub(super) fn needs_bodies(layout: &Layout, compiled: &Compiled) -> bool {
     let mut constraints = compiled.constraints.iter();
     let is_open = |at: usize| {
-        let attribute = layout.attributes.get(at);
-        attribute.is_some_and(|attribute| !layout.stored.in_all_records(attribute.id))
+        let attribute = layout.attributes.own(at);
+        !layout.stored.in_all_records(attribute.id)
     };
     bodies::are_apart(layout)
         && (!compiled.undeclared.is_empty()
@@ -136,11 +136,14 @@ pub(super) enum Needs<'a> {
 impl<'a> Needs<'a> {
     /// `given_out` is true if the caller needs whole records.
     pub(super) fn of(admission: Admission<'a>, given_out: bool) -> Needs<'a> {
-        match (bodies::are_apart(admission.layout), given_out) {
-            (false, _) => Needs::None,
-            _ if admission.needs_bodies && !admission.all_answered => Needs::All,
-            (_, true) => Needs::Admitted(admission),
-            (_, false) => Needs::None,
+        if !bodies::are_apart(admission.layout) {
+            Needs::None
+        } else if admission.needs_bodies && !admission.all_answered {
+            Needs::All
+        } else if given_out {
+            Needs::Admitted(admission)
+        } else {
+            Needs::None
         }
     }
 
@@ -231,6 +234,7 @@ impl Fetch<'_> {
         seqs: &[Seq],
         to: &mut impl TakeCurrent,
     ) -> Result<Fetched> {
+        debug_assert_eq!(keys.len(), seqs.len(), "a number for each key");
         let snapshot = &self.view.snapshot;
         let expected = if self.known {
             Expected::Exactly(seqs)

@@ -16,6 +16,9 @@ use crate::catalog::Layout;
 use crate::error::Result;
 use crate::index::Attribute;
 
+/// Entries between two looks at the rate limit and the stop.
+const PAUSE: u64 = 1024;
+
 pub(super) struct Against<'w> {
     work: &'w Work<'w>,
     /// The components that may show new obsolete entries, newest first, and the numbers that they
@@ -61,16 +64,19 @@ impl<'w> Against<'w> {
         let levels = matches!(settings.merging, Merging::LazyLeveled | Merging::Leveled);
         let tiers = tree != layout.data || !levels;
         let filters = tiers && settings.versions == 1;
-        let (mut probed, mut pruned) = (Vec::new(), Vec::new());
+        let (mut probed, mut pruned, mut spans) = (Vec::new(), Vec::new(), Vec::new());
         for component in runs(work, tree) {
-            match span(&component) {
-                span if filters && converged && span.max <= work.watermark() => pruned.push(span),
-                _ => probed.push(component),
+            let span = span(&component);
+            if filters && converged && span.max <= work.watermark() {
+                pruned.push(span);
+            } else {
+                probed.push(component);
+                spans.push(span);
             }
         }
         Against {
             work,
-            spans: probed.iter().map(span).collect(),
+            spans,
             probed,
             pruned,
             filters,
@@ -151,6 +157,10 @@ impl<'w> Against<'w> {
                     }
                     cursor.next()?;
                     since += 1;
+                    if since >= PAUSE {
+                        since = 0;
+                        collector.pause(&total(&cursor.cost()))?;
+                    }
                 }
                 let last = last.get_or_insert_default();
                 last.clear();
@@ -160,7 +170,7 @@ impl<'w> Against<'w> {
                 collector.over(seq)?;
             }
             since += 1;
-            if since >= 1024 {
+            if since >= PAUSE {
                 since = 0;
                 collector.pause(&total(&cursor.cost()))?;
             }
@@ -194,11 +204,10 @@ impl<'w> Against<'w> {
                 continue;
             }
             self.look_up(&keys, &index_entries, &mut collector)?;
-            let so_far = cost.clone();
             if !more {
-                return collector.finish(&so_far);
+                return collector.finish(&cost);
             }
-            collector.pause(&so_far)?;
+            collector.pause(&cost)?;
             keys.clear();
             index_entries.clear();
         }
@@ -235,7 +244,10 @@ impl<'w> Against<'w> {
 fn span(component: &Component) -> ComponentId {
     match component {
         Component::Run(run) => run.component(),
-        Component::Memtable(_) => ComponentId { min: 0, max: 0 },
+        Component::Memtable(memtable) => {
+            let (min, max) = memtable.seq_bounds().unwrap_or((0, 0));
+            ComponentId { min, max }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use esker_lsm::coding::put_varint;
 use esker_lsm::entry::MAX_TIME;
 use esker_lsm::{Batch, Kind, Seq, Snapshot, Time, TreeId};
 use esker_model::Key;
-use esker_model::record::{EXPIRES, RecordRef, UNINDEXED, encode};
+use esker_model::record::{EXPIRES, UNINDEXED, encode};
 use esker_model::schema::{Extracted, RecordError, RecordErrorKind};
 
 use super::auto_key;
@@ -163,11 +163,17 @@ impl Part {
     /// Adds the extracted record.
     fn put_extracted(&mut self, json: &[u8], insert: bool) -> Result<()> {
         let savepoint = self.writes.savepoint();
+        let before = self.writes.batch.sequences();
         let result = self.add(json);
         if result.is_err() {
             self.writes.rewind(savepoint);
             return result;
         }
+        debug_assert_eq!(
+            self.writes.batch.sequences(),
+            before + 1,
+            "a record and its index entries share one number"
+        );
         self.records += 1;
         self.inserts |= insert;
         self.touch(insert, None);
@@ -184,7 +190,10 @@ impl Part {
             let (path, ty) = match (attribute, &expiry.path) {
                 (Some((_, attribute)), _) => (&attribute.path, attribute.ty),
                 (None, Some(path)) => (path, expiry.ty),
-                (None, None) => continue,
+                (None, None) => {
+                    debug_assert!(false, "a remark on no field");
+                    continue;
+                }
             };
             self.dataset.current.remarks.add(at, path, ty, remark);
         }
@@ -269,19 +278,28 @@ impl Part {
         Ok(())
     }
 
-    /// With `insert`, the same batch inserted the deleted key, which must still be new.
+    /// With `insert`, the same batch inserted the deleted key, which must still be new. An error
+    /// leaves the writes unchanged.
     fn delete_encoded(&mut self, key: &[u8], insert: bool) -> Result<()> {
+        let savepoint = self.writes.savepoint();
+        if let Err(error) = self.add_deletion(key) {
+            self.writes.rewind(savepoint);
+            return Err(error);
+        }
+        self.records += 1;
+        self.inserts |= insert;
+        self.touch(insert, Some(key));
+        Ok(())
+    }
+
+    fn add_deletion(&mut self, key: &[u8]) -> Result<()> {
         let (layout, batch) = (&self.layout, &mut self.writes.batch);
         batch.delete(layout.data, key)?;
         if let Some(keys) = layout.keys_written {
             batch.also(Kind::Delete, keys, key, &[])?;
         }
         note_deleted(layout, batch, key)?;
-        self.cancel_old(Some(key))?;
-        self.records += 1;
-        self.inserts |= insert;
-        self.touch(insert, Some(key));
-        Ok(())
+        self.cancel_old(Some(key))
     }
 
     /// Notes the written key, `key` or that of the extracted record, if the commit must look up
@@ -387,9 +405,7 @@ impl Part {
         if old.kind != Kind::Put {
             return Ok(());
         }
-        let Some(old) = RecordRef::parse(&old.value) else {
-            return Ok(());
-        };
+        let old = crate::record::parse(&old.value)?;
         for (at, attribute) in layout.written() {
             let Some(index) = attribute.index() else {
                 continue;
@@ -537,31 +553,45 @@ impl Part {
         }
         let layout = std::mem::replace(&mut self.layout, layout);
         let writes = std::mem::take(&mut self.writes);
-        let (before, records) = (self.before.take(), self.records);
+        let before = self.before.take();
         let touched = std::mem::take(&mut self.touched);
         let inserted: HashSet<u32> = touched
             .iter()
             .filter(|touched| touched.insert)
             .map(|touched| touched.ordinal)
             .collect();
-        let mut result = Ok(());
-        bodies::each_write(&writes.batch, &layout, &mut |ordinal, key, body| {
-            if result.is_err() {
-                return;
-            }
-            let insert = inserted.contains(&ordinal);
-            result = match body {
-                Some(body) => self.put(body, insert),
-                None => self.delete_encoded(key, insert),
-            };
-        });
-        self.records = records;
+        let layout_now = self.layout.clone();
+        let insert = |ordinal: u32, _: &[u8]| Some(inserted.contains(&ordinal));
+        let result = self.add_again(&writes, &layout_now, &insert);
         if result.is_err() {
             self.layout = layout;
             self.writes = writes;
             self.before = before;
             self.touched = touched;
         }
+        result
+    }
+
+    /// Adds the writes of `old`, encoded for `layout`, again. `insert` says of each write whether
+    /// it is an insert; with `None` it is left out.
+    fn add_again(
+        &mut self,
+        old: &Writes,
+        layout: &Layout,
+        insert: &dyn Fn(u32, &[u8]) -> Option<bool>,
+    ) -> Result<()> {
+        let records = self.records;
+        let mut result = Ok(());
+        bodies::each_write(&old.batch, layout, &mut |ordinal, key, body| {
+            let Some(insert) = insert(ordinal, key).filter(|_| result.is_ok()) else {
+                return;
+            };
+            result = match body {
+                Some(body) => self.put(body, insert),
+                None => self.delete_encoded(key, insert),
+            };
+        });
+        self.records = records;
         result
     }
 
@@ -590,21 +620,16 @@ impl Part {
         if passed.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {
             return Ok(());
         }
-        let (layout, records) = (self.layout.clone(), self.records);
+        let layout = self.layout.clone();
         let writes = std::mem::take(&mut self.writes);
-        self.touched.clear();
-        let mut result = Ok(());
-        bodies::each_write(&writes.batch, &layout, &mut |ordinal, key, body| {
-            if result.is_err() || passed.contains(&ordinal) {
-                return;
-            }
-            let insert = inserts.contains(key);
-            result = match body {
-                Some(body) => self.put(body, insert),
-                None => self.delete_encoded(key, insert),
-            };
-        });
-        self.records = records;
+        let touched = std::mem::take(&mut self.touched);
+        let insert =
+            |ordinal: u32, key: &[u8]| (!passed.contains(&ordinal)).then(|| inserts.contains(key));
+        let result = self.add_again(&writes, &layout, &insert);
+        if result.is_err() {
+            self.writes = writes;
+            self.touched = touched;
+        }
         result
     }
 

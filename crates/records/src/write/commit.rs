@@ -2,6 +2,7 @@
 //! written atomically. Its conditions are looked up before the append, and validated again under
 //! the writer lock.
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket};
 
 use super::batch::Part;
@@ -225,10 +226,7 @@ fn append_as_found(
 }
 
 fn refusal(parts: &[Part], at: usize, why: impl FnOnce(&Part) -> Error) -> Error {
-    match parts.get(at) {
-        Some(part) => why(part),
-        None => Error::bad_input("the batch has no parts"),
-    }
+    why(parts.own(at))
 }
 
 /// Joins the batches of all parts, in order. The batch of a single part is moved out, and must be
@@ -239,10 +237,14 @@ fn join(parts: &mut [Part]) -> Result<Batch> {
         return Ok(std::mem::take(&mut part.writes.batch));
     }
     let mut joined = Batch::new();
-    for part in parts {
+    for part in &mut *parts {
         part.sequences = part.writes.batch.sequences();
         joined.append(&part.writes.batch)?;
     }
+    debug_assert_eq!(
+        joined.sequences(),
+        parts.iter().map(|part| part.sequences).sum::<u32>()
+    );
     Ok(joined)
 }
 

@@ -101,6 +101,10 @@ impl Replaced {
         let mut found: Vec<Found> = found.collect();
         found.sort_unstable_by(|a, b| (&a.key, !a.written).cmp(&(&b.key, !b.written)));
         found.dedup_by(|later, earlier| later.key == earlier.key);
+        debug_assert!(
+            found.is_sorted_by(|a, b| a.key < b.key),
+            "ascending, each key once"
+        );
         let keys: Vec<Vec<u8>> = found.iter().map(|found| found.key.clone()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         // The data gives the same numbers if there is no primary-key index, or while it lacks the
@@ -179,12 +183,10 @@ impl Replaced {
             .filter_map(|found| Some((found.key.as_slice(), found.seq?)))
             .collect();
         let keys: Vec<&[u8]> = known.iter().map(|(key, _)| *key).collect();
-        let mut cancel = |at: usize, old: &[u8]| match known.get(at) {
-            Some((key, seq)) => {
-                let stays = new.get(*key).map_or(&[][..], Vec::as_slice);
-                cancel_record(layout, writes, (key, *seq), old, stays)
-            }
-            None => Ok(()),
+        let mut cancel = |at: usize, old: &[u8]| {
+            let (key, seq) = *known.own(at);
+            let stays = new.get(key).map_or(&[][..], Vec::as_slice);
+            cancel_record(layout, writes, (key, seq), old, stays)
         };
         // Attributes declared later are in the JSON only.
         let late = layout.has_late_attributes();
@@ -198,11 +200,10 @@ impl Replaced {
             if result.is_err() {
                 return;
             }
-            result = match known.get(at) {
-                Some((key, _)) if bodies.lacks(&old.value) => {
-                    bodies.add(at, (key, old.seq), &old.value)
-                }
-                _ => cancel(at, &old.value),
+            result = if bodies.lacks(&old.value) {
+                bodies.add(at, (known.own(at).0, old.seq), &old.value)
+            } else {
+                cancel(at, &old.value)
             };
         })?;
         result?;

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::{Doing, TextQuery, check, keys, number, path, scan, seeds};
 use esker::{Database, Dataset, DatasetDef, Durability, IndexKind, KeyType, Options, Type};
+use esker_sim::by_tier;
 
 /// For the child: the folder of the store, and the first batch to write.
 const DIR: &str = "ESKER_CHANGE_DIR";
@@ -203,7 +204,7 @@ fn a_killed_change_of_an_index_goes_on_and_is_exact_at_every_moment() {
     }
     let mut rng = fastrand::Rng::with_seed(seeds(1).start);
     let (mut unfinished, mut resumed, mut done) = (0, 0, 0);
-    let kills = number("ESKER_KILLS", 25);
+    let kills = number("ESKER_KILLS", by_tier(8, 25));
     for kill in 0..kills {
         let steps = rng.usize(1..400);
         let first = next;

@@ -20,6 +20,7 @@ use esker::{
 };
 use esker_lsm::{Batch, Cursor, Durability};
 use esker_model::definition::StoredDef;
+use esker_sim::by_tier;
 use esker_sim::memory::{Memory, PowerCut};
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
@@ -477,7 +478,7 @@ fn records_that_are_stored_by_place_agree_with_the_model() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("ESKER_SEED") {
         Some(seed) => run(seed),
-        None => (0..number("ESKER_SEEDS").unwrap_or(40)).for_each(run),
+        None => (0..number("ESKER_SEEDS").unwrap_or(by_tier(12, 40))).for_each(run),
     }
 }
 
@@ -549,7 +550,8 @@ fn blocks_of_an_area(def: DatasetDef) -> (u64, u64) {
 
 #[test]
 fn an_area_is_read_from_neighbouring_blocks() {
-    for maintenance in Maintenance::ALL {
+    let usual = [Maintenance::Deferred, Maintenance::MutableBitmap];
+    for maintenance in by_tier(usual.to_vec(), Maintenance::ALL.to_vec()) {
         let def = DatasetDef::new("id", KeyType::Int).maintenance(maintenance);
         let beside = blocks_of_an_area(def.clone().index("at", Index::spatial()));
         let by_place = blocks_of_an_area(def.cluster("at"));

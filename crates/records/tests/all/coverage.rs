@@ -11,6 +11,7 @@ use esker::maintain::RepairOptions;
 use esker::maintain::Validation;
 use esker::schema::{Maintenance, Merging, Repair};
 use esker::{Database, Dataset, DatasetDef, IndexKind, KeyType, Type};
+use esker_sim::combinations;
 use esker_sim::memory::Memory;
 
 /// Queries `a` with every validation: count, keys, records.
@@ -97,21 +98,17 @@ fn through_a_change(
 
 #[test]
 fn every_kind_is_exact_after_every_change_of_strategy() {
-    for kind in INDEXED {
-        for beside in [None, Some(IndexKind::Lazy), Some(IndexKind::Composite)] {
-            for from in Maintenance::ALL {
-                for to in Maintenance::ALL {
-                    if from == to {
-                        continue;
-                    }
-                    for merging in [Merging::Leveled, Merging::Correlated] {
-                        for repair in [Repair::Merge, Repair::None] {
-                            through_a_change(kind, beside, (from, to), (repair, merging));
-                        }
-                    }
-                }
-            }
-        }
+    let strategies = Maintenance::ALL;
+    let sizes = [INDEXED.len(), 3, strategies.len(), strategies.len(), 2, 2];
+    for row in combinations(&sizes, &|row| row[2] != row[3]) {
+        let [kind, beside, from, to, merging, repair] = row[..] else {
+            unreachable!("a choice for each size");
+        };
+        let beside = [None, Some(IndexKind::Lazy), Some(IndexKind::Composite)][beside];
+        let change = (strategies[from], strategies[to]);
+        let merging = [Merging::Leveled, Merging::Correlated][merging];
+        let repair = [Repair::Merge, Repair::None][repair];
+        through_a_change(INDEXED[kind], beside, change, (repair, merging));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::common::{converge, number};
 use esker::schema::{Layout, Maintenance};
 use esker::{Database, Dataset, DatasetDef, Durability, Index, IndexKind, KeyType, Options, Type};
 use esker_sim::memory::Memory;
+use esker_sim::{by_tier, is_nightly};
 use expected::{EVEN, SKEWED, compare};
 
 /// Commits with skewed authors and repositories, in bursts.
@@ -258,7 +259,8 @@ fn estimates_of_areas_fit(layout: Layout, seed: u64) -> Vec<String> {
 fn of_areas() {
     let mut wrong = Vec::new();
     for seed in common::seeds(1) {
-        for layout in [Layout::Z, Layout::Mbr, Layout::Stacked, Layout::Embedded] {
+        let all = [Layout::Z, Layout::Mbr, Layout::Stacked, Layout::Embedded];
+        for layout in by_tier(vec![Layout::Mbr, Layout::Embedded], all.to_vec()) {
             wrong.extend(estimates_of_areas_fit(layout, seed));
         }
     }
@@ -266,10 +268,21 @@ fn of_areas() {
     assert_eq!(n, 0, "{n} estimates do not fit: {wrong:#?}");
 }
 
+/// What runs in the usual tier: each way of counting once.
+const USUAL: [&str; 4] = [
+    "of_composite_eagerly",
+    "of_lazy",
+    "of_recent_with_a_set",
+    "of_fingerprint",
+];
+
 macro_rules! kinds {
     ($($name:ident: $kind:expr, $maintenance:expr;)*) => {
         $(#[test]
         fn $name() {
+            if !is_nightly() && !USUAL.contains(&stringify!($name)) {
+                return;
+            }
             for seed in common::seeds(1) {
                 estimates_fit($kind, $maintenance, seed);
             }

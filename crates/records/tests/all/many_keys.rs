@@ -37,5 +37,8 @@ fn several_keys_are_read_at_once_and_the_first_match_alone() {
         assert!(dataset.find(field("n").eq(4)).exists().unwrap());
         assert!(!dataset.find(field("n").eq(5)).exists().unwrap());
         assert!(dataset.find(field("n").eq(5)).first().unwrap().is_none());
+        let none = || dataset.find(field("n").eq(4)).limit(0);
+        assert!(none().first().unwrap().is_none());
+        assert!(!none().exists().unwrap());
     }
 }

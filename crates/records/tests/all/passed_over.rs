@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::common::{TextQuery, open, path, scan};
 use esker::schema::Maintenance;
 use esker::{Dataset, DatasetDef, Durability, IndexKind, KeyType, Type};
+use esker_sim::combinations;
 use esker_sim::memory::{Memory, PowerCut};
 
 const MODES: [PowerCut; 4] = [
@@ -68,29 +69,28 @@ fn begun_broken_off_emptied(what: &str, replaced: bool, cut: PowerCut, change: &
 
 #[test]
 fn what_a_change_passed_over_because_it_was_replaced_does_not_come_back_by_a_power_cut() {
-    for cut in MODES {
-        for replaced in [false, true] {
-            for kind in IndexKind::ALL {
-                let add = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
-                    let progress = &mut |_| go();
-                    dataset
-                        .add_index(path("b"), kind)
-                        .on_progress(progress)
-                        .run()
-                        .unwrap();
-                };
-                begun_broken_off_emptied(&kind.to_string(), replaced, cut, &add);
-            }
-            for to in Maintenance::ALL {
-                let change = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
-                    dataset
-                        .set_maintenance(to)
-                        .on_progress(|_| go())
-                        .run()
-                        .unwrap();
-                };
-                begun_broken_off_emptied(&to.to_string(), replaced, cut, &change);
-            }
-        }
+    let kinds = IndexKind::ALL;
+    for row in combinations(&[MODES.len(), 2, kinds.len()], &|_| true) {
+        let (cut, replaced, kind) = (MODES[row[0]], row[1] == 1, kinds[row[2]]);
+        let add = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
+            let progress = &mut |_| go();
+            dataset
+                .add_index(path("b"), kind)
+                .on_progress(progress)
+                .run()
+                .unwrap();
+        };
+        begun_broken_off_emptied(&kind.to_string(), replaced, cut, &add);
+    }
+    for row in combinations(&[MODES.len(), 2, Maintenance::ALL.len()], &|_| true) {
+        let (cut, replaced, to) = (MODES[row[0]], row[1] == 1, Maintenance::ALL[row[2]]);
+        let change = |dataset: &Dataset, go: &mut dyn FnMut() -> ControlFlow<()>| {
+            dataset
+                .set_maintenance(to)
+                .on_progress(|_| go())
+                .run()
+                .unwrap();
+        };
+        begun_broken_off_emptied(&to.to_string(), replaced, cut, &change);
     }
 }

@@ -170,6 +170,15 @@ const FETCHED: u8 = 9;
 const CLIENT: u8 = 10;
 const CLIENT_ANSWER: u8 = 11;
 
+fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
+    put_varint(out, u64::from(VERSION));
+    put_varint(out, u64::from(hello.node.0));
+    put_varint(out, hello.disk.0);
+    put_varint(out, hello.life);
+    put_varint(out, hello.cluster);
+    put_bytes(out, hello.address.as_bytes());
+}
+
 impl Frame {
     /// The encoded frame.
     pub fn encode(&self) -> Packet {
@@ -178,12 +187,7 @@ impl Frame {
         match self {
             Frame::Hello(hello) => {
                 out.push(HELLO);
-                put_varint(out, u64::from(VERSION));
-                put_varint(out, u64::from(hello.node.0));
-                put_varint(out, hello.disk.0);
-                put_varint(out, hello.life);
-                put_varint(out, hello.cluster);
-                put_bytes(out, hello.address.as_bytes());
+                put_hello(hello, out);
             }
             Frame::Form(formation) => {
                 out.push(FORM);

@@ -43,6 +43,22 @@ pub(super) struct Service {
     nodes: Mutex<HashMap<NodeId, Vec<net::ConnectionId>>>,
 }
 
+/// How a request waits, as its client asked.
+fn asked_for(manner: crate::admin::Manner) -> Manner {
+    Manner {
+        wait: manner.wait,
+        direct: manner.direct,
+    }
+}
+
+/// A request that waits, and may be forwarded.
+fn patient(wait: u64) -> Manner {
+    Manner {
+        wait,
+        direct: false,
+    }
+}
+
 impl Service {
     pub(super) fn new(
         map: Arc<Map>,
@@ -157,57 +173,21 @@ impl Service {
     }
 
     fn asked(&self, to: To, connection: ConnectionId, question: Question) {
-        let manner = |manner: crate::admin::Manner| Manner {
-            wait: manner.wait,
-            direct: manner.direct,
+        let Some(to) = self.reserve(to, &question) else {
+            return;
         };
-        let patient = |wait| Manner {
-            wait,
-            direct: false,
-        };
-        let asked = match &question {
-            Question::Read { length, .. } => u64::from(*length),
-            Question::Map { count, .. } => u64::from(*count) * 32,
-            _ => 0,
-        };
-        let most = MOST_ANSWER.min(self.budget.limit() as u64);
-        if asked > most {
-            let text = format!("an answer of {asked} bytes: at most {most} at a time");
-            let said = Answer::Reply(Err(Refusal::Failed(text)));
-            return to.answer(&self.replies, &said);
-        }
-        let to = match asked {
-            0 => to,
-            // The question is short. While one waits for memory it holds none.
-            _ => match to.enlarge(&self.replies, asked as usize) {
-                Some(to) => to,
-                None => return,
-            },
-        };
-        let (work, manner) = match question {
-            Question::Status => {
-                let replies = self.replies.clone();
-                let look = move |core: &mut crate::node::core::Core| {
-                    let status = Answer::Status(Box::new(core.status()));
-                    to.answer(&replies, &status);
-                };
-                return self.way.send(Event::Look(Box::new(look)));
-            }
-            Question::Scrub => {
-                let replies = self.replies.clone();
-                let look = move |core: &mut crate::node::core::Core| {
-                    core.start_scrub();
-                    to.answer(&replies, &Answer::Reply(Ok(crate::wire::Reply::Done)));
-                };
-                return self.way.send(Event::Look(Box::new(look)));
-            }
+        match question {
+            Question::Status => self.look(to, |core| Answer::Status(Box::new(core.status()))),
+            Question::Scrub => self.look(to, |core| {
+                core.start_scrub();
+                Answer::Reply(Ok(crate::wire::Reply::Done))
+            }),
             Question::Volumes => {
                 let mut bytes = Vec::new();
                 self.map.system().encode(&mut bytes);
-                let Some(to) = to.enlarge(&self.replies, bytes.len()) else {
-                    return;
-                };
-                return to.answer(&self.replies, &Answer::Volumes(bytes));
+                if let Some(to) = to.enlarge(&self.replies, bytes.len()) {
+                    to.answer(&self.replies, &Answer::Volumes(bytes));
+                }
             }
             Question::Map {
                 volume,
@@ -222,20 +202,25 @@ impl Service {
                     Ok(places) => Answer::Map(places),
                     Err(refusal) => Answer::Reply(Err(refusal)),
                 };
-                return to.answer(&self.replies, &said);
+                to.answer(&self.replies, &said);
             }
-            Question::System { command, wait } => (Ok(Work::System(command)), patient(wait)),
+            Question::System { command, wait } => {
+                self.request(to, connection, Ok(Work::System(command)), patient(wait));
+            }
             Question::Member {
                 group,
                 change,
                 wait,
-            } => (Ok(Work::Member(group, change)), patient(wait)),
+            } => {
+                let work = Ok(Work::Member(group, change));
+                self.request(to, connection, work, patient(wait));
+            }
             Question::Read {
                 volume,
                 offset,
                 length,
                 local,
-                manner: how,
+                manner,
             } => {
                 let work = self.source(&volume).map(|source| {
                     if local {
@@ -252,59 +237,95 @@ impl Service {
                         }
                     }
                 });
-                (work, manner(how))
+                self.request(to, connection, work, asked_for(manner));
             }
             Question::Write {
                 volume,
                 offset,
                 data,
-                manner: how,
+                manner,
             } => {
-                let volume = self.volume(&volume);
-                (
-                    volume.map(|volume| Work::Write {
-                        volume,
-                        offset,
-                        data,
-                    }),
-                    manner(how),
-                )
+                let work = self.volume(&volume).map(|volume| Work::Write {
+                    volume,
+                    offset,
+                    data,
+                });
+                self.request(to, connection, work, asked_for(manner));
             }
             Question::Discard {
                 volume,
                 offset,
                 length,
-                manner: how,
+                manner,
             } => {
-                let volume = self.volume(&volume);
-                (
-                    volume.map(|volume| Work::Discard {
-                        volume,
-                        offset,
-                        length,
-                    }),
-                    manner(how),
-                )
-            }
-        };
-        match work {
-            Err(refusal) => to.answer(&self.replies, &Answer::Reply(Err(refusal))),
-            Ok(work) => {
-                let (replies, map) = (self.replies.clone(), self.map.clone());
-                let answerer: Answerer = Box::new(move |result| {
-                    let said = match result {
-                        Err(Refusal::NotLeader(leader)) => {
-                            let address = leader.and_then(|leader| map.address(leader));
-                            Answer::NotLeader(leader, address.unwrap_or_default())
-                        }
-                        result => Answer::Reply(result),
-                    };
-                    to.answer(&replies, &said);
+                let work = self.volume(&volume).map(|volume| Work::Discard {
+                    volume,
+                    offset,
+                    length,
                 });
-                self.way
-                    .send(Event::Request(connection, work, manner, answerer));
+                self.request(to, connection, work, asked_for(manner));
             }
         }
+    }
+
+    /// Takes the memory for the answer; refuses one that is too large. `None` where the question
+    /// has been answered, or waits for memory.
+    fn reserve(&self, to: To, question: &Question) -> Option<To> {
+        let asked = match question {
+            Question::Read { length, .. } => u64::from(*length),
+            Question::Map { count, .. } => u64::from(*count) * 32,
+            _ => 0,
+        };
+        let most = MOST_ANSWER.min(self.budget.limit() as u64);
+        if asked > most {
+            let text = format!("an answer of {asked} bytes: at most {most} at a time");
+            let said = Answer::Reply(Err(Refusal::Failed(text)));
+            to.answer(&self.replies, &said);
+            return None;
+        }
+        if asked == 0 {
+            return Some(to);
+        }
+        // The question is short. While one waits for memory it holds none.
+        to.enlarge(&self.replies, asked as usize)
+    }
+
+    /// Answers on the thread of the core.
+    fn look(
+        &self,
+        to: To,
+        answer: impl FnOnce(&mut crate::node::core::Core) -> Answer + Send + 'static,
+    ) {
+        let replies = self.replies.clone();
+        let look = move |core: &mut crate::node::core::Core| to.answer(&replies, &answer(core));
+        self.way.send(Event::Look(Box::new(look)));
+    }
+
+    /// Passes a request to the core, or answers why there is none.
+    fn request(
+        &self,
+        to: To,
+        connection: ConnectionId,
+        work: Result<Work, Refusal>,
+        manner: Manner,
+    ) {
+        let work = match work {
+            Ok(work) => work,
+            Err(refusal) => return to.answer(&self.replies, &Answer::Reply(Err(refusal))),
+        };
+        let (replies, map) = (self.replies.clone(), self.map.clone());
+        let answerer: Answerer = Box::new(move |result| {
+            let said = match result {
+                Err(Refusal::NotLeader(leader)) => {
+                    let address = leader.and_then(|leader| map.address(leader));
+                    Answer::NotLeader(leader, address.unwrap_or_default())
+                }
+                result => Answer::Reply(result),
+            };
+            to.answer(&replies, &said);
+        });
+        let event = Event::Request(connection, work, manner, answerer);
+        self.way.send(event);
     }
 
     fn source(&self, name: &str) -> Result<Source, Refusal> {

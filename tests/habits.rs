@@ -1,0 +1,114 @@
+//! Finds functions that are too long, and silent defaults, in the sources of the crates.
+
+use std::path::Path;
+
+use super::source::{files, split};
+
+/// The most lines of a function, its signature included.
+const LINES: usize = 100;
+
+/// The name under which long functions are found.
+const LONG: &str = "a function over 100 lines";
+
+/// The name under which silent defaults are found: an item that the program itself has placed is
+/// read by `esker_coding::Own`, whose absence is an error; where absence is an answer, the code
+/// says which (`unwrap_or(&[])`).
+const SILENT: &str = "a silent default for a missing item";
+
+/// The crates that hold the bookkeeping of stores.
+const STORES: [&str; 4] = ["lsm", "model", "pubsub", "records"];
+
+/// The parser of conditions cuts a text at the characters that it has read.
+const PARSER: &str = "condition/parse.rs";
+
+/// The lines of `code` that begin a function of more than [`LINES`] lines.
+fn long_functions(code: &str) -> Vec<usize> {
+    let lines: Vec<&str> = code.lines().collect();
+    let mut long = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let text = line.trim_start();
+        let words = text.split('(').next().unwrap_or_default();
+        if !words.split_whitespace().any(|word| word == "fn") || text.starts_with("type ") {
+            continue;
+        }
+        let indent = line.len() - text.len();
+        let end = format!("{}}}", " ".repeat(indent));
+        let length = lines[at..].iter().position(|line| **line == end);
+        if length.is_some_and(|length| length >= LINES) && !text.trim_end().ends_with(';') {
+            long.push(at + 1);
+        }
+    }
+    long
+}
+
+/// The lines of `code` with `.get(..)` of a slice, followed by `.unwrap_or_default()`. Keys of maps
+/// are passed by reference, so their absence is not meant.
+fn silent_defaults(code: &str) -> Vec<usize> {
+    let mut silent = Vec::new();
+    for (at, _) in code.match_indices(".get") {
+        let rest = &code[at + ".get".len()..];
+        let rest = rest.strip_prefix("_mut").unwrap_or(rest);
+        let Some(arguments) = rest.strip_prefix('(') else {
+            continue;
+        };
+        let mut open = 1;
+        let end = arguments.find(|c| {
+            open += i32::from(c == '(') - i32::from(c == ')');
+            open == 0
+        });
+        let Some(end) = end.filter(|end| *end > 0 && !arguments.starts_with('&')) else {
+            continue;
+        };
+        let rest = arguments[end + 1..].trim_start();
+        let rest = rest.strip_prefix(".copied()").unwrap_or(rest).trim_start();
+        if rest.starts_with(".unwrap_or_default()") && !arguments[..end].contains('"') {
+            silent.push(code[..at].matches('\n').count() + 1);
+        }
+    }
+    silent
+}
+
+/// The places in the sources of the crates in `root` that have one of the habits.
+pub(crate) fn places(root: &Path) -> Vec<String> {
+    let mut places = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates")).unwrap() {
+        let entry = entry.unwrap();
+        let folder = entry.path().join("src");
+        if !folder.is_dir() {
+            continue;
+        }
+        let name = entry.file_name();
+        let is_store = STORES.iter().any(|store| name == *store);
+        for (file, text) in files(&folder) {
+            let code = split(&text).code;
+            let is_test = file.contains("tests") || file.contains("fuzzing");
+            let mut found: Vec<(&str, usize)> = Vec::new();
+            if !is_test {
+                found.extend(long_functions(&code).into_iter().map(|line| (LONG, line)));
+            }
+            if is_store && !is_test && file != PARSER {
+                found.extend(
+                    silent_defaults(&code)
+                        .into_iter()
+                        .map(|line| (SILENT, line)),
+                );
+            }
+            for (habit, line) in found {
+                places.push(format!("{}/{file}:{line}: {habit}", folder.display()));
+            }
+        }
+    }
+    places.sort();
+    places
+}
+
+#[test]
+fn habits_are_found_in_code_alone() {
+    let body = "    x();\n".repeat(LINES - 1);
+    let long = format!("fn short() {{\n}}\n\nfn long() {{\n{body}}}\n");
+    assert_eq!(long_functions(&long), [4]);
+    let fits = format!("fn fits() {{\n{}}}\n", "    x();\n".repeat(LINES - 2));
+    assert_eq!(long_functions(&fits), []);
+    let silent = "a.get(1..).unwrap_or_default();\nb.get(f(2))\n    .copied()\n    .unwrap_or_default();\nc.get(&key).copied().unwrap_or_default();\nd.get(1..).unwrap_or(&[]);";
+    assert_eq!(silent_defaults(silent), [1, 2]);
+}
