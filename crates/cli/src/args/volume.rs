@@ -111,7 +111,7 @@ pub(crate) struct NodeArgs {
     /// Bytes a second that vacuum, scrub and images may each move
     #[arg(long, value_name = "BYTES", hide = true, value_parser = size)]
     pub(crate) background: Option<usize>,
-    /// Memory for data: the map, requests in flight, the log, frames to nodes [default: 256M]
+    /// Memory of the node: the map, requests in flight, the log, frames to nodes [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) budget: Option<usize>,
     #[command(flatten)]

@@ -382,10 +382,6 @@ impl Written {
             min: metas().map(|meta| meta.min_seq).min().unwrap_or(0),
             max: metas().map(|meta| meta.max_seq).max().unwrap_or(0),
         });
-        debug_assert!(
-            metas().all(|meta| component.min <= meta.min_seq && meta.max_seq <= component.max),
-            "the component spans its tables"
-        );
         let first = metas().map(|meta| meta.number).min().unwrap_or(0);
         edit.files.extend(self.files);
         edit.add_bits(tree, &self.bits);

@@ -8,7 +8,8 @@
 //!
 //! A sync of a file that grows also commits the file system's metadata: its length, and the blocks
 //! that it was given. Space for the latter is reserved ahead, which changes nothing that is read.
-//! Zeros written ahead would avoid both, for twice the bytes written; we do not.
+//! Zeros written ahead avoid both, for twice the bytes written: that is less than what a journal
+//! writes where batches are small, and is done only there ([`Ahead`]).
 
 mod batch;
 mod folder;
@@ -23,7 +24,7 @@ mod store;
 mod tests;
 mod window;
 
-pub use batch::Batch;
+pub use batch::{Ahead, Batch};
 pub use heads::{FIRST_RECORD, heads, numbers};
 pub use reader::{Pin, Reader};
 pub use record::{HEADER_BYTES, Kind, MOST_PAYLOAD, RecordHeader};

@@ -16,7 +16,7 @@ const OPEN_FILES: usize = 256;
 
 /// The most memory that is kept for later chunks: so many pieces, of at most so many bytes.
 const SPARES: usize = 2;
-const SPARE_BYTES: usize = 4 << 20;
+const SPARE_BYTES: usize = 8 << 20;
 
 /// Bytes of a segment that a batch writes.
 #[derive(Clone)]
@@ -48,12 +48,17 @@ pub(super) struct Segment {
 }
 
 /// The file that batches append to.
+#[derive(Clone)]
 pub(super) struct Writing {
     pub(super) segment: u32,
     /// Bytes of the file.
     pub(super) len: u32,
     /// Space was reserved up to this offset.
     pub(super) reserved: u32,
+    /// The file has zeros up to this offset, where that is behind its bytes.
+    pub(super) zeros: u32,
+    /// How many batches of few bytes were written since the last one of many.
+    pub(super) small: u32,
     pub(super) file: Arc<dyn WriteFile>,
 }
 
@@ -125,6 +130,24 @@ impl Shared {
         if let Some(segment) = unused {
             drop(self.folder.fs.unreserve(&self.folder.segment(segment)));
         }
+    }
+
+    /// Cuts the zeros behind the segment that was written last, durably: only the last segment may
+    /// have bytes behind its records.
+    pub(super) fn cut_zeros(&self) -> Result<()> {
+        let (segment, len, file) = match &*self.writing.lock() {
+            Some(w) if w.zeros > w.len => (w.segment, w.len, w.file.clone()),
+            _ => return Ok(()),
+        };
+        let path = self.folder.segment(segment);
+        let cut = file.truncate(u64::from(len));
+        cut.map_err(|e| Error::io(&path, "truncate", e))?;
+        file.sync().map_err(|e| Error::io(&path, "sync", e))?;
+        if let Some(writing) = &mut *self.writing.lock() {
+            writing.zeros = 0;
+            writing.reserved = writing.reserved.min(len);
+        }
+        Ok(())
     }
 
     /// Fails where a batch has failed.

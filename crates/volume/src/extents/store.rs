@@ -439,6 +439,8 @@ impl Extents {
 
     /// Gives back the space that is reserved and not used yet. No batch may be running.
     pub fn unreserve(&self) {
+        // Where it stays, opening the folder again cuts it.
+        drop(self.shared.cut_zeros());
         self.shared.unreserve();
     }
 

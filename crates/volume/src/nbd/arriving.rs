@@ -24,6 +24,11 @@ impl<'a> Arriving<'a> {
         }
     }
 
+    /// True where the connection is not encrypted.
+    pub(super) fn is_plain(&self) -> bool {
+        self.plain.is_some()
+    }
+
     /// True where all of the next request has arrived, so that reading it does not wait.
     pub(super) fn has_request(&mut self) -> bool {
         let mut behind = self.behind();

@@ -2,12 +2,14 @@
 //! written, and deadlines.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::direct;
 use super::replies::Reply;
 use crate::budget::{Budget, Loan};
 
@@ -34,6 +36,8 @@ pub(super) struct Connection {
     replied: Condvar,
     /// When the connection has to end by itself.
     pub(super) deadlines: Deadlines,
+    /// Where any thread may send replies: of a connection that is not encrypted.
+    direct: OnceLock<Arc<TcpStream>>,
 }
 
 struct State {
@@ -41,6 +45,17 @@ struct State {
     requests: usize,
     bytes: usize,
     replies: VecDeque<(Reply, Slot)>,
+    sending: Sending,
+}
+
+/// Which thread sends replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sending {
+    None,
+    /// The one whose task that is.
+    Writer,
+    /// Another one, which has some.
+    Other,
 }
 
 /// A request in flight: it counts until this is dropped, after its reply was written.
@@ -67,11 +82,18 @@ impl Connection {
                 requests: 0,
                 bytes: 0,
                 replies: VecDeque::new(),
+                sending: Sending::None,
             }),
             ended: Condvar::new(),
             replied: Condvar::new(),
             deadlines: Deadlines::new(),
+            direct: OnceLock::new(),
         })
+    }
+
+    /// Lets any thread send replies on this socket.
+    pub(super) fn send_directly(&self, socket: Arc<TcpStream>) {
+        let _ = self.direct.set(socket);
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -125,12 +147,17 @@ impl Connection {
         state.requests < self.most_requests && fits
     }
 
-    /// Queues a reply. After the end it goes nowhere.
-    pub(super) fn reply(&self, reply: Reply, slot: Slot) {
+    /// Queues a reply, and sends it where that need not wait. After the end it goes nowhere.
+    pub(super) fn reply(self: &Arc<Self>, reply: Reply, slot: Slot) {
         let mut state = self.state.lock();
         if state.phase < Phase::Over {
             state.replies.push_back((reply, slot));
-            self.replied.notify_one();
+            if self.direct.get().is_none() {
+                self.replied.notify_one();
+                return;
+            }
+            drop(state);
+            direct::queued(self);
         } else {
             // A slot that is dropped takes the lock.
             drop(state);
@@ -138,16 +165,55 @@ impl Connection {
         }
     }
 
-    /// The next reply, if there is one already.
-    pub(super) fn try_next(&self) -> Option<(Reply, Slot)> {
-        self.state.lock().replies.pop_front()
+    /// Sends replies that wait, as far as the socket takes them, where no other thread sends some.
+    pub(super) fn send_queued(&self) {
+        let Some(socket) = self.direct.get() else {
+            return;
+        };
+        loop {
+            let taken = {
+                let mut state = self.state.lock();
+                if state.sending != Sending::None || state.replies.is_empty() {
+                    return;
+                }
+                state.sending = Sending::Other;
+                let count = state.replies.len().min(direct::TOGETHER);
+                state.replies.drain(..count).collect()
+            };
+            let (rest, sent) = direct::send(socket, taken);
+            let is_rest = !rest.is_empty();
+            let late = {
+                let mut state = self.state.lock();
+                state.sending = Sending::None;
+                let is_over = state.phase == Phase::Over;
+                let late = if is_over { rest } else { state.put_back(rest) };
+                if is_rest || is_over {
+                    self.replied.notify_one();
+                }
+                late
+            };
+            // Slots take the lock when they are dropped.
+            drop((sent, late));
+            if is_rest {
+                return;
+            }
+        }
     }
 
-    /// Waits for the next reply. `None` when there will be none any more.
+    /// The next reply for the thread that writes them, if there is one already.
+    pub(super) fn try_next(&self) -> Option<(Reply, Slot)> {
+        self.state.lock().next()
+    }
+
+    /// Waits for the next reply. The thread that writes them has written those before. `None` when
+    /// there will be none any more.
     pub(super) fn next(&self) -> Option<(Reply, Slot)> {
         let mut state = self.state.lock();
+        if state.sending == Sending::Writer {
+            state.sending = Sending::None;
+        }
         loop {
-            if let Some(next) = state.replies.pop_front() {
+            if let Some(next) = state.next() {
                 return Some(next);
             }
             match state.phase {
@@ -175,9 +241,34 @@ impl Connection {
         self.budget.wake();
     }
 
+    /// True while one request is in flight.
+    pub(super) fn is_alone(&self) -> bool {
+        self.state.lock().requests == 1
+    }
+
     /// True while no request is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.state.lock().requests == 0
+    }
+}
+
+impl State {
+    /// The next reply, for the thread that writes them.
+    fn next(&mut self) -> Option<(Reply, Slot)> {
+        if self.sending == Sending::Other {
+            return None;
+        }
+        let next = self.replies.pop_front()?;
+        self.sending = Sending::Writer;
+        Some(next)
+    }
+
+    /// Puts replies before those that wait; returns none of them.
+    fn put_back(&mut self, replies: Vec<(Reply, Slot)>) -> Vec<(Reply, Slot)> {
+        for reply in replies.into_iter().rev() {
+            self.replies.push_front(reply);
+        }
+        Vec::new()
     }
 }
 
@@ -187,7 +278,8 @@ impl Drop for Slot {
         state.requests -= 1;
         state.bytes -= self.bytes;
         self.of.ended.notify_all();
-        if state.requests == 0 {
+        // Else the writer has no use for waking up.
+        if state.requests == 0 && state.phase == Phase::Draining {
             self.of.replied.notify_all();
         }
     }

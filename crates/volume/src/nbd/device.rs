@@ -82,6 +82,11 @@ pub trait Device: Send + Sync {
     }
     /// Reads exactly `length` bytes.
     fn read(&self, offset: u64, length: u32, done: Done<Vec<u8>>);
+    /// Reads as [`Device::read`], where no other request of the connection is under way nor has
+    /// arrived: the calling thread may wait for the data, since it has nothing else to do.
+    fn read_alone(&self, offset: u64, length: u32, done: Done<Vec<u8>>) {
+        self.read(offset, length, done);
+    }
     /// Writes. `done` is called only when the data are durable, whether the client asked for that
     /// (FUA) or not.
     fn write(&self, offset: u64, data: Vec<u8>, done: Done<()>);

@@ -4,9 +4,9 @@
 //! [`Server`] speaks the fixed newstyle handshake with structured replies, `base:allocation`, and
 //! TLS through [`Upgrade`]. What it serves implements [`Exports`] and [`Device`]. A connection has
 //! two threads: one reads requests and begins them, one writes replies in the order in which
-//! requests end. What connections may use is bounded by [`Limits`]: at a limit a connection is not
-//! read any further. A client that breaks the protocol, stalls or disappears ends its own
-//! connection only.
+//! requests end, as far as the thread that has a reply could not send it at once. What connections
+//! may use is bounded by [`Limits`]: at a limit a connection is not read any further. A client that
+//! breaks the protocol, stalls or disappears ends its own connection only.
 //!
 //! [`Client`] is for tests, the demo, and programs that need few lines; it takes any reader and
 //! writer.
@@ -16,6 +16,7 @@ mod arriving;
 mod client;
 mod connection;
 mod device;
+mod direct;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -36,6 +37,7 @@ mod upgrade;
 
 pub use client::{Client, Operation};
 pub use device::{Device, Done, Exports, Failure, MOST_RUNS, Refused, Run};
+pub(crate) use direct::replies_together;
 pub use error::ClientError;
 pub use limits::Limits;
 pub use server::Server;

@@ -19,6 +19,16 @@ impl Reply {
         self.head.len() + self.data.len()
     }
 
+    /// The first bytes were sent.
+    pub(super) fn skip(&mut self, bytes: usize) {
+        let of_head = bytes.min(self.head.len());
+        self.head.drain(..of_head);
+        let of_data = (bytes - of_head).min(self.data.len());
+        if of_data > 0 {
+            self.data.drain(..of_data);
+        }
+    }
+
     /// Success without data, of any request but a read.
     pub(super) fn success(cookie: u64) -> Reply {
         Reply {

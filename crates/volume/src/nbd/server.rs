@@ -225,10 +225,13 @@ impl Shared {
     }
 
     /// A connection from its greeting to its end.
-    fn run(&self, socket: &TcpStream, connection: &Arc<Connection>) -> io::Result<()> {
+    fn run(&self, socket: &Arc<TcpStream>, connection: &Arc<Connection>) -> io::Result<()> {
         let Some((mut reader, writer, chosen)) = self.negotiate(socket)? else {
             return Ok(());
         };
+        if reader.is_plain() {
+            connection.send_directly(Arc::clone(socket));
+        }
         connection.deadlines.has_read();
         let _closing = Closing(Arc::clone(&chosen.device));
         let end = || {

@@ -157,7 +157,12 @@ fn read_request(
     };
     let follows = reader.has_request();
     together.before(data.len(), follows);
-    act(&*chosen.device, action, data, pending);
+    if action == Action::Read && !follows && connection.is_alone() {
+        let Request { offset, length, .. } = request;
+        chosen.device.read_alone(offset, length, pending.data());
+    } else {
+        act(&*chosen.device, action, data, pending);
+    }
     together.after(follows);
     Ok(None)
 }

@@ -20,8 +20,9 @@ pub const DEFAULT_MOST: usize = 4 << 20;
 /// The bytes that are read ahead.
 const AHEAD: usize = 32 << 10;
 
-/// The bytes of a frame that are waited for with memory at hand.
-const STEP: usize = 256 << 10;
+/// The bytes of a frame that are waited for with memory at hand: a piece of an image, and what
+/// comes with it.
+const STEP: usize = 640 << 10;
 
 /// Receives frames.
 pub struct Receiver {

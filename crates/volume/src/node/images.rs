@@ -20,8 +20,6 @@ pub(super) const PIECE_BYTES: usize = 512 << 10;
 pub(super) const RECORD_BYTES: usize = 128 << 10;
 /// The most entries of a piece: each counts with more than 16 bytes, also a hole.
 pub(super) const MOST_ENTRIES: usize = PIECE_BYTES / 16 + 1;
-/// Pieces that a replica has taken and not installed.
-pub(super) const MOST_WAITING: usize = 16;
 /// A piece that does not come for so many milliseconds is asked for again.
 pub(super) const ASK_AGAIN: u64 = 1_000;
 /// An image that the replica does not ask for, for so many milliseconds, is given up.
@@ -61,6 +59,8 @@ pub(super) struct Incoming {
     pub(super) meta: ImageMeta,
     pub(super) next: u64,
     pub(super) asked: u64,
+    /// The next piece was asked for and has not come.
+    pub(super) is_asked: bool,
     /// When the last piece came.
     pub(super) came: u64,
     /// Pieces whose data are not durable yet: their end, their entries, whether none follows.
@@ -81,6 +81,17 @@ pub(super) struct Images {
 }
 
 impl Images {
+    /// Groups of which the next piece may be asked for, and was not.
+    pub(super) fn to_ask(&self, most: usize) -> Vec<GroupId> {
+        let pieces = self.incoming.iter().map(|(group, incoming)| Pieces {
+            group: *group,
+            waiting: incoming.waiting.len(),
+            is_asked: incoming.is_asked,
+            has_last: incoming.waiting.back().is_some_and(|(.., last)| *last),
+        });
+        to_ask(&pieces.collect::<Vec<_>>(), most)
+    }
+
     /// The leader's protocol says that the node is behind the log.
     pub(super) fn wanted(&mut self, group: GroupId, node: NodeId) {
         if !self.wanted.contains(&(group, node)) {
@@ -94,6 +105,29 @@ impl Images {
             .values()
             .any(|out| out.image.segments().contains(&segment))
     }
+}
+
+/// The pieces of an image that a replica has or waits for.
+struct Pieces {
+    group: GroupId,
+    waiting: usize,
+    is_asked: bool,
+    has_last: bool,
+}
+
+/// Groups of which the next piece may be asked for, and was not. Pieces of all groups that are not
+/// installed yet have `most` bytes together; each group may have one.
+fn to_ask(groups: &[Pieces], most: usize) -> Vec<GroupId> {
+    let count = |of: &Pieces| of.waiting + usize::from(of.is_asked);
+    let mut all: usize = groups.iter().map(count).sum();
+    let mut asked = Vec::new();
+    for of in groups.iter().filter(|of| !of.is_asked && !of.has_last) {
+        if of.waiting == 0 || (all + 1) * PIECE_BYTES <= most {
+            all += 1;
+            asked.push(of.group);
+        }
+    }
+    asked
 }
 
 /// Reads a piece of an image, on a thread that reads: entries with their data, and where the next
@@ -200,4 +234,32 @@ fn is_elsewhere(
         return Ok(false);
     };
     Ok(reader.read_block(now.place, now.checksum, data).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(group: u16, waiting: usize, is_asked: bool, has_last: bool) -> Pieces {
+        let group = GroupId(group);
+        Pieces {
+            group,
+            waiting,
+            is_asked,
+            has_last,
+        }
+    }
+
+    #[test]
+    fn pieces_of_all_groups_share_the_memory_for_them() {
+        let most = 4 * PIECE_BYTES;
+        let new: Vec<Pieces> = (0..6).map(|group| pieces(group, 0, false, false)).collect();
+        assert_eq!(to_ask(&new, most).len(), 6, "one of each group");
+        let some = [pieces(1, 1, false, false), pieces(2, 1, true, false)];
+        assert_eq!(to_ask(&some, most), [GroupId(1)]);
+        let full = [pieces(1, 2, false, false), pieces(2, 1, true, false)];
+        assert!(to_ask(&full, most).is_empty());
+        let ended = [pieces(1, 1, false, true), pieces(2, 0, false, false)];
+        assert_eq!(to_ask(&ended, most), [GroupId(2)]);
+    }
 }

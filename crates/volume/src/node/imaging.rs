@@ -2,8 +2,7 @@
 
 use super::core::Core;
 use super::images::{
-    ANY, ASK_AGAIN, FORGET, Incoming, MOST_ENTRIES, MOST_WAITING, Outgoing, RECORD_BYTES, STALLED,
-    UNWANTED,
+    ANY, ASK_AGAIN, FORGET, Incoming, MOST_ENTRIES, Outgoing, RECORD_BYTES, STALLED, UNWANTED,
 };
 use super::input::{Action, ReadKind, ReadWork};
 use super::log::Log;
@@ -40,7 +39,7 @@ impl Core {
         }
         let mut again = Vec::new();
         for (group, incoming) in &mut self.images.incoming {
-            if incoming.waiting.len() < MOST_WAITING && incoming.asked + ASK_AGAIN < now {
+            if incoming.is_asked && incoming.asked + ASK_AGAIN < now {
                 incoming.asked = now;
                 let (image, piece) = (incoming.number, incoming.next);
                 again.push((
@@ -304,19 +303,12 @@ impl Core {
         };
         incoming.next += 1;
         incoming.came = now;
+        incoming.is_asked = false;
         incoming.waiting.push_back((end, entries, last));
-        if !last && incoming.waiting.len() < MOST_WAITING {
-            incoming.asked = now;
-            let piece = incoming.next;
-            let frame = Frame::ImageNext {
-                group,
-                image,
-                piece,
-            };
-            self.actions.push(Action::Send(from, frame.encode()));
-        }
         if end <= self.extents.synced() {
             self.images_synced(end);
+        } else {
+            self.ask_for_pieces();
         }
     }
 
@@ -360,6 +352,7 @@ impl Core {
             state.is_incomplete = true;
         }
         let (next, asked, came, waiting) = (1, self.now, self.now, VecDeque::new());
+        let is_asked = false;
         let incoming = Incoming {
             from,
             number,
@@ -367,16 +360,12 @@ impl Core {
             meta,
             next,
             asked,
+            is_asked,
             came,
             waiting,
         };
         self.images.incoming.insert(group, incoming);
-        let frame = Frame::ImageNext {
-            group,
-            image: number,
-            piece: 1,
-        };
-        self.actions.push(Action::Send(from, frame.encode()));
+        self.ask_for_pieces();
     }
 
     /// Writes the data of a piece, and returns its entries with the places that they have here.
@@ -464,28 +453,28 @@ impl Core {
                     self.finish_image(group);
                     break;
                 }
-                // There is room again for what was held back.
-                self.ask_for_next(group);
             }
         }
+        // There is room again for what was held back.
+        self.ask_for_pieces();
     }
 
-    fn ask_for_next(&mut self, group: GroupId) {
-        let now = self.now;
-        let Some(incoming) = self.images.incoming.get_mut(&group) else {
-            return;
-        };
-        let has_last = incoming.waiting.back().is_some_and(|(.., last)| *last);
-        if incoming.waiting.len() + 1 == MOST_WAITING && !has_last {
-            incoming.asked = now;
-            let (image, piece) = (incoming.number, incoming.next);
+    /// Asks for the next pieces, as far as there is memory for them.
+    fn ask_for_pieces(&mut self) {
+        let most = self.settings.shares().images;
+        for group in self.images.to_ask(most) {
+            let now = self.now;
+            let Some(incoming) = self.images.incoming.get_mut(&group) else {
+                continue;
+            };
+            (incoming.asked, incoming.is_asked) = (now, true);
+            let (from, image, piece) = (incoming.from, incoming.number, incoming.next);
             let frame = Frame::ImageNext {
                 group,
                 image,
                 piece,
             };
-            self.actions
-                .push(Action::Send(incoming.from, frame.encode()));
+            self.actions.push(Action::Send(from, frame.encode()));
         }
     }
 

@@ -33,6 +33,7 @@ mod space;
 mod status;
 mod upkeep;
 mod vacuum;
+mod whole;
 
 pub use self::core::Core;
 pub use driver::{Node, NodeOptions};

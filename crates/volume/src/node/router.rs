@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::input::{ConnectionId, Manner, Work};
 use super::layout::pieces;
+use super::whole::{Kind, Whole};
 use crate::command::Request;
 use crate::consensus::Time;
 use crate::ids::{GroupId, NodeId, SessionId, VolumeId};
@@ -52,23 +53,6 @@ struct Part {
     not_before: Time,
     /// False while the session is being opened in the group.
     is_open: bool,
-}
-
-/// A request whose parts are being answered.
-struct Whole {
-    missing: usize,
-    bytes: Vec<u8>,
-    runs: BTreeMap<u64, Vec<(u64, bool)>>,
-    other: Option<Reply>,
-    failed: Option<Refusal>,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Bytes,
-    Runs,
-    Other,
 }
 
 /// A user's connection.
@@ -223,14 +207,7 @@ impl Router {
         if ops.is_empty() {
             return Err(Refusal::Failed("a request for no bytes".to_string()));
         }
-        let whole = Whole {
-            missing: ops.len(),
-            bytes: vec![0; length],
-            runs: BTreeMap::new(),
-            other: None,
-            failed: None,
-            kind,
-        };
+        let whole = Whole::new(kind, length, ops.len());
         if let Some(state) = self.connections.get_mut(&connection) {
             state.wholes.insert(ticket, whole);
         }
@@ -496,8 +473,7 @@ impl Router {
                 let Some(whole) = state.wholes.get_mut(&ticket) else {
                     return;
                 };
-                whole.add(at, result);
-                if whole.missing == 0
+                if whole.add(at, result)
                     && let Some(whole) = state.wholes.remove(&ticket)
                 {
                     followed.push(Followed::Answer(connection, ticket, whole.result()));
@@ -572,48 +548,6 @@ impl Router {
             .map(|state| state.wholes.len())
             .sum()
     }
-}
-
-impl Whole {
-    fn add(&mut self, at: u64, result: Result<Reply, Refusal>) {
-        self.missing -= 1;
-        match result {
-            Ok(Reply::Data(data)) => {
-                let start = at as usize;
-                if let Some(bytes) = self.bytes.get_mut(start..start + data.len()) {
-                    bytes.copy_from_slice(&data);
-                }
-            }
-            Ok(Reply::Runs(runs)) => drop(self.runs.insert(at, runs)),
-            Ok(reply) => self.other = Some(reply),
-            Err(refusal) => {
-                self.failed.get_or_insert(refusal);
-            }
-        }
-    }
-
-    fn result(self) -> Result<Reply, Refusal> {
-        if let Some(refusal) = self.failed {
-            return Err(refusal);
-        }
-        Ok(match self.kind {
-            Kind::Bytes => Reply::Data(self.bytes),
-            Kind::Runs => Reply::Runs(joined(self.runs.into_values().flatten())),
-            Kind::Other => self.other.unwrap_or(Reply::Done),
-        })
-    }
-}
-
-/// Neighbouring runs of one kind as one.
-fn joined(runs: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
-    let mut all: Vec<(u64, bool)> = Vec::new();
-    for (length, is_data) in runs {
-        match all.last_mut() {
-            Some(last) if last.1 == is_data => last.0 += length,
-            _ => all.push((length, is_data)),
-        }
-    }
-    all
 }
 
 /// The request of an operation that happens once.

@@ -66,9 +66,11 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The shares of so many bytes.
+    /// The shares of so many bytes. A quarter is left for what is no data: the program, stacks of
+    /// threads, and memory that was freed and is not used again yet, of which each thread has its
+    /// own.
     fn of(memory: usize) -> Shares {
-        let part = memory / 64;
+        let part = memory / 4 * 3 / 64;
         Shares {
             map: 20 * part,
             requests: 16 * part,
@@ -85,9 +87,9 @@ impl Shares {
 pub const MEMORY: usize = 256 << 20;
 
 impl Settings {
-    /// These settings for a node that uses at most so many bytes for data: 20 of 64 parts for the
-    /// map, 16 for requests, 10 for the log, 9 for what is being written, 6 for frames to other
-    /// nodes, 3 for images.
+    /// These settings for a node that uses at most so many bytes. Of three quarters of them 20 of
+    /// 64 parts are for the map, 16 for requests, 10 for the log, 9 for what is being written, 6
+    /// for frames to other nodes, 3 for images; the last quarter is for what is no data.
     pub fn within(self, memory: usize) -> Settings {
         let shares = Shares::of(memory);
         Settings {
@@ -151,11 +153,13 @@ mod tests {
         // What is led is in the log, too.
         assert_eq!(
             map + requests + log + writing + frames + images,
-            Settings::default().memory
+            Settings::default().memory / 4 * 3
         );
         assert_eq!(3 * led, writing);
         let small = Settings::default().within(64 << 20);
-        assert_eq!((small.map_bytes, small.log_bytes), (20 << 20, 10 << 20));
-        assert_eq!(small.shares().requests, 16 << 20);
+        let data = 48 << 20;
+        assert_eq!(small.map_bytes, data / 64 * 20);
+        assert_eq!(small.log_bytes, data / 64 * 10);
+        assert_eq!(small.shares().requests, data / 4);
     }
 }

@@ -135,7 +135,7 @@ fn many_connections_stay_within_the_memory_for_requests() {
     let (address, nbd) = (node.address().to_string(), node.nbd_address().unwrap());
     let mut client = create(&address, SIZE);
     let limit = node.requests().limit();
-    assert_eq!(limit, 8 << 20);
+    assert_eq!(limit, 6 << 20);
     let may = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // 16 connections whose answers nothing reads ask for 64 MiB.

@@ -1,5 +1,6 @@
 //! Tests of the segments: against a model under power cuts and faults, under rot, and of reading.
 
+mod ahead;
 mod codec;
 mod common;
 mod model;

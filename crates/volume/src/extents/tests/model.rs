@@ -116,10 +116,14 @@ impl Run {
                     let Some(batch) = batches.pop_front() else {
                         continue;
                     };
+                    let ahead = batch.ahead();
                     match batch.run() {
                         Ok(end) => {
                             self.done = end;
                             extents.batch_done(end);
+                            if self.rng.bool() && ahead.run().is_err() {
+                                return;
+                            }
                         }
                         Err(_) => {
                             assert!(batches.drain(..).all(|batch| batch.run().is_err()));

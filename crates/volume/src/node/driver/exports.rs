@@ -84,8 +84,26 @@ impl Export {
         done: Done<T>,
         read: impl FnOnce(Reply) -> Option<T> + Send + 'static,
     ) {
+        let Some(event) = self.event(work, done, read) else {
+            return;
+        };
+        if self.is_held.load(Ordering::Relaxed) {
+            self.way.put(event)
+        } else {
+            self.way.send(event)
+        }
+    }
+
+    /// What brings a request to the core; `None` where it has failed.
+    fn event<T: 'static>(
+        &self,
+        work: Work,
+        done: Done<T>,
+        read: impl FnOnce(Reply) -> Option<T> + Send + 'static,
+    ) -> Option<Event> {
         if self.is_ended.load(Ordering::Relaxed) {
-            return done(Err(failure(&Refusal::NoSession)));
+            done(Err(failure(&Refusal::NoSession)));
+            return None;
         }
         let answer: Answerer = Box::new(move |result| {
             done(match result.map(read) {
@@ -98,11 +116,14 @@ impl Export {
             wait: self.wait,
             direct: false,
         };
-        let event = Event::Request(self.connection, work, manner, answer);
-        if self.is_held.load(Ordering::Relaxed) {
-            self.way.put(event)
-        } else {
-            self.way.send(event)
+        Some(Event::Request(self.connection, work, manner, answer))
+    }
+
+    fn read_work(&self, offset: u64, length: u32) -> Work {
+        Work::Read {
+            source: self.source,
+            offset,
+            length,
         }
     }
 
@@ -127,6 +148,14 @@ fn nothing(reply: Reply) -> Option<()> {
     matches!(reply, Reply::Done).then_some(())
 }
 
+/// The data of a read of so many bytes.
+fn data_of(length: u32) -> impl FnOnce(Reply) -> Option<Vec<u8>> {
+    move |reply| match reply {
+        Reply::Data(data) if data.len() == length as usize => Some(data),
+        _ => None,
+    }
+}
+
 impl Device for Export {
     fn size(&self) -> u64 {
         self.map
@@ -144,15 +173,14 @@ impl Device for Export {
     }
 
     fn read(&self, offset: u64, length: u32, done: Done<Vec<u8>>) {
-        let work = Work::Read {
-            source: self.source,
-            offset,
-            length,
-        };
-        self.ask(work, done, move |reply| match reply {
-            Reply::Data(data) if data.len() == length as usize => Some(data),
-            _ => None,
-        });
+        self.ask(self.read_work(offset, length), done, data_of(length));
+    }
+
+    fn read_alone(&self, offset: u64, length: u32, done: Done<Vec<u8>>) {
+        let event = self.event(self.read_work(offset, length), done, data_of(length));
+        if let Some(event) = event {
+            self.way.send_alone(event);
+        }
     }
 
     fn write(&self, offset: u64, data: Vec<u8>, done: Done<()>) {

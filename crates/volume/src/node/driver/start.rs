@@ -135,6 +135,8 @@ impl Node {
             next_ticket: 0,
             waiting: HashMap::new(),
             look_at: 0,
+            may_keep: false,
+            kept: None,
         };
         let core_way = way.clone();
         threads.push(spawn(

@@ -10,10 +10,12 @@ use parking_lot::{Condvar, Mutex};
 
 use super::clock;
 use crate::extents::{Batch, Reader};
+use crate::map::Map;
+use crate::nbd;
 use crate::net::{Links, Part};
 use crate::node::core::Core;
 use crate::node::input::Manner;
-use crate::node::input::{Action, ConnectionId, Input, ReadWork, Work};
+use crate::node::input::{Action, ConnectionId, Input, ReadKind, ReadWork, Work};
 use crate::node::reading;
 use crate::wire::{Refusal, Reply};
 
@@ -100,14 +102,22 @@ impl Way {
 
     /// Runs the core where events wait and no other thread does.
     pub(super) fn go(&self) {
-        {
-            let mut queue = self.turns.queue.lock();
-            if queue.is_running || queue.events.is_empty() || queue.is_stopped {
-                return;
-            }
-            queue.is_running = true;
+        if !self.turns.begin() {
+            return;
         }
-        self.turns.run(TURN);
+        drop(self.turns.run(TURN, false));
+    }
+
+    /// As [`Way::send`], of a request that comes alone: where it asks for a read of this node's
+    /// disk, this thread carries that out, so that no other one has to wake up.
+    pub(super) fn send_alone(&self, event: Event) {
+        self.put(event);
+        if !self.turns.begin() {
+            return;
+        }
+        if let Some(kept) = self.turns.run(TURN, true) {
+            self.input(kept.run());
+        }
     }
 
     pub(super) fn input(&self, input: Input) {
@@ -146,10 +156,28 @@ pub(super) fn way() -> Way {
 }
 
 impl Turns {
-    /// Takes events until there is none, or `most` of them: then the core's thread goes on.
-    fn run(&self, most: usize) {
+    /// True where this thread is to run the core: events wait, and no other thread does.
+    fn begin(&self) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.is_running || queue.events.is_empty() || queue.is_stopped {
+            return false;
+        }
+        queue.is_running = true;
+        true
+    }
+
+    /// Takes events until there is none, or `most` of them: then the core's thread goes on. A read
+    /// that is to be carried out is returned where this thread `may_read`.
+    fn run(&self, most: usize, may_read: bool) -> Option<Kept> {
         let mut running = self.running.lock();
-        let Some(core) = &mut *running else { return };
+        let core = running.as_mut()?;
+        core.may_keep = may_read;
+        self.take_all(core, most);
+        core.may_keep = false;
+        core.kept.take()
+    }
+
+    fn take_all(&self, core: &mut Running, most: usize) {
         let mut taken = 0;
         loop {
             let events: Vec<Event> = {
@@ -207,7 +235,7 @@ pub(super) fn run(way: &Way, mut running: Running) {
     let first = running.core.start_actions();
     running.carry_out(first);
     *turns.running.lock() = Some(running);
-    turns.run(TURN);
+    drop(turns.run(TURN, false));
     let mut ticked = 0;
     loop {
         let wait = (ticked + TICK).saturating_sub(clock::now());
@@ -215,7 +243,7 @@ pub(super) fn run(way: &Way, mut running: Running) {
             if turns.is_stop() {
                 break;
             }
-            turns.run(TURN);
+            drop(turns.run(TURN, false));
         }
         if clock::now() >= ticked + TICK {
             ticked = clock::now();
@@ -245,6 +273,10 @@ pub(super) struct Running {
     pub(super) waiting: HashMap<(ConnectionId, u64), Answerer>,
     /// When a full disk is looked at next.
     pub(super) look_at: u64,
+    /// The thread that runs the core now carries out a read itself.
+    pub(super) may_keep: bool,
+    /// That read.
+    pub(super) kept: Option<Kept>,
 }
 
 impl Running {
@@ -306,7 +338,22 @@ impl Running {
         self.look_at = clock::now() + LOOK;
     }
 
+    /// Answers of one connection are sent together.
     fn carry_out(&mut self, actions: Vec<Action>) {
+        nbd::replies_together(|| self.carry_out_all(actions));
+    }
+
+    fn read(&mut self, ticket: u64, work: ReadWork) {
+        let is_bytes = matches!(work.kind, ReadKind::Bytes { .. });
+        if is_bytes && self.may_keep && self.kept.is_none() {
+            let pool = Arc::clone(&self.reads);
+            self.kept = Some(Kept { pool, ticket, work });
+        } else {
+            self.reads.give(ticket, work);
+        }
+    }
+
+    fn carry_out_all(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::Send(node, packet) => {
@@ -315,7 +362,7 @@ impl Running {
                     self.links.send(node.0, parts);
                 }
                 Action::Batch(batch) => drop(self.batches.send(batch)),
-                Action::Read(ticket, work) => self.reads.give(ticket, work),
+                Action::Read(ticket, work) => self.read(ticket, work),
                 Action::Answer {
                     connection,
                     ticket,
@@ -342,13 +389,32 @@ impl Running {
 /// The disk's thread: batches, one after the other.
 pub(super) fn disk(batches: Receiver<Batch>, way: Way) {
     for batch in batches {
+        let ahead = batch.ahead();
         way.input(Input::BatchDone(batch.run()));
+        // The next batch says what failed.
+        drop(ahead.run());
+    }
+}
+
+/// A read that the thread which runs the core carries out itself, afterwards.
+pub(super) struct Kept {
+    pool: Arc<Pool>,
+    ticket: u64,
+    work: ReadWork,
+}
+
+impl Kept {
+    fn run(self) -> Input {
+        let reader = self.pool.reader.lock().clone();
+        let result = reading::run(&self.pool.map, &reader, &self.work);
+        Input::ReadDone(self.ticket, result)
     }
 }
 
 /// Threads that read.
 pub(super) struct Pool {
     work: Mutex<Option<Sender<(u64, ReadWork)>>>,
+    map: Arc<Map>,
     reader: Arc<Mutex<Reader>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -378,6 +444,7 @@ impl Pool {
         }
         Ok(Pool {
             work: Mutex::new(Some(sender)),
+            map,
             reader,
             threads: Mutex::new(all),
         })
