@@ -195,7 +195,8 @@ fn a_segment_that_was_begun_in_part_is_not_where_reading_begins() {
         all.take_batch().unwrap().run().unwrap();
     }
     drop(all);
-    let last = memory.paths().pop().unwrap();
+    let is_segment = |path: &std::path::PathBuf| path.extension().is_some_and(|e| e == "seg");
+    let last = (memory.paths().into_iter()).rfind(is_segment).unwrap();
     let mut bytes = memory.read(&last).unwrap();
     // The power was cut behind the head of the node.
     bytes.truncate(crate::extents::FIRST_RECORD as usize + crate::extents::HEADER_BYTES);

@@ -66,6 +66,33 @@ fn io(path: &str, op: &'static str) -> impl Fn(std::io::Error) -> Error {
     }
 }
 
+fn spawn(name: &str, run: Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>> {
+    let built = std::thread::Builder::new()
+        .name(name.to_string())
+        .spawn(run);
+    built.map_err(io(name, "start a thread"))
+}
+
+/// The links to other nodes, of which each queues at most `queue` bytes.
+fn connect(security: &Security, queue: usize, way: &Way) -> Links {
+    let way = way.clone();
+    let hello = move |_| {
+        let hello = way.look(|core| core.hello());
+        hello
+            .map(|hello| Frame::Hello(hello).encode().flat())
+            .unwrap_or_default()
+    };
+    let options = LinkOptions {
+        most: MOST_FRAME,
+        name: Some(crate::net::node_name),
+        queue,
+        ..LinkOptions::default()
+    };
+    // What comes back on a link is nothing: the other side has a link of its own.
+    let event = |_, _: LinkEvent| {};
+    Links::new(security.clone(), options, hello, event)
+}
+
 impl Node {
     /// Opens the folder and starts to serve.
     pub fn start(options: NodeOptions) -> Result<Node> {
@@ -93,30 +120,7 @@ impl Node {
         let core = crate::node::open::open(options.fs, dir, node, settings, clock::now())?;
         let (map, _) = core.readers();
         let way = way();
-        let links = {
-            let hello_way = way.clone();
-            let hello = move |_| {
-                let hello = hello_way.look(|core| core.hello());
-                hello
-                    .map(|hello| Frame::Hello(hello).encode().flat())
-                    .unwrap_or_default()
-            };
-            let options_ = LinkOptions {
-                most: MOST_FRAME,
-                name: Some(crate::net::node_name),
-                queue: shares.frames,
-                ..LinkOptions::default()
-            };
-            // What comes back on a link is nothing: the other side has a link of its own.
-            let event = |_, _: LinkEvent| {};
-            Arc::new(Links::new(options.security.clone(), options_, hello, event))
-        };
-        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            let built = std::thread::Builder::new()
-                .name(name.to_string())
-                .spawn(run);
-            built.map_err(io(name, "start a thread"))
-        };
+        let links = Arc::new(connect(&options.security, shares.frames, &way));
         let mut threads = Vec::new();
         let (batch_sender, batch_receiver) = channel();
         let disk_way = way.clone();
