@@ -10,7 +10,7 @@
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
-//! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `values` |
+//! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `part`, `values` |
 //! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
 mod address;
 mod bound;
@@ -30,6 +30,7 @@ mod indexes;
 mod judge;
 mod layout;
 mod notes;
+mod part;
 mod removals;
 mod repair;
 mod rows;
@@ -52,8 +53,9 @@ pub use error::{Error, Result};
 pub use find::Explained;
 pub use hbase_address::hbase_address;
 pub use indexes::{Filled, IndexProgress, IndexStep, OnIndex};
+pub use part::PartScan;
 pub use repair::{OnRepair, RepairOptions, Repaired};
 pub use shared::Options;
-pub use store::Store;
+pub use store::{Store, adapted};
 pub use summary::{IndexSummary, Summary};
 pub use time::{CLOCK_BOUND, Clocks, SystemClocks, millis};
