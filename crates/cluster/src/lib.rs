@@ -11,7 +11,7 @@
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
 //! | queries | `view`, `find`, `candidates`, `judge`, `scan`, `part`, `values` |
-//! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
+//! | repair, check, changes of indexes | `repair`, `removals`, `check`, `sketch`, `indexes` |
 mod address;
 mod bound;
 mod candidates;
@@ -36,6 +36,7 @@ mod repair;
 mod rows;
 mod scan;
 mod shared;
+mod sketch;
 mod split;
 mod store;
 mod summary;

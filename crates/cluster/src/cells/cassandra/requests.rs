@@ -1,5 +1,6 @@
 //! Reads, writes and scans: many requests in flight, each sent again while it may still succeed.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use scylla::response::{PagingState, PagingStateResponse};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::super::beside::beside;
 use super::super::swap::Swapped;
 use super::super::types::{Cell, Cells, Mark, Page, Read, TableKind, Write};
 use super::connect::{Cassandra, PATIENCE};
@@ -188,6 +190,10 @@ impl Cells for Cassandra {
 
     fn parts(&self) -> u32 {
         PARTS
+    }
+
+    fn beside(&self, parts: Range<u32>, work: &(dyn Fn(u32) -> Result<()> + Sync)) -> Result<()> {
+        beside(parts, work)
     }
 
     fn scan(
