@@ -1,9 +1,9 @@
 //! Compares indexes with records: every version that counts has its entries, and every entry is of
 //! a version that counts, or is known to be of no use.
 //!
-//! First both are scanned, and what should be there is compared with what is there by sums. Only
-//! the entries of sums that differ are read one by one, with their records: those that are wrong,
-//! obsolete or written meanwhile, and some others of the same sums.
+//! First both are scanned, and the entries that records should have are compared with the stored
+//! ones by sums. Only the entries of sums that differ are read one by one, with their records: those
+//! that are wrong, obsolete or written meanwhile, and some others of the same sums.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -161,7 +161,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Adds up what should be there and what is there.
+    /// Adds up the entries that records should have, and the stored ones.
     fn sums(
         &mut self,
         progress: &mut dyn FnMut(&Checked) -> ControlFlow<()>,

@@ -1,5 +1,5 @@
-//! Imports records into an Esker dataset: from files (NDJSON and other JSON, and CSV; plain, gzip or
-//! zstd), and from another store ([`StoreCopy`]).
+//! Imports records into an Esker dataset: from files (NDJSON and other JSON, and CSV; plain, gzip
+//! or zstd), and from another store ([`StoreCopy`]).
 //!
 //! [`sources`] checks the files, [`Import::new`] begins to read them, and [`Import::run`] writes
 //! the records into a dataset in batches. A line that does not hold a record of the dataset is

@@ -19,6 +19,7 @@
 mod agree;
 mod differences;
 mod items;
+mod observer;
 mod run;
 mod sorted;
 mod stored;
@@ -29,7 +30,8 @@ mod transfer;
 mod unordered;
 
 pub use differences::{Differing, Unequal};
-pub use run::{Copied, CopyEnd, CopyObserver, CopyStep, StoreCopy};
+pub use observer::{CopyObserver, CopyStep};
+pub use run::{Copied, CopyEnd, StoreCopy};
 
 #[cfg(test)]
 mod tests;

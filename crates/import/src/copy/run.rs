@@ -10,44 +10,13 @@ use esker_store::{Dataset, Records, Store};
 use super::agree::{agree, agree_on_keys};
 use super::differences::{self, Differing, Mending, Sides, stopped};
 use super::items::Versions;
+use super::observer::{CopyObserver, CopyStep};
 use super::sorted::Sorted;
 use super::stored::Stored;
 use super::sums::{Reading, Sums};
 use super::transfer::Transfer;
 
 const POLL: Duration = Duration::from_millis(50);
-
-/// What a copy does now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopyStep {
-    /// Records are copied.
-    Copying,
-    /// Both sides are read and compared; records of both are counted.
-    Comparing,
-    /// What differs is copied again.
-    Mending,
-}
-
-/// The observer of a copy. Every method has a default that does nothing.
-pub trait CopyObserver {
-    /// Receives the progress: the records so far.
-    fn progress(&mut self, step: CopyStep, records: u64) {
-        let _ = (step, records);
-    }
-
-    /// Receives a sentence for people.
-    fn note(&mut self, text: &str) {
-        let _ = text;
-    }
-
-    /// True if the copy should return as soon as it can; it continues when it is run again.
-    fn is_stopped(&self) -> bool {
-        false
-    }
-}
-
-/// Ignores everything.
-impl CopyObserver for () {}
 
 /// How a copy ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

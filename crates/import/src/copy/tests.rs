@@ -7,7 +7,8 @@ use esker_store::{Dataset, Mode, Store, open};
 use tempfile::TempDir;
 
 use super::differences::Unequal;
-use super::run::{Copied, CopyEnd, CopyObserver, CopyStep, StoreCopy};
+use super::observer::{CopyObserver, CopyStep};
+use super::run::{Copied, CopyEnd, StoreCopy};
 use super::unordered::Unordered;
 
 const RECORDS: u64 = 5000;

@@ -11,7 +11,7 @@ use esker::{Durability, Error, Key, Result};
 use esker_store::{Dataset, Records};
 
 use super::items::{Item, Versions};
-use super::run::{CopyObserver, CopyStep};
+use super::observer::{CopyObserver, CopyStep};
 use super::stored::{Done, Stored};
 use super::tracker::Tracker;
 
