@@ -20,7 +20,7 @@ impl Versions {
     pub(super) fn chunk(self, records: &dyn Records, part: &mut dyn Part) -> Result<Vec<Item>> {
         loop {
             let (mut newest, mut bytes) = (Vec::new(), 0);
-            while let Some(record) = part.next() {
+            for record in &mut *part {
                 let record = record?;
                 bytes += record.stored().len();
                 newest.push(record);

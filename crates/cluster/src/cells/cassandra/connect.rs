@@ -1,6 +1,6 @@
 //! The connection: settings, keyspace, prepared statements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 use tokio::runtime::Runtime;
 
-use super::errors::{failed, may_pass, not_prepared};
+use super::errors::{failed, may_pass, not_prepared, refused, unexpected};
 use super::statements::Statement;
 use crate::error::{Error, Result};
 
@@ -136,6 +136,11 @@ impl Cassandra {
     /// Runs a statement that changes the schema, and waits until the nodes that are alive agree.
     pub(super) fn define(&self, text: &str) -> Result<()> {
         self.patiently(|| self.session.query_unpaged(text, &[]))?;
+        self.agreed()
+    }
+
+    /// Waits until the nodes that are alive agree on the schema.
+    fn agreed(&self) -> Result<()> {
         let agreed = async {
             for _ in 0..60 {
                 if self.session.await_schema_agreement().await.is_ok() {
@@ -151,6 +156,25 @@ impl Cassandra {
             Err(Error::Unavailable(
                 "the nodes do not agree on the schema".to_string(),
             ))
+        }
+    }
+
+    /// When the keyspace was made, or last altered: the same for all processes that ask while no
+    /// other one alters it. Of several that make it at the same moment the last one counts, once
+    /// the nodes agree.
+    pub(super) fn made(&self) -> Result<i64> {
+        self.agreed()?;
+        let text = "SELECT WRITETIME(durable_writes) FROM system_schema.keyspaces \
+                    WHERE keyspace_name = ?";
+        let name = self.keyspace.clone();
+        let found = self.patiently(|| self.session.query_unpaged(text, (&name,)))?;
+        let rows = found.into_rows_result().map_err(|e| unexpected(&e))?;
+        let row = rows.maybe_first_row::<(Option<i64>,)>();
+        match row.map_err(|e| unexpected(&e))? {
+            Some((Some(made),)) => Ok(made),
+            _ => Err(Error::Unavailable(format!(
+                "the keyspace `{name}` was dropped meanwhile"
+            ))),
         }
     }
 
@@ -235,14 +259,39 @@ async fn session(settings: &Settings) -> Result<Session> {
     let begun = tokio::time::Instant::now();
     loop {
         match builder.build().await {
-            Ok(session) => return Ok(session),
-            Err(error) if begun.elapsed() > PATIENCE => {
-                return Err(Error::Unavailable(format!(
-                    "no node of {} answers: {error}",
-                    settings.hosts.join(", ")
-                )));
+            Ok(session) => return in_centre(session, settings),
+            Err(error) => {
+                if let Some(refused) = refused(&error) {
+                    return Err(refused);
+                }
+                if begun.elapsed() > PATIENCE {
+                    return Err(Error::Unavailable(format!(
+                        "no node of {} answers: {error}",
+                        settings.hosts.join(", ")
+                    )));
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
         }
     }
+}
+
+/// Fails if no node is in the data centre of the settings: no request would find one.
+fn in_centre(session: Session, settings: &Settings) -> Result<Session> {
+    let Some(wanted) = &settings.data_centre else {
+        return Ok(session);
+    };
+    let state = session.get_cluster_state();
+    let nodes = state.get_nodes_info().iter();
+    let known: BTreeSet<&str> = nodes
+        .filter_map(|node| node.datacenter.as_deref())
+        .collect();
+    if known.is_empty() || known.contains(wanted.as_str()) {
+        return Ok(session);
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    Err(Error::BadInput(format!(
+        "there is no node in the data centre `{wanted}` (existing: {})",
+        known.join(", ")
+    )))
 }

@@ -15,9 +15,9 @@ use super::super::beside::beside;
 use super::super::swap::Swapped;
 use super::super::types::{Cell, Cells, Mark, Page, Read, TableKind, Write};
 use super::connect::{Cassandra, PATIENCE};
-use super::errors::{failed, may_pass};
+use super::errors::{failed, may_pass, unexpected};
 use super::statements::Statement;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The most requests in flight.
 const IN_FLIGHT: usize = 128;
@@ -97,10 +97,6 @@ pub(super) fn rows(found: QueryResult, rows_only: bool) -> Result<Vec<Cell>> {
         .map_err(|e| unexpected(&e))
 }
 
-pub(super) fn unexpected(error: &dyn std::fmt::Display) -> Error {
-    Error::Damaged(format!("the cluster's answer cannot be read: {error}"))
-}
-
 /// Makes a request, and makes it again for `patience` while it may still succeed.
 async fn again<F, T>(patience: Duration, mut request: impl FnMut() -> F) -> Result<T>
 where
@@ -122,9 +118,11 @@ where
 }
 
 /// The identity of a table: processes that create it at the same moment, by different nodes, create
-/// the same one.
-fn table_id(name: &str) -> String {
-    let digits = format!("{:032x}", xxh3_128(name.as_bytes()));
+/// the same one. In a keyspace that was dropped and made again it is another one, so that a node
+/// that was down meanwhile does not bring the former rows back. `made` is when the keyspace was
+/// made.
+fn table_id(name: &str, made: i64) -> String {
+    let digits = format!("{:032x}", xxh3_128(format!("{name} {made}").as_bytes()));
     let part = |from, to| digits.get(from..to).unwrap_or_default();
     // The form of a random identity (version 4).
     format!(
@@ -165,7 +163,7 @@ impl Cells for Cassandra {
             TableKind::Entries => " AND gc_grace_seconds = 10800",
             TableKind::Versions | TableKind::Swapped => "",
         };
-        let id = table_id(&of);
+        let id = table_id(&of, self.made()?);
         self.define(&format!(
             "CREATE TABLE IF NOT EXISTS {of} (p blob, c blob, v blob, PRIMARY KEY (p, c)) \
              WITH ID = {id} AND compaction = {{'class': 'SizeTieredCompactionStrategy'}} \
@@ -295,9 +293,10 @@ mod tests {
 
     #[test]
     fn a_table_has_one_identity() {
-        let id = table_id("shop.esker_state");
-        assert_eq!(id, table_id("shop.esker_state"));
-        assert_ne!(id, table_id("shop.esker_1"));
+        let id = table_id("shop.esker_state", 7);
+        assert_eq!(id, table_id("shop.esker_state", 7));
+        assert_ne!(id, table_id("shop.esker_state", 8));
+        assert_ne!(id, table_id("shop.esker_1", 7));
         let lengths: Vec<usize> = id.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12]);
     }
