@@ -33,7 +33,7 @@ CLIENTS, NODES, STATISTICS = 9042, 7000, 7200 + 10 * int(NET.rsplit(".", 1)[1])
 KEY_PASSWORD = "esker-test"
 # MiB of heap, for one node and for each of three.
 HEAPS = {1: 512, 3: 384}
-START, END = 180, 60
+START, END = 400, 60
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
