@@ -4,9 +4,13 @@
 //! A crate of its own, because the engine and the record model need it and neither depends on the
 //! other.
 
+mod list;
+mod own;
 mod position;
 mod slice;
 
+pub use list::ByteList;
+pub use own::{Misplaced, Own};
 pub use position::Position;
 pub use slice::Slice;
 

@@ -285,7 +285,7 @@ impl Import {
             for how in self.feed.take_notes() {
                 observer.note(&Note::Read(how));
             }
-            let (place, text, bad) = match self.feed.next() {
+            let read = match self.feed.next() {
                 Some(Event::Pause) => {
                     // The sender may be slow, so the records so far are committed.
                     if batch.is_empty() {
@@ -301,34 +301,22 @@ impl Import {
                     line,
                     part,
                     text,
-                }) => {
-                    let place = Place { source, line, part };
-                    match batch.put_json(text) {
-                        Ok(()) => {
-                            self.replaced.put(batch.last_key());
-                            (place, text, Vec::new())
-                        }
-                        Err(error) => {
-                            let mut put = |record: &[u8]| {
-                                batch.put_json(record)?;
-                                self.replaced.put(batch.last_key());
-                                Ok(())
-                            };
-                            (place, text, put_parts(&mut put, text, &error))
-                        }
-                    }
-                }
+                }) => Read {
+                    place: Place { source, line, part },
+                    text,
+                    bad: put_record(&mut *batch, &mut self.replaced, text),
+                },
                 Some(Event::Bad {
                     source,
                     line,
                     part,
                     reason,
                     text,
-                }) => (
-                    Place { source, line, part },
+                }) => Read {
+                    place: Place { source, line, part },
                     text,
-                    vec![(0..text.len(), reason)],
-                ),
+                    bad: vec![(0..text.len(), reason)],
+                },
                 Some(Event::Failed {
                     source,
                     line,
@@ -341,9 +329,10 @@ impl Import {
                 }
                 None => break End::Complete,
             };
-            for (range, reason) in &bad {
-                self.rejected += 1;
-                if let Some(rejects) = self.rejects.get_mut(place.source) {
+            let Read { place, text, bad } = read;
+            self.rejected += bad.len() as u64;
+            if let Some(rejects) = self.rejects.get_mut(place.source) {
+                for (range, reason) in &bad {
                     let text = text.get(range.clone()).unwrap_or_default();
                     rejects.add(place.line, reason, text, &mut |note| observer.note(note));
                 }
@@ -363,18 +352,49 @@ impl Import {
         for how in self.feed.take_notes() {
             observer.note(&Note::Read(how));
         }
+        self.end(dataset, &mut *batch, &end)?;
+        Ok(end)
+    }
+
+    /// Commits the rest at the end of the input, or where the import stops.
+    fn end(&mut self, dataset: &dyn Dataset, batch: &mut dyn Batch, end: &End) -> Result<()> {
         if matches!(end, End::Complete) {
             let rest = batch.len() as u64;
             self.replaced.look(dataset)?;
-            self.resume.forget(&mut *batch)?;
+            self.resume.forget(batch)?;
             batch.durability(self.durability);
             batch.commit()?;
             self.loaded += rest;
         } else if !batch.is_empty() {
             // The cause may be repaired, and then the same import resumes here.
-            self.commit(dataset, &mut *batch)?;
+            self.commit(dataset, batch)?;
         }
-        Ok(end)
+        Ok(())
+    }
+}
+
+/// A record or a bad line of the input.
+struct Read<'t> {
+    place: Place,
+    text: &'t [u8],
+    /// The parts of the text that are no records of the dataset, with reasons.
+    bad: Vec<(Range<usize>, String)>,
+}
+
+/// Puts a record, or the records in its parts; returns the parts that cannot be put.
+fn put_record(
+    batch: &mut dyn Batch,
+    replaced: &mut Replaced,
+    text: &[u8],
+) -> Vec<(Range<usize>, String)> {
+    let mut put = |record: &[u8]| {
+        batch.put_json(record)?;
+        replaced.put(batch.last_key());
+        Ok(())
+    };
+    match put(text) {
+        Ok(()) => Vec::new(),
+        Err(error) => put_parts(&mut put, text, &error),
     }
 }
 

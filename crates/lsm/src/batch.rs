@@ -7,7 +7,7 @@
 //!            | tree varint | key bytes | value bytes (not for deletes)
 //! ```
 
-use crate::coding::{Reader, put_bytes, put_varint};
+use crate::coding::{Own, Reader, put_bytes, put_varint};
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, TIMED_LEN, Time, Timed};
 use crate::error::{Error, Result};
 use crate::wal::rest_hash;
@@ -142,10 +142,7 @@ impl Batch {
     /// The writes in the order of addition, given the batch's first sequence number: what
     /// [`decode`] finds in the payload.
     pub(crate) fn operations(&self, first: Seq) -> impl Iterator<Item = Operation<'_>> {
-        let slice = |(start, end): (u32, u32)| {
-            let bytes = self.bytes.get(start as usize..end as usize);
-            bytes.unwrap_or_default()
-        };
+        let slice = |(start, end): (u32, u32)| self.bytes.own(start as usize..end as usize);
         let mut next = first;
         self.places.iter().map(move |place| {
             // The first shares its number with none.
@@ -162,7 +159,7 @@ impl Batch {
 
     /// Adds the writes of another batch behind those that are there.
     pub fn append(&mut self, other: &Batch) -> Result<()> {
-        let writes = other.bytes.get(HEADER..).unwrap_or_default();
+        let writes = other.bytes.own(HEADER..);
         check_limit(
             "batch length in bytes",
             u32::MAX as usize / 2,
@@ -351,9 +348,8 @@ impl Batch {
             return hash;
         }
         let operations = (self.places.len() as u32).to_le_bytes();
-        if let Some(place) = self.bytes.get_mut(FIRST_LEN..HEADER) {
-            place.copy_from_slice(&operations);
-        }
+        let place = self.bytes.own_mut(FIRST_LEN..HEADER);
+        place.copy_from_slice(&operations);
         *self.hash.insert(rest_hash(&self.bytes))
     }
 

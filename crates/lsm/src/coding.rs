@@ -1,6 +1,7 @@
-//! Integers on disk, and 8-byte prefixes of keys.
+//! Integers on disk, lists of byte strings, places that the program computed, and 8-byte prefixes
+//! of keys.
 
-pub use ::esker_coding::{Reader, put_bytes, put_varint};
+pub use ::esker_coding::{ByteList, Misplaced, Own, Reader, put_bytes, put_varint};
 
 /// The first 8 bytes as a number with the same order; equal numbers decide nothing.
 #[inline]

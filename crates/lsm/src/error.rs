@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::coding::Misplaced;
 use crate::entry::Position;
 
 /// The result of an engine call.
@@ -128,6 +129,8 @@ pub enum Error {
     Invalid(String),
     /// A tree belongs to a capability that this program does not provide ([`crate::TreeProvider`]).
     Unsupported(String),
+    /// A defect of Esker: its own bookkeeping does not fit together.
+    Internal(Misplaced),
 }
 
 impl Error {
@@ -248,7 +251,14 @@ impl fmt::Display for Error {
             Error::Conflict(what) | Error::Invalid(what) | Error::Unsupported(what) => {
                 f.write_str(what)
             }
+            Error::Internal(defect) => defect.fmt(f),
         }
+    }
+}
+
+impl From<Misplaced> for Error {
+    fn from(defect: Misplaced) -> Error {
+        Error::Internal(defect)
     }
 }
 

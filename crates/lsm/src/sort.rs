@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::coding::{Reader, put_bytes, put_varint};
+use crate::coding::{Own, Reader, put_bytes, put_varint};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile, WriteFile};
@@ -204,9 +204,7 @@ fn order(a: &[u8], a_seq: Seq, b: &[u8], b_seq: Seq) -> Ordering {
 
 fn slot<'a>(bytes: &'a [u8], entry: &(u32, u32, Seq)) -> &'a [u8] {
     let start = entry.0 as usize;
-    bytes
-        .get(start..start + entry.1 as usize)
-        .unwrap_or_default()
+    bytes.own(start..start + entry.1 as usize)
 }
 
 impl Spill {
@@ -370,7 +368,7 @@ impl SortedRun {
                 self.used = self.verified - reader.rest().len();
                 return Ok(true);
             }
-            let rest = self.buffer.get(self.used..).unwrap_or_default();
+            let rest = self.buffer.own(self.used..);
             if rest.is_empty() && self.at == self.end {
                 return Ok(false);
             }
@@ -400,7 +398,7 @@ impl SortedRun {
             let held = self.buffer.len();
             let more = (self.end - self.at).min(self.read as u64) as usize;
             self.buffer.resize(held + more, 0);
-            let room = self.buffer.get_mut(held..).unwrap_or_default();
+            let room = self.buffer.own_mut(held..);
             self.file
                 .read_at(self.at, room)
                 .map_err(|e| Error::io(path, "read", e))?;

@@ -25,7 +25,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use esker_coding::{MAX_SEQ, Seq};
+use esker_coding::{MAX_SEQ, Own, Seq};
 use esker_coding::{Reader, put_varint};
 
 use crate::schema::MAX_PRIMARY_KEY;
@@ -88,7 +88,7 @@ impl Posting<'_> {
 /// Appends a posting whose key shares `shared` bytes with the previous one.
 fn put_posting(out: &mut Vec<u8>, delta: u64, posting: &Posting<'_>, shared: usize) {
     put_varint(out, delta << 1 | u64::from(posting.cancel));
-    let further = posting.key.get(shared..).unwrap_or_default();
+    let further = posting.key.own(shared..);
     out.push((shared.min(15) << 4 | further.len().min(15)) as u8);
     for length in [shared, further.len()] {
         if length >= 15 {
@@ -267,8 +267,7 @@ impl PostingWriter {
         let shared = shared_prefix(&self.previous, posting.key);
         put_posting(&mut self.body, delta, &posting, shared);
         self.previous.truncate(shared);
-        self.previous
-            .extend_from_slice(posting.key.get(shared..).unwrap_or_default());
+        self.previous.extend_from_slice(posting.key.own(shared..));
         true
     }
 

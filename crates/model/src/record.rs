@@ -17,7 +17,7 @@
 //! The first attribute of a record that expires is [`EXPIRES`]: the time, as eight bytes. The next
 //! one is [`UNINDEXED`] if the record has a value at an attribute's path that is not indexed.
 
-use esker_coding::{Reader, Seq, Slice, put_varint};
+use esker_coding::{Own, Reader, Seq, Slice, put_varint};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -235,7 +235,7 @@ impl<K> Record<K> {
 
     /// The JSON exactly as it was put.
     pub fn json(&self) -> &[u8] {
-        self.stored.get(self.body_at..).unwrap_or_default()
+        self.stored.own(self.body_at..)
     }
 
     /// The record as a value of the program. Floats are read as `serde_json` reads them: to the

@@ -3,6 +3,8 @@
 
 use std::sync::OnceLock;
 
+use esker_coding::Own;
+
 use crate::geometry::{Area, Bounds, Point, Relation, Space};
 use crate::schema::{
     CELL_BITS, PERIOD_BITS, POINT_LEN, POINT_TIME_LEN, TIMED_BITS, cell_bounds, cell_of, cell_side,
@@ -186,7 +188,7 @@ impl Region {
 /// The last `length` bytes of a cell, big-endian.
 fn cell_bytes(length: usize, cell: u128) -> Vec<u8> {
     let bytes = cell.to_be_bytes();
-    bytes.get(16 - length..).unwrap_or_default().to_vec()
+    bytes.own(16 - length..).to_vec()
 }
 
 /// The first and the last cell of ranges, in order. For points at a time, a cell is preceded by its

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use esker_coding::Own;
+
 use crate::error::{Error, Result};
 use crate::schema::Value;
 
@@ -103,7 +105,7 @@ fn prefixes(value: &[u8], tokens: &mut BTreeSet<Vec<u8>>) {
     let begins = |byte: u8| byte & 0xc0 != 0x80 && byte != 0xff;
     let ends = (1..=text.len()).filter(|at| text.get(*at).is_none_or(|byte| begins(*byte)));
     for at in ends.take(PREFIX_CHARS) {
-        let prefix = text.get(..at).unwrap_or_default();
+        let prefix = text.own(..at);
         tokens.insert([prefix, end.as_slice()].concat());
     }
 }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use esker::{Error, Result, Seq};
-use esker_coding::{Reader, put_bytes, put_varint};
+use esker_coding::{Own, Reader, put_bytes, put_varint};
 
 use crate::place::Place;
 
@@ -137,7 +137,7 @@ impl<'a> Iterator for Elements<'a> {
             return Some(Err(damaged("an element of a value list is malformed")));
         };
         let len = before.len() - self.0.rest().len();
-        Some(Ok((raw, before.get(..len).unwrap_or_default())))
+        Some(Ok((raw, before.own(..len))))
     }
 }
 
@@ -406,7 +406,7 @@ impl Element<'_> {
         let end = out.len();
         put_varint(out, (end - begin) as u64);
         let len = out.len() - end;
-        out.get_mut(begin..).unwrap_or_default().rotate_right(len);
+        out.own_mut(begin..).rotate_right(len);
     }
 
     fn kind(&self) -> u8 {

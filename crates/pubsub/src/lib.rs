@@ -42,6 +42,7 @@
 mod anchor;
 mod broker;
 mod cell;
+mod change;
 mod config;
 mod deliver;
 mod element;

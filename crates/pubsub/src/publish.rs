@@ -42,7 +42,7 @@ impl Broker {
         let shape = inner.compiled.shape(&publication.place)?;
         let cells = inner.cells(&shape);
         let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
-        let stored = inner.store_publication(publication, (&cells, &lists))?;
+        let stored = inner.store_publication(publication, &cells, &lists)?;
         let (seq, before, mut matching) = (stored.seq, stored.before, stored.matching);
         let (time, expires) = (stored.time, stored.expires);
         let is_matched =
@@ -53,7 +53,7 @@ impl Broker {
                 place: &shape,
                 body: &publication.body,
             };
-            inner.subscribers(&before, &publication.topic, (&cells, &lists), &subject)
+            inner.subscribers(&before, &publication.topic, &cells, &lists, &subject)
         } else {
             Ok(Vec::new())
         };
@@ -144,7 +144,8 @@ impl Inner {
     fn store_publication(
         &self,
         publication: &Publication,
-        (cells, keys): (&[Cell], &[Vec<u8>]),
+        cells: &[Cell],
+        keys: &[Vec<u8>],
     ) -> Result<Stored<'_>> {
         let levels = publication.topic.levels() as u8;
         let mut shapes: Vec<Shape> = cells
@@ -211,7 +212,8 @@ impl Inner {
         &self,
         View { snapshot, known }: &View,
         topic: &Topic,
-        (cells, own): (&[Cell], &[Vec<u8>]),
+        cells: &[Cell],
+        own: &[Vec<u8>],
         subject: &Subject<'_>,
     ) -> Result<Vec<Match>> {
         let mut spans = spans::for_publication(known, topic, cells, subject.body);

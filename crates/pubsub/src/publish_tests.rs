@@ -33,7 +33,7 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
     let cells = inner.cells(&shape);
     let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
     let stored = inner
-        .store_publication(&publication, (&cells, &lists))
+        .store_publication(&publication, &cells, &lists)
         .unwrap();
     assert_eq!(stored.time, 1_000);
     // The write of another subscription forgets shapes that have ended.
@@ -46,12 +46,7 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
         body: &publication.body,
     };
     let matches = inner
-        .subscribers(
-            &stored.before,
-            &publication.topic,
-            (&cells, &lists),
-            &subject,
-        )
+        .subscribers(&stored.before, &publication.topic, &cells, &lists, &subject)
         .unwrap();
     let matches: Vec<_> = matches.iter().map(|found| found.subscription).collect();
     assert_eq!(matches, [id]);

@@ -6,6 +6,7 @@
 
 use esker::extension::attributes::{Extractor, Summary};
 use esker::extension::{Snapshot, TableMeta, Time as Tick};
+use esker_coding::Own;
 
 use crate::element::{Elements, Time, Times};
 use crate::keys::{List, ListKey};
@@ -40,7 +41,7 @@ impl Extractor for ListTimes {
                 // A damaged element covers all times, so that a read reports it.
                 None => (PUBLICATIONS..=SUBSCRIPTIONS, (Time::MIN, Time::MAX)),
             };
-            for bounds in all.get_mut(slots).unwrap_or_default() {
+            for bounds in all.own_mut(slots) {
                 let (least, greatest) = bounds.unwrap_or((from, to));
                 *bounds = Some((least.min(from), greatest.max(to)));
             }

@@ -15,6 +15,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use esker::{Error, Result};
+use esker_coding::Own;
 
 const NUMBER: u8 = 2;
 const NAME: u8 = 3;
@@ -240,7 +241,7 @@ impl TopicFilter {
             rest = tail;
         }
         let fixed = self.pattern.len() - rest.len();
-        self.pattern.get(..fixed).unwrap_or_default()
+        self.pattern.own(..fixed)
     }
 
     /// The stored form.
@@ -366,9 +367,7 @@ fn put_level(out: &mut Vec<u8>, level: &str) -> Result<()> {
 
 fn put_number(out: &mut Vec<u8>, number: u64) {
     let bytes = number.to_be_bytes();
-    let digits = bytes
-        .get(number.leading_zeros() as usize / 8..)
-        .unwrap_or_default();
+    let digits = bytes.own(number.leading_zeros() as usize / 8..);
     out.extend([NUMBER, digits.len() as u8]);
     out.extend_from_slice(digits);
 }

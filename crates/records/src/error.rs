@@ -1,5 +1,6 @@
 //! The errors of this crate.
 
+use esker_lsm::coding::Misplaced;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -96,6 +97,11 @@ pub enum Error {
         /// The first failure.
         cause: String,
     },
+    /// A defect of Esker: its own bookkeeping does not fit together.
+    Internal {
+        /// The place in the source code.
+        what: String,
+    },
     /// The caller stopped the operation, or its deadline has passed. Nothing is wrong.
     Cancelled {
         /// True if the deadline has passed.
@@ -166,6 +172,8 @@ pub enum ErrorKind {
     DiskFull,
     /// [`Error::Poisoned`].
     Poisoned,
+    /// [`Error::Internal`].
+    Internal,
     /// [`Error::Cancelled`].
     Cancelled,
     /// [`Error::NoOldRecords`].
@@ -253,6 +261,7 @@ impl Error {
             Error::Conflict { .. } => ErrorKind::Conflict,
             Error::DiskFull { .. } => ErrorKind::DiskFull,
             Error::Poisoned { .. } => ErrorKind::Poisoned,
+            Error::Internal { .. } => ErrorKind::Internal,
             Error::Cancelled { .. } => ErrorKind::Cancelled,
             Error::NoOldRecords { .. } => ErrorKind::NoOldRecords,
             Error::PositionExpired { .. } => ErrorKind::PositionExpired,
@@ -331,6 +340,7 @@ impl fmt::Display for Error {
             Error::DiskFull { path } => {
                 write!(f, "{}: there is no room on the disk", path.display())
             }
+            Error::Internal { what } => f.write_str(what),
             Error::Poisoned { cause } => write!(
                 f,
                 "the store refuses writes until it is reopened, because: {cause}"
@@ -396,6 +406,7 @@ impl From<esker_lsm::Error> for Error {
             esker_lsm::Error::ReadOnly => Error::ReadOnly,
             esker_lsm::Error::Cancelled { deadline } => Error::Cancelled { deadline },
             esker_lsm::Error::Conflict(_) | esker_lsm::Error::Stale => Error::overtaken(text),
+            esker_lsm::Error::Internal(_) => Error::Internal { what: text },
             esker_lsm::Error::Poisoned { cause } => Error::Poisoned { cause },
             esker_lsm::Error::PositionExpired { oldest } => Error::PositionExpired { oldest },
             esker_lsm::Error::OtherHistory { position, current } => {
@@ -403,6 +414,13 @@ impl From<esker_lsm::Error> for Error {
             }
             _ => Error::BadInput(text),
         }
+    }
+}
+
+impl From<Misplaced> for Error {
+    fn from(defect: Misplaced) -> Error {
+        let what = defect.to_string();
+        Error::Internal { what }
     }
 }
 

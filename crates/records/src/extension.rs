@@ -75,11 +75,12 @@ pub mod index {
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use esker_lsm::coding::Misplaced;
 pub use esker_lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
 pub use esker_lsm::table::TableMeta;
 pub use esker_lsm::{
-    Account, Batch, Commit, Complete, Component, Cost, Cursor, Error as EngineError, Leveled, Loan,
-    Observer, Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
+    Account, Batch, Commit, Component, Cost, Cursor, Error as EngineError, Leveled, Loan, Observer,
+    Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
 };
 use esker_lsm::{Durability, Listening, Position, Seq, Wake};
 
@@ -247,17 +248,10 @@ impl ExtensionStore {
         &self,
         batch: &mut Batch,
         durability: Durability,
-        mut complete: impl FnMut(&mut Batch, Seq, &Snapshot) -> esker_lsm::Result<T>,
+        complete: impl FnMut(&mut Batch, Seq, &Snapshot) -> esker_lsm::Result<T>,
     ) -> Result<(Seq, T)> {
-        let mut made = None;
-        let mut keep = |batch: &mut Batch, first: Seq, before: &Snapshot| {
-            made = Some(complete(batch, first, before)?);
-            Ok(())
-        };
-        let ticket = self.append_with(batch, durability, &mut keep)?;
+        let (ticket, made) = self.append_with(batch, durability, complete)?;
         self.acknowledge(ticket)?;
-        debug_assert!(made.is_some(), "an appended batch was completed");
-        let made = made.ok_or_else(|| Error::damaged("a batch was appended without completion"))?;
         Ok((ticket.last(), made))
     }
 
@@ -266,20 +260,23 @@ impl ExtensionStore {
     ///
     /// # Errors
     /// As [`ExtensionStore::write_with`].
-    pub fn append_with(
+    pub fn append_with<T>(
         &self,
         batch: &mut Batch,
         durability: Durability,
-        complete: &mut Complete<'_>,
-    ) -> Result<Ticket> {
+        mut complete: impl FnMut(&mut Batch, Seq, &Snapshot) -> esker_lsm::Result<T>,
+    ) -> Result<(Ticket, T)> {
         self.check_own(batch.trees())?;
+        let mut made = None;
         let mut complete = |batch: &mut Batch, first: Seq, before: &Snapshot| {
-            complete(batch, first, before)?;
+            made = Some(complete(batch, first, before)?);
             let own = self.check_own_in(before, batch.trees());
             own.map_err(|error| esker_lsm::Error::Invalid(error.to_string()))
         };
         let group = &self.store.group;
-        Ok(group.append_with(batch, durability, &mut complete)?)
+        let ticket = group.append_with(batch, durability, &mut complete)?;
+        // An appended batch was completed.
+        Ok((ticket, made.ok_or_else(|| Misplaced::here())?))
     }
 
     /// The first half of a [`write`](ExtensionStore::write): the batch gets its position in the

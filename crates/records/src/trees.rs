@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use esker_lsm::attributes::{Extractor, Summary};
+use esker_lsm::coding::Own;
 use esker_lsm::{
     CompactionPolicy, DropPolicy, LazyLeveled, Leveled, SupersededBy, Tiered, TreeOptions,
     TreeProvider,
@@ -104,7 +105,7 @@ impl Extractor for EmbeddedAttributes {
     }
 
     fn summary(&self, slot: usize) -> Summary {
-        self.summaries.get(slot).copied().unwrap_or_default()
+        *self.summaries.own(slot)
     }
 
     fn extract(&self, _key: &[u8], value: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {

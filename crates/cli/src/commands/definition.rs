@@ -5,14 +5,11 @@ use std::time::Duration;
 use esker::schema::{ExpiresText, IndexText, KeyText, Maintenance, Merging, Repair};
 use esker::{DatasetDef, IndexKind, KeyType, Path, Type};
 use esker_import::Feed;
-use serde_json::Value as Json;
 
-use super::fields::{has_points, known_paths};
+use super::inference::FirstRecords;
 use crate::args::{DefinitionArgs, Strategy, Ttl};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::nearest::meant;
-use crate::output::{counted, note, thousands};
 use crate::words::definition;
 
 /// The size of the sample that types are inferred from.
@@ -168,78 +165,13 @@ impl Wanted {
                 others => Defined::None { others },
             });
         }
-        let records = &sample.records;
-        let found = match key_type {
-            Some(said) => Some((said, 0)),
-            None => esker::schema::infer_key_type_counted(records, &key),
+        let first = FirstRecords::new(&sample.records, feed.is_table());
+        let key_type = match key_type {
+            Some(said) => said,
+            None => first.key_type(&key)?,
         };
-        let key_type = match found {
-            Some((key_type, others)) => {
-                say_dissent(records, &key, key_type.as_type(), others, feed.is_table());
-                key_type
-            }
-            None => {
-                let known = known_paths(sample.records.iter().map(Vec::as_slice));
-                let meant = meant(&key.to_string(), known.iter().map(String::as_str));
-                let arrays = arrays_of_objects(&sample.records);
-                let records = match arrays.first() {
-                    Some(name) => format!(
-                        "\nIf the records are the objects of the array at `{name}`, use --records {name}"
-                    ),
-                    None => String::new(),
-                };
-                let none = match sample.records.len() {
-                    1 => "the first record has no such field".to_string(),
-                    more => format!(
-                        "none of the first {} records has such a field",
-                        thousands(more as u64)
-                    ),
-                };
-                return Err(Failure::Usage(format!(
-                    "--key {key}: {none}{meant}{} nothing was created{records}",
-                    if meant.is_empty() { ";" } else { "" },
-                )));
-            }
-        };
-        let known = known_paths(sample.records.iter().map(Vec::as_slice));
-        let indexes = self.indexes.iter().map(|wanted| {
-            let ty = match wanted.known_type() {
-                // The unit of the numbers is inferred from the first records.
-                Some(Type::Time) => Some(esker::schema::infer_time_type(records, &wanted.path)),
-                Some(ty) => Some(ty),
-                None => esker::schema::infer_type_counted(records, &wanted.path).map(|(ty, others)| {
-                    say_dissent(records, &wanted.path, ty, others, feed.is_table());
-                    ty
-                }),
-            };
-            if wanted.known_type().is_none() && has_points(&sample.records, &wanted.path) {
-                let path = &wanted.path;
-                note(format_args!(
-                    "note: `{path}` looks like [longitude, latitude], but this index is for single numbers; --index {path}:spatial indexes points"
-                ));
-            }
-            ty.unwrap_or_else(|| {
-                let path = wanted.path.to_string();
-                if known.contains(&path) {
-                    note(format_args!(
-                        "note: `{path}` has no text, number or truth value in the first {} records: its values are treated as strings",
-                        thousands(sample.records.len() as u64)
-                    ));
-                    return Type::String;
-                }
-                let meant = meant(&path, known.iter().map(String::as_str));
-                let none = match sample.records.len() {
-                    1 => "the first record has no".to_string(),
-                    more => format!("none of the first {} records has", thousands(more as u64)),
-                };
-                note(format_args!(
-                    "note: {none} `{path}`{meant} Its values are treated as strings",
-                    meant = if meant.is_empty() { "." } else { &meant },
-                ));
-                Type::String
-            })
-        });
-        let types = indexes.collect();
+        let types = self.indexes.iter().map(|wanted| first.index_type(wanted));
+        let types = types.collect();
         let expires = match expires {
             Some(expires) => esker::schema::infer_time_type(&sample.records, &expires.path),
             None => self
@@ -341,54 +273,6 @@ impl Wanted {
             text += " --old-records";
         }
         text.trim_start().to_string()
-    }
-}
-
-/// The paths of arrays of objects in the first record.
-fn arrays_of_objects(records: &[Vec<u8>]) -> Vec<String> {
-    fn look(json: &Json, path: &str, found: &mut Vec<String>) {
-        let Json::Object(members) = json else {
-            return;
-        };
-        for (name, value) in members {
-            let Ok(name) = name.parse::<Path>() else {
-                continue;
-            };
-            let path = match path {
-                "" => name.to_string(),
-                path => format!("{path}.{name}"),
-            };
-            match value.get(0) {
-                Some(Json::Object(_)) => found.push(path),
-                _ => look(value, &path, found),
-            }
-        }
-    }
-    let first = records.first().map(Vec::as_slice).unwrap_or_default();
-    let mut found = Vec::new();
-    if let Ok(first) = serde_json::from_slice(first) {
-        look(&first, "", &mut found);
-    }
-    found
-}
-
-/// Notes how many of the first records have a value of another type than the inferred one.
-fn say_dissent(records: &[Vec<u8>], path: &Path, ty: Type, others: usize, is_table: bool) {
-    // The cells of a string column are strings.
-    if is_table && ty == Type::String {
-        return;
-    }
-    let others = others as u64;
-    if others > 0 {
-        let (have, are) = match others {
-            1 => ("has", "is"),
-            _ => ("have", "are"),
-        };
-        note(format_args!(
-            "note: most of the first {} have a value of type {ty} at `{path}`; {} {have} one of another type and {are} rejected",
-            counted(records.len() as u64, "record"),
-            thousands(others),
-        ));
     }
 }
 

@@ -51,37 +51,12 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
     let (db, dataset) = match existing {
         Some((db, Some(dataset))) => (db, dataset),
         missing => {
-            let def = match wanted.define(import.feed(), &interrupt) {
-                Ok(Defined::None { others }) if interrupt.signal().is_none() => {
-                    return Err(none_is_good(import, others));
-                }
-                Ok(Defined::None { .. }) => Ok(None),
-                Ok(Defined::Empty) => Ok(None),
-                Ok(Defined::As(def)) => Ok(Some(*def)),
-                Err(failure) => Err(failure),
-            };
-            if let Some(signal) = interrupt.signal() {
-                note(
-                    "interrupted before the types of the dataset were inferred: nothing is stored",
-                );
-                return Ok(Outcome::Interrupted(signal));
+            let db = missing.map(|(db, _)| db);
+            match create(args, wanted, db, &mut import, &interrupt, memory)? {
+                Created::Ready(db, dataset) => (db, dataset),
+                Created::None(outcome) => return Ok(outcome),
+                Created::Bad { others } => return Err(none_is_good(import, others)),
             }
-            let Some(def) = def? else {
-                note("no records: nothing was created");
-                return Ok(Outcome::Done);
-            };
-            merges::check(args.view.as_deref(), &args.dataset, &def)?;
-            let db = match missing {
-                Some((db, _)) => db,
-                None => create_or_open(&args.dir, memory)?,
-            };
-            note(format_args!(
-                "dataset `{}` is new: {}",
-                args.dataset,
-                definition(&def)
-            ));
-            let dataset = db.create_dataset(&args.dataset, def)?;
-            (db, dataset)
         }
     };
 
@@ -115,10 +90,15 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
         other => return Err(Failure::Usage(format!("{other:?}"))),
     }
     db.close()?;
-    match (report.rejected, report.records) {
+    judge(report.rejected, report.records, args.allow_rejects)
+}
+
+/// What a complete load with rejected lines ends with.
+fn judge(rejected: u64, records: u64, are_allowed: bool) -> Result<Outcome, Failure> {
+    match (rejected, records) {
         (0, _) => Ok(Outcome::Done),
         (_, 0) => Err(Failure::Usage("no line held a valid record".to_string())),
-        _ if args.allow_rejects => Ok(Outcome::Done),
+        _ if are_allowed => Ok(Outcome::Done),
         (1, _) => Err(Failure::Usage(
             "1 line was rejected (with --allow-rejects the exit code is 0)".to_string(),
         )),
@@ -127,6 +107,54 @@ pub(crate) fn load(args: &LoadArgs, memory: usize) -> Result<Outcome, Failure> {
             counted(rejected, "line")
         ))),
     }
+}
+
+/// The result of making a dataset for a load.
+enum Created {
+    Ready(Box<dyn Store>, Box<dyn Dataset>),
+    /// Nothing was created, without an error.
+    None(Outcome),
+    /// None of the first lines is a record.
+    Bad {
+        others: u64,
+    },
+}
+
+/// Creates the dataset, in the store if there is one, by the definition that the arguments and the
+/// first records lead to.
+fn create(
+    args: &LoadArgs,
+    wanted: Wanted,
+    db: Option<Box<dyn Store>>,
+    import: &mut Import,
+    interrupt: &Interrupt,
+    memory: usize,
+) -> Result<Created, Failure> {
+    let defined = wanted.define(import.feed(), interrupt);
+    if let Some(signal) = interrupt.signal() {
+        note("interrupted before the types of the dataset were inferred: nothing is stored");
+        return Ok(Created::None(Outcome::Interrupted(signal)));
+    }
+    let def = match defined? {
+        Defined::None { others } => return Ok(Created::Bad { others }),
+        Defined::Empty => {
+            note("no records: nothing was created");
+            return Ok(Created::None(Outcome::Done));
+        }
+        Defined::As(def) => *def,
+    };
+    merges::check(args.view.as_deref(), &args.dataset, &def)?;
+    let db = match db {
+        Some(db) => db,
+        None => create_or_open(&args.dir, memory)?,
+    };
+    note(format_args!(
+        "dataset `{}` is new: {}",
+        args.dataset,
+        definition(&def)
+    ));
+    let dataset = db.create_dataset(&args.dataset, def)?;
+    Ok(Created::Ready(db, dataset))
 }
 
 /// The files, with the format to read them in.

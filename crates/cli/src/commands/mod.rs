@@ -13,6 +13,7 @@ pub(crate) mod demo;
 pub(crate) mod expiry;
 mod fields;
 pub(crate) mod index;
+mod inference;
 mod levels;
 pub(crate) mod load;
 pub(crate) mod maintain;

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use crate::coding::Own;
 use crate::entry::Time;
 use crate::error::{Error, Result};
 use crate::version::{Action, Choice, DropPolicy, Run, TableFile, TreeVersion};
@@ -119,7 +120,7 @@ fn droppable(tree: &TreeVersion, now: Time) -> Vec<Vec<Arc<TableFile>>> {
     }
     let mut found = Vec::new();
     for (at, run) in tree.runs.iter().enumerate() {
-        let older = tree.runs.get(at + 1..).unwrap_or_default();
+        let older = tree.runs.own(at + 1..);
         let hides_nothing = |table: &&Arc<TableFile>| {
             let behind = |run: &crate::version::Run| run.overlapped(std::iter::once(*table));
             older

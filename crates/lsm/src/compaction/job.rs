@@ -23,7 +23,7 @@ use crate::version::{
     Action, Choice, ComponentId, DropPolicy, Edit, NewTable, Run, RunCursor, TableAt, TableFile,
     TreeVersion, add_table, are_disjoint,
 };
-use esker_coding::Slice;
+use esker_coding::{Own, Slice};
 
 /// Consumes the entries of a run, in order: key, sequence number, kind, value.
 pub type RunSink<'s> = dyn FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()> + 's;
@@ -79,8 +79,7 @@ impl CompactionContext<'_> {
         let is_oldest = |key: &[u8]| !more && !held_by(&tree.runs, key);
         let entries = memtable.len() as u64;
         let expected = Expected::of_memtable(tree, memtable)?;
-        let input = (sources, &expected);
-        let made = self.make(tree, input, &is_oldest)?;
+        let made = self.make(tree, sources, &expected, &is_oldest)?;
         let written = self.note(tree, made, entries, component, edit)?;
         Counters::add(&self.counters.flush_bytes, written.bytes());
         written.enter(edit, tree.id, (0, None), Some(component));
@@ -169,11 +168,11 @@ impl CompactionContext<'_> {
             let made = self.in_pieces(tree, choice, &|from, to| {
                 let sources = sources();
                 match (from, to) {
-                    (None, None) => self.make(tree, (sources, &expected), &is_oldest),
+                    (None, None) => self.make(tree, sources, &expected, &is_oldest),
                     _ => {
                         let bound = |source| Between::new(source, from, to);
                         let sources = sources.into_iter().map(bound).collect();
-                        self.make(tree, (sources, &expected), &is_oldest)
+                        self.make(tree, sources, &expected, &is_oldest)
                     }
                 }
             })?;
@@ -327,7 +326,8 @@ impl CompactionContext<'_> {
     fn make<C: Cursor>(
         &self,
         tree: &TreeVersion,
-        (sources, expected): (Vec<C>, &Expected),
+        sources: Vec<C>,
+        expected: &Expected,
         is_oldest: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Made> {
         let mut input = MergeCursor::new(sources);
@@ -466,7 +466,5 @@ fn older_runs<'t>(tree: &'t TreeVersion, choice: &Choice) -> &'t [Run] {
             .any(|table| choice.takes(table.meta().number))
     };
     let oldest = tree.runs.iter().rposition(is_of);
-    tree.runs
-        .get(oldest.map_or(0, |at| at + 1)..)
-        .unwrap_or_default()
+    tree.runs.own(oldest.map_or(0, |at| at + 1)..)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Leveled;
+use crate::coding::Own;
 use crate::version::{Choice, CompactionPolicy, Run, TableFile, TreeVersion, are_disjoint};
 
 /// The lazy-leveled policy of Dostoevsky (Dayan & Idreos 2018): tiers above, one leveled run at the
@@ -76,7 +77,7 @@ impl LazyLeveled {
     /// The choice for the runs of level 0.
     fn above(&self, tree: &TreeVersion) -> Option<(f64, Choice)> {
         let above = tree.level0();
-        let below = tree.runs.get(above.len()..).unwrap_or_default();
+        let below = tree.runs.own(above.len()..);
         let tables = |runs: &[Run]| {
             let tables = runs.iter().map(|run| run.tables.to_vec());
             tables.collect::<Vec<_>>()

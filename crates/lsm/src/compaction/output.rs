@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::context::CompactionContext;
 use crate::batch::TreeId;
+use crate::coding::Own;
 use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, Result};
@@ -242,10 +243,7 @@ impl<'a> Output<'a> {
                 if parts.len() <= *at {
                     parts.resize_with(*at + 1, || None);
                 }
-                let Some(part) = parts.get_mut(*at) else {
-                    return Err(Error::Closed);
-                };
-                let part = part.get_or_insert_with(|| Part {
+                let part = parts.own_mut(*at).get_or_insert_with(|| Part {
                     table: written.begin_table(shop, options),
                     bounds: Vec::new(),
                 });

@@ -223,7 +223,9 @@ fn merge(
     for Planned { tree, whole, .. } in merges {
         match failed.get(&tree.id) {
             Some(error) => report::compaction_failed(
-                (core, versions, scheduler),
+                core,
+                versions,
+                scheduler,
                 &view.version,
                 tree,
                 error,
@@ -325,7 +327,7 @@ pub(super) fn compact_each(
                 if !together.takes(choice.size()) {
                     break;
                 }
-                together.add(tree, choice, (true, Why::Asked));
+                together.add(tree, choice, true, Why::Asked);
             }
             rest.next();
         }
@@ -385,7 +387,7 @@ impl Together {
         self.merges.is_empty() || (small && !self.is_full())
     }
 
-    fn add(&mut self, tree: &Arc<TreeVersion>, choice: Choice, (whole, why): (bool, Why)) {
+    fn add(&mut self, tree: &Arc<TreeVersion>, choice: Choice, whole: bool, why: Why) {
         self.bytes += choice.size();
         self.merges.push(Planned {
             tree: tree.clone(),
@@ -505,19 +507,19 @@ fn take_due<'s>(
             Attempt::Any => {
                 let expired = expired::pick(tree, time);
                 let picked = expired.or_else(|| tree.options.policy.pick(tree));
-                picked.map(|(score, choice)| (choice, (true, Why::Due(score))))
+                picked.map(|(score, choice)| (choice, true, Why::Due(score)))
             }
             Attempt::Newer(above) => {
                 let picked = pick_above(tree, above);
-                picked.map(|(_, choice)| (choice, (false, Why::Newer)))
+                picked.map(|(_, choice)| (choice, false, Why::Newer))
             }
             Attempt::None => None,
         };
-        if let Some((choice, why)) = picked
+        if let Some((choice, whole, why)) = picked
             && choice.size() <= bytes
             && together.takes(choice.size())
         {
-            together.add(tree, choice, why);
+            together.add(tree, choice, whole, why);
             claims.push(claim);
         }
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pending::{PendingBatches, apply_batch};
+use crate::coding::Own;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -20,7 +21,7 @@ use crate::version::{
     ClosedSegment, Current, MAX_FILE, Recovered, TableSource, TreeProvider, is_written, log_path,
     own_number, recover,
 };
-use crate::wal::{LogFormat, Record, Tail, replay};
+use crate::wal::{LogFormat, Record, Replayed, Tail, replay};
 
 /// The result of replaying the log.
 #[derive(Default)]
@@ -80,6 +81,28 @@ struct Break {
     segment: u64,
     offset: u64,
     why: String,
+}
+
+impl Break {
+    fn in_segment(segment: u64, tail: &Tail) -> Option<Break> {
+        match tail {
+            Tail::Clean => None,
+            Tail::Torn { offset, why } => Some(Break {
+                segment,
+                offset: *offset,
+                why: why.clone(),
+            }),
+        }
+    }
+}
+
+/// What a segment holds, whether it is part of the log or not.
+struct Segment {
+    replayed: Replayed,
+    generation: Arc<Generation>,
+    /// The last write read, and the last applied one, after the segment.
+    last_seq: Seq,
+    applied: Seq,
 }
 
 impl Recovery {
@@ -152,61 +175,23 @@ impl Recovery {
         broken: &mut Option<Break>,
     ) -> Result<()> {
         let path = log_path(&source.dir, number);
-        let generation = Generation::new(self.last_seq);
-        let mut last_seq = self.last_seq;
-        // They are those of the log if the segment is part of it.
-        let (durable, mut applied) = (self.durable, self.applied);
-        let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: (u64, u64)| {
-            let last = apply_batch(source, recovered, generation, payload, at)?;
-            applied = last.max(applied);
-            Ok(last)
-        };
-        let waiting = &mut self.waiting;
-        let replayed = replay(
-            &*source.fs,
-            &path,
-            LogFormat::WAL,
-            number,
-            sealed,
-            &mut |offset, record| {
-                let at = (number, offset);
-                let last = match waiting {
-                    Some(waiting) => {
-                        waiting.take(source, at, record, durable, &generation, &mut apply)?
-                    }
-                    None => match record {
-                        Record::Data { payload, .. } => Some(apply(&generation, payload, at)?),
-                        _ => None,
-                    },
-                };
-                last_seq = last_seq.max(last.unwrap_or(0));
-                Ok(())
-            },
-        )?;
-        let previous = match &replayed.header {
-            Some(header) => header.previous,
-            None => {
-                self.discarded.push(path);
-                if broken.is_none()
-                    && let Tail::Torn { offset, why } = replayed.tail
-                {
-                    *broken = Some(Break {
-                        segment: number,
-                        offset,
-                        why,
-                    });
-                }
-                return Ok(());
+        let segment = self.read_segment(source, recovered, number, sealed)?;
+        let replayed = &segment.replayed;
+        let Some(header) = &replayed.header else {
+            self.discarded.push(path);
+            if broken.is_none() {
+                *broken = Break::in_segment(number, &replayed.tail);
             }
+            return Ok(());
         };
-        let goes_on = match previous {
+        let goes_on = match header.previous {
             Some(place) => {
                 self.ends.contains(&place) || (self.ends.is_empty() && place.0 < recovered.log)
             }
             None => self.ends.is_empty(),
         };
         if !goes_on {
-            let why = broken.get_or_insert_with(|| self.missing(number, previous));
+            let why = broken.get_or_insert_with(|| self.missing(number, header.previous));
             // A sync includes everything written before.
             if replayed.synced > 0 || sealed.is_some() {
                 let path = log_path(&source.dir, why.segment);
@@ -218,14 +203,64 @@ impl Recovery {
             }
             return Ok(());
         }
-        *broken = match replayed.tail {
-            Tail::Clean => None,
-            Tail::Torn { offset, why } => Some(Break {
-                segment: number,
-                offset,
-                why,
-            }),
+        *broken = Break::in_segment(number, &replayed.tail);
+        self.accept(number, segment);
+        if sealed.is_none() {
+            self.unsynced.push(path);
+        }
+        Ok(())
+    }
+
+    /// Reads a segment's writes into a generation of their own.
+    fn read_segment(
+        &mut self,
+        source: &TableSource,
+        recovered: &Recovered,
+        number: u64,
+        sealed: Option<u64>,
+    ) -> Result<Segment> {
+        let path = log_path(&source.dir, number);
+        let generation = Generation::new(self.last_seq);
+        let (mut last_seq, mut applied) = (self.last_seq, self.applied);
+        let durable = self.durable;
+        let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: (u64, u64)| {
+            let last = apply_batch(source, recovered, generation, payload, at)?;
+            applied = last.max(applied);
+            Ok(last)
         };
+        let waiting = &mut self.waiting;
+        let mut visit = |offset, record: Record<'_>| {
+            let at = (number, offset);
+            let last = match waiting {
+                Some(waiting) => {
+                    waiting.take(source, at, record, durable, &generation, &mut apply)?
+                }
+                None => match record {
+                    Record::Data { payload, .. } => Some(apply(&generation, payload, at)?),
+                    _ => None,
+                },
+            };
+            last_seq = last.map_or(last_seq, |last| last_seq.max(last));
+            Ok(())
+        };
+        let fs = &*source.fs;
+        let replayed = replay(fs, &path, LogFormat::WAL, number, sealed, &mut visit)?;
+        Ok(Segment {
+            replayed,
+            generation,
+            last_seq,
+            applied,
+        })
+    }
+
+    /// Takes a segment that continues the log.
+    fn accept(&mut self, number: u64, segment: Segment) {
+        let Segment {
+            replayed,
+            generation,
+            last_seq,
+            applied,
+        } = segment;
         if last_seq > self.last_seq {
             self.ends.clear();
         }
@@ -241,15 +276,11 @@ impl Recovery {
             });
         }
         (self.last_seq, self.applied) = (last_seq, applied);
-        if sealed.is_none() {
-            self.unsynced.push(path);
-        }
         let waiting = self.waiting.as_ref();
         if !generation.is_empty() || waiting.is_some_and(|waiting| waiting.has(&generation)) {
             generation.set_log(number);
             self.generations.push(generation);
         }
-        Ok(())
     }
 
     /// The manifest refers to synced writes beyond the end of the log, so the log is damaged there,
@@ -331,15 +362,13 @@ pub(super) fn is_own(fs: &dyn Fs, path: &Path) -> bool {
         let file = fs.open(path)?;
         let mut begin = [0; 8];
         let len = file.len()?.min(8) as usize;
-        if let Some(begin) = begin.get_mut(..len) {
-            file.read_at(0, begin)?;
-        }
+        file.read_at(0, begin.own_mut(..len))?;
         Ok::<_, std::io::Error>((begin, len))
     };
     let Ok((begin, len)) = begin() else {
         return false;
     };
-    let begin = begin.get(..len).unwrap_or_default();
+    let begin = begin.own(..len);
     let words: [&[u8; 8]; 3] = [b"ESKERLOG", b"ESKERMAN", b"ESKERTBL"];
     begin.iter().all(|byte| *byte == 0) || words.iter().any(|word| word.starts_with(begin))
 }

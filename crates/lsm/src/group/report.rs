@@ -14,7 +14,9 @@ use crate::version::{TreeVersion, Version};
 
 /// Records a failed compaction of `tree`: one of its policy (`whole`), or of its newer runs.
 pub(super) fn compaction_failed(
-    (core, versions, scheduler): (&Core, &VersionSet, &Scheduler),
+    core: &Core,
+    versions: &VersionSet,
+    scheduler: &Scheduler,
     version: &Version,
     tree: &Arc<TreeVersion>,
     error: &Error,

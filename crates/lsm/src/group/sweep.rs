@@ -104,13 +104,7 @@ pub(super) fn sweep_due(
     match swept.and_then(|swept| replace(sequencer, versions, scheduler, swept.as_slice())) {
         Ok(()) => Ok(true),
         Err(error) if core.is_contained(&error) => {
-            report::compaction_failed(
-                (core, versions, scheduler),
-                &view.version,
-                set,
-                &error,
-                true,
-            );
+            report::compaction_failed(core, versions, scheduler, &view.version, set, &error, true);
             Ok(true)
         }
         Err(error) => Err(error),

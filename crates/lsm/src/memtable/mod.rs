@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::attributes::Extractor;
+use crate::coding::Own;
 use crate::entry::{Kind, Seq, Timed};
 use filter::KeyFilter;
 pub use skiplist::MemCursor;
@@ -157,7 +158,7 @@ impl Memtable {
                     }
                 });
             }
-            let value = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
+            let value = |range: &Range<usize>| bytes.own(range.clone());
             index_entries.sort_by(|a, b| (a.0, value(&a.1)).cmp(&(b.0, value(&b.1))));
             for (slot, range, node) in &index_entries {
                 // An entry that emits a value twice is in the map once.

@@ -153,8 +153,8 @@ impl<'a> NodeRef<'a> {
     #[inline]
     fn compare_behind_prefix(self, target: &Target<'_>) -> Ordering {
         let (mine, theirs) = (self.key(), target.key);
-        let behind_mine = mine.get(8..).unwrap_or_default();
-        let behind_theirs = theirs.get(8..).unwrap_or_default();
+        let behind_mine = mine.get(8..).unwrap_or(&[]);
+        let behind_theirs = theirs.get(8..).unwrap_or(&[]);
         // Eight more bytes at once: many keys (digits behind zeros) then need no memcmp.
         if let (Some(mine), Some(theirs)) = (behind_mine.first_chunk(), behind_theirs.first_chunk())
         {

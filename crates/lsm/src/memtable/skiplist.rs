@@ -20,7 +20,7 @@ use super::node::{self, Link, Node, NodeRef, Target, as_pointer};
 use crate::cursor::Cursor;
 use crate::entry::{Kind, MAX_SEQ, Seq};
 use crate::error::Result;
-use esker_coding::Slice;
+use esker_coding::{Own, Slice};
 
 /// With a quarter of the nodes of each level on the next: enough for 16 million entries.
 const MAX_HEIGHT: usize = 12;
@@ -293,7 +293,7 @@ impl<'a> Inserter<'a> {
         let Writer {
             deferred, resumed, ..
         } = &mut *self.writer;
-        let rest = deferred.get(*resumed..).unwrap_or_default();
+        let rest = deferred.own(*resumed..);
         // SAFETY: they are nodes of the lists, which are borrowed for `'a`.
         let nodes = rest
             .iter()

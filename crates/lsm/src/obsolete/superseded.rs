@@ -29,7 +29,8 @@ impl Superseded {
         bitmap: Arc<SeqSet>,
         memtables: Vec<Arc<Memtable>>,
         seq: Seq,
-        (repair_watermark, is_whole): (Seq, bool),
+        repair_watermark: Seq,
+        is_whole: bool,
     ) -> Superseded {
         Superseded {
             bitmap,

@@ -26,7 +26,7 @@ use crate::read::lens::{Lens, Shown};
 use crate::read::snapshot::{Found, Snapshot};
 use crate::table::{Locator, WantedBlock, fetch, meet};
 use crate::version::Run;
-use esker_coding::Slice;
+use esker_coding::{Own, Slice};
 
 /// Limits of the data blocks held at a time, in blocks and in bytes (one block of any size is
 /// always held).
@@ -106,9 +106,7 @@ impl Snapshot {
         found.clear();
         found.resize_with(keys.len(), || None);
         self.visit_batch(tree, keys, cost, &mut |at, entry| {
-            if let Some(slot) = found.get_mut(at) {
-                *slot = Some(entry);
-            }
+            *found.own_mut(at) = Some(entry);
         })
     }
 
@@ -233,8 +231,8 @@ impl Lookup<'_> {
         let mut visit = |at: usize, entry: Found| {
             let entry = match entry.kind {
                 Kind::Timed => {
-                    let key = keys.get(at).copied().unwrap_or_default();
-                    match see_timed(lens, components, all, key, entry, cost) {
+                    let key = keys.item(at).map_err(crate::Error::from);
+                    match key.and_then(|key| see_timed(lens, components, all, key, entry, cost)) {
                         Ok(entry) => entry,
                         Err(error) => {
                             failed = Err(error);

@@ -14,7 +14,7 @@ use crate::stop::Stop;
 use crate::table::ReadOptions;
 use crate::version::RunCursor;
 use crate::version::{Run, TableFile};
-use esker_coding::Slice;
+use esker_coding::{Own, Slice};
 
 /// A component of a tree: a memtable or a run.
 #[derive(Clone)]
@@ -108,7 +108,7 @@ impl Component {
                         && hi.is_none_or(|hi| meta.smallest.as_slice() < hi)
                 };
                 let start = if run.is_by_key() { run.position(lo) } else { 0 };
-                let tables = run.tables.get(start..).unwrap_or_default().iter();
+                let tables = run.tables.own(start..).iter();
                 let below = |table: &&Arc<TableFile>| {
                     hi.is_none_or(|hi| table.meta().smallest.as_slice() < hi)
                 };

@@ -217,13 +217,13 @@ impl Snapshot {
     pub fn superseded(&self, tree: TreeId) -> Option<Superseded> {
         let version = self.tree(tree)?;
         let memtables = self.view.memtables(tree).filter(|m| !m.is_empty()).cloned();
-        let known = (version.repair_watermark(), version.damage().is_none());
         let bitmap = version.bitmap().clone();
         Some(Superseded::new(
             bitmap,
             memtables.collect(),
             self.seq,
-            known,
+            version.repair_watermark(),
+            version.damage().is_none(),
         ))
     }
 

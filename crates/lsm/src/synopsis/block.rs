@@ -18,7 +18,7 @@ use super::{
     shorten_least,
 };
 use crate::attributes::Summary;
-use crate::coding::{Reader, put_bytes, put_varint};
+use crate::coding::{Own, Reader, put_bytes, put_varint};
 use crate::entry::{MAX_SEQ, Seq};
 
 /// Bits of a value filter per distinct value unless set otherwise, and bits set by a value: 0.1 %
@@ -105,7 +105,7 @@ impl SynopsisBuilder {
             return;
         };
         if let Some(from) = slot.boxes {
-            slot.add_to_box(value.get(from..).unwrap_or_default());
+            slot.add_to_box(value.get(from..).unwrap_or(&[]));
             return;
         }
         if !slot.coarse {
@@ -257,16 +257,15 @@ impl Slot {
 fn put_filter(out: &mut Vec<u8>, hashes: &[u64], bits_per_value: usize) {
     let len = (hashes.len() * bits_per_value).div_ceil(8);
     put_varint(out, len as u64);
+    if len == 0 {
+        return;
+    }
     let start = out.len();
     out.resize(start + len, 0);
-    let Some(filter) = out.get_mut(start..) else {
-        return;
-    };
+    let filter = out.own_mut(start..);
     for &hash in hashes {
         for bit in probes(hash, len) {
-            if let Some(byte) = filter.get_mut(bit >> 3) {
-                *byte |= 1 << (bit & 7);
-            }
+            *filter.own_mut(bit >> 3) |= 1 << (bit & 7);
         }
     }
 }

@@ -9,6 +9,7 @@ use super::format::Handle;
 use super::index::Index;
 use super::reader::{IndexBytes, Table};
 use super::{BlockHint, Found};
+use crate::coding::Own;
 use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::Result;
@@ -189,11 +190,9 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
     }
     if let [only] = missing.as_slice() {
         // A single block is a plain read.
-        if let Some(block) = wanted.get_mut(*only) {
-            let bytes = block.table.block(block.handle, true, cost)?;
-            block.set(bytes)?;
-        }
-        return Ok(());
+        let block = wanted.own_mut(*only);
+        let bytes = block.table.block(block.handle, true, cost)?;
+        return block.set(bytes);
     }
     if !missing.is_empty() {
         cost.check_clock()?;
@@ -209,8 +208,8 @@ pub(crate) fn fetch(wanted: &mut [WantedBlock<'_>], cost: &Cost) -> Result<()> {
         .collect();
     let mut failed = None;
     read_many(&requests, &mut |at, read| {
-        let Some(piece) = pieces.get(at) else { return };
-        let members = missing.get(piece.first..piece.last).unwrap_or_default();
+        let piece = pieces.own(at);
+        let members = missing.own(piece.first..piece.last);
         let taken = match read {
             Ok(bytes) => take(wanted, members, piece, bytes, cost),
             Err(error) => Err(piece.table.read_error(piece.offset, error)),
@@ -262,9 +261,7 @@ struct Piece<'t> {
 fn pieces<'t>(wanted: &[WantedBlock<'t>], missing: &[usize]) -> Result<Vec<Piece<'t>>> {
     let mut pieces: Vec<Piece<'t>> = Vec::new();
     for (n, at) in missing.iter().enumerate() {
-        let Some(block) = wanted.get(*at) else {
-            continue;
-        };
+        let block = wanted.item(*at)?;
         let (table, handle) = (block.table, block.handle);
         table.check_handle(handle)?;
         if let Some(piece) = pieces.last_mut()
@@ -298,15 +295,11 @@ fn take(
 ) -> Result<()> {
     Cost::add(&cost.bytes_read, bytes.len() as u64);
     for at in members {
-        let Some(block) = wanted.get_mut(*at) else {
-            continue;
-        };
+        let block = wanted.own_mut(*at);
         let (table, handle) = (block.table, block.handle);
         Cost::add(&cost.blocks_read, 1);
         let start = (handle.offset - piece.offset) as usize;
-        let sealed = bytes
-            .get(start..start + handle.sealed_len())
-            .unwrap_or_default();
+        let sealed = bytes.part(start..start + handle.sealed_len())?;
         let expanded = Arc::new(table.unpack(sealed, handle)?);
         if members.len() <= CACHED_TOGETHER {
             table.keep(handle, &expanded);

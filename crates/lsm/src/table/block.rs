@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::search::first_not_before;
 use crate::coding::{Reader, put_varint};
 use crate::entry::{Kind, MAX_SEQ, Seq};
-use esker_coding::Slice;
+use esker_coding::{Own, Slice};
 
 /// The most entries from one restart to the next.
 const RESTART_INTERVAL: usize = 16;
@@ -89,7 +89,7 @@ impl BlockBuilder {
         } else {
             common_prefix(before, key)
         };
-        let rest = key.get(shared..).unwrap_or_default();
+        let rest = key.own(shared..);
         let delta = seq.wrapping_sub(self.base) as i64;
         let zigzag = ((delta << 1) ^ (delta >> 63)) as u64;
         put_varint(&mut self.keys, shared as u64);

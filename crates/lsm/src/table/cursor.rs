@@ -13,7 +13,7 @@ use crate::cursor::Cursor;
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
-use esker_coding::Slice;
+use esker_coding::{Own, Slice};
 
 /// A cursor over a table's entries. Keeps its current data block and index block, so that a seek to
 /// a nearby key, as in batched lookups of sorted keys, needs no search from the top. After an error
@@ -149,10 +149,7 @@ impl TableCursor {
             Cost::add(&self.cost.bytes_read, len);
         }
         let at = (handle.offset - ahead.start) as usize;
-        let sealed = ahead
-            .bytes
-            .get(at..at + handle.sealed_len())
-            .unwrap_or_default();
+        let sealed = ahead.bytes.part(at..at + handle.sealed_len())?;
         Cost::add(&self.cost.blocks_read, 1);
         let packing = unseal(sealed, handle, table.meta().number).map_err(damaged)?;
         expand(sealed, handle, packing, out).map_err(damaged)

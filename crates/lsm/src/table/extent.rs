@@ -6,7 +6,7 @@ use super::block::common_prefix;
 use super::format::Handle;
 use super::index::{Index, IndexEntry, Partition};
 use super::reader::{IndexBytes, Table};
-use crate::coding::head;
+use crate::coding::{Own, head};
 use crate::cost::Cost;
 use crate::entry::{MAX_SEQ, Seq};
 use crate::error::Result;
@@ -78,7 +78,7 @@ pub fn part_before(lo: &[u8], hi: &[u8], at: &[u8]) -> f64 {
         return 1.0;
     }
     let common = common_prefix(lo, hi);
-    let number = |key: &[u8]| head(key.get(common..).unwrap_or_default()) as f64;
+    let number = |key: &[u8]| head(key.own(common..)) as f64;
     let width = number(hi) - number(lo);
     if width > 0.0 {
         ((number(at) - number(lo)) / width).clamp(0.0, 1.0)
@@ -210,7 +210,7 @@ impl Table {
         if is_one {
             return Some(extent);
         }
-        self.add_between(first, last, (&from, &to), &mut extent.whole)?;
+        self.add_between(first, last, &from, &to, &mut extent.whole)?;
         if let ([_, _], Some(middle)) = (extent.edges.as_slice(), ended.into_iter().next())
             && extent.whole.entries == 0
         {
@@ -249,7 +249,8 @@ impl Table {
         &self,
         first: &Place<'_>,
         last: &Place<'_>,
-        (from, to): (&Index<'_>, &Index<'_>),
+        from: &Index<'_>,
+        to: &Index<'_>,
         sum: &mut Amount,
     ) -> Option<()> {
         let mut add = |index: &Index<'_>, blocks: std::ops::Range<usize>| {

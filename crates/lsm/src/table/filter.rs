@@ -10,6 +10,8 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::coding::Own;
+
 const LINE: usize = 64;
 /// The most bits set by a key.
 const MAX_PROBES: u8 = 16;
@@ -61,18 +63,15 @@ fn build_blocked(hashes: &[u64], bits_per_key: usize, out: &mut Vec<u8>) {
     let size = (hashes.len() * bits_per_key).div_ceil(LINE * 8).max(1) * LINE;
     let start = out.len();
     out.resize(start + size, 0);
-    let Some((lines, _)) = out.get_mut(start..).map(|all| all.as_chunks_mut::<LINE>()) else {
-        return;
-    };
+    let (lines, _) = out.own_mut(start..).as_chunks_mut::<LINE>();
     let count = lines.len();
     for &hash in hashes {
-        if let Some(line) = lines.get_mut(scaled((hash >> 32) as u32, count)) {
-            let mut state = hash as u32;
-            for _ in 0..probes {
-                let bit = (state >> 23) as usize;
-                line[bit >> 3] |= 1 << (bit & 7);
-                state = state.wrapping_mul(STEP);
-            }
+        let line = lines.own_mut(scaled((hash >> 32) as u32, count));
+        let mut state = hash as u32;
+        for _ in 0..probes {
+            let bit = (state >> 23) as usize;
+            line[bit >> 3] |= 1 << (bit & 7);
+            state = state.wrapping_mul(STEP);
         }
     }
     out.push(probes);
@@ -102,12 +101,10 @@ fn build_standard(hashes: &[u64], bits_per_key: usize, out: &mut Vec<u8>) {
     let size = (hashes.len() * bits_per_key).div_ceil(8).max(1);
     let start = out.len();
     out.resize(start + size, 0);
-    let bits = out.get_mut(start..).unwrap_or_default();
+    let bits = out.own_mut(start..);
     for &hash in hashes {
         for bit in standard_bits(hash, probes, size) {
-            if let Some(byte) = bits.get_mut(bit >> 3) {
-                *byte |= 1 << (bit & 7);
-            }
+            *bits.own_mut(bit >> 3) |= 1 << (bit & 7);
         }
     }
     out.push(probes | STANDARD);

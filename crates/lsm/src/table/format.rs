@@ -16,7 +16,7 @@ use std::path::Path;
 use lzzzz::lz4;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::coding::{Reader, put_varint};
+use crate::coding::{Own, Reader, put_varint};
 use crate::entry::MAX_VALUE_LEN;
 use crate::error::{Error, Result};
 
@@ -268,7 +268,7 @@ impl Sealer {
                 out.push(RAW);
             }
         }
-        let sum = checksum(out.get(start..).unwrap_or_default(), number, offset);
+        let sum = checksum(out.own(start..), number, offset);
         let stored = (out.len() - start - 1) as u32;
         out.extend_from_slice(&sum.to_le_bytes());
         Handle {

@@ -21,7 +21,7 @@ use std::cmp::Ordering;
 use super::block::common_prefix;
 use super::format::Handle;
 use super::search::first_not_before;
-use crate::coding::{Reader, head, put_bytes, put_varint};
+use crate::coding::{Own, Reader, head, put_bytes, put_varint};
 use crate::entry::{Seq, compare};
 use crate::synopsis::{Zone, ZoneRef, put_zone, read_zone, zone_ref};
 
@@ -41,7 +41,7 @@ pub(super) fn separator(key: &[u8], seq: Seq, next: &[u8], out: &mut Vec<u8>) ->
     {
         let middle = a.wrapping_add(1);
         if middle != 0 && (middle < b || (middle == b && common + 1 < next.len())) {
-            out.extend_from_slice(key.get(..common).unwrap_or_default());
+            out.extend_from_slice(key.own(..common));
             out.push(middle);
             return 0;
         }
@@ -85,19 +85,20 @@ impl IndexBuilder {
     }
 
     fn key(&self, i: usize) -> &[u8] {
-        let end = |i: usize| self.key_ends.get(i).copied().unwrap_or_default();
+        let end = |i: usize| *self.key_ends.own(i);
         let start = if i == 0 { 0 } else { end(i - 1) };
-        self.keys.get(start..end(i)).unwrap_or_default()
+        self.keys.own(start..end(i))
     }
 
     /// Appends the block to `out` and begins the next.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         let n = self.blocks();
         // Keys are in order: the common prefix of the first and the last is common to all.
+        debug_assert!(n > 0, "a partition has a block");
         let (first, last) = (self.key(0), self.key(n.saturating_sub(1)));
         let prefix = common_prefix(first, last);
-        let rest = |i| self.key(i).get(prefix..).unwrap_or_default();
-        out.extend_from_slice(first.get(..prefix).unwrap_or_default());
+        let rest = |i| self.key(i).own(prefix..);
+        out.extend_from_slice(first.own(..prefix));
         for i in 0..n {
             out.extend_from_slice(rest(i));
         }
@@ -430,9 +431,9 @@ impl Top {
     /// The user key of the separator behind partition `p`.
     #[inline]
     pub(super) fn key(&self, p: usize) -> &[u8] {
-        let end = |p: usize| self.key_ends.get(p).map_or(0, |&end| end as usize);
+        let end = |p: usize| *self.key_ends.own(p) as usize;
         let start = if p == 0 { 0 } else { end(p - 1) };
-        self.keys.get(start..end(p)).unwrap_or_default()
+        self.keys.own(start..end(p))
     }
 
     /// The zone map of a slot in a partition.
@@ -470,7 +471,7 @@ impl Top {
     #[inline]
     fn search(&self, near: bool, from: usize, key: &[u8], seq: Seq) -> usize {
         let (lo, hi) = (from.min(self.len()), self.len());
-        let prefix = self.keys.get(..self.prefix).unwrap_or_default();
+        let prefix = self.keys.own(..self.prefix);
         let Some(rest) = key.strip_prefix(prefix) else {
             return if prefix < key { hi } else { lo };
         };
@@ -546,8 +547,10 @@ impl Top {
 
     /// Prepares the decoded index for searches.
     fn prepare(&mut self) {
-        self.prefix = common_prefix(self.key(0), self.key(self.len().saturating_sub(1)));
-        let rest = |p| self.key(p).get(self.prefix..).unwrap_or_default();
+        if let Some(last) = self.len().checked_sub(1) {
+            self.prefix = common_prefix(self.key(0), self.key(last));
+        }
+        let rest = |p| self.key(p).own(self.prefix..);
         self.heads = (0..self.len()).map(|p| head(rest(p))).collect();
         self.keys.shrink_to_fit();
         self.key_ends.shrink_to_fit();

@@ -272,7 +272,7 @@ impl Audit<'_> {
             };
             let only = match summary {
                 Summary::Boxes(from) => {
-                    let corner = value.get(from..).unwrap_or_default().to_vec();
+                    let corner = value.get(from..).unwrap_or(&[]).to_vec();
                     ValueRange::in_boxes(vec![(corner.clone(), corner)])
                 }
                 _ => ValueRange::only(value),

@@ -172,113 +172,107 @@ impl Edit {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
+        self.put_trees(&mut out);
+        self.put_tables(&mut out);
+        self.put_numbers(&mut out);
+        self.put_snapshots(&mut out);
+        out
+    }
+
+    fn put_trees(&self, out: &mut Vec<u8>) {
         if self.external_log {
-            out.push(21);
+            out.push(tag::EXTERNAL_LOG);
         }
         for (tree, name, config) in &self.created {
-            out.push(1);
-            put_varint(&mut out, u64::from(*tree));
-            put_bytes(&mut out, name.as_bytes());
-            put_bytes(&mut out, config);
+            put_tagged(out, tag::CREATED, *tree);
+            put_bytes(out, name.as_bytes());
+            put_bytes(out, config);
         }
         for tree in &self.dropped {
-            out.push(2);
-            put_varint(&mut out, u64::from(*tree));
+            put_tagged(out, tag::DROPPED, *tree);
         }
         for (tree, config) in &self.configured {
-            out.push(3);
-            put_varint(&mut out, u64::from(*tree));
-            put_bytes(&mut out, config);
+            put_tagged(out, tag::CONFIGURED, *tree);
+            put_bytes(out, config);
         }
         for (tree, name) in &self.renamed {
-            out.push(20);
-            put_varint(&mut out, u64::from(*tree));
-            put_bytes(&mut out, name.as_bytes());
+            put_tagged(out, tag::RENAMED, *tree);
+            put_bytes(out, name.as_bytes());
         }
+    }
+
+    fn put_tables(&self, out: &mut Vec<u8>) {
         for new in &self.added {
-            out.push(4);
-            put_varint(&mut out, u64::from(new.tree));
-            put_varint(&mut out, u64::from(new.level));
-            put_varint(&mut out, new.run);
-            put_varint(&mut out, new.component.min);
-            put_varint(&mut out, new.component.max);
-            new.meta.encode(&mut out);
+            put_tagged(out, tag::ADDED, new.tree);
+            put_varint(out, u64::from(new.level));
+            put_varint(out, new.run);
+            put_varint(out, new.component.min);
+            put_varint(out, new.component.max);
+            new.meta.encode(out);
             if let Some(place) = new.place {
-                out.push(15);
-                put_varint(&mut out, place.file);
-                put_varint(&mut out, place.offset);
-                put_varint(&mut out, place.len);
+                out.push(tag::PLACE);
+                put_varint(out, place.file);
+                put_varint(out, place.offset);
+                put_varint(out, place.len);
             }
             if let Some(bounds) = &new.meta.bounds {
-                out.push(16);
-                put_varint(&mut out, bounds.partitioner.into());
-                put_bytes(&mut out, &bounds.bytes);
+                put_tagged(out, tag::BOUNDS, bounds.partitioner);
+                put_bytes(out, &bounds.bytes);
             }
             if let Some(expiry) = &new.meta.expiry {
-                out.push(17);
-                put_varint(&mut out, expiry.entries);
-                put_varint(&mut out, expiry.min);
-                put_varint(&mut out, expiry.max);
+                out.push(tag::EXPIRY);
+                put_varint(out, expiry.entries);
+                put_varint(out, expiry.min);
+                put_varint(out, expiry.max);
             }
         }
         for at in &self.removed {
-            out.push(5);
-            put_varint(&mut out, u64::from(at.tree));
-            put_varint(&mut out, at.number);
+            put_tagged(out, tag::REMOVED, at.tree);
+            put_varint(out, at.number);
         }
         for (tree, level, key) in &self.cursors {
-            out.push(6);
-            put_varint(&mut out, u64::from(*tree));
-            put_varint(&mut out, u64::from(*level));
-            put_bytes(&mut out, key);
+            put_tagged(out, tag::CURSOR, *tree);
+            put_varint(out, u64::from(*level));
+            put_bytes(out, key);
         }
-        if let Some(log) = self.log {
-            out.push(7);
-            put_varint(&mut out, log);
-        }
+    }
+
+    fn put_numbers(&self, out: &mut Vec<u8>) {
+        put_number(out, tag::LOG, self.log);
         if self.next_file.is_some() || self.next_tree.is_some() {
-            out.push(8);
-            put_varint(&mut out, self.next_file.unwrap_or(0));
-            put_varint(&mut out, u64::from(self.next_tree.unwrap_or(0)));
+            // Numbers of files and of trees begin at 1; 0 stands for none.
+            put_tagged(out, tag::NEXT, self.next_file.unwrap_or(0));
+            put_varint(out, u64::from(self.next_tree.unwrap_or(0)));
         }
-        if let Some(seq) = self.last_seq {
-            out.push(9);
-            put_varint(&mut out, seq);
-        }
+        put_number(out, tag::LAST_SEQ, self.last_seq);
         for (tree, seq) in &self.repair_watermarks {
-            out.push(10);
-            put_varint(&mut out, u64::from(*tree));
-            put_varint(&mut out, *seq);
+            put_tagged(out, tag::REPAIR_WATERMARK, *tree);
+            put_varint(out, *seq);
         }
-        if let Some(seq) = self.synced {
-            out.push(11);
-            put_varint(&mut out, seq);
-        }
-        if let Some(time) = self.time {
-            out.push(19);
-            put_varint(&mut out, time);
-        }
+        put_number(out, tag::SYNCED, self.synced);
+        put_number(out, tag::TIME, self.time);
         if let Some(order) = &self.order {
-            out.push(14);
-            order.encode(&mut out);
+            out.push(tag::ORDER);
+            order.encode(out);
         }
         for (tree, count) in &self.forgotten {
-            out.push(12);
-            put_varint(&mut out, u64::from(*tree));
-            put_varint(&mut out, *count);
+            put_tagged(out, tag::FORGOTTEN, *tree);
+            put_varint(out, *count);
         }
+    }
+
+    fn put_snapshots(&self, out: &mut Vec<u8>) {
         for name in &self.released {
-            out.push(18);
-            put_bytes(&mut out, name.as_bytes());
+            out.push(tag::RELEASED);
+            put_bytes(out, name.as_bytes());
         }
         for kept in &self.kept {
-            out.push(13);
-            put_bytes(&mut out, kept.name.as_bytes());
-            put_varint(&mut out, kept.seq);
-            put_varint(&mut out, kept.time);
-            put_bytes(&mut out, &kept.picture.encode());
+            out.push(tag::KEPT);
+            put_bytes(out, kept.name.as_bytes());
+            put_varint(out, kept.seq);
+            put_varint(out, kept.time);
+            put_bytes(out, &kept.picture.encode());
         }
-        out
     }
 
     /// True when it has only the items of a named snapshot's version.
@@ -302,132 +296,198 @@ impl Edit {
     fn decode_part(bytes: &[u8], is_inside: bool) -> Option<Edit> {
         let mut edit = Edit::default();
         let mut reader = Reader::new(bytes);
-        let up_to = |reader: &mut Reader<'_>, max| reader.varint().filter(|n| *n <= max);
-        let tree_id = |reader: &mut Reader<'_>| Some(up_to(reader, MAX_TREE.into())? as TreeId);
-        let file = |reader: &mut Reader<'_>| up_to(reader, MAX_FILE);
-        let seq = |reader: &mut Reader<'_>| up_to(reader, MAX_SEQ);
         while !reader.is_empty() {
             match reader.u8()? {
-                1 => {
-                    let tree = tree_id(&mut reader)?;
-                    let name = String::from_utf8(reader.bytes()?.to_vec()).ok()?;
-                    edit.created.push((tree, name, reader.bytes()?.to_vec()));
+                tag::KEPT if is_inside => return None,
+                tag @ (tag::ADDED | tag::REMOVED | tag::CURSOR) => {
+                    edit.read_table(tag, &mut reader)?;
                 }
-                2 => edit.dropped.push(tree_id(&mut reader)?),
-                21 => edit.external_log = true,
-                3 => {
-                    let tree = tree_id(&mut reader)?;
-                    edit.configured.push((tree, reader.bytes()?.to_vec()));
+                tag @ (tag::PLACE | tag::BOUNDS | tag::EXPIRY) => {
+                    read_of_table(tag, edit.added.last_mut()?, &mut reader)?;
                 }
-                20 => {
-                    let tree = tree_id(&mut reader)?;
-                    let name = String::from_utf8(reader.bytes()?.to_vec()).ok()?;
-                    edit.renamed.push((tree, name));
-                }
-                4 => {
-                    let tree = tree_id(&mut reader)?;
-                    let level = u32::try_from(reader.varint()?).ok()?;
-                    let run = reader.varint()?;
-                    let component = ComponentId {
-                        min: seq(&mut reader)?,
-                        max: seq(&mut reader)?,
-                    };
-                    let meta = TableMeta::decode(&mut reader)?;
-                    if meta.number > MAX_FILE
-                        || meta.max_seq > MAX_SEQ
-                        || meta.size.max(meta.entries) > MAX_TABLE
-                    {
-                        return None;
-                    }
-                    edit.added.push(NewTable {
-                        tree,
-                        level,
-                        run,
-                        component,
-                        meta: Arc::new(meta),
-                        place: None,
-                    });
-                }
-                5 => {
-                    let tree = tree_id(&mut reader)?;
-                    edit.removed.push(TableAt {
-                        tree,
-                        number: reader.varint()?,
-                    });
-                }
-                6 => {
-                    let tree = tree_id(&mut reader)?;
-                    let level = u32::try_from(reader.varint()?).ok()?;
-                    edit.cursors.push((tree, level, reader.bytes()?.to_vec()));
-                }
-                7 => edit.log = Some(file(&mut reader)?),
-                8 => {
-                    let (file, tree) = (file(&mut reader)?, tree_id(&mut reader)?);
-                    edit.next_file = (file > 0).then_some(file);
-                    edit.next_tree = (tree > 0).then_some(tree);
-                }
-                9 => edit.last_seq = Some(seq(&mut reader)?),
-                10 => {
-                    let tree = tree_id(&mut reader)?;
-                    edit.repair_watermarks.push((tree, seq(&mut reader)?));
-                }
-                11 => edit.synced = Some(seq(&mut reader)?),
-                15 => {
-                    let place = Place {
-                        file: file(&mut reader)?,
-                        offset: up_to(&mut reader, MAX_TABLE)?,
-                        len: up_to(&mut reader, MAX_TABLE)?,
-                    };
-                    let new = edit.added.last_mut().filter(|new| new.place.is_none())?;
-                    // Within the file, so that sums cannot overflow.
-                    place
-                        .offset
-                        .checked_add(new.meta.size)
-                        .filter(|end| *end <= place.len)?;
-                    new.place = Some(place);
-                }
-                16 => {
-                    let bounds = Bounds {
-                        partitioner: u32::try_from(reader.varint()?).ok()?,
-                        bytes: reader.bytes().filter(|b| b.len() <= MAX_BOUNDS)?.to_vec(),
-                    };
-                    let new = edit.added.last_mut()?;
-                    let meta = Arc::make_mut(&mut new.meta);
-                    if meta.bounds.replace(bounds).is_some() {
-                        return None;
-                    }
-                }
-                17 => {
-                    let expiry = Expiry {
-                        entries: up_to(&mut reader, MAX_TABLE).filter(|n| *n > 0)?,
-                        min: up_to(&mut reader, MAX_TIME)?,
-                        max: up_to(&mut reader, MAX_TIME)?,
-                    };
-                    let new = edit.added.last_mut()?;
-                    let meta = Arc::make_mut(&mut new.meta);
-                    if expiry.min > expiry.max || meta.expiry.replace(expiry).is_some() {
-                        return None;
-                    }
-                }
-                19 => edit.time = Some(up_to(&mut reader, MAX_TIME)?),
-                14 => edit.order = Some(Order::decode(&mut reader)?),
-                12 => {
-                    let tree = tree_id(&mut reader)?;
-                    edit.forgotten.push((tree, seq(&mut reader)?));
-                }
-                13 if !is_inside => edit.kept.push(NewKept {
-                    name: snapshot_name(&mut reader)?,
-                    seq: seq(&mut reader)?,
-                    time: up_to(&mut reader, MAX_TIME)?,
-                    picture: Edit::decode_part(reader.bytes()?, true).filter(Edit::is_picture)?,
-                    of: Pictured::default(),
-                }),
-                18 => edit.released.push(snapshot_name(&mut reader)?),
-                _ => return None,
+                tag @ (tag::RELEASED | tag::KEPT) => edit.read_snapshot(tag, &mut reader)?,
+                tag => edit.read_tree_or_number(tag, &mut reader)?,
             }
         }
         Some(edit)
     }
+
+    fn read_tree_or_number(&mut self, tag: u8, reader: &mut Reader<'_>) -> Option<()> {
+        match tag {
+            tag::CREATED => {
+                let (tree, name) = (tree_id(reader)?, text(reader)?);
+                self.created.push((tree, name, reader.bytes()?.to_vec()));
+            }
+            tag::DROPPED => self.dropped.push(tree_id(reader)?),
+            tag::EXTERNAL_LOG => self.external_log = true,
+            tag::CONFIGURED => {
+                let tree = tree_id(reader)?;
+                self.configured.push((tree, reader.bytes()?.to_vec()));
+            }
+            tag::RENAMED => self.renamed.push((tree_id(reader)?, text(reader)?)),
+            tag::LOG => self.log = Some(up_to(reader, MAX_FILE)?),
+            tag::NEXT => {
+                let (file, tree) = (up_to(reader, MAX_FILE)?, tree_id(reader)?);
+                self.next_file = (file > 0).then_some(file);
+                self.next_tree = (tree > 0).then_some(tree);
+            }
+            tag::LAST_SEQ => self.last_seq = Some(seq(reader)?),
+            tag::REPAIR_WATERMARK => {
+                let tree = tree_id(reader)?;
+                self.repair_watermarks.push((tree, seq(reader)?));
+            }
+            tag::SYNCED => self.synced = Some(seq(reader)?),
+            tag::TIME => self.time = Some(up_to(reader, MAX_TIME)?),
+            tag::ORDER => self.order = Some(Order::decode(reader)?),
+            tag::FORGOTTEN => {
+                let tree = tree_id(reader)?;
+                self.forgotten.push((tree, seq(reader)?));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn read_table(&mut self, tag: u8, reader: &mut Reader<'_>) -> Option<()> {
+        let tree = tree_id(reader)?;
+        match tag {
+            tag::REMOVED => {
+                let number = reader.varint()?;
+                self.removed.push(TableAt { tree, number });
+            }
+            tag::CURSOR => {
+                let level = u32::try_from(reader.varint()?).ok()?;
+                self.cursors.push((tree, level, reader.bytes()?.to_vec()));
+            }
+            _ => {
+                let level = u32::try_from(reader.varint()?).ok()?;
+                let run = reader.varint()?;
+                let component = ComponentId {
+                    min: seq(reader)?,
+                    max: seq(reader)?,
+                };
+                let meta = TableMeta::decode(reader)?;
+                if meta.number > MAX_FILE
+                    || meta.max_seq > MAX_SEQ
+                    || meta.size.max(meta.entries) > MAX_TABLE
+                {
+                    return None;
+                }
+                self.added.push(NewTable {
+                    tree,
+                    level,
+                    run,
+                    component,
+                    meta: Arc::new(meta),
+                    place: None,
+                });
+            }
+        }
+        Some(())
+    }
+
+    fn read_snapshot(&mut self, tag: u8, reader: &mut Reader<'_>) -> Option<()> {
+        let name = snapshot_name(reader)?;
+        if tag == tag::RELEASED {
+            self.released.push(name);
+        } else {
+            self.kept.push(NewKept {
+                name,
+                seq: seq(reader)?,
+                time: up_to(reader, MAX_TIME)?,
+                picture: Edit::decode_part(reader.bytes()?, true).filter(Edit::is_picture)?,
+                of: Pictured::default(),
+            });
+        }
+        Some(())
+    }
+}
+
+/// What the items of an edit begin with. The numbers are part of the format.
+mod tag {
+    pub(super) const CREATED: u8 = 1;
+    pub(super) const DROPPED: u8 = 2;
+    pub(super) const CONFIGURED: u8 = 3;
+    pub(super) const ADDED: u8 = 4;
+    pub(super) const REMOVED: u8 = 5;
+    pub(super) const CURSOR: u8 = 6;
+    pub(super) const LOG: u8 = 7;
+    pub(super) const NEXT: u8 = 8;
+    pub(super) const LAST_SEQ: u8 = 9;
+    pub(super) const REPAIR_WATERMARK: u8 = 10;
+    pub(super) const SYNCED: u8 = 11;
+    pub(super) const FORGOTTEN: u8 = 12;
+    pub(super) const KEPT: u8 = 13;
+    pub(super) const ORDER: u8 = 14;
+    /// These three complete the table added before them.
+    pub(super) const PLACE: u8 = 15;
+    pub(super) const BOUNDS: u8 = 16;
+    pub(super) const EXPIRY: u8 = 17;
+    pub(super) const RELEASED: u8 = 18;
+    pub(super) const TIME: u8 = 19;
+    pub(super) const RENAMED: u8 = 20;
+    pub(super) const EXTERNAL_LOG: u8 = 21;
+}
+
+fn put_tagged(out: &mut Vec<u8>, tag: u8, number: impl Into<u64>) {
+    out.push(tag);
+    put_varint(out, number.into());
+}
+
+fn put_number(out: &mut Vec<u8>, tag: u8, number: Option<u64>) {
+    if let Some(number) = number {
+        put_tagged(out, tag, number);
+    }
+}
+
+/// Reads an item that completes an added table, and that it must not have yet.
+fn read_of_table(tag: u8, new: &mut NewTable, reader: &mut Reader<'_>) -> Option<()> {
+    let is_first = match tag {
+        tag::PLACE => {
+            let place = Place {
+                file: up_to(reader, MAX_FILE)?,
+                offset: up_to(reader, MAX_TABLE)?,
+                len: up_to(reader, MAX_TABLE)?,
+            };
+            // Within the file, so that sums cannot overflow.
+            let end = place.offset.checked_add(new.meta.size)?;
+            end <= place.len && new.place.replace(place).is_none()
+        }
+        tag::BOUNDS => {
+            let bounds = Bounds {
+                partitioner: u32::try_from(reader.varint()?).ok()?,
+                bytes: reader.bytes().filter(|b| b.len() <= MAX_BOUNDS)?.to_vec(),
+            };
+            let meta = Arc::make_mut(&mut new.meta);
+            meta.bounds.replace(bounds).is_none()
+        }
+        _ => {
+            let expiry = Expiry {
+                entries: up_to(reader, MAX_TABLE).filter(|n| *n > 0)?,
+                min: up_to(reader, MAX_TIME)?,
+                max: up_to(reader, MAX_TIME)?,
+            };
+            let meta = Arc::make_mut(&mut new.meta);
+            expiry.min <= expiry.max && meta.expiry.replace(expiry).is_none()
+        }
+    };
+    is_first.then_some(())
+}
+
+fn up_to(reader: &mut Reader<'_>, max: u64) -> Option<u64> {
+    reader.varint().filter(|number| *number <= max)
+}
+
+fn tree_id(reader: &mut Reader<'_>) -> Option<TreeId> {
+    TreeId::try_from(up_to(reader, MAX_TREE.into())?).ok()
+}
+
+fn seq(reader: &mut Reader<'_>) -> Option<u64> {
+    up_to(reader, MAX_SEQ)
+}
+
+fn text(reader: &mut Reader<'_>) -> Option<String> {
+    String::from_utf8(reader.bytes()?.to_vec()).ok()
 }
 
 fn snapshot_name(reader: &mut Reader<'_>) -> Option<String> {

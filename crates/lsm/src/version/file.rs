@@ -18,7 +18,7 @@ use super::paths::Place;
 use super::paths::own_number;
 use crate::batch::TreeId;
 use crate::cache::BlockCache;
-use crate::coding::head;
+use crate::coding::{Own, head};
 use crate::error::{Error, Result};
 use crate::fs::{Extent, Fs, ReadFile};
 use crate::stop::Stop;
@@ -119,9 +119,7 @@ impl DataFile {
         while at < self.len {
             stop.map_or(Ok(()), Stop::check)?;
             let some = (self.len - at).min(COPIED_AT_ONCE) as usize;
-            let Some(some) = buffer.get_mut(..some) else {
-                break;
-            };
+            let some = buffer.own_mut(..some);
             let read = file.read_at(at, some);
             read.map_err(|e| Error::io(&from, "read", e))?;
             let written = copy.append(some);

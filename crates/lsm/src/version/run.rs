@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::component::ComponentId;
 use super::file::TableFile;
 use super::partition::Partitioner;
+use crate::coding::Own;
 use crate::entry::Seq;
 
 /// Tables that do not overlap: all entries of a key are in one of them.
@@ -83,7 +84,7 @@ impl Run {
         } else {
             0
         };
-        let tables = self.tables.get(start..).unwrap_or_default().iter();
+        let tables = self.tables.own(start..).iter();
         tables
             .take_while(move |table| table.meta().smallest.as_slice() <= hi)
             .filter(move |table| table.meta().largest.as_slice() >= lo)

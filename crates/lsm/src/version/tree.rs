@@ -14,6 +14,7 @@ use super::run::Run;
 use super::superseded::{DropPolicy, SupersededBy};
 use crate::attributes::Extractor;
 use crate::batch::TreeId;
+use crate::coding::Own;
 use crate::entry::{Seq, Time};
 use crate::error::{Error, Result};
 use crate::merge::{CompactionFilterFactory, MergeOperator};
@@ -137,8 +138,7 @@ impl TreeVersion {
     /// The runs of level 0, newest first.
     pub fn level0(&self) -> &[Run] {
         self.runs
-            .get(..self.runs.partition_point(|run| run.level == 0))
-            .unwrap_or_default()
+            .own(..self.runs.partition_point(|run| run.level == 0))
     }
 
     /// Where the next pick of `level` starts: the key that its last choice set.

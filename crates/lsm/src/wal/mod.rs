@@ -119,7 +119,7 @@ const HEAD_LEN: usize = 8;
 #[inline]
 fn checksum(format: LogFormat, body: &[u8], seed: u64) -> u32 {
     if format.is_split() {
-        split_checksum(body, rest_hash(body.get(1..).unwrap_or_default()), seed)
+        split_checksum(body, rest_hash(body.get(1..).unwrap_or(&[])), seed)
     } else {
         xxh3_64_with_seed(body, seed) as u32
     }
@@ -128,7 +128,7 @@ fn checksum(format: LogFormat, body: &[u8], seed: u64) -> u32 {
 /// The hash of a log record's payload without its first eight bytes.
 #[inline]
 pub fn rest_hash(payload: &[u8]) -> u64 {
-    xxh3_64(payload.get(HEAD_LEN..).unwrap_or_default())
+    xxh3_64(payload.get(HEAD_LEN..).unwrap_or(&[]))
 }
 
 #[inline]

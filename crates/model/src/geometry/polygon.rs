@@ -3,6 +3,7 @@
 
 use std::ops::RangeInclusive;
 
+use esker_coding::Own;
 use robust::{Coord, orient2d};
 
 use super::bounds::Bounds;
@@ -216,9 +217,8 @@ impl Ring {
                 let slabs = ring.slabs_between(from, to);
                 for slab in slabs.into_iter().flatten().flatten() {
                     // Only once, because a crossing counts once.
-                    if let Some(slab) = ring.slabs.get_mut(slab)
-                        && slab.last() != Some(&at)
-                    {
+                    let slab = ring.slabs.own_mut(slab);
+                    if slab.last() != Some(&at) {
                         slab.push(at);
                     }
                 }

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_coding::Reader;
+use esker_coding::{Own, Reader};
 
 use super::at_path::Found;
 use super::depth::{MAX_DEPTH, is_too_deep};
@@ -355,7 +355,7 @@ impl Extracted {
 
 #[inline]
 fn bytes_of<'a>(values: &'a [u8], entry: &Entry) -> &'a [u8] {
-    values.get(entry.start..entry.end).unwrap_or_default()
+    values.own(entry.start..entry.end)
 }
 
 /// Encodes the values that the walk finds, and keeps the first error.
@@ -427,9 +427,7 @@ impl Collector<'_> {
         let fields = &mut self.out.key_fields;
         let at = field as usize;
         fields.resize(fields.len().max(at + 1), Vec::new());
-        let Some(key) = fields.get_mut(at) else {
-            return;
-        };
+        let key = fields.own_mut(at);
         key.clear();
         match found {
             Found::Int(v) => encode_key_number(v, key),
@@ -490,9 +488,7 @@ impl Collector<'_> {
 
     #[inline]
     fn attribute(&mut self, attribute: u32, found: Found<'_>) {
-        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
-            return;
-        };
+        let wanted = self.extraction.attributes.own(attribute as usize);
         let values = &mut self.out.values;
         let start = values.len();
         let fits = match (wanted.ty, found) {
@@ -575,9 +571,7 @@ impl Collector<'_> {
             points.push((attribute, Coordinates::default()));
             points.len() - 1
         });
-        let Some((_, point)) = points.get_mut(at) else {
-            return;
-        };
+        let (_, point) = points.own_mut(at);
         match found {
             Found::Null => {}
             Found::Object if matches!(target, Target::Place(_)) => point.begin(),

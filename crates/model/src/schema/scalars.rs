@@ -1,7 +1,7 @@
 //! The encodings of single numbers, booleans and texts. Encoded values have the order of the
 //! values.
 
-use esker_coding::Reader;
+use esker_coding::{Own, Reader};
 
 /// Parses a whole number in the range of an int.
 pub(crate) fn parse_int(text: &str) -> Option<i128> {
@@ -26,7 +26,7 @@ pub(super) fn encode_int(v: i128, out: &mut Vec<u8>) {
         let shifted = magnitude.checked_shl(64 - 8 * length as u32).unwrap_or(0);
         bytes[1..].copy_from_slice(&shifted.to_be_bytes());
     }
-    out.extend_from_slice(bytes.get(..=length).unwrap_or_default());
+    out.extend_from_slice(bytes.own(..=length));
 }
 
 pub(super) fn int_length(header: u8) -> Option<usize> {

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
+use esker_coding::Own;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -93,10 +94,9 @@ impl Trie {
         for name in path.names() {
             at = self.child(at, name);
         }
-        if let Some(node) = self.nodes.get_mut(at as usize) {
-            node.targets.push(target);
-            node.exact |= numbers == Numbers::Exact;
-        }
+        let node = self.nodes.own_mut(at as usize);
+        node.targets.push(target);
+        node.exact |= numbers == Numbers::Exact;
     }
 
     fn child(&mut self, parent: u32, name: &str) -> u32 {

@@ -6,6 +6,7 @@ mod anchors;
 mod architecture;
 mod corners;
 mod cuts;
+mod examples;
 mod failures;
 mod inbox;
 mod reads;

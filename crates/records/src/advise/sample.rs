@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use esker_lsm::coding::Own;
 use esker_lsm::table::BlockHint;
 use esker_lsm::version::TableFile;
 use esker_lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
@@ -187,9 +188,7 @@ impl Sample<'_> {
                 continue;
             }
             last = Some((partition, block));
-            let Some(hint) = hints.get(block) else {
-                continue;
-            };
+            let hint = hints.item(block)?;
             let mut entries = table.block_entries(hint, cost)?;
             let mut records = Vec::new();
             while entries.advance()? {
@@ -211,9 +210,7 @@ impl Sample<'_> {
         }
         // Some heads are obsolete, and their records may be gone: the head is used then.
         let take = &mut |at: usize, record| {
-            if let Some(item) = records.get_mut(at) {
-                item.stored = record;
-            }
+            records.own_mut(at).stored = record;
             Ok(())
         };
         self.bodies

@@ -68,9 +68,7 @@ impl Ahead {
         let (read, mut bytes) = (bodies.len(), 0);
         bodies.read(LookupOptions::default(), cost, &mut |at, record| {
             bytes += record.len();
-            if let Some(item) = self.items.get_mut(at) {
-                item.stored = record.compact();
-            }
+            self.items[at].stored = record.compact();
             Ok(())
         })?;
         if let Some(each) = bytes.checked_div(read) {

@@ -1,5 +1,6 @@
 //! The heads that the records in the location tree require, for the check of a store.
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Cursor, Kind, Snapshot};
 use esker_model::record::RecordRef;
 use esker_model::schema::Value;
@@ -34,7 +35,7 @@ pub(crate) fn each_required_head(
             let head = stored.len() - body.ok_or_else(malformed)?;
             let (value, key) = Value::split(attribute.ty, cursor.key()).ok_or_else(malformed)?;
             if stands_for_record(attribute, (value, stored), |_| true)? {
-                visit(stored.get(..head).unwrap_or_default(), key, cursor.seq())?;
+                visit(stored.own(..head), key, cursor.seq())?;
             }
         }
         cursor.next()?;

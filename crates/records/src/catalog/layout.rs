@@ -21,7 +21,8 @@ use crate::index::{Attribute, IndexTypes};
 /// The attribute in this version; `None` if a tree is missing, or the type of its index.
 fn resolve(
     dataset: &str,
-    (stored, of): (&StoredAttribute, &StoredDef),
+    stored: &StoredAttribute,
+    of: &StoredDef,
     declared: Arc<Declared>,
     incomplete: bool,
     version: &Version,
@@ -137,9 +138,7 @@ impl Layout {
         let shape = Shape::new(&stored);
         let attributes = stored.attributes.iter().zip(&shape.attributes);
         let attributes: Vec<Attribute> = attributes
-            .map(|(a, declared)| {
-                resolve(name, (a, &stored), declared.clone(), false, version, types)
-            })
+            .map(|(a, declared)| resolve(name, a, &stored, declared.clone(), false, version, types))
             .collect::<Option<_>>()?;
         let mut ids: Vec<u32> = attributes.iter().map(|attribute| attribute.id).collect();
         let mut extracted: Vec<Wanted> = stored
@@ -151,7 +150,8 @@ impl Layout {
             Some(change) => {
                 let attribute = resolve(
                     name,
-                    (&change.attribute, &stored),
+                    &change.attribute,
+                    &stored,
                     Arc::new(Declared::new(&change.attribute, &stored)),
                     true,
                     version,

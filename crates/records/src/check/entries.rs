@@ -1,5 +1,6 @@
 //! Index entries, compared by sums: those that the records require, and those that an index has.
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Component, Expected, Kind, LookupOptions, Seq, Snapshot};
 use esker_model::record::RecordRef;
 
@@ -105,9 +106,7 @@ impl Check<'_> {
             .lookup(&self.data, &keys, Expected::Unknown, options, &cost)
             .with_deletes()
             .visit_all(&mut |at, found| {
-                if let Some(slot) = newest.get_mut(at) {
-                    *slot = Some((found.seq, found.kind));
-                }
+                *newest.own_mut(at) = Some((found.seq, found.kind));
             })?;
         for ((key, seq, value), newest) in self.batch.iter().zip(newest) {
             if newest == Some((*seq, Kind::Put)) {

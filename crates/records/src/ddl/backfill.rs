@@ -145,7 +145,8 @@ pub(super) struct Backfill<'b, 'p> {
 impl<'b, 'p> Backfill<'b, 'p> {
     pub(super) fn new(
         dataset: &'b Handle,
-        (data, since): (TreeId, Seq),
+        data: TreeId,
+        since: Seq,
         versions: bool,
         progress: &'b mut OnPass<'p>,
     ) -> Backfill<'b, 'p> {

@@ -375,9 +375,9 @@ impl Handle {
             };
             progress(IndexProgress { step, done, total })
         };
-        let place = (layout.data, building.since);
         let versions = layout.stored.settings.versions > 1;
-        let mut backfill = Backfill::new(self, place, versions, &mut progress);
+        let mut backfill =
+            Backfill::new(self, layout.data, building.since, versions, &mut progress);
         // Heads suffice for an attribute that all records were stored with.
         backfill.needs_bodies = !layout.stored.in_all_records(building.attribute.id);
         let mut build = Build {

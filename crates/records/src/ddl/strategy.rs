@@ -232,7 +232,7 @@ impl Handle {
             let step = SwitchStep::Keys;
             progress(SwitchProgress { step, done, total })
         };
-        let mut backfill = Backfill::new(self, (layout.data, after), false, &mut progress);
+        let mut backfill = Backfill::new(self, layout.data, after, false, &mut progress);
         let mut keys = 0;
         let mut write = |backfill: &mut Backfill<'_, '_>, sink: &mut RunSink<'_>| {
             // The index has all later writes. A record that these replaced before this scan read it

@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use esker_lsm::coding::Own;
+
 /// The most bytes of all strings in a set, and the most strings.
 const MAX_BYTES: usize = 512 << 10;
 const MAX_LEN: usize = 32 << 10;
@@ -56,9 +58,9 @@ impl Seen {
 
     fn string(&self, place: u32) -> &[u8] {
         let place = place as usize;
-        let end = |place: usize| self.ends.get(place).map_or(0, |end| *end as usize);
+        let end = |place: usize| *self.ends.own(place) as usize;
         let start = place.checked_sub(1).map_or(0, end);
-        self.bytes.get(start..end(place)).unwrap_or_default()
+        self.bytes.own(start..end(place))
     }
 
     /// The free slot for a string; `None` if the set has it.
@@ -78,9 +80,7 @@ impl Seen {
     }
 
     fn put(&mut self, slot: usize, place: u32) {
-        if let Some(slot) = self.slots.get_mut(slot) {
-            *slot = (place, self.round);
-        }
+        *self.slots.own_mut(slot) = (place, self.round);
     }
 
     fn grow(&mut self) {

@@ -16,7 +16,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use esker_lsm::coding::{Reader, put_bytes, put_varint};
+use esker_lsm::coding::{Own, Reader, put_bytes, put_varint};
 use esker_lsm::{Cost, Cursor, Kind, MAX_SEQ, RunSink, Seq, Snapshot, TreeId};
 
 use super::kind::{Attribute, IndexType, VisitEntry};
@@ -118,7 +118,7 @@ impl Piece {
         sink: &mut RunSink<'_>,
     ) -> esker_lsm::Result<()> {
         let bytes = &self.bytes;
-        let key = |entry: &(usize, usize, Seq)| bytes.get(entry.0..entry.1).unwrap_or_default();
+        let key = |entry: &(usize, usize, Seq)| bytes.own(entry.0..entry.1);
         self.entries
             .sort_unstable_by(|a, b| (key(a), Reverse(a.2)).cmp(&(key(b), Reverse(b.2))));
         let piece = gathered.pieces;
@@ -157,7 +157,7 @@ pub(crate) fn each_staged(
     let mut cursor = snapshot.cursor(staging, readahead);
     cursor.seek(&[FACT], MAX_SEQ)?;
     while cursor.valid() {
-        let index_entry = cursor.key().get(1..).unwrap_or_default();
+        let index_entry = cursor.key().get(1..).unwrap_or(&[]);
         let (value, rest) = index
             .split(attribute.ty, index_entry)
             .ok_or_else(malformed)?;

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use esker_lsm::coding::ByteList;
 use esker_lsm::sort::{Sorted, Sorter};
 use esker_lsm::{Account, Cost, Seq, Slice};
 use esker_model::Key;
@@ -342,23 +343,20 @@ impl TakeCurrent for Taking<'_, '_> {
 /// Keys that are looked up together, in order.
 #[derive(Default)]
 struct Chunk {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+    keys: ByteList,
     seqs: Vec<Seq>,
 }
 
 impl Chunk {
     /// Takes about `share` bytes of the next keys; false at the end.
     fn fill(&mut self, sorted: &mut Sorted, share: usize) -> Result<bool> {
-        self.bytes.clear();
-        self.ends.clear();
+        self.keys.clear();
         self.seqs.clear();
-        while self.bytes.len() + self.ends.len() * KEY_BYTES <= share {
+        while self.keys.bytes() + self.keys.len() * KEY_BYTES <= share {
             let Some((key, seq)) = sorted.next()? else {
                 break;
             };
-            self.bytes.extend_from_slice(key);
-            self.ends.push(self.bytes.len());
+            self.keys.push(key);
             self.seqs.push(seq);
         }
         Ok(!self.seqs.is_empty())
@@ -380,18 +378,10 @@ impl Chunk {
 
     fn drop_those(&mut self, test: &mut dyn FnMut(&[u8], Seq) -> Result<bool>) -> Result<u64> {
         let before = self.seqs.len();
-        let (bytes, ends, seqs) = (
-            std::mem::take(&mut self.bytes),
-            std::mem::take(&mut self.ends),
-            std::mem::take(&mut self.seqs),
-        );
-        let mut start = 0;
-        for (end, seq) in ends.into_iter().zip(seqs) {
-            let key = bytes.get(start..end).unwrap_or_default();
-            start = end;
+        let all = std::mem::take(self);
+        for (key, seq) in all.keys.iter().zip(all.seqs) {
             if !test(key, seq)? {
-                self.bytes.extend_from_slice(key);
-                self.ends.push(self.bytes.len());
+                self.keys.push(key);
                 self.seqs.push(seq);
             }
         }
@@ -399,9 +389,6 @@ impl Chunk {
     }
 
     fn keys(&self) -> Vec<&[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let each = starts.zip(&self.ends);
-        each.map(|(start, end)| self.bytes.get(start..*end).unwrap_or_default())
-            .collect()
+        self.keys.iter().collect()
     }
 }

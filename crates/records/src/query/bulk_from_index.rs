@@ -4,6 +4,7 @@
 //! does not show which entries are current, their keys are looked up, a share of the memory at a
 //! time.
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Account, Seq, Slice};
 
 use super::bulk::{Bulk, Give};
@@ -121,9 +122,7 @@ impl Placed<'_, '_> {
             body_cost: &context.costs.bodies,
         };
         let fetched = fetch.run(&keys, &seqs, &mut |at: usize, _: Slice| {
-            if let Some(current) = current.get_mut(at) {
-                *current = true;
-            }
+            *current.own_mut(at) = true;
         })?;
         fetched.count_in(self.steps);
         let current = waiting

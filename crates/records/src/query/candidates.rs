@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use esker_lsm::coding::Own;
 use esker_lsm::{
     Account, Cost, Cursor, Entries, Kind, Loan, LookupOptions, Seq, Slice, Snapshot, Superseded,
     WalkEntry,
@@ -255,7 +256,7 @@ impl<'a> Search<'a> {
         let snapshot = &self.snapshot.snapshot;
         let layout = &self.snapshot.layout;
         self.snapshot.leave_out_noted(&mut chunk);
-        let key = |at: &usize| chunk.get(*at).map_or(&[][..], |c| c.key.as_slice());
+        let key = |at: &usize| chunk.own(*at).key.as_slice();
         let mut order: Vec<usize> = (0..chunk.len()).collect();
         // The sort is stable: the newest candidate of a key stays first.
         order.sort_by(|a, b| key(a).cmp(key(b)));
@@ -265,26 +266,24 @@ impl<'a> Search<'a> {
             .map(|group| group.first().map_or(&[][..], key))
             .collect();
         let mut values: Vec<Option<Slice>> = vec![None; chunk.len()];
-        let seq = |at: &usize| chunk.get(*at).map_or(0, |c| c.seq);
+        let seq = |at: &usize| chunk.own(*at).seq;
         // One batch for all keys: most candidates are the newest version of their key.
         let mut open = vec![true; groups.len()];
         snapshot.visit_batch(layout.data, &keys, &self.data_cost, &mut |nth, found| {
-            if let (Some([only]), Some(open)) = (groups.get(nth), open.get_mut(nth))
+            if let [only] = groups.own(nth)
                 && seq(only) == found.seq
-                && let Some(slot) = values.get_mut(*only)
             {
                 // An expired version hides the older ones, too, so the key is decided.
-                *slot = (!hides(snapshot, &found.value)).then(|| found.value.compact());
-                *open = false;
+                *values.own_mut(*only) =
+                    (!hides(snapshot, &found.value)).then(|| found.value.compact());
+                *open.own_mut(nth) = false;
             }
         })?;
         for (group, _) in groups.iter().zip(open).filter(|(_, open)| *open) {
             let group: Vec<(usize, Seq)> = group.iter().map(|at| (*at, seq(at))).collect();
             let key = group.first().map_or(&[][..], |(at, _)| key(at));
             self.decide(key, &group, &mut |at, value| {
-                if let Some(slot) = values.get_mut(at) {
-                    *slot = Some(value);
-                }
+                *values.own_mut(at) = Some(value);
             })?;
         }
         let admission = Admission::of_all(self.snapshot, self.compiled);
@@ -299,9 +298,7 @@ impl<'a> Search<'a> {
             }
         }
         let take = &mut |at: usize, record: Slice| {
-            if let Some(slot) = values.get_mut(at) {
-                *slot = Some(record.compact());
-            }
+            *values.own_mut(at) = Some(record.compact());
             Ok(())
         };
         bodies.read(LookupOptions::default(), &self.data_cost, take)?;

@@ -1,6 +1,7 @@
 //! Counting: a number has no order, so that one pass over the index or the data is enough, and
 //! nothing is kept.
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Seq, SeqSet};
 use esker_model::query::Driver;
 
@@ -193,11 +194,10 @@ fn distinct(numbers: &mut Vec<Seq>) -> u64 {
     let (mut seen, mut count) = (vec![0u64; words + 1], 0);
     for number in numbers {
         let at = *number - least;
-        if let Some(word) = seen.get_mut((at / 64) as usize) {
-            let bit = 1 << (at % 64);
-            count += u64::from(*word & bit == 0);
-            *word |= bit;
-        }
+        let word = seen.own_mut((at / 64) as usize);
+        let bit = 1 << (at % 64);
+        count += u64::from(*word & bit == 0);
+        *word |= bit;
     }
     count
 }

@@ -1,5 +1,6 @@
 //! The estimates of this store for the planner.
 
+use esker_lsm::coding::Own;
 use esker_model::query::{Estimate, Expected};
 use esker_model::range::Range;
 
@@ -38,9 +39,7 @@ impl Estimate for Estimates<'_> {
     /// Looks for one entry. Without an index any record may have such a value.
     fn has_other(&mut self, attribute: usize) -> Result<bool> {
         let lookup = self.lookup;
-        let Some(attribute) = self.layout.attributes.get(attribute) else {
-            return Ok(true);
-        };
+        let attribute = self.layout.attributes.item(attribute)?;
         let other = esker_model::schema::other(attribute.ty);
         let (Some(index), Some(other)) = (attribute.index(), other) else {
             return Ok(true);

@@ -1,5 +1,6 @@
 //! Stage 3 for a page: the records of its candidates.
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Seq, Slice};
 
 use super::explain::Steps;
@@ -84,31 +85,23 @@ impl PageFetch<'_> {
         }
         bodies.read(self.context.lookup, &costs.bodies, &mut |at, record| {
             size.bytes += record.len();
-            if let Some(slot) = records.get_mut(at) {
-                *slot = Some(record.compact());
-            }
+            *records.own_mut(at) = Some(record.compact());
             Ok(())
         })?;
         if !to_check.is_empty() {
             let mut current = vec![false; chunk.len()];
             let checked = self.fetch_those(chunk, &mut to_check, Needs::None, &mut |at, _| {
-                if let Some(current) = current.get_mut(at) {
-                    *current = true;
-                }
+                *current.own_mut(at) = true;
             })?;
             for at in to_check {
-                if !current.get(at).copied().unwrap_or_default()
-                    && let Some(slot) = records.get_mut(at)
-                {
-                    *slot = None;
+                if !*current.item(at)? {
+                    *records.own_mut(at) = None;
                 }
             }
             checked.count_in(steps);
         }
         let fetched = self.fetch_those(chunk, &mut to_fetch, needs, &mut |at, record| {
-            if let Some(slot) = records.get_mut(at) {
-                *slot = Some(record.compact());
-            }
+            *records.own_mut(at) = Some(record.compact());
         })?;
         fetched.count_in(steps);
         size.read += fetched.read;
@@ -125,13 +118,10 @@ impl PageFetch<'_> {
         needs: Needs<'_>,
         take: &mut impl FnMut(usize, Slice),
     ) -> Result<Fetched> {
-        let key = |at: usize| chunk.get(at).map_or(&[][..], |c| c.key.as_slice());
+        let key = |at: usize| chunk.own(at).key.as_slice();
         places.sort_by(|a, b| key(*a).cmp(key(*b)));
         let keys: Vec<&[u8]> = places.iter().map(|at| key(*at)).collect();
-        let seqs: Vec<Seq> = places
-            .iter()
-            .filter_map(|at| Some(chunk.get(*at)?.seq))
-            .collect();
+        let seqs: Vec<Seq> = places.iter().map(|at| chunk.own(*at).seq).collect();
         let Context {
             view,
             components,
@@ -151,9 +141,7 @@ impl PageFetch<'_> {
             body_cost: &costs.bodies,
         };
         fetch.run(&keys, &seqs, &mut |nth: usize, record: Slice| {
-            if let Some(at) = places.get(nth) {
-                take(*at, record);
-            }
+            take(*places.own(nth), record);
         })
     }
 }

@@ -17,6 +17,7 @@
 
 use std::ops::ControlFlow;
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Component, Cost, Expected, LookupOptions, Seq, Slice, Snapshot};
 use esker_model::query::Compiled;
 use esker_model::record::RecordRef;
@@ -250,18 +251,13 @@ impl Fetch<'_> {
             let batch = lookup.next_batch(&mut |at, found| {
                 fetched.read += 1;
                 fetched.bytes += found.value.len();
-                let Some(seq) = seqs.get(at).copied() else {
-                    return;
-                };
+                let (key, seq) = (*keys.own(at), *seqs.own(at));
                 if found.seq == seq {
                     fetched.current += 1;
                     if failed.is_ok() {
                         failed = match self.needs.wants(&found.value) {
                             Err(error) => Err(error),
-                            Ok(true) => {
-                                let key = keys.get(at).copied().unwrap_or_default();
-                                bodies.add(at, (key, seq), &found.value)
-                            }
+                            Ok(true) => bodies.add(at, (key, seq), &found.value),
                             Ok(false) => to.take(at, found.value),
                         };
                     }

@@ -1,5 +1,7 @@
 //! Counting of queries for the advisor.
 
+use esker_lsm::coding::Own;
+
 use super::run::Run;
 use crate::telemetry::{Measured, QueryStats};
 use esker_model::query::{Constraint, Driver};
@@ -57,17 +59,14 @@ impl Run {
             scans: u64::from(scan),
         };
         let count = |constraint: &Constraint, scan| {
-            if let Some(attribute) = context.view.layout.attributes.get(constraint.attribute) {
-                let point = constraint.is_point();
-                usage.queried_by(&attribute.path, stats(point, scan));
-            }
+            let attribute = context.view.layout.attributes.own(constraint.attribute);
+            let point = constraint.is_point();
+            usage.queried_by(&attribute.path, stats(point, scan));
         };
         match &context.plan.driver {
             Driver::Index(_) | Driver::Union(_) => {
                 for at in context.plan.driver.constraints() {
-                    if let Some(driver) = context.compiled.constraints.get(*at) {
-                        count(driver, false);
-                    }
+                    count(context.compiled.constraints.own(*at), false);
                 }
             }
             Driver::Scan => {

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use esker_lsm::coding::{ByteList, Own};
 use esker_lsm::sort::Sorted;
 use esker_lsm::version::ComponentId;
 use esker_lsm::{Component, Cost, Cursor, Expected, LookupOptions, Seq};
@@ -174,60 +175,42 @@ impl<'w> Against<'w> {
         mut collector: ObsoleteCollector<'_>,
         cost: Cost,
     ) -> Result<()> {
-        let mut keys: Vec<u8> = Vec::new();
-        // The end of each key; and the index entries, each with the index of its key.
-        let (mut ends, mut index_entries) = (Vec::new(), Vec::new());
+        // The keys, each once; and the index entries, each with the index of its key.
+        let (mut keys, mut index_entries) = (ByteList::default(), Vec::new());
         loop {
-            let mut start = ends.last().copied().unwrap_or(0);
             let more = match sorted.next_pair()? {
                 Some((key, seq)) => {
-                    let last = ends
-                        .len()
-                        .checked_sub(2)
-                        .and_then(|at| ends.get(at).copied());
-                    let same = !ends.is_empty()
-                        && keys.get(last.unwrap_or(0)..start).unwrap_or_default() == key;
-                    if !same {
-                        keys.extend_from_slice(key);
-                        start = keys.len();
-                        ends.push(start);
+                    if keys.last() != Some(key) {
+                        keys.push(key);
                     }
-                    index_entries.push((ends.len() - 1, seq));
+                    index_entries.push((keys.len() - 1, seq));
                     true
                 }
                 None => false,
             };
             let size =
-                keys.len() + ends.len() * 32 + index_entries.len() * size_of::<(usize, Seq)>();
+                keys.bytes() + keys.len() * 32 + index_entries.len() * size_of::<(usize, Seq)>();
             if more && size < self.work.share() {
                 continue;
             }
-            self.look_up(&keys, &ends, &index_entries, &mut collector)?;
+            self.look_up(&keys, &index_entries, &mut collector)?;
             let so_far = cost.clone();
             if !more {
                 return collector.finish(&so_far);
             }
             collector.pause(&so_far)?;
             keys.clear();
-            ends.clear();
             index_entries.clear();
         }
     }
 
     fn look_up(
         &self,
-        keys: &[u8],
-        ends: &[usize],
+        keys: &ByteList,
         index_entries: &[(usize, Seq)],
         collector: &mut ObsoleteCollector<'_>,
     ) -> Result<()> {
-        let mut start = 0;
-        let slices = ends.iter().map(|end| {
-            let key = keys.get(start..*end).unwrap_or_default();
-            start = *end;
-            key
-        });
-        let slices: Vec<&[u8]> = slices.collect();
+        let slices: Vec<&[u8]> = keys.iter().collect();
         let mut newest: Vec<Option<Seq>> = vec![None; slices.len()];
         let (expected, options) = (Expected::Unknown, LookupOptions::default());
         self.work
@@ -235,14 +218,12 @@ impl<'w> Against<'w> {
             .lookup(&self.probed, &slices, expected, options, &collector.cost)
             .with_deletes()
             .visit_all(&mut |at, entry| {
-                if let Some(slot) = newest.get_mut(at) {
-                    *slot = Some(entry.seq);
-                }
+                *newest.own_mut(at) = Some(entry.seq);
             })?;
         let looked_up = &self.work.counts().looked_up;
         looked_up.fetch_add(slices.len() as u64, Relaxed);
         for (at, seq) in index_entries {
-            let newest = newest.get(*at).copied().flatten();
+            let newest = newest.item(*at)?;
             if self.is_obsolete(*seq, newest.as_slice()) {
                 collector.over(*seq)?;
             }

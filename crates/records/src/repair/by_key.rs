@@ -9,6 +9,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use esker_lsm::coding::ByteList;
 use esker_lsm::{Component, Cursor, EntryCursor, Expected, Kind, LookupOptions, Seq};
 
 use super::options::{Lookups, OnRepair};
@@ -54,9 +55,8 @@ struct KeyRepair<'w> {
     /// The components that lookups probe.
     older: &'w [Component],
     collector: ObsoleteCollector<'w>,
-    /// Concatenated keys to look up, and the end of each.
-    wanted: Vec<u8>,
-    ends: Vec<usize>,
+    /// The keys to look up.
+    wanted: ByteList,
 }
 
 impl<'w> KeyRepair<'w> {
@@ -69,8 +69,7 @@ impl<'w> KeyRepair<'w> {
             work,
             older,
             collector: ObsoleteCollector::new(work, reporter),
-            wanted: Vec::new(),
-            ends: Vec::new(),
+            wanted: ByteList::default(),
         }
     }
 
@@ -108,9 +107,8 @@ impl<'w> KeyRepair<'w> {
         if self.older.is_empty() || oldest <= self.work.watermark() {
             return Ok(());
         }
-        self.wanted.extend_from_slice(key);
-        self.ends.push(self.wanted.len());
-        let size = self.wanted.len() + self.ends.len() * size_of::<(usize, &[u8])>();
+        self.wanted.push(key);
+        let size = self.wanted.bytes() + self.wanted.len() * size_of::<(usize, &[u8])>();
         if size < self.work.share() {
             return Ok(());
         }
@@ -119,16 +117,7 @@ impl<'w> KeyRepair<'w> {
     }
 
     fn look_up(&mut self) -> Result<()> {
-        let mut start = 0;
-        let keys: Vec<&[u8]> = self
-            .ends
-            .iter()
-            .map(|end| {
-                let key = self.wanted.get(start..*end).unwrap_or_default();
-                start = *end;
-                key
-            })
-            .collect();
+        let keys: Vec<&[u8]> = self.wanted.iter().collect();
         let mut found = Vec::new();
         let (expected, options) = (Expected::Unknown, LookupOptions::default());
         self.work
@@ -141,7 +130,6 @@ impl<'w> KeyRepair<'w> {
             self.collector.over(seq)?;
         }
         self.wanted.clear();
-        self.ends.clear();
         Ok(())
     }
 }

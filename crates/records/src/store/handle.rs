@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Component, Cost, Seq, Slice, Snapshot, Stop};
 use esker_model::Key;
 use esker_model::record::RecordRef;
@@ -163,17 +164,14 @@ impl View {
         let cost = self.snapshot.cost();
         cost.check()?;
         let mut order: Vec<usize> = (0..keys.len()).collect();
-        let key = |at: &usize| keys.get(*at).map_or(&[][..], Key::as_bytes);
+        let key = |at: &usize| keys.own(*at).as_bytes();
         order.sort_by(|a, b| key(a).cmp(key(b)));
         let sorted: Vec<&[u8]> = order.iter().map(key).collect();
         let mut found: Vec<Option<(Seq, Slice)>> = vec![None; keys.len()];
         let data = self.layout.data;
         (self.snapshot).visit_batch(data, &sorted, &cost, &mut |nth, record| {
-            let at = order.get(nth).copied();
-            if let Some(slot) = at.and_then(|at| found.get_mut(at))
-                && !self.hides(&record.value)
-            {
-                *slot = Some((record.seq, record.value.compact()));
+            if !self.hides(&record.value) {
+                *found.own_mut(*order.own(nth)) = Some((record.seq, record.value.compact()));
             }
         })?;
         let records = keys.into_iter().zip(found).map(|(key, found)| {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use esker_lsm::coding::Own;
 use esker_model::schema::{Path, Remark, Type};
 use parking_lot::Mutex;
 
@@ -24,9 +25,7 @@ impl Remarks {
             Remark::FarText(_) => 4,
         };
         let bit = 1 << (place % 64);
-        let Some(made) = self.made.get(kind) else {
-            return;
-        };
+        let made = self.made.own(kind);
         if made.load(Ordering::Relaxed) & bit == 0
             && made.fetch_or(bit, Ordering::Relaxed) & bit == 0
         {

@@ -149,7 +149,7 @@ fn append(
         // Others can overtake a large batch again and again while it looks up its keys.
         let _shared = (round < UNTIL_TURN).then(|| store.turns.read());
         let _alone = (round >= UNTIL_TURN).then(|| store.turns.write());
-        if let Some(ticket) = append_as_found(parts, &store.group, (seen, durability))? {
+        if let Some(ticket) = append_as_found(parts, &store.group, seen, durability)? {
             return Ok(ticket);
         }
         // `restore` removed the notes, too.
@@ -165,7 +165,8 @@ fn append(
 fn append_as_found(
     parts: &mut [Part],
     group: &Group,
-    (seen, durability): (u64, Durability),
+    seen: u64,
+    durability: Durability,
 ) -> std::result::Result<Option<Ticket>, Refused> {
     let latest = group.latest();
     let mut found = Vec::with_capacity(parts.len());
@@ -181,8 +182,13 @@ fn append_as_found(
         let last = first + Seq::from(batch.sequences()).max(1) - 1;
         for (at, (part, Found { replaced, deferred })) in parts.iter().zip(&found).enumerate() {
             if let Some(replaced) = replaced {
-                let wanted = (&*part.touched, &*part.expected);
-                match replaced.complete(&part.layout, wanted, batch, snapshot) {
+                match replaced.complete(
+                    &part.layout,
+                    &part.touched,
+                    &part.expected,
+                    batch,
+                    snapshot,
+                ) {
                     Ok(result) => result?,
                     Err(why) => {
                         conflict = Some((at, why));

@@ -12,6 +12,7 @@
 use std::collections::HashSet;
 
 use esker_lsm::Cost;
+use esker_lsm::coding::Own;
 
 use super::batch::Part;
 use super::commit::commit;
@@ -75,9 +76,7 @@ impl Handle {
         let cost = Cost::default();
         now.snapshot
             .visit_batch(now.layout.data, &keys, &cost, &mut |at, found| {
-                if let Some(slot) = there.get_mut(at) {
-                    *slot = Some(found.seq);
-                }
+                *there.own_mut(at) = Some(found.seq);
             })?;
         self.shared.group.count(&cost);
         let mut batch = Part::new(self.clone());

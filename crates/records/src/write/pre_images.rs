@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Batch, Cost, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
 use esker_model::record::RecordRef;
 
@@ -107,10 +108,9 @@ impl Replaced {
         let tree = looked_up(layout);
         let cost = Cost::default();
         let mut is_there = |at: usize, entry: esker_lsm::Found| {
-            if let Some(slot) = found.get_mut(at) {
-                slot.seq = Some(entry.seq);
-                slot.stored = Some(entry.value).filter(|_| keeps_old && slot.written);
-            }
+            let slot = found.own_mut(at);
+            slot.seq = Some(entry.seq);
+            slot.stored = Some(entry.value).filter(|_| keeps_old && slot.written);
         };
         match keys.as_slice() {
             [key] => {
@@ -249,7 +249,8 @@ impl Replaced {
     pub(crate) fn complete(
         &self,
         layout: &Layout,
-        (touched, expected): (&[Touched], &[Expectation]),
+        touched: &[Touched],
+        expected: &[Expectation],
         batch: &mut Batch,
         snapshot: &Snapshot,
     ) -> std::result::Result<esker_lsm::Result<()>, Conflict> {
@@ -339,9 +340,7 @@ fn add_bodies(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Resu
         LookupOptions::default(),
         &Cost::default(),
         &mut |at, record| {
-            if let Some(found) = found.get_mut(at) {
-                found.stored = Some(record);
-            }
+            found.own_mut(at).stored = Some(record);
             Ok(())
         },
     )
@@ -350,15 +349,12 @@ fn add_bodies(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Resu
 /// Determines which of the existing records have expired. The primary-key index lacks expiry times.
 fn look_up_expired(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Result<()> {
     let there: Vec<usize> = (0..found.len())
-        .filter(|at| found.get(*at).is_some_and(|found| found.seq.is_some()))
+        .filter(|at| found.own(*at).seq.is_some())
         .collect();
-    let key = |at: &usize| found.get(*at).map_or(&[][..], |found| found.key.as_slice());
-    let keys: Vec<Vec<u8>> = there.iter().map(|at| key(at).to_vec()).collect();
+    let keys: Vec<Vec<u8>> = there.iter().map(|at| found.own(*at).key.clone()).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     snapshot.visit_batch(layout.data, &keys, &Cost::default(), &mut |nth, record| {
-        if let Some(found) = there.get(nth).and_then(|at| found.get_mut(*at)) {
-            found.expired = hides(snapshot, &record.value);
-        }
+        found.own_mut(*there.own(nth)).expired = hides(snapshot, &record.value);
     })?;
     Ok(())
 }

@@ -31,6 +31,7 @@ mod dependent;
 mod deterministic;
 mod edges;
 mod estimates;
+mod examples;
 mod expiry;
 mod extension;
 mod format;

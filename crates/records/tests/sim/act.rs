@@ -35,7 +35,7 @@ impl World {
             } => {
                 let at = self.store_at(*store);
                 if let Some(set) = self.set_at(at, *set) {
-                    let (mut batch, effects) = self.fill(at, set, &writes.0);
+                    let (mut batch, effects) = self.fill(at, set, writes);
                     self.commit(at, &mut batch, &[effects], *durability);
                 }
             }
@@ -44,7 +44,7 @@ impl World {
                 sets,
                 writes,
                 durability,
-            } => self.over(self.store_at(*store), &sets.0, &writes.0, *durability),
+            } => self.over(self.store_at(*store), sets, writes, *durability),
             Action::Tick {
                 store,
                 millis,
@@ -79,7 +79,7 @@ impl World {
                 if let Some(set) = self.set_at(at, *set)
                     && self.prepared.len() < 2
                 {
-                    let (batch, effects) = self.fill(at, set, &writes.0);
+                    let (batch, effects) = self.fill(at, set, writes);
                     self.prepared.push(Prepared {
                         store: self.stores[at].born,
                         batch,
@@ -151,7 +151,7 @@ impl World {
             } => {
                 let at = self.store_at(*store);
                 if let Some(set) = self.set_at(at, *set) {
-                    let (batch, effects) = self.fill(at, set, &writes.0);
+                    let (batch, effects) = self.fill(at, set, writes);
                     let during = During {
                         call: u64::from(*call),
                         batch,
@@ -170,7 +170,7 @@ impl World {
                 store,
                 writes,
                 durability,
-            } => self.write_beside(self.store_at(*store), &writes.0, *durability),
+            } => self.write_beside(self.store_at(*store), writes, *durability),
             Action::Consume {
                 store,
                 set,

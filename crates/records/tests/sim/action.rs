@@ -5,7 +5,7 @@
 
 use esker::schema::{Merging, Repair, Tokenizer};
 use esker_lsm::{BitmapMerges, KeepLog};
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::define::Def;
 
@@ -26,27 +26,12 @@ pub(crate) const REPAIRS: [Repair; 3] = [Repair::Merge, Repair::Staged, Repair::
 pub(crate) const TOKENIZERS: [Tokenizer; 3] =
     [Tokenizer::Exact, Tokenizer::Prefix, Tokenizer::Number];
 
-/// A `Vec` that prints as code.
-#[derive(Clone)]
-pub(crate) struct List<T>(pub(crate) Vec<T>);
-
-impl<T: fmt::Debug> fmt::Debug for List<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "list({:?})", self.0)
-    }
-}
-
-#[allow(dead_code)]
-pub(crate) fn list<T, const N: usize>(items: [T; N]) -> List<T> {
-    List(items.into())
-}
-
 /// Operations between two choices of a strategy, unless a run sets another number: more than a run
 /// does.
 pub(crate) const CHOOSE_EVERY: u64 = 8192;
 
 /// How the stores of a run are opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) table_size: u64,
     pub(crate) memory: usize,
@@ -118,7 +103,7 @@ pub(crate) const UNTIL_SHIFT: u8 = 3;
 pub(crate) const TTLS: [u64; 4] = [300, 2_000, 20_000, 100_000_000];
 
 /// A part of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Write {
     Put {
         key: u8,
@@ -159,13 +144,13 @@ pub(crate) fn pick<T: Copy>(items: &[T], number: u8) -> T {
 
 /// The steps that run inside another action, two at each call of its progress callback, and the
 /// call that stops the action.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Inside {
-    pub(crate) steps: List<Step>,
+    pub(crate) steps: Vec<Step>,
     pub(crate) stop_after: Option<u8>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Change {
     Add,
     Switch,
@@ -175,7 +160,7 @@ pub(crate) enum Change {
     Rebuild,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Method {
     Auto,
     ByKey,
@@ -185,7 +170,7 @@ pub(crate) enum Method {
     PrimaryAfter,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fault {
     /// The n-th changing call from now fails.
     Call,
@@ -197,7 +182,7 @@ pub(crate) enum Fault {
     Sync,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Action {
     Create {
         store: u8,
@@ -217,15 +202,15 @@ pub(crate) enum Action {
     Batch {
         store: u8,
         set: u8,
-        writes: List<Write>,
+        writes: Vec<Write>,
         /// 0: synced at once, 1: soon, else whenever the system writes it.
         durability: u8,
     },
     /// One batch over several datasets; the writes go to them in turn.
     Over {
         store: u8,
-        sets: List<u8>,
-        writes: List<Write>,
+        sets: Vec<u8>,
+        writes: Vec<Write>,
         durability: u8,
     },
     /// Moves the clock of all stores forward or back; one store can be made to believe it.
@@ -255,7 +240,7 @@ pub(crate) enum Action {
     Prepare {
         store: u8,
         set: u8,
-        writes: List<Write>,
+        writes: Vec<Write>,
     },
     Commit {
         which: u8,
@@ -318,7 +303,7 @@ pub(crate) enum Action {
         set: u8,
         kept: bool,
         call: u8,
-        writes: List<Write>,
+        writes: Vec<Write>,
         /// Adds the replaced writes to the obsolete set.
         known: bool,
         flush: bool,
@@ -344,7 +329,7 @@ pub(crate) enum Action {
     /// An extension writes keys and values; a value of 0 deletes its key.
     Beside {
         store: u8,
-        writes: List<(u8, u8)>,
+        writes: Vec<(u8, u8)>,
         durability: u8,
     },
     /// Opens the store again after a close, or without `close` after a drop of its handle.
@@ -400,7 +385,7 @@ pub(crate) enum Action {
 }
 
 /// An action, and the seed of the checks that run after it; 0 for no checks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Step(pub(crate) u16, pub(crate) Action);
 
 impl Action {
@@ -508,7 +493,7 @@ impl Action {
             Action::Batch { writes, .. }
             | Action::Over { writes, .. }
             | Action::Prepare { writes, .. }
-            | Action::BackupDuring { writes, .. } => Some(&mut writes.0),
+            | Action::BackupDuring { writes, .. } => Some(writes),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use esker::maintain::{RepairMethod, RepairOptions};
 use esker::schema::{IndexDef, Maintenance, Repair};
 use esker::{Dataset, DatasetDef, ErrorKind, IndexKind, Type};
 
-use crate::action::{Action, Change, Def, Inside, List, Method, PATHS, pick};
+use crate::action::{Action, Change, Def, Inside, Method, PATHS, pick};
 use crate::ask;
 use crate::common::path;
 use crate::define::tokenizer;
@@ -255,7 +255,7 @@ impl World {
         let changed = self.decide(at, result, &allowed);
         let Some(Some(changed)) = changed else {
             let same = (dataset.def().indexes, dataset.unfinished_index());
-            if !failed && self.depth == 0 && inside.steps.0.is_empty() {
+            if !failed && self.depth == 0 && inside.steps.is_empty() {
                 assert_eq!(same, (def.indexes, unfinished), "after a refusal");
             }
             return failed;
@@ -384,7 +384,7 @@ impl World {
             _ => &[],
         };
         // Steps inside may have begun an index or dropped the dataset.
-        let inner = inside.steps.0.is_empty();
+        let inner = inside.steps.is_empty();
         let allowed = if inner { allowed } else { &REFUSED };
         let changed = self.decide(at, result, allowed);
         let Some(report) = changed else {
@@ -423,7 +423,7 @@ impl World {
         if options.method != RepairMethod::Auto {
             allowed.push(ErrorKind::BadInput);
         }
-        let eventful = !inside.steps.0.is_empty();
+        let eventful = !inside.steps.is_empty();
         if self.depth > 0 || unfinished || eventful {
             allowed.push(ErrorKind::Busy);
         }
@@ -474,7 +474,7 @@ impl World {
                 continue;
             }
             let none = Inside {
-                steps: List(Vec::new()),
+                steps: Vec::new(),
                 stop_after: None,
             };
             self.change(&Action::Index {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use esker::schema::{Maintenance, Repair, Tokenizer};
 use esker::{DatasetDef, IndexKind, KeyType, Type};
+use serde::{Deserialize, Serialize};
 
 use crate::action::{DECLARED, MERGINGS, PATHS, REPAIRS, TOKENIZERS, TTLS, pick};
 use crate::common::path;
@@ -13,7 +14,7 @@ use crate::space::{LAYOUTS, POINT, TIME, TIMED};
 pub(crate) const MOST_POINT: u8 = 15;
 
 /// A dataset's definition in numbers; incompatible settings are adjusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Def {
     /// Integers, strings, or an integer and a string.
     pub(crate) keys: u8,

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use crate::action::{
-    Action, CHOOSE_EVERY, Change, DECLARED, Def, Inside, List, Method, PATHS, Settings, Step,
-    Write, list,
+    Action, CHOOSE_EVERY, Change, DECLARED, Def, Inside, Method, PATHS, Settings, Step, Write,
 };
 use crate::common::{number, seeds};
 use crate::crash::{MODES, is_install};
 use crate::generate;
-use crate::runner::{as_test, attempt, caught};
+use crate::runner::{as_case, attempt, caught};
 use crate::world::World;
 
 /// The default step between two calls at which the power is cut.
@@ -21,7 +20,7 @@ const STRIDE: u64 = 5;
 
 fn nothing() -> Inside {
     Inside {
-        steps: list([]),
+        steps: vec![],
         stop_after: None,
     }
 }
@@ -48,7 +47,7 @@ fn batch(writes: Vec<Write>, durability: u8) -> Step {
         Action::Batch {
             store: 0,
             set: 0,
-            writes: List(writes),
+            writes,
             durability,
         },
     )
@@ -97,13 +96,13 @@ fn index(kind: u8, change: Change, inside: Inside) -> Step {
 /// Writes, deletions and other actions between those of a list.
 fn between(stop_after: Option<u8>) -> Inside {
     Inside {
-        steps: list([
+        steps: vec![
             puts(3, 4, 4, 2),
             deletes(6, 3),
             puts(20, 2, 3, 0),
             Step(0, Action::Flush { store: 0 }),
             puts(1, 2, 5, 2),
-        ]),
+        ],
         stop_after,
     }
 }
@@ -442,7 +441,7 @@ fn a_power_cut_at_any_call_leaves_a_state_that_may_be_there() {
             steps.insert(0, Step(0, cut));
             cuts += 1;
             if let Err(failure) = attempt(settings, &steps) {
-                eprintln!("{}", as_test(0, settings, &steps));
+                eprintln!("{}", as_case(0, settings, &steps));
                 panic!("{name}: {}: {}", failure.place, failure.text);
             }
         };

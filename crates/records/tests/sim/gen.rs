@@ -5,8 +5,8 @@
 use fastrand::Rng;
 
 use crate::action::{
-    ABSENT, ARRAY, Action, CHOOSE_EVERY, Cell, Change, DECLARED, Def, Fault, Inside, KEEP, List,
-    Method, NULL, ONE, PATHS, Settings, Step, Write,
+    ABSENT, ARRAY, Action, CHOOSE_EVERY, Cell, Change, DECLARED, Def, Fault, Inside, KEEP, Method,
+    NULL, ONE, PATHS, Settings, Step, Write,
 };
 use crate::widen::widen;
 
@@ -198,9 +198,9 @@ impl Swarm {
         }
     }
 
-    fn writes(&self, rng: &mut Rng) -> List<Write> {
+    fn writes(&self, rng: &mut Rng) -> Vec<Write> {
         let count = rng.usize(1..=self.batch);
-        List((0..count).map(|_| self.write(rng)).collect())
+        (0..count).map(|_| self.write(rng)).collect()
     }
 
     fn durability(&self, rng: &mut Rng) -> u8 {
@@ -218,7 +218,7 @@ impl Swarm {
             0
         };
         Inside {
-            steps: List((0..steps).map(|_| self.step(rng, depth + 1)).collect()),
+            steps: (0..steps).map(|_| self.step(rng, depth + 1)).collect(),
             stop_after: match rng.usize(0..4) {
                 0 => Some([0, 0, 1, 3, 9][rng.usize(0..5)]),
                 _ => None,
@@ -313,7 +313,7 @@ impl Swarm {
         Action::Batch {
             store,
             set,
-            writes: List(writes.collect()),
+            writes: writes.collect(),
             durability,
         }
     }
@@ -349,7 +349,7 @@ impl Swarm {
     fn overtaken(&self, rng: &mut Rng) -> Vec<Step> {
         let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
         let stops = |stop_after| Inside {
-            steps: List(Vec::new()),
+            steps: Vec::new(),
             stop_after,
         };
         // Mostly an undeclared attribute and an index with its own tree.
@@ -400,7 +400,7 @@ impl Swarm {
             actions.push(Action::Batch {
                 store,
                 set,
-                writes: List((0..self.keys.min(20)).map(put).collect()),
+                writes: (0..self.keys.min(20)).map(put).collect(),
                 durability: 2,
             });
         }
@@ -428,7 +428,7 @@ impl Swarm {
     fn noted(&self, rng: &mut Rng) -> Vec<Step> {
         let (store, set) = (rng.u8(0..self.stores), rng.u8(0..self.sets));
         let inside = Inside {
-            steps: List(Vec::new()),
+            steps: Vec::new(),
             stop_after: None,
         };
         // Under deferred maintenance, queries note obsolete writes.
@@ -623,7 +623,7 @@ impl Swarm {
                 Action::Batch {
                     store,
                     set,
-                    writes: List(writes.collect()),
+                    writes: writes.collect(),
                     durability: self.durability(rng),
                 }
             }

@@ -3,7 +3,7 @@
 //! full disks and damage occur in between, and the run continues.
 //!
 //! `ESKER_SEED=17 cargo test -p esker --test sim` repeats a run, `ESKER_SEEDS=1000` runs 1,000
-//! seeds. A failing run is shrunk and printed as a test for `regressions.rs`. `ESKER_SIM_LOG=FILE`
+//! seeds. A failing run is shrunk and printed as a case (a file of `tests/sim/cases`). `ESKER_SIM_LOG=FILE`
 //! records finished seeds and skips them the next time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

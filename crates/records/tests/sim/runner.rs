@@ -1,10 +1,8 @@
-//! Runs of the simulation under the common runner, and failing runs as tests.
-
-use std::fmt::Write as _;
+//! Runs of the simulation under the common runner, and failing runs as cases.
 
 pub(crate) use esker_sim::world::{Failure, caught, count};
 
-use crate::action::{CHOOSE_EVERY, Settings, Step};
+use crate::action::{Settings, Step};
 use crate::generate;
 use crate::world::World;
 
@@ -29,7 +27,7 @@ impl esker_sim::world::World for World {
     }
 
     fn as_test(seed: u64, settings: Settings, steps: &[Step]) -> String {
-        as_test(seed, settings, steps)
+        as_case(seed, settings, steps)
     }
 
     fn tell(&mut self) {
@@ -46,40 +44,14 @@ pub(crate) fn attempt(settings: Settings, steps: &[Step]) -> Result<(), Failure>
     esker_sim::world::attempt::<World>(settings, steps)
 }
 
-/// Runs a list that must succeed, such as a shrunk failure.
-#[allow(dead_code)]
-pub(crate) fn run(table_size: u64, memory: usize, lock: bool, steps: &[Step]) {
-    let settings = Settings {
-        table_size,
-        memory,
-        lock,
-        choose_every: CHOOSE_EVERY,
-        piece_bytes: None,
-    };
-    run_with(settings, steps);
-}
-
-/// As `run`, with other settings.
-pub(crate) fn run_with(settings: Settings, steps: &[Step]) {
-    esker_sim::world::run::<World>(settings, steps);
-}
-
-/// A failing list as a test.
-pub(crate) fn as_test(seed: u64, settings: Settings, steps: &[Step]) -> String {
-    let Settings {
-        table_size,
-        memory,
-        lock,
-        choose_every,
-        piece_bytes,
-    } = settings;
-    let settings = match (choose_every, piece_bytes) {
-        (CHOOSE_EVERY, None) => format!("run({table_size}, {memory}, {lock}"),
-        _ => format!("run_with({settings:?}"),
-    };
-    let mut text = format!("#[test]\nfn seed_{seed}() {{\n    {settings}, &[\n");
+/// A failing list as a file of `cases`.
+pub(crate) fn as_case(seed: u64, settings: Settings, steps: &[Step]) -> String {
+    let json = |item: serde_json::Result<String>| item.unwrap_or_else(|error| error.to_string());
+    let mut text = format!("# What went wrong (save as cases/seed_{seed}.txt, and list it).\n");
+    text += &json(serde_json::to_string(&settings));
     for step in steps {
-        let _ = writeln!(text, "        {step:?},");
+        text.push('\n');
+        text += &json(serde_json::to_string(step));
     }
-    text + "    ]);\n}\n"
+    text + "\n"
 }

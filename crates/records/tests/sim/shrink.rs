@@ -4,7 +4,7 @@
 use esker_sim::shrink::fewer;
 use esker_sim::world::Action;
 
-use crate::action::{List, Step, Write};
+use crate::action::{Step, Write};
 
 /// True if the list still fails with this step.
 type Fails<'a> = dyn FnMut(&Step) -> bool + 'a;
@@ -13,7 +13,7 @@ impl Action for Step {
     fn weight(&self) -> usize {
         let Step(seed, action) = self;
         let inside = action.inside().map_or(0, |inside| {
-            let steps = inside.steps.0.iter().map(Action::weight);
+            let steps = inside.steps.iter().map(Action::weight);
             steps.sum::<usize>() + usize::from(inside.stop_after.is_some())
         });
         let writes = action.clone().writes_mut().map_or(0, |writes| writes.len());
@@ -51,10 +51,10 @@ fn inner(step: &mut Step, fails: &mut Fails<'_>) {
     let Some(inside) = step.1.inside() else {
         return;
     };
-    let (steps, stops) = (inside.steps.0.clone(), inside.stop_after.is_some());
+    let (steps, stops) = (inside.steps.clone(), inside.stop_after.is_some());
     let put = |step: &mut Step, steps: &[Step]| {
         if let Some(inside) = step.1.inside_mut() {
-            inside.steps = List(steps.to_vec());
+            inside.steps = steps.to_vec();
         }
     };
     let base = step.clone();
@@ -67,7 +67,7 @@ fn inner(step: &mut Step, fails: &mut Fails<'_>) {
     for (at, inner) in less.iter().enumerate() {
         with(step, fails, |step| {
             if let Some(inside) = step.1.inside_mut() {
-                inside.steps.0[at].0 = 0;
+                inside.steps[at].0 = 0;
             }
         });
         let Some(writes) = inner.clone().1.writes_mut().cloned() else {
@@ -75,7 +75,7 @@ fn inner(step: &mut Step, fails: &mut Fails<'_>) {
         };
         let put = |step: &mut Step, writes: &[Write]| {
             if let Some(inside) = step.1.inside_mut()
-                && let Some(old) = inside.steps.0[at].1.writes_mut()
+                && let Some(old) = inside.steps[at].1.writes_mut()
             {
                 *old = writes.to_vec();
             }

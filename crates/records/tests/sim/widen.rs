@@ -5,7 +5,7 @@
 
 use fastrand::Rng;
 
-use crate::action::{ARRAY, Action, Change, List, OTHER, Step, UNTIL_SHIFT, Write};
+use crate::action::{ARRAY, Action, Change, OTHER, Step, UNTIL_SHIFT, Write};
 use crate::consumers::BOUNDS;
 use crate::define::MOST_POINT;
 use crate::space::{POINT_NUMBER, STYLE, TIMED_NUMBER};
@@ -30,7 +30,7 @@ struct Widening {
     /// Indexes accept values of other types.
     lenient: bool,
     /// Writes that batches over several datasets support.
-    writes: Vec<List<Write>>,
+    writes: Vec<Vec<Write>>,
 }
 
 pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
@@ -59,7 +59,7 @@ pub(crate) fn widen(seed: u64, steps: Vec<Step>) -> Vec<Step> {
     widening.lenient = Rng::with_seed(seed ^ 0x6c65_6e69_656e).usize(0..5) == 0;
     let mut all = steps.clone();
     let writes = all.iter_mut().filter_map(|step| step.1.writes_mut());
-    widening.writes = writes.map(|writes| List(writes.clone())).collect();
+    widening.writes = writes.map(|writes| writes.clone()).collect();
     if widening.writes.is_empty() {
         return steps;
     }
@@ -128,8 +128,8 @@ impl Widening {
             self.writes(rng, writes);
         }
         if let Some(inside) = action.inside_mut() {
-            let steps = std::mem::take(&mut inside.steps.0);
-            inside.steps = List(self.list(rng, steps));
+            let steps = std::mem::take(&mut inside.steps);
+            inside.steps = self.list(rng, steps);
         }
     }
 
@@ -194,11 +194,11 @@ impl Widening {
 
     fn over(&self, rng: &mut Rng) -> Step {
         let mut writes = self.writes[rng.usize(0..self.writes.len())].clone();
-        self.writes(rng, &mut writes.0);
+        self.writes(rng, &mut writes);
         let sets: Vec<u8> = (0..rng.usize(2..4)).map(|_| rng.u8(0..3)).collect();
         let action = Action::Over {
             store: rng.u8(0..3),
-            sets: List(sets),
+            sets,
             writes,
             durability: [0, 1, 2, 2, 2, 2][rng.usize(0..6)],
         };
@@ -209,7 +209,7 @@ impl Widening {
 fn beside(rng: &mut Rng) -> Step {
     let count = rng.usize(1..4);
     let writes = (0..count).map(|_| (rng.u8(..), rng.u8(0..4)));
-    let writes = List(writes.collect());
+    let writes = writes.collect();
     let action = Action::Beside {
         store: rng.u8(0..3),
         writes,

@@ -246,7 +246,7 @@ pub(crate) struct Within<'a> {
 impl<'a> Within<'a> {
     pub(crate) fn new(inside: &'a Inside) -> Within<'a> {
         Within {
-            steps: inside.steps.0.iter(),
+            steps: inside.steps.iter(),
             left: inside.stop_after,
         }
     }

@@ -18,6 +18,7 @@
 use std::sync::Arc;
 
 use esker_lsm::attributes::Summary;
+use esker_lsm::coding::Own;
 use esker_lsm::memtable::Memtable;
 use esker_lsm::read::Part;
 use esker_lsm::synopsis::ValueRange;
@@ -236,7 +237,7 @@ impl Zones {
                 chosen.push(component.clone());
                 continue;
             };
-            let older = components.get(at + 1..).unwrap_or_default();
+            let older = components.own(at + 1..);
             let hides = |meta: &TableMeta| {
                 older.iter().filter_map(run_of).any(|run| {
                     let mut between = run.between(&meta.smallest, &meta.largest);

@@ -41,7 +41,7 @@ impl IndexType for Clustered {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        z::candidates((lookup, attribute), range, best, true)
+        z::candidates(lookup, attribute, range, best, true)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {

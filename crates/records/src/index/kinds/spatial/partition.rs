@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Cutter, Cutting, Partitioner};
 use esker_model::geometry::Bounds;
 use esker_model::schema::{POINT_LEN, POINT_TIME_LEN, coordinate, time_at};
@@ -102,9 +103,7 @@ fn interleaved<const D: usize>(place: Place<D>) -> Vec<u8> {
     for bit in 0..64 {
         for (dimension, at) in place.iter().enumerate() {
             let (position, is_set) = (bit * D + dimension, at >> (63 - bit) & 1);
-            if let Some(byte) = bytes.get_mut(position / 8) {
-                *byte |= (is_set as u8) << (7 - position % 8);
-            }
+            *bytes.own_mut(position / 8) |= (is_set as u8) << (7 - position % 8);
         }
     }
     bytes
@@ -257,7 +256,7 @@ impl<const D: usize> Tiles<D> {
             1 => tables,
             _ => (tables as f64).powf(1.0 / left as f64).ceil() as usize,
         };
-        let along = |point: &Place<D>| point.get(dimension).copied().unwrap_or_default();
+        let along = |point: &Place<D>| *point.own(dimension);
         points.sort_unstable_by_key(along);
         let cuts = quantiles(points.iter().map(along), slices);
         let per_slice = tables.div_ceil(slices.max(1));
@@ -360,10 +359,8 @@ fn best_cut<const D: usize>(
 /// The positions of possible cuts along the edges of boxes, in order, each once: the greatest
 /// coordinate of the lower side. Both sides have a part of the hull.
 fn edges<const D: usize>(boxes: &[Rect<D>], hull: &Rect<D>, dimension: usize) -> Vec<u64> {
-    let Some([first, last]) = hull.get(dimension).copied() else {
-        return Vec::new();
-    };
-    let ends = boxes.iter().filter_map(|b| b.get(dimension));
+    let [first, last] = *hull.own(dimension);
+    let ends = boxes.iter().map(|b| b.own(dimension));
     let ends = ends.flat_map(|[low, high]| [low.checked_sub(1), Some(*high)]);
     let inside = ends.flatten().filter(|at| (first..last).contains(at));
     let mut edges: Vec<u64> = inside.collect();

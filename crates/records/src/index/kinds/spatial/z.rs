@@ -38,7 +38,7 @@ impl IndexType for Z {
         range: &Range,
         best: &mut Best,
     ) -> Result<()> {
-        candidates((lookup, attribute), range, best, false)
+        candidates(lookup, attribute, range, best, false)
     }
 
     fn estimate(&self, lookup: &Lookup<'_>, attribute: &Attribute, range: &Range) -> Result<u64> {
@@ -91,7 +91,8 @@ impl IndexType for Z {
 
 /// Offers the points in `range` of a tree in z-order; with `brings`, including their records.
 pub(super) fn candidates(
-    (lookup, attribute): (&Lookup<'_>, &Attribute),
+    lookup: &Lookup<'_>,
+    attribute: &Attribute,
     range: &Range,
     best: &mut Best,
     brings: bool,

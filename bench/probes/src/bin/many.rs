@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! # numbers of datasets; MANY_PUTS=200000 records each time
-//! cargo run --release -p esker --example many -- 10 300 1000
+//! cargo run --release -p probes --bin many -- 10 300 1000
 //! ```
 //!
 //! With `MANY_VERBOSE=1` it tells of each put of more than 20 ms how long it waited for a core

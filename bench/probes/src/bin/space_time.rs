@@ -1,7 +1,7 @@
 //! What questions about an area and a time read: one index over both, beside one over the place
 //! alone.
 //!
-//! `cargo run --release -p esker --example space_time -- [POINTS] [DAYS]`: points come in the order
+//! `cargo run --release -p probes --bin space_time -- [POINTS] [DAYS]`: points come in the order
 //! of time, spread about 2,000 towns and over so many days; questions have a thousandth of the area
 //! in a thousandth of the time. Prints, for each layout, the blocks of the index that a count
 //! needed, and the runs; and in how many blocks the answers lay, were the index one run in the

@@ -2,7 +2,7 @@
 //! use.
 //!
 //! ```text
-//! cargo run --release -p esker --example maintenance -- USE STRATEGY [RECORDS]
+//! cargo run --release -p probes --bin maintenance -- USE STRATEGY [RECORDS]
 //! ```
 //!
 //! USE is `insert` (one index), `insert2` (two), `update` (as many puts again, of random keys, with

@@ -2,7 +2,7 @@
 //! thread and by two, in turn.
 //!
 //! ```text
-//! cargo run --release -p esker --example readers -- [RECORDS] [BUDGET_MIB] [KIND] [ROUNDS]
+//! cargo run --release -p probes --bin readers -- [RECORDS] [BUDGET_MIB] [KIND] [ROUNDS]
 //! ```
 //!
 //! Prints the medians of all rounds: operations per second, and operations per second of CPU time

@@ -1,7 +1,7 @@
 //! Measures single operations on the tweet workload, one configuration per process:
 //!
 //! ```text
-//! cargo run --release -p esker-cli --example speed -- KINDS [RECORDS] [BUDGET_MIB]
+//! cargo run --release -p probes --bin tweets -- KINDS [RECORDS] [BUDGET_MIB]
 //! ```
 //!
 //! `KINDS` is the kind of index on `user_id` and on `created_at`, e.g. `lazy,composite` or
@@ -11,7 +11,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
-#[path = "../src/tweets.rs"]
+#[path = "../../../../crates/cli/src/tweets.rs"]
 #[allow(dead_code)]
 mod tweets;
 

@@ -1,7 +1,7 @@
 //! What a spatial index costs: inserts, moves, areas of some shares of the records, and the nearest
 //! few.
 //!
-//! `cargo run --release -p esker --example space -- [POINTS] [KIND] [QUESTIONS]`: points are spread
+//! `cargo run --release -p probes --bin space -- [POINTS] [KIND] [QUESTIONS]`: points are spread
 //! about 2,000 towns; KIND is a layout of the spatial index (spatial:z, ...), composite (an index
 //! of a number in its place, to compare inserts with) or none. Prints medians in microseconds, and
 //! blocks with entries that each answer needed.

@@ -1,7 +1,7 @@
 //! What it costs to store records in the order of place, and what it saves: areas with their
 //! records, gets, puts and moves.
 //!
-//! `cargo run --release -p esker --example clustered -- [POINTS] [beside|clustered] [STRATEGY]`:
+//! `cargo run --release -p probes --bin clustered -- [POINTS] [beside|clustered] [STRATEGY]`:
 //! points about 2,000 towns in an order of keys that has nothing to do with it, and memory for
 //! about a third of them; `beside` has a spatial index in z-order. Prints CPU time of the process
 //! (Linux), for writes with flushes and compactions, and blocks with entries.

@@ -1,7 +1,7 @@
 //! A steady load: subscriptions that live for a minute, and publications with about four matches
 //! each.
 //!
-//! `cargo run --release -p esker-pubsub --example sustained -- [SECONDS] [EACH_PER_MINUTE]`: four
+//! `cargo run --release -p probes --bin pubsub_sustained -- [SECONDS] [EACH_PER_MINUTE]`: four
 //! publishers, one thread that subscribes, periodic durability, a budget of 256 MiB. Prints a line
 //! every ten seconds: rates, the time from the call of `publish` to the notification in an inbox
 //! (the slowest hundredth), matches, and the bytes on disk.

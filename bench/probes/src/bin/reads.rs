@@ -2,7 +2,7 @@
 //! counts them.
 //!
 //! ```text
-//! cargo run --release -p esker --example reads -- [KIND] [RECORDS] [WHAT] [TIMES]
+//! cargo run --release -p probes --bin reads -- [KIND] [RECORDS] [WHAT] [TIMES]
 //! ```
 //!
 //! Puts so many records of 540 bytes with rising keys, 35 a second, of 40,000 users, into a dataset
@@ -11,7 +11,7 @@
 //! `get` (a random key), `ten` or `all` (the ten newest records of a user, or all), `users` (the
 //! ten newest of ten neighbouring users), `minute` (all records of a minute). All is done by the
 //! calling thread, so that a run repeats: `valgrind --tool=callgrind
-//! '--toggle-collect=*::measured'`, before the name of the compiled example, counts the
+//! '--toggle-collect=*::measured'`, before the name of the compiled program, counts the
 //! instructions of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 

@@ -1,7 +1,7 @@
 //! How fast the three architectures are: the workloads of the paper's section 7, on generated
 //! cells.
 //!
-//! `cargo run --release -p esker-pubsub --example speed -- [OPERATIONS] [PER_SECOND] [MEBIBYTES]
+//! `cargo run --release -p probes --bin pubsub_speed -- [OPERATIONS] [PER_SECOND] [MEBIBYTES]
 //! [RUN]`: one line a run. Time is simulated: so many operations are a second. Half of the skew of
 //! real positions is kept by squaring. With a budget of so many mebibytes; with part of a run's
 //! name, such as `subscription-heavy, DualDb`, that one alone, once.

@@ -2,14 +2,14 @@
 //! counts them.
 //!
 //! ```text
-//! cargo run --release -p esker --example puts -- [KIND] [BATCH] [RECORDS] [EXPIRY]
+//! cargo run --release -p probes --bin puts -- [KIND] [BATCH] [RECORDS] [EXPIRY]
 //! ```
 //!
 //! Puts so many records of 540 bytes with rising keys into a dataset with two indexes of the kind
 //! (`none`: without an index), so many a commit (0: each by itself, `Dataset::put_json`), in memory
 //! of 128 MiB, then flushes. EXPIRY is `never`, `ttl` (a week from the write), or `own` (each
 //! record has a time). All is done by the calling thread, so that a run repeats: `valgrind
-//! --tool=callgrind '--toggle-collect=puts::load*'`, before the name of the compiled example,
+//! --tool=callgrind '--toggle-collect=puts::load*'`, before the name of the compiled program,
 //! counts the instructions of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 

@@ -1,7 +1,7 @@
 //! Measures the disk space of a steady load of expiring entries, relative to the live ones.
 //!
-//! `cargo run --release -p esker-lsm --example expiry -- [LIVE] [TIMES]` (200,000 live entries,
-//! loaded 10 times over). The clock is the example's: each write advances it by one step, and an
+//! `cargo run --release -p probes --bin expiry -- [LIVE] [TIMES]` (200,000 live entries,
+//! loaded 10 times over). The clock is the program's: each write advances it by one step, and an
 //! entry expires LIVE steps after its write. For keys in time order (a log), in random order (each
 //! written once), and for a set of keys that are rewritten repeatedly, it prints after each LIVE
 //! writes the ratio of the tables' size to the same live entries in one run, and in the end the

@@ -2,7 +2,7 @@
 //! of the same operations each in turn, until nothing is left to merge. Says wall and CPU time an
 //! operation, the medians of ratios to the first one, and what was read, flushed and merged.
 //!
-//! `cargo run --release -p esker-pubsub --example turns -- simple|join 3:1|1:3 direct|cached
+//! `cargo run --release -p probes --bin pubsub_turns -- simple|join 3:1|1:3 direct|cached
 //! [OPERATIONS] [SUBJECTS] [BACKGROUND]`: subjects are some of the letters `d`, `t` and `r`; with
 //! `alone` behind them nothing happens in the background, so that counted instructions repeat.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,6 +1,6 @@
 //! Compares the costs of compaction policies: a load in random order, updates, gets.
 //!
-//! `cargo run --release -p esker-lsm --example policies -- [RECORDS] [THREADS] [POLICY]` (a
+//! `cargo run --release -p probes --bin policies -- [RECORDS] [THREADS] [POLICY]` (a
 //! million, one thread per core, all policies). For each policy it prints the CPU time of a put and
 //! an update (compactions included, to their end), bytes that compactions wrote per byte flushed
 //! during the updates, how long compactions took to converge after the last update, the size of the
