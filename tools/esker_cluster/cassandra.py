@@ -2,6 +2,7 @@
 """Apache Cassandra on this machine, for development and tests: real servers, from Maven Central's jars.
 
     cassandra.py up [1|3]    starts one node at 127.0.0.1:9042, or three at 127.0.0.1, .2 and .3
+    cassandra.py secure [1|3]    the same, with TLS (run/ca.pem) and users (cassandra, cassandra)
     cassandra.py kill N      SIGKILL to node N
     cassandra.py pause N     SIGSTOP: the node hangs
     cassandra.py resume N    SIGCONT
@@ -10,7 +11,8 @@
     cassandra.py admin flush|compact KEYSPACE[.TABLE]    on each node, of all its files
 
 ESKER_CASSANDRA names the folder of the jars (`lib`) and of the data (`run`); without it, a folder among the temporary
-files. Jars that are missing are fetched by Maven, once. ESKER_JAVA names the java binary (11 or 17).
+files. Jars that are missing are fetched by Maven, once. ESKER_JAVA names the java binary (11 or 17). ESKER_CASSANDRA_NET
+is the begin of the addresses in place of 127.0.0, as in 127.0.7, so that several clusters run side by side.
 ESKER_CASSANDRA_SETTINGS has further settings of the nodes, `name: value; name: value`.
 """
 import glob
@@ -27,10 +29,13 @@ import time
 VERSION = "5.0.9"
 HOME = os.environ.get("ESKER_CASSANDRA") or os.path.join(tempfile.gettempdir(), "esker-cluster", "cassandra")
 LIB, RUN = os.path.join(HOME, "lib"), os.path.join(HOME, "run")
-CLIENTS, NODES, STATISTICS = 9042, 7000, 7200
+NET = os.environ.get("ESKER_CASSANDRA_NET") or "127.0.0"
+CLIENTS, NODES, STATISTICS = 9042, 7000, 7200 + 10 * int(NET.rsplit(".", 1)[1])
+# Of the file with the key of a secure cluster. It lasts as long as the test.
+KEY_PASSWORD = "esker-test"
 # MiB of heap, for one node and for each of three.
 HEAPS = {1: 512, 3: 384}
-START, END = 180, 60
+START, END = 400, 60
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -123,10 +128,36 @@ def folder(node):
 
 
 def host(node):
-    return f"127.0.0.{node}"
+    return f"{NET}.{node}"
 
 
-def settings(node, count):
+def make_certificate(count):
+    """A certificate for the addresses of all nodes, signed by itself: run/ca.pem."""
+    tool = [os.path.join(os.path.dirname(java()), "keytool")]
+    store = ["-keystore", f"{RUN}/keys.p12", "-storetype", "PKCS12", "-storepass", KEY_PASSWORD, "-alias", "esker"]
+    names = ",".join(f"ip:{host(node)}" for node in range(1, count + 1))
+    make = ["-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-dname", "CN=esker", "-validity", "2", "-ext", f"san={names}"]
+    for words in (make, ["-exportcert", "-rfc", "-file", f"{RUN}/ca.pem"]):
+        done = subprocess.run(tool + words + store, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"keytool: {done.stdout}{done.stderr}")
+
+
+def secured():
+    return [
+        "authenticator: {class_name: org.apache.cassandra.auth.PasswordAuthenticator}",
+        "authorizer: {class_name: org.apache.cassandra.auth.CassandraAuthorizer}",
+        "role_manager: {class_name: org.apache.cassandra.auth.CassandraRoleManager}",
+        "client_encryption_options:",
+        "  enabled: true",
+        "  optional: false",
+        f"  keystore: {RUN}/keys.p12",
+        f"  keystore_password: {KEY_PASSWORD}",
+        "  store_type: PKCS12",
+    ]
+
+
+def settings(node, count, is_secure):
     """cassandra.yaml: one range of tokens a node, evenly, so that a new ring has nothing to move; and small caches."""
     at = folder(node)
     token = -(2**63) + (node - 1) * (2**64 // count)
@@ -167,6 +198,7 @@ def settings(node, count):
         "auto_snapshot: false",
         "sstable: {selected_format: bti}",
         "storage_compatibility_mode: NONE",
+        *(secured() if is_secure else []),
     ]
     more = os.environ.get("ESKER_CASSANDRA_SETTINGS", "").split(";")
     more = [line.strip() for line in more if line.strip()]
@@ -287,15 +319,18 @@ def meet(count):
             time.sleep(0.2)
 
 
-def up(count):
+def up(count, is_secure=False):
     fetch()
     if any(pid(node) for node in configured()):
         sys.exit("nodes run already: `down` ends them")
     shutil.rmtree(RUN, ignore_errors=True)
+    if is_secure:
+        os.makedirs(RUN)
+        make_certificate(count)
     for node in range(1, count + 1):
         conf = os.path.join(folder(node), "conf")
         os.makedirs(conf)
-        for name, text in (("cassandra.yaml", settings(node, count)), ("logback.xml", LOG)):
+        for name, text in (("cassandra.yaml", settings(node, count, is_secure)), ("logback.xml", LOG)):
             with open(os.path.join(conf, name), "w") as file:
                 file.write(text)
     for node in range(1, count + 1):
@@ -333,8 +368,8 @@ def admin(what, table):
 def main(words):
     command_, rest = (words[0], words[1:]) if words else ("", [])
     one = int(rest[0]) if len(rest) == 1 and rest[0].isdigit() else None
-    if command_ == "up" and (not rest or one in HEAPS):
-        up(one or 1)
+    if command_ in ("up", "secure") and (not rest or one in HEAPS):
+        up(one or 1, command_ == "secure")
     elif command_ == "down" and not rest:
         down()
     elif command_ == "kill" and one:

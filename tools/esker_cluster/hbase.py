@@ -12,7 +12,8 @@
 
 ESKER_HBASE names the folder of the jars (`lib`) and of the data (`run`); without it, a folder
 among the temporary files. Jars that are missing are fetched by Maven once. ESKER_JAVA names the
-java binary (17), ESKER_HBASE_SESSION the milliseconds until a killed server's regions move.
+java binary (17), ESKER_HBASE_SESSION the milliseconds until a killed server's regions move,
+ESKER_HBASE_PORTS a number that is added to all ports, so that clusters run side by side.
 ESKER_HBASE_SETTINGS has further settings of the servers, `name: value; name: value`.
 """
 import os
@@ -28,7 +29,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HOME = os.environ.get("ESKER_HBASE") or os.path.join(tempfile.gettempdir(), "esker-cluster", "hbase")
 LIB, RUN = os.path.join(HOME, "lib"), os.path.join(HOME, "run")
 SESSION = int(os.environ.get("ESKER_HBASE_SESSION", "10000"))
-ZOOKEEPER, MASTER, REGION_SERVER, GATEWAY = 2181, 16000, 16020, 9090
+PORTS = int(os.environ.get("ESKER_HBASE_PORTS") or 0)
+ZOOKEEPER, MASTER, REGION_SERVER, GATEWAY = (PORTS + port for port in (2181, 16000, 16020, 9090))
 # MiB of heap. Three servers share the machine with a master.
 HEAP_ALONE, HEAP_OF_MANY, HEAP_SMALL = 640, 384, 192
 READY = "Master has completed initialization"
@@ -87,6 +89,10 @@ def settings(is_distributed, port):
         "hfile.block.cache.size": "0.3",
         "hbase.hregion.memstore.flush.size": 32 << 20,
         "hbase.master.wait.on.regionservers.mintostart": 1,
+        # Logs and files that are not needed any more: HBase keeps them for minutes, which are gigabytes of a load.
+        "hbase.master.logcleaner.ttl": 10000,
+        "hbase.master.hfilecleaner.ttl": 10000,
+        "hbase.master.cleaner.interval": 10000,
     }
 
 

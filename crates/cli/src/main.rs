@@ -70,6 +70,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Expire(args) => commands::expiry::expire(&args, memory),
         Command::Compact(args) => commands::admin::compact(&args, memory),
         Command::Backup(args) => commands::admin::backup(&args, memory),
+        Command::Copy(args) => commands::copy::copy(&args, memory),
         Command::Snapshot(args) => commands::admin::snapshot(&args, memory),
         Command::Changes(args) => commands::changes::changes(&args, memory),
         Command::Publish(args) => commands::pubsub::publish(&args, memory),

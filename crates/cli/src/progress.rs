@@ -46,6 +46,11 @@ impl Progress {
         )
     }
 
+    /// Progress in records whose number is not known; the unit says what is done with them.
+    pub(crate) fn counted(unit: &'static str) -> Self {
+        Self::new(None, unit, "", "{spinner} {human_pos}  {msg}  {elapsed}")
+    }
+
     fn new(total: Option<u64>, unit: &'static str, bar: &str, spinner: &str) -> Self {
         // On anything but a terminal, `stderr` draws nothing and costs almost nothing.
         let target = if draws() {

@@ -1,5 +1,9 @@
 //! Compares indexes with records: every version that counts has its entries, and every entry is of
 //! a version that counts, or is known to be of no use.
+//!
+//! First both are scanned, and the entries that records should have are compared with the stored
+//! ones by sums. Only the entries of sums that differ are read one by one, with their records:
+//! those that are wrong, obsolete or written meanwhile, and some others of the same sums.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -8,6 +12,7 @@ use std::sync::Arc;
 use esker_coding::Seq;
 use esker_model::Key;
 use esker_model::record::RecordRef;
+use parking_lot::Mutex;
 
 use crate::bound::Bound;
 use crate::cells::{Cell, Mark, Read, Write};
@@ -16,12 +21,15 @@ use crate::error::Result;
 use crate::judge::{judge_all, remove};
 use crate::rows::{Version, entry};
 use crate::shared::Shared;
+use crate::sketch::{Sketch, hash};
 use crate::time::stamp;
 use crate::verdict::{Candidate, Verdict};
 use crate::view::View;
 
 /// Rows of a page.
 const PAGE: usize = 1000;
+/// Parts that are scanned beside each other before the progress is reported.
+const TOGETHER: u32 = 8;
 /// Texts of errors that are kept.
 const MOST_ERRORS: usize = 100;
 
@@ -44,6 +52,15 @@ pub struct Checked {
     pub pending: u64,
 }
 
+impl Checked {
+    fn add(&mut self, error: String) {
+        self.wrong += 1;
+        if self.errors.len() < MOST_ERRORS {
+            self.errors.push(error);
+        }
+    }
+}
+
 impl Dataset {
     /// Compares the indexes with the records, entry by entry. `progress` gets what was found so
     /// far, and can stop it.
@@ -60,6 +77,7 @@ impl Dataset {
             mends: false,
             changed: (0, 0),
             begun,
+            differing: Sketch::new(),
         };
         walk.all(progress)?;
         Ok(walk.found)
@@ -80,6 +98,7 @@ pub(crate) fn mend(
         mends: true,
         changed: (0, 0),
         begun,
+        differing: Sketch::new(),
     };
     walk.all(&mut |_| progress())?;
     Ok(walk.changed)
@@ -94,10 +113,38 @@ struct Walk<'s> {
     changed: (u64, u64),
     /// The layouts of `bound` place all entries from before this moment.
     begun: Seq,
+    differing: Sketch,
+}
+
+/// Which versions count of the keys that a scan comes by.
+#[derive(Debug, Default)]
+struct Counting {
+    key: Vec<u8>,
+    newer: usize,
+    is_deleted: bool,
+}
+
+impl Counting {
+    /// The version of a row; whether it counts, and whether it is the record of its key.
+    fn see(&mut self, cell: &Cell, kept: usize) -> Result<(Seq, bool, bool)> {
+        let version = Version::of(&cell.row)?;
+        if cell.partition != self.key {
+            (self.newer, self.is_deleted) = (0, false);
+            self.key.clone_from(&cell.partition);
+        }
+        self.is_deleted |= version.is_deletion;
+        let counts = !self.is_deleted && self.newer < kept;
+        let is_record = !self.is_deleted && self.newer == 0;
+        self.newer += 1;
+        Ok((version.at, counts, is_record))
+    }
 }
 
 impl Walk<'_> {
     fn all(&mut self, progress: &mut dyn FnMut(&Checked) -> ControlFlow<()>) -> Result<()> {
+        if self.sums(progress)?.is_break() || self.differing.is_equal() {
+            return Ok(());
+        }
         for part in 0..self.shared.cells.parts() {
             self.records(part)?;
             if progress(&self.found).is_break() {
@@ -115,11 +162,94 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn wrong(&mut self, text: String) {
-        self.found.wrong += 1;
-        if self.found.errors.len() < MOST_ERRORS {
-            self.found.errors.push(text);
+    /// Adds up the entries that records should have, and the stored ones.
+    fn sums(
+        &mut self,
+        progress: &mut dyn FnMut(&Checked) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let differing = std::mem::replace(&mut self.differing, Sketch::new());
+        let sums = Mutex::new((differing, std::mem::take(&mut self.found)));
+        let cells = &self.shared.cells;
+        let (mut first, parts) = (0, cells.parts());
+        let mut flow = ControlFlow::Continue(());
+        while first < parts && flow.is_continue() {
+            let behind = parts.min(first + TOGETHER);
+            cells.beside(first..behind, &|part| {
+                self.sum_records(part, &sums)?;
+                let mut indexes = self.bound.indexes.iter();
+                indexes.try_for_each(|index| self.sum_entries(&index.table, part, &sums))
+            })?;
+            flow = progress(&sums.lock().1);
+            first = behind;
         }
+        (self.differing, self.found) = sums.into_inner();
+        Ok(flow)
+    }
+
+    fn sum_records(&self, part: u32, sums: &Mutex<(Sketch, Checked)>) -> Result<()> {
+        let mut mark: Option<Mark> = None;
+        let mut counting = Counting::default();
+        loop {
+            let cells = &self.shared.cells;
+            let page = cells.scan(&self.bound.data, part, mark.as_ref(), PAGE, false)?;
+            let (mut expected, mut records, mut malformed) = (Vec::new(), 0, Vec::new());
+            for cell in &page.cells {
+                let (at, counts, is_record) = counting.see(cell, self.bound.versions())?;
+                records += u64::from(is_record);
+                if !counts || at >= self.begun {
+                    continue;
+                }
+                let Some(record) = RecordRef::parse(&cell.value) else {
+                    malformed.push(self.key(&cell.partition));
+                    continue;
+                };
+                let mut tokens = self.bound.tokens(&record);
+                tokens.sort_unstable();
+                tokens.dedup();
+                expected.extend(tokens.iter().filter_map(|(index, token)| {
+                    let entry = (token.as_slice(), at, cell.partition.as_slice());
+                    let write = self.bound.entry(*index, entry, true)?;
+                    Some(hash(&write.table, &write.partition, &write.row))
+                }));
+            }
+            let (sketch, found) = &mut *sums.lock();
+            sketch.expect(&expected);
+            found.records += records;
+            for key in malformed {
+                found.add(format!("the record of key {key} is malformed"));
+            }
+            mark = page.next;
+            if mark.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sum_entries(
+        &self,
+        table: &Arc<str>,
+        part: u32,
+        sums: &Mutex<(Sketch, Checked)>,
+    ) -> Result<()> {
+        let mut mark: Option<Mark> = None;
+        loop {
+            let cells = &self.shared.cells;
+            let page = cells.scan(table, part, mark.as_ref(), PAGE, true)?;
+            let found = page.cells.iter();
+            let found = found.map(|cell| hash(table, &cell.partition, &cell.row));
+            let found: Vec<u128> = found.collect();
+            let (sketch, checked) = &mut *sums.lock();
+            sketch.find(&found);
+            checked.entries += found.len() as u64;
+            mark = page.next;
+            if mark.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wrong(&mut self, text: String) {
+        self.found.add(text);
     }
 
     fn key(&self, key: &[u8]) -> Key {
@@ -129,26 +259,16 @@ impl Walk<'_> {
     /// The records of a part: each version that counts has its entries.
     fn records(&mut self, part: u32) -> Result<()> {
         let mut mark: Option<Mark> = None;
-        let (mut key, mut newer, mut is_deleted) = (Vec::new(), 0, false);
+        let mut counting = Counting::default();
         loop {
             let cells = &self.shared.cells;
             let page = cells.scan(&self.bound.data, part, mark.as_ref(), PAGE, false)?;
             let mut expected = Vec::new();
             for cell in page.cells {
-                let version = Version::of(&cell.row)?;
-                if cell.partition != key {
-                    (newer, is_deleted) = (0, false);
-                    key.clone_from(&cell.partition);
+                let (at, counts, _) = counting.see(&cell, self.bound.versions())?;
+                if counts && at < self.begun {
+                    self.entries_of(at, &cell, &mut expected);
                 }
-                is_deleted |= version.is_deletion;
-                if newer == 0 && !is_deleted {
-                    self.found.records += 1;
-                }
-                let is_placed = version.at < self.begun;
-                if is_placed && !is_deleted && newer < self.bound.versions() {
-                    self.entries_of(version.at, &cell, &mut expected);
-                }
-                newer += 1;
             }
             self.look_for(expected)?;
             mark = page.next;
@@ -158,10 +278,10 @@ impl Walk<'_> {
         }
     }
 
-    fn entries_of(&mut self, at: Seq, cell: &Cell, expected: &mut Vec<Write>) {
+    /// Entries whose sums differ.
+    fn entries_of(&self, at: Seq, cell: &Cell, expected: &mut Vec<Write>) {
         let Some(record) = RecordRef::parse(&cell.value) else {
-            let key = self.key(&cell.partition);
-            return self.wrong(format!("the record of key {key} is malformed"));
+            return;
         };
         for (index, token) in self.bound.tokens(&record) {
             let place = self.bound.indexes.get(index).map(|index| index.place);
@@ -170,9 +290,16 @@ impl Walk<'_> {
             // An index that is being filled may lack entries.
             if state.is_some_and(|state| state.is_ready) {
                 let entry = (token.as_slice(), at, cell.partition.as_slice());
-                expected.extend(self.bound.entry(index, entry, true));
+                let entry = self.bound.entry(index, entry, true);
+                expected.extend(
+                    entry.filter(|write| self.differs(&write.table, &write.partition, &write.row)),
+                );
             }
         }
+    }
+
+    fn differs(&self, table: &Arc<str>, partition: &[u8], row: &[u8]) -> bool {
+        self.differing.differs(hash(table, partition, row))
     }
 
     fn look_for(&mut self, expected: Vec<Write>) -> Result<()> {
@@ -237,10 +364,10 @@ impl Walk<'_> {
         let table = bound_index.table.clone();
         let mut mark: Option<Mark> = None;
         loop {
-            let page = self
-                .shared
-                .cells
-                .scan(&table, part, mark.as_ref(), PAGE, true)?;
+            let cells = &self.shared.cells;
+            let mut page = cells.scan(&table, part, mark.as_ref(), PAGE, true)?;
+            page.cells
+                .retain(|cell| self.differs(&table, &cell.partition, &cell.row));
             let mut candidates = Vec::new();
             for cell in &page.cells {
                 let found = entry(&cell.row)?;
@@ -251,7 +378,6 @@ impl Walk<'_> {
                     token: found.token.to_vec(),
                 });
             }
-            self.found.entries += candidates.len() as u64;
             let pending = self.judge(candidates)?;
             self.remove_misplaced(index, page.cells, &pending)?;
             mark = page.next;

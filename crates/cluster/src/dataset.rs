@@ -12,6 +12,7 @@ use esker_model::schema::Extracted;
 use parking_lot::Mutex;
 
 use crate::bound::Bound;
+use crate::cells::Cell;
 use crate::conditional;
 use crate::error::{Error, Result};
 use crate::find::{self, Explained, Query};
@@ -186,6 +187,20 @@ impl Dataset {
     /// As [`Dataset::get`]; [`Error::Unsupported`] if `until` is before all versions that are kept,
     /// and there were others.
     pub fn versions(&self, key: &Key, until: Option<Seq>, most: usize) -> Result<Vec<Record>> {
+        let mut found = self.versions_of(std::slice::from_ref(key), until, most)?;
+        Ok(found.pop().unwrap_or_default())
+    }
+
+    /// [`Dataset::versions`] of each key, in their order.
+    ///
+    /// # Errors
+    /// As [`Dataset::versions`].
+    pub fn versions_of(
+        &self,
+        keys: &[Key],
+        until: Option<Seq>,
+        most: usize,
+    ) -> Result<Vec<Vec<Record>>> {
         let bound = self.bound()?;
         let (until, kept) = (until.unwrap_or(Seq::MAX), bound.versions());
         // Older versions than those that are kept are removed in any order.
@@ -193,33 +208,11 @@ impl Dataset {
             Seq::MAX => most.min(kept),
             _ => kept,
         };
-        let view = View::LATEST;
-        let mut read = view.read(&self.shared, &bound, &[key.as_bytes()], (rows, false));
-        let cells = read.pop().transpose()?.unwrap_or_default();
-        let is_full = cells.len() >= kept;
-        let (mut found, mut is_known) = (Vec::new(), !is_full);
-        for cell in cells {
-            let version = Version::of(&cell.row)?;
-            match (version.at <= until, version.is_deletion) {
-                (false, false) => continue,
-                (false, true) => is_known = false,
-                (true, true) => is_known = true,
-                (true, false) if found.len() < most => {
-                    let stored = Slice::from(cell.value);
-                    found.push(Record::new(key.clone(), version.at, stored)?);
-                    is_known = true;
-                    continue;
-                }
-                (true, false) => {}
-            }
-            break;
-        }
-        if !is_known {
-            return Err(Error::Unsupported(format!(
-                "the dataset keeps {kept} versions of a record, and key {key} had another one then"
-            )));
-        }
-        Ok(found)
+        let refs: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
+        let read = View::LATEST.read(&self.shared, &bound, &refs, (rows, false));
+        let found = keys.iter().zip(read);
+        let found = found.map(|(key, cells)| versions(key, cells?, (until, most), kept));
+        found.collect()
     }
 
     /// Runs a request.
@@ -388,6 +381,39 @@ impl Dataset {
             }
         }
     }
+}
+
+/// The versions in the rows of a key, of which `kept` are kept.
+fn versions(
+    key: &Key,
+    cells: Vec<Cell>,
+    (until, most): (Seq, usize),
+    kept: usize,
+) -> Result<Vec<Record>> {
+    let is_full = cells.len() >= kept;
+    let (mut found, mut is_known) = (Vec::new(), !is_full);
+    for cell in cells {
+        let version = Version::of(&cell.row)?;
+        match (version.at <= until, version.is_deletion) {
+            (false, false) => continue,
+            (false, true) => is_known = false,
+            (true, true) => is_known = true,
+            (true, false) if found.len() < most => {
+                let stored = Slice::from(cell.value);
+                found.push(Record::new(key.clone(), version.at, stored)?);
+                is_known = true;
+                continue;
+            }
+            (true, false) => {}
+        }
+        break;
+    }
+    if !is_known {
+        return Err(Error::Unsupported(format!(
+            "the dataset keeps {kept} versions of a record, and key {key} had another one then"
+        )));
+    }
+    Ok(found)
 }
 
 /// What is expected of a key.

@@ -10,11 +10,11 @@
 //! | where entries lie | `rows`, `layout`, `split`, `counts` |
 //! | writes: entries, then the record | `write`, `conditional` |
 //! | the state of a dataset | `summary` |
-//! | queries | `view`, `find`, `scan`, `values` |
+//! | queries | `view`, `find`, `scan`, `part`, `values` |
 //! | candidates of indexes | `probe`, `sources`, `candidates`, `intersect` |
 //! | what counts of them | `verdict`, `judge`, `useless` |
 //! | what experiments compare with, by a feature | `experimental` |
-//! | repair, check, changes of indexes | `repair`, `removals`, `check`, `indexes` |
+//! | repair, check, changes of indexes | `repair`, `removals`, `check`, `sketch`, `indexes` |
 mod address;
 mod bound;
 mod candidates;
@@ -37,12 +37,14 @@ mod intersect;
 mod judge;
 mod layout;
 mod notes;
+mod part;
 mod probe;
 mod removals;
 mod repair;
 mod rows;
 mod scan;
 mod shared;
+mod sketch;
 mod sources;
 mod split;
 mod store;
@@ -63,8 +65,9 @@ pub use error::{Error, Result};
 pub use find::Explained;
 pub use hbase_address::hbase_address;
 pub use indexes::{Filled, IndexProgress, IndexStep, OnIndex};
+pub use part::PartScan;
 pub use repair::{OnRepair, RepairOptions, Repaired};
 pub use shared::Options;
-pub use store::Store;
+pub use store::{Store, adapted};
 pub use summary::{IndexSummary, Summary};
 pub use time::{CLOCK_BOUND, Clocks, SystemClocks, millis};

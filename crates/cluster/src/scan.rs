@@ -39,6 +39,10 @@ enum Rank {
     Reversed(std::cmp::Reverse<Vec<u8>>),
 }
 
+/// A place in a part: the last partition whose answer is known, as it may continue on the next
+/// page, and that page.
+pub(crate) type Place = (Option<Vec<u8>>, Option<Mark>);
+
 /// A scan.
 pub(crate) struct Scan {
     sorted: Sorted,
@@ -92,6 +96,21 @@ impl Scan {
     /// In no order.
     pub(crate) fn unordered(view: View) -> Scan {
         Scan::new(Sorted::No, view)
+    }
+
+    /// In no order, from a place on ([`Scan::place`]).
+    pub(crate) fn from_place(view: View, part: u32, (last, mark): Place) -> Scan {
+        Scan {
+            part,
+            mark,
+            last,
+            ..Scan::new(Sorted::No, view)
+        }
+    }
+
+    /// The part that the next page belongs to, and the place in it.
+    pub(crate) fn place(&self) -> (u32, Place) {
+        (self.part, (self.last.clone(), self.mark.clone()))
     }
 
     /// By key.

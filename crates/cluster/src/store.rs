@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker_model::definition::{DatasetDef, IndexKind, StoredDef, check_dataset_name};
+use esker_model::definition::{DatasetDef, Expiry, IndexKind, StoredDef, check_dataset_name};
 use parking_lot::Mutex;
 
 use crate::catalog::{Catalogs, DatasetState, STATE};
@@ -180,6 +180,48 @@ impl Store {
         }
         self.shared.clear(&partitions)
     }
+}
+
+/// The nearest definition that a cluster takes, with a sentence for each difference.
+pub fn adapted(def: &DatasetDef) -> (DatasetDef, Vec<String>) {
+    let (mut made, mut notes) = (def.clone(), Vec::new());
+    made.indexes.retain_mut(|index| match index.kind {
+        IndexKind::Composite | IndexKind::None => true,
+        IndexKind::Spatial(_) => {
+            notes.push(format!(
+                "`{}` has no index there: areas are found by reading all records",
+                index.path
+            ));
+            index.kind = IndexKind::None;
+            true
+        }
+        IndexKind::SpaceTime(_) | IndexKind::External(_) => {
+            let (path, kind) = (&index.path, index.kind);
+            notes.push(format!(
+                "`{path}` has no index there: a cluster has no kind `{kind}`"
+            ));
+            false
+        }
+        kind => {
+            let path = &index.path;
+            notes.push(format!(
+                "the index of `{path}` is of kind `composite` there, not `{kind}`"
+            ));
+            index.kind = IndexKind::Composite;
+            true
+        }
+    });
+    if std::mem::take(&mut made.auto_key) {
+        notes.push("new records must bring their keys there".to_string());
+    }
+    if def.expiry.is_some() {
+        made.expiry = Expiry::default();
+        notes.push("records do not expire there".to_string());
+    }
+    if std::mem::take(&mut made.old_records) {
+        notes.push("there is no change feed there".to_string());
+    }
+    (made, notes)
 }
 
 /// Refuses what datasets of a cluster do not have, by name.

@@ -1,5 +1,5 @@
-//! Imports records from files into an Esker dataset: NDJSON and other JSON, and CSV; plain, gzip or
-//! zstd.
+//! Imports records into an Esker dataset: from files (NDJSON and other JSON, and CSV; plain, gzip
+//! or zstd), and from another store ([`StoreCopy`]).
 //!
 //! [`sources`] checks the files, [`Import::new`] begins to read them, and [`Import::run`] writes
 //! the records into a dataset in batches. A line that does not hold a record of the dataset is
@@ -30,6 +30,7 @@
 // The layers of these modules: `../layers.txt`.
 
 mod compression;
+mod copy;
 mod error;
 mod feed;
 mod load;
@@ -41,6 +42,7 @@ mod source;
 mod text;
 mod utf16;
 
+pub use copy::{Copied, CopyEnd, CopyObserver, CopyStep, Differing, StoreCopy, Unequal};
 pub use error::{Error, Result};
 pub use feed::{Event, Feed, LINE_MAX, Place, Sample};
 pub use load::{BATCH_BYTES, BATCH_RECORDS, End, Import, Report, put_parts};

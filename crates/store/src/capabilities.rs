@@ -24,6 +24,9 @@ pub struct Capabilities {
     pub summaries: bool,
     /// [`Store::check`](crate::Store::check) and [`Store::backup`](crate::Store::backup).
     pub files: bool,
+    /// Records lie in the order of their keys: [`Records::scan`](crate::Records::scan) of a range
+    /// reads no more than the range.
+    pub key_order: bool,
 }
 
 /// The error for an operation that a store does not have.

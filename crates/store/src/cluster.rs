@@ -17,8 +17,10 @@ use esker::{
 use esker_cluster::cells::{Cassandra, Cells, HBase};
 use esker_cluster::{Explained, Options};
 
+use crate::answer::Answer;
 use crate::capabilities::Capabilities;
-use crate::records::{Answer, Batch, Dataset, Records, VersionRequest};
+use crate::part::Part;
+use crate::records::{Batch, Dataset, Records, VersionRequest};
 use crate::store::{Mode, Store};
 use crate::summary::{IndexSummary, Summary};
 
@@ -116,6 +118,10 @@ impl Store for Cluster {
         Ok(self.held(created.map_err(failed)?))
     }
 
+    fn adapted(&self, def: &DatasetDef) -> (DatasetDef, Vec<String>) {
+        esker_cluster::adapted(def)
+    }
+
     fn rename_dataset(&self, name: &str, to: &str) -> Result<()> {
         self.store.rename_dataset(name, to).map_err(failed)
     }
@@ -211,6 +217,22 @@ impl Answer<Record> for Scanned {
 
     fn token(&self) -> Option<PageToken> {
         None
+    }
+}
+
+struct InPart(esker_cluster::PartScan);
+
+impl Iterator for InPart {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        self.0.next_record().map_err(failed).transpose()
+    }
+}
+
+impl Part for InPart {
+    fn mark(&self) -> Vec<u8> {
+        self.0.mark()
     }
 }
 
@@ -319,6 +341,18 @@ impl Records for Held {
     ) -> Result<Box<dyn Answer<Record>>> {
         let scanned = self.0.scan(range, reverse).map_err(failed)?;
         Ok(Box::new(Scanned(scanned)))
+    }
+
+    fn parts(&self) -> u32 {
+        self.0.parts()
+    }
+
+    fn part(&self, part: u32, behind: Option<&[u8]>) -> Result<Box<dyn Part>> {
+        Ok(Box::new(InPart(self.0.part(part, behind).map_err(failed)?)))
+    }
+
+    fn versions_of(&self, keys: &[Key], most: usize) -> Result<Vec<Vec<Record>>> {
+        self.0.versions_of(keys, None, most).map_err(failed)
     }
 
     fn versions(&self, key: &Key, as_of: Option<Seq>, most: usize) -> Result<Vec<Record>> {

@@ -21,8 +21,9 @@ use esker::{
     Result, Seq, Task, Update, WriteBatch,
 };
 
+use crate::answer::Answer;
 use crate::capabilities::Capabilities;
-use crate::records::{Answer, Batch, ChangeFeed, Dataset, Records, VersionRequest};
+use crate::records::{Batch, ChangeFeed, Dataset, Records, VersionRequest};
 use crate::store::Store;
 
 /// A store in a folder.
@@ -48,6 +49,7 @@ impl Store for Embedded {
             maintenance: true,
             summaries: false,
             files: true,
+            key_order: true,
         }
     }
 

@@ -35,20 +35,24 @@
 //! A Rust program with an embedded store uses [`esker::Database`] itself, which has typed keys and
 //! values.
 
+mod answer;
 mod capabilities;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod embedded;
 mod open;
+mod part;
 #[cfg(feature = "plain")]
 mod plain;
 mod records;
 mod store;
 mod summary;
 
+pub use answer::Answer;
 pub use capabilities::Capabilities;
 pub use embedded::Embedded;
 pub use open::open;
-pub use records::{Answer, Batch, ChangeFeed, Dataset, Records, VersionRequest};
+pub use part::Part;
+pub use records::{Batch, ChangeFeed, Dataset, Records, VersionRequest};
 pub use store::{Mode, Store};
 pub use summary::{IndexSummary, Summary};

@@ -18,8 +18,9 @@ use esker_model::record::RecordRef;
 use esker_model::schema::{Extracted, Extraction};
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Answer;
 use crate::capabilities::Capabilities;
-use crate::records::{Answer, Batch, Dataset, Records};
+use crate::records::{Batch, Dataset, Records};
 use crate::store::{Mode, Store};
 
 /// All datasets of a store.
@@ -106,7 +107,10 @@ impl Plain {
 
 impl Store for Plain {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
+        Capabilities {
+            key_order: true,
+            ..Capabilities::default()
+        }
     }
 
     fn dataset_names(&self) -> Result<Vec<String>> {

@@ -15,23 +15,16 @@ use esker::stats::{DatasetStats, UsageCounts};
 use esker::versions::{ValuePage, ValueToken};
 use esker::{
     BulkOrder, Change, ChangesFrom, DatasetDef, Durability, Explain, Expr, Index, IndexKind, Key,
-    PageToken, Path, Position, Record, Request, Result, Seq, Task, Update, Value,
+    Path, Position, Record, Request, Result, Seq, Task, Update, Value,
 };
 use esker_model::definition::StoredDef;
 use esker_model::query::{CellCounts, LatestPer, Nearest, Shape};
 use esker_model::schema::{Extracted, Extraction};
 
+use crate::answer::Answer;
 use crate::capabilities::unsupported;
+use crate::part::{ByKey, Part};
 use crate::summary::Summary;
-
-/// The results of a query or a scan, found during iteration.
-pub trait Answer<T>: Iterator<Item = Result<T>> + Send {
-    /// The steps so far, and their cost.
-    fn explain(&self) -> Explain;
-
-    /// The place in the answer: a request with it continues from here. `None` for a scan.
-    fn token(&self) -> Option<PageToken>;
-}
 
 /// A request for versions by the values of their fields.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -125,6 +118,35 @@ pub trait Records: Send + Sync {
         range: (Bound<Key>, Bound<Key>),
         reverse: bool,
     ) -> Result<Box<dyn Answer<Record>>>;
+
+    /// The number of parts in which all records can be read beside each other.
+    fn parts(&self) -> u32 {
+        1
+    }
+
+    /// The records of a part, in the order in which the store has them, behind a mark.
+    ///
+    /// # Errors
+    /// Any read error; [`esker::Error::BadInput`] for a mark of another store.
+    fn part(&self, _part: u32, behind: Option<&[u8]>) -> Result<Box<dyn Part>> {
+        let key_type = self.def().key_type;
+        let last = behind.unwrap_or_default().to_vec();
+        let from = match behind {
+            Some(_) => Bound::Excluded(Key::from_encoded(key_type, last.clone())),
+            None => Bound::Unbounded,
+        };
+        let records = self.scan((from, Bound::Unbounded), false)?;
+        Ok(Box::new(ByKey::new(records, last)))
+    }
+
+    /// The latest versions of records, newest first; the order of the answers is that of the keys.
+    ///
+    /// # Errors
+    /// As [`Records::versions`].
+    fn versions_of(&self, keys: &[Key], most: usize) -> Result<Vec<Vec<Record>>> {
+        let versions = keys.iter().map(|key| self.versions(key, None, most));
+        versions.collect()
+    }
 
     /// The latest versions of a record, newest first.
     ///

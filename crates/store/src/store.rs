@@ -47,6 +47,12 @@ pub trait Store: Send + Sync {
     /// valid.
     fn create_dataset(&self, name: &str, def: DatasetDef) -> Result<Box<dyn Dataset>>;
 
+    /// The definition that the store takes in place of one that comes from another store: the same
+    /// as far as it can be, with a sentence for each difference.
+    fn adapted(&self, def: &DatasetDef) -> (DatasetDef, Vec<String>) {
+        (def.clone(), Vec::new())
+    }
+
     /// Gives a dataset another name.
     ///
     /// # Errors

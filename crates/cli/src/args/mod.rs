@@ -1,6 +1,7 @@
 //! The syntax of the command line: commands, arguments, and parsers of their values.
 
 mod changes;
+mod copy;
 mod datasets;
 mod expiry;
 mod help;
@@ -21,6 +22,7 @@ pub(crate) use self::pubsub::{
 };
 pub(crate) use self::update::UpdateArgs;
 pub(crate) use changes::ChangesArgs;
+pub(crate) use copy::CopyArgs;
 pub(crate) use datasets::{DropArgs, ListArgs, RenameArgs};
 pub(crate) use expiry::{ExpireArgs, TtlArgs};
 pub(crate) use manage::{
@@ -165,6 +167,9 @@ pub(crate) enum Command {
     /// Copy a store, as it is now, into a new directory
     #[command(after_help = "Example:\n  esker backup db db-monday")]
     Backup(BackupArgs),
+    /// Copy datasets between folders and clusters, and compare both sides
+    #[command(after_help = copy::COPY_HELP)]
+    Copy(CopyArgs),
     /// Keep a snapshot of a store under a name, list the snapshots, or drop one
     #[command(after_help = help::SNAPSHOT)]
     Snapshot(SnapshotArgs),

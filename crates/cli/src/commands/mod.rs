@@ -5,6 +5,7 @@ pub(crate) mod advise;
 pub(crate) mod changes;
 mod city;
 pub(crate) mod complete;
+pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod datasets;
 mod definition;

@@ -644,7 +644,7 @@ fn bad_questions_get_an_answer_that_says_why() {
     assert!(help.stdout.contains("Examples:"));
     for verb in [
         "demo", "load", "put", "get", "delete", "lookup", "range", "find", "scan", "count", "stat",
-        "check", "compact", "backup",
+        "check", "compact", "backup", "copy",
     ] {
         assert!(help.stdout.contains(verb));
         assert!(

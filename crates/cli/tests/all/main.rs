@@ -12,6 +12,7 @@ mod cli;
 #[cfg(feature = "cluster")]
 mod clusters;
 mod conditions;
+mod copy;
 mod datasets;
 mod documents;
 mod edges;

@@ -7,6 +7,7 @@
 //! they began, and what a read has shown every later read shows, too, unless it was deleted: a
 //! write that only a minority has is completed before it is shown.
 
+mod beside;
 mod cassandra;
 mod hbase;
 mod swap;

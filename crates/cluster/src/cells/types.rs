@@ -1,5 +1,6 @@
 //! The trait and its arguments.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use esker_coding::Seq;
@@ -120,6 +121,15 @@ pub trait Cells: Send + Sync {
 
     /// The number of parts in which a table can be scanned. Each partition belongs to one part.
     fn parts(&self) -> u32;
+
+    /// Does work on parts, several at the same time where the store can.
+    ///
+    /// # Errors
+    /// The first error of the work.
+    fn beside(&self, parts: Range<u32>, work: &(dyn Fn(u32) -> Result<()> + Sync)) -> Result<()> {
+        let mut parts = parts;
+        parts.try_for_each(work)
+    }
 
     /// A page of a part of a table: about `most` rows.
     ///

@@ -60,7 +60,7 @@ impl Cluster {
     }
 
     pub(crate) fn cells(&self, namespace: &str) -> HBase {
-        let settings = hbase_address(&format!("//127.0.0.1/{namespace}")).unwrap();
+        let settings = hbase_address(&format!("//{}/{namespace}", gateway())).unwrap();
         HBase::connect(&settings, true).unwrap()
     }
 
@@ -72,10 +72,18 @@ impl Cluster {
     /// A store whose tables of records have the coprocessor.
     pub(crate) fn store_with_hook(&self, namespace: &str) -> Store {
         let jar = jar();
-        let address = format!("//127.0.0.1/{namespace}?regions=2&coprocessor=file://{jar}");
+        let gateway = gateway();
+        let address = format!("//{gateway}/{namespace}?regions=2&coprocessor=file://{jar}");
         let cells = HBase::connect(&hbase_address(&address).unwrap(), true).unwrap();
         Store::open(std::sync::Arc::new(cells), true, Options::default()).unwrap()
     }
+}
+
+/// `ESKER_HBASE_PORTS` sets clusters of several tests apart.
+fn gateway() -> String {
+    let more = std::env::var("ESKER_HBASE_PORTS");
+    let more: u16 = more.map_or(0, |more| more.parse().unwrap());
+    format!("127.0.0.1:{}", 9090 + more)
 }
 
 /// The coprocessor, built if need be.

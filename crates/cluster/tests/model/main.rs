@@ -14,7 +14,9 @@
 
 mod client;
 mod history;
+#[path = "../common/hooked.rs"]
 mod hooked;
+mod hooks;
 mod net;
 mod scenes;
 mod world;

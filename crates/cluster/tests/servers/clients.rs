@@ -268,7 +268,7 @@ pub(crate) fn all_found(dataset: &Dataset, all: &All) {
 }
 
 /// The keys of an answer, below those of [`crate::dying`].
-fn found_by(dataset: &Dataset, condition: Expr) -> BTreeSet<i64> {
+pub(crate) fn found_by(dataset: &Dataset, condition: Expr) -> BTreeSet<i64> {
     let mut answer = dataset.find(&Request::of(condition)).unwrap();
     let mut ids = BTreeSet::new();
     while let Some(record) = answer.next_record().unwrap() {

@@ -4,12 +4,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use esker_cluster::cells::{Cassandra, Cell, Cells, Mark, Page, Read, Swapped, TableKind, Write};
-use esker_cluster::{Dataset, Options, Result, Store};
+use esker_cluster::{Dataset, Options, Store};
 use esker_model::condition::field;
 use esker_model::query::Request;
 
 use crate::clients::{json, key};
+use crate::hooked::{Hook, Hooked};
 use crate::nodes::cells;
 
 /// The first key of records of dying processes.
@@ -68,10 +68,8 @@ pub(crate) fn child() {
     };
     let (call, insert) = dies.split_once(' ').unwrap();
     let (call, insert): (i64, i64) = (call.parse().unwrap(), insert.parse().unwrap());
-    let cells = Arc::new(Dying {
-        cells: cells("esker_test"),
-        left: AtomicUsize::new(usize::MAX),
-    });
+    let cells = Arc::new(cells("esker_test"));
+    let cells = Hooked::new(cells, Dying(AtomicUsize::new(usize::MAX)));
     let store = Store::open(cells.clone(), false, Options::default()).unwrap();
     let dataset = store.dataset("d").unwrap();
     let id = FIRST + insert * MOST + call;
@@ -82,78 +80,22 @@ pub(crate) fn child() {
         _ => batch.insert_json(record.as_bytes()).unwrap(),
     }
     let left = usize::try_from(call).unwrap();
-    cells.left.store(left, Ordering::SeqCst);
+    cells.hook.0.store(left, Ordering::SeqCst);
     batch.commit().unwrap();
 }
 
 /// Aborts the process at a call.
-struct Dying {
-    cells: Cassandra,
-    left: AtomicUsize,
-}
+struct Dying(AtomicUsize);
 
-impl Dying {
-    fn call(&self) -> &Cassandra {
-        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+impl Hook for Dying {
+    fn called(&self) {
+        if self.0.fetch_sub(1, Ordering::SeqCst) == 0 {
             std::process::abort();
         }
-        &self.cells
-    }
-}
-
-impl Cells for Dying {
-    fn now(&self) -> Result<u64> {
-        self.call().now()
     }
 
-    fn create_table(&self, table: &str, kind: TableKind) -> Result<()> {
-        self.cells.create_table(table, kind)
-    }
-
-    fn drop_table(&self, table: &str) -> Result<()> {
-        self.cells.drop_table(table)
-    }
-
-    fn write(&self, writes: Vec<Write>) -> Vec<Result<()>> {
-        // Of several entries, some are written.
-        let mut outcomes = Vec::new();
-        for write in writes {
-            outcomes.extend(self.call().write(vec![write]));
-        }
-        outcomes
-    }
-
-    fn read(&self, reads: Vec<Read>) -> Vec<Result<Vec<Cell>>> {
-        self.call().read(reads)
-    }
-
-    fn parts(&self) -> u32 {
-        self.cells.parts()
-    }
-
-    fn scan(
-        &self,
-        table: &Arc<str>,
-        part: u32,
-        from: Option<&Mark>,
-        most: usize,
-        rows_only: bool,
-    ) -> Result<Page> {
-        self.cells.scan(table, part, from, most, rows_only)
-    }
-
-    fn swap(
-        &self,
-        table: &Arc<str>,
-        partition: &[u8],
-        row: &[u8],
-        expected: Option<&[u8]>,
-        to: Option<&[u8]>,
-    ) -> Result<Swapped> {
-        self.call().swap(table, partition, row, expected, to)
-    }
-
-    fn swapped(&self, table: &Arc<str>, partition: &[u8]) -> Result<Vec<Cell>> {
-        self.call().swapped(table, partition)
+    // Of several entries, some are written.
+    fn is_one_by_one(&self) -> bool {
+        true
     }
 }

@@ -27,6 +27,19 @@ impl Nodes {
         Some(nodes)
     }
 
+    /// One node with TLS and users.
+    pub(crate) fn start_secure() -> Option<Nodes> {
+        let nodes = Nodes::start(1)?;
+        nodes.run(&["down"]);
+        nodes.run(&["secure", "1"]);
+        Some(nodes)
+    }
+
+    /// The folder of the jars and the data.
+    pub(crate) fn folder(&self) -> std::path::PathBuf {
+        std::env::var_os("ESKER_CASSANDRA").unwrap().into()
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) {
         let output = Command::new("python3")
             .arg(SCRIPT)
@@ -43,16 +56,23 @@ impl Nodes {
     }
 }
 
+/// The address of a node: `ESKER_CASSANDRA_NET` sets clusters of several tests apart.
+pub(crate) fn host(node: u32) -> String {
+    let net = std::env::var("ESKER_CASSANDRA_NET");
+    format!("{}.{node}", net.as_deref().unwrap_or("127.0.0"))
+}
+
 /// The same by one node alone at first.
 pub(crate) fn store_by(node: u32, keyspace: &str) -> Store {
-    let address = cassandra_address(&format!("//127.0.0.{node}/{keyspace}")).unwrap();
+    let address = cassandra_address(&format!("//{}/{keyspace}", host(node))).unwrap();
     let cells = Arc::new(Cassandra::connect(&address, true).unwrap());
     Store::open(cells, true, Options::default()).unwrap()
 }
 
 /// A connection to the nodes.
 pub(crate) fn cells(keyspace: &str) -> Cassandra {
-    let address = format!("//127.0.0.1,127.0.0.2,127.0.0.3/{keyspace}");
+    let hosts = [1, 2, 3].map(host).join(",");
+    let address = format!("//{hosts}/{keyspace}");
     Cassandra::connect(&cassandra_address(&address).unwrap(), true).unwrap()
 }
 

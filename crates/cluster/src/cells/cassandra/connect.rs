@@ -1,8 +1,8 @@
 //! The connection: settings, keyspace, prepared statements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use scylla::client::execution_profile::ExecutionProfile;
@@ -10,14 +10,17 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
+use scylla::value::CqlValue;
 use tokio::runtime::Runtime;
 
-use super::errors::{failed, may_pass, not_prepared};
+use super::errors::{failed, may_pass, not_prepared, refused, unexpected};
 use super::statements::Statement;
 use crate::error::{Error, Result};
 
 /// How long a request is sent again while too few nodes are alive.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// After this time a node whose news differ from those of the others is taken to be down.
+const SETTLES: Duration = Duration::from_secs(5);
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(8);
 
@@ -52,6 +55,8 @@ pub struct Cassandra {
     pub(super) keyspace: String,
     pub(super) serial: SerialConsistency,
     prepared: Mutex<Prepared>,
+    /// When the keyspace was made, once it is known.
+    made: Mutex<Option<i64>>,
 }
 
 impl std::fmt::Debug for Cassandra {
@@ -88,6 +93,7 @@ impl Cassandra {
             keyspace: settings.keyspace.clone(),
             serial,
             prepared: Mutex::new(HashMap::new()),
+            made: Mutex::new(None),
         };
         match cassandra.has_keyspace()? {
             true => {}
@@ -136,6 +142,11 @@ impl Cassandra {
     /// Runs a statement that changes the schema, and waits until the nodes that are alive agree.
     pub(super) fn define(&self, text: &str) -> Result<()> {
         self.patiently(|| self.session.query_unpaged(text, &[]))?;
+        self.agreed()
+    }
+
+    /// Waits until the nodes that are alive agree on the schema.
+    fn agreed(&self) -> Result<()> {
         let agreed = async {
             for _ in 0..60 {
                 if self.session.await_schema_agreement().await.is_ok() {
@@ -152,6 +163,61 @@ impl Cassandra {
                 "the nodes do not agree on the schema".to_string(),
             ))
         }
+    }
+
+    /// When the keyspace was made, or last altered: the same for all processes that ask while no
+    /// other one alters it. Of several that make it at the same moment the last one counts, once
+    /// the nodes agree. Any node may answer, also one that has just begun to hear of the keyspace,
+    /// so the nodes' own news of each other must agree; of a node that is down they are old.
+    pub(super) fn made(&self) -> Result<i64> {
+        if let Some(known) = *self.made.lock() {
+            return Ok(known);
+        }
+        let begun = Instant::now();
+        loop {
+            self.agreed()?;
+            let is_settled = self.is_settled()? || begun.elapsed() > SETTLES;
+            match self.read_made()? {
+                Some(made) if is_settled => {
+                    *self.made.lock() = Some(made);
+                    return Ok(made);
+                }
+                None if begun.elapsed() > PATIENCE => {
+                    let name = &self.keyspace;
+                    let text = format!("the keyspace `{name}` was dropped meanwhile");
+                    return Err(Error::Unavailable(text));
+                }
+                _ => std::thread::sleep(Duration::from_millis(250)),
+            }
+        }
+    }
+
+    /// True if a node has heard of no other version of the schema.
+    fn is_settled(&self) -> Result<bool> {
+        let mut versions = BTreeSet::new();
+        for table in ["local", "peers"] {
+            let text = format!("SELECT schema_version FROM system.{table}");
+            let found = self.patiently(|| self.session.query_unpaged(text.as_str(), &[]))?;
+            let rows = found.into_rows_result().map_err(|e| unexpected(&e))?;
+            for row in rows
+                .rows::<(Option<CqlValue>,)>()
+                .map_err(|e| unexpected(&e))?
+            {
+                let (version,) = row.map_err(|e| unexpected(&e))?;
+                versions.extend(version.map(|version| format!("{version:?}")));
+            }
+        }
+        Ok(versions.len() <= 1)
+    }
+
+    fn read_made(&self) -> Result<Option<i64>> {
+        let text = "SELECT WRITETIME(durable_writes) FROM system_schema.keyspaces \
+                    WHERE keyspace_name = ?";
+        let name = self.keyspace.clone();
+        let found = self.patiently(|| self.session.query_unpaged(text, (&name,)))?;
+        let rows = found.into_rows_result().map_err(|e| unexpected(&e))?;
+        let row = rows.maybe_first_row::<(Option<i64>,)>();
+        Ok(row.map_err(|e| unexpected(&e))?.and_then(|(made,)| made))
     }
 
     /// Runs a request again while too few nodes are alive.
@@ -235,14 +301,39 @@ async fn session(settings: &Settings) -> Result<Session> {
     let begun = tokio::time::Instant::now();
     loop {
         match builder.build().await {
-            Ok(session) => return Ok(session),
-            Err(error) if begun.elapsed() > PATIENCE => {
-                return Err(Error::Unavailable(format!(
-                    "no node of {} answers: {error}",
-                    settings.hosts.join(", ")
-                )));
+            Ok(session) => return in_centre(session, settings),
+            Err(error) => {
+                if let Some(refused) = refused(&error) {
+                    return Err(refused);
+                }
+                if begun.elapsed() > PATIENCE {
+                    return Err(Error::Unavailable(format!(
+                        "no node of {} answers: {error}",
+                        settings.hosts.join(", ")
+                    )));
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
         }
     }
+}
+
+/// Fails if no node is in the data centre of the settings: no request would find one.
+fn in_centre(session: Session, settings: &Settings) -> Result<Session> {
+    let Some(wanted) = &settings.data_centre else {
+        return Ok(session);
+    };
+    let state = session.get_cluster_state();
+    let nodes = state.get_nodes_info().iter();
+    let known: BTreeSet<&str> = nodes
+        .filter_map(|node| node.datacenter.as_deref())
+        .collect();
+    if known.is_empty() || known.contains(wanted.as_str()) {
+        return Ok(session);
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    Err(Error::BadInput(format!(
+        "there is no node in the data centre `{wanted}` (existing: {})",
+        known.join(", ")
+    )))
 }

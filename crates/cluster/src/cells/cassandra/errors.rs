@@ -1,6 +1,9 @@
 //! Errors of the driver, in words of this crate.
 
-use scylla::errors::{DbError, ExecutionError, PrepareError, RequestAttemptError};
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
+    MetadataError, NewSessionError, PrepareError, RequestAttemptError,
+};
 
 use crate::error::Error;
 
@@ -41,6 +44,43 @@ fn of_server(error: &DbError, text: &str) -> Error {
             "{alive} of {required} replicas that are needed are alive"
         )),
         other => Error::Unavailable(format!("the cluster did not answer in time: {other}")),
+    }
+}
+
+/// The error of an answer that is not of the form that was asked for.
+pub(super) fn unexpected(error: &dyn std::fmt::Display) -> Error {
+    Error::Damaged(format!("the cluster's answer cannot be read: {error}"))
+}
+
+/// The error of a connection that will be refused again, if it is one: the user, or a certificate.
+pub(super) fn refused(error: &NewSessionError) -> Option<Error> {
+    use ConnectionSetupRequestErrorKind as Setup;
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(
+        ConnectionPoolError::Broken {
+            last_connection_error: last,
+        },
+    )) = error
+    else {
+        return None;
+    };
+    match last {
+        ConnectionError::ConnectionSetupRequestError(setup) => match setup.get_error() {
+            Setup::DbError(DbError::AuthenticationError | DbError::Unauthorized, text) => Some(
+                Error::BadInput(format!("the cluster refuses this user: {text}")),
+            ),
+            Setup::MissingAuthentication => Some(Error::BadInput(
+                "the cluster asks for a user: give user=NAME and a password".to_string(),
+            )),
+            _ => None,
+        },
+        ConnectionError::IoError(error) => {
+            let inner = error.get_ref()?;
+            let tls = inner.downcast_ref::<rustls::Error>()?;
+            let is_lasting = matches!(tls, rustls::Error::InvalidCertificate(_));
+            is_lasting
+                .then(|| Error::BadInput(format!("the certificate of a node is refused: {tls}")))
+        }
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reads, writes and scans: many requests in flight, each sent again while it may still succeed.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use scylla::response::{PagingState, PagingStateResponse};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::super::beside::beside;
 use super::super::swap::Swapped;
 use super::super::types::{Cell, Cells, Mark, Page, Read, TableKind, Write};
 use super::connect::{Cassandra, PATIENCE};
-use super::errors::{failed, may_pass};
+use super::errors::{failed, may_pass, unexpected};
 use super::statements::Statement;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The most requests in flight.
 const IN_FLIGHT: usize = 128;
@@ -95,10 +97,6 @@ pub(super) fn rows(found: QueryResult, rows_only: bool) -> Result<Vec<Cell>> {
         .map_err(|e| unexpected(&e))
 }
 
-pub(super) fn unexpected(error: &dyn std::fmt::Display) -> Error {
-    Error::Damaged(format!("the cluster's answer cannot be read: {error}"))
-}
-
 /// Makes a request, and makes it again for `patience` while it may still succeed.
 async fn again<F, T>(patience: Duration, mut request: impl FnMut() -> F) -> Result<T>
 where
@@ -120,9 +118,11 @@ where
 }
 
 /// The identity of a table: processes that create it at the same moment, by different nodes, create
-/// the same one.
-fn table_id(name: &str) -> String {
-    let digits = format!("{:032x}", xxh3_128(name.as_bytes()));
+/// the same one. In a keyspace that was dropped and made again it is another one, so that a node
+/// that was down meanwhile does not bring the former rows back. `made` is when the keyspace was
+/// made.
+fn table_id(name: &str, made: i64) -> String {
+    let digits = format!("{:032x}", xxh3_128(format!("{name} {made}").as_bytes()));
     let part = |from, to| digits.get(from..to).unwrap_or_default();
     // The form of a random identity (version 4).
     format!(
@@ -163,7 +163,7 @@ impl Cells for Cassandra {
             TableKind::Entries => " AND gc_grace_seconds = 10800",
             TableKind::Versions | TableKind::Swapped => "",
         };
-        let id = table_id(&of);
+        let id = table_id(&of, self.made()?);
         self.define(&format!(
             "CREATE TABLE IF NOT EXISTS {of} (p blob, c blob, v blob, PRIMARY KEY (p, c)) \
              WITH ID = {id} AND compaction = {{'class': 'SizeTieredCompactionStrategy'}} \
@@ -188,6 +188,10 @@ impl Cells for Cassandra {
 
     fn parts(&self) -> u32 {
         PARTS
+    }
+
+    fn beside(&self, parts: Range<u32>, work: &(dyn Fn(u32) -> Result<()> + Sync)) -> Result<()> {
+        beside(parts, work)
     }
 
     fn scan(
@@ -289,9 +293,10 @@ mod tests {
 
     #[test]
     fn a_table_has_one_identity() {
-        let id = table_id("shop.esker_state");
-        assert_eq!(id, table_id("shop.esker_state"));
-        assert_ne!(id, table_id("shop.esker_1"));
+        let id = table_id("shop.esker_state", 7);
+        assert_eq!(id, table_id("shop.esker_state", 7));
+        assert_ne!(id, table_id("shop.esker_state", 8));
+        assert_ne!(id, table_id("shop.esker_1", 7));
         let lengths: Vec<usize> = id.split('-').map(str::len).collect();
         assert_eq!(lengths, [8, 4, 4, 4, 12]);
     }

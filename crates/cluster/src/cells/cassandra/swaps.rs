@@ -10,8 +10,7 @@ use tokio::time::Instant;
 
 use super::super::swap::Swapped;
 use super::connect::{Cassandra, PATIENCE};
-use super::errors::{failed, may_pass};
-use super::requests::unexpected;
+use super::errors::{failed, may_pass, unexpected};
 use super::statements::Statement;
 use crate::error::{Error, Result};
 

@@ -1,7 +1,9 @@
 //! What the layer asks of a store.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::super::beside::beside;
 use super::super::swap::Swapped;
 use super::super::types::{Cell, Cells, Mark, Page, Read, TableKind, Write};
 use super::gateway::HBase;
@@ -65,6 +67,10 @@ impl Cells for HBase {
 
     fn parts(&self) -> u32 {
         names::PARTS
+    }
+
+    fn beside(&self, parts: Range<u32>, work: &(dyn Fn(u32) -> Result<()> + Sync)) -> Result<()> {
+        beside(parts, work)
     }
 
     fn scan(

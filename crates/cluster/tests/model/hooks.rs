@@ -1,0 +1,57 @@
+//! What scenes do at the calls of the simulated store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_cluster::cells::Write;
+use parking_lot::Mutex;
+
+use crate::hooked::Hook;
+
+/// Sees writes before they are sent; returns the places of those that fail, and are not sent.
+pub(crate) type OnWrites = Box<dyn FnMut(&[Write]) -> Vec<usize> + Send>;
+
+/// A hook for writes.
+pub(crate) struct Writes(pub(crate) Mutex<OnWrites>);
+
+impl Hook for Writes {
+    fn writes(&self, writes: &[Write]) -> Vec<usize> {
+        (self.0.lock())(writes)
+    }
+}
+
+/// Does something once, after the first scan, before announcements of removals are read.
+pub(crate) struct AfterScan {
+    has_scanned: AtomicBool,
+    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl AfterScan {
+    pub(crate) fn new(then: Box<dyn FnOnce() + Send>) -> AfterScan {
+        AfterScan {
+            has_scanned: AtomicBool::new(false),
+            then: Mutex::new(Some(then)),
+        }
+    }
+
+    /// Before announcements of removals are read, with or without a scan.
+    pub(crate) fn at_once(then: Box<dyn FnOnce() + Send>) -> AfterScan {
+        let hook = AfterScan::new(then);
+        hook.has_scanned.store(true, Ordering::SeqCst);
+        hook
+    }
+}
+
+impl Hook for AfterScan {
+    fn scanned(&self) {
+        self.has_scanned.store(true, Ordering::SeqCst);
+    }
+
+    fn reads_swapped(&self, partition: &[u8]) {
+        if partition.starts_with(b"removals") && self.has_scanned.load(Ordering::SeqCst) {
+            let then = self.then.lock().take();
+            if let Some(then) = then {
+                then();
+            }
+        }
+    }
+}
