@@ -65,6 +65,12 @@ pub(super) struct Slot {
     _loan: Loan,
 }
 
+impl direct::Sender for Connection {
+    fn send_queued(&self) {
+        self.send_waiting();
+    }
+}
+
 impl Connection {
     /// A connection with at most `most_requests` in flight, and bytes from `budget`, of which it
     /// uses at most `most_bytes`.
@@ -166,7 +172,7 @@ impl Connection {
     }
 
     /// Sends replies that wait, as far as the socket takes them, where no other thread sends some.
-    pub(super) fn send_queued(&self) {
+    fn send_waiting(&self) {
         let Some(socket) = self.direct.get() else {
             return;
         };

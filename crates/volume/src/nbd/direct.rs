@@ -9,15 +9,20 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
-use super::connection::{Connection, Slot};
 use super::replies::Reply;
+
+/// A connection, whose replies any thread may send.
+pub(super) trait Sender {
+    /// Sends as many of the queued replies as the socket takes at once.
+    fn send_queued(&self);
+}
 
 /// The most replies that are sent in one call of the system.
 pub(super) const TOGETHER: usize = 64;
 
 thread_local! {
     /// Connections with replies that this thread sends later, while it is in `replies_together`.
-    static LATER: RefCell<Option<Vec<Arc<Connection>>>> = const { RefCell::new(None) };
+    static LATER: RefCell<Option<Vec<Arc<dyn Sender>>>> = const { RefCell::new(None) };
 }
 
 /// Runs `act`. The replies that it makes are sent when it returns: those of a connection in one
@@ -44,11 +49,12 @@ impl Drop for Ending {
 }
 
 /// A reply was queued: sends it, now or at the end of `replies_together`.
-pub(super) fn queued(connection: &Arc<Connection>) {
+pub(super) fn queued<S: Sender + 'static>(connection: &Arc<S>) {
     let is_later = LATER.with_borrow_mut(|later| {
         let Some(later) = later else { return false };
-        if !later.iter().any(|of| Arc::ptr_eq(of, connection)) {
-            later.push(Arc::clone(connection));
+        let connection: Arc<dyn Sender> = connection.clone();
+        if !later.iter().any(|of| Arc::ptr_eq(of, &connection)) {
+            later.push(connection);
         }
         true
     });
@@ -57,12 +63,12 @@ pub(super) fn queued(connection: &Arc<Connection>) {
     }
 }
 
-/// Replies, and the requests that they answer.
-pub(super) type Replies = Vec<(Reply, Slot)>;
+/// Replies, and what is held for the requests that they answer.
+type Replies<H> = Vec<(Reply, H)>;
 
 /// Sends as much of the replies as the socket takes at once. Returns the rest: bytes of the first
 /// reply that was not sent in full, and those behind it; and what was sent in full.
-pub(super) fn send(socket: &TcpStream, mut replies: Replies) -> (Replies, Replies) {
+pub(super) fn send<H>(socket: &TcpStream, mut replies: Replies<H>) -> (Replies<H>, Replies<H>) {
     let parts = replies
         .iter()
         .flat_map(|(reply, _)| [&reply.head, &reply.data]);
@@ -103,7 +109,7 @@ mod tests {
     use super::super::transmission::write_replies;
     use super::*;
     use crate::budget::Budget;
-    use crate::nbd::connection::Phase;
+    use crate::nbd::connection::{Connection, Phase};
 
     /// A connection whose replies any thread may send, its socket, and its client.
     fn pair() -> (Arc<Connection>, Arc<TcpStream>, TcpStream) {
