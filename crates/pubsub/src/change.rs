@@ -43,7 +43,8 @@ impl Broker {
     /// no earlier ones. Returns false if the subscription does not exist any more.
     ///
     /// # Errors
-    /// [`Error::BadInput`] if the place is invalid; also any read or write error.
+    /// [`Error::BadInput`](esker::Error::BadInput) if the place is invalid; also any read or write
+    /// error.
     pub fn move_to(&self, id: Seq, place: Place) -> Result<bool> {
         let inner = &*self.inner;
         inner.compiled.shape(&place)?;
