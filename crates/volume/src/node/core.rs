@@ -248,6 +248,8 @@ impl Core {
         let Some(group) = self.groups.get_mut(&id) else {
             return;
         };
+        // What it knew as a leader stays known when it steps back.
+        group.was_current = group.current();
         let mut outputs = Vec::new();
         act(&mut group.consensus, self.now, &mut outputs);
         for output in outputs {
