@@ -157,6 +157,7 @@ fn a_leader_whose_map_is_damaged_steps_back() {
         }
     }
     world.is_rotten = true;
+    world.node(id).may_fail = true;
     world.join(false);
     world.converge();
     world.end();
