@@ -76,9 +76,9 @@ pub(crate) fn judge_all(
 }
 
 /// Removes entries that are of no use (DELI's online repair), and the versions of those whose
-/// writer is gone, so that its put stays dead if it arrives later. An error does no harm: the next
-/// reader finds them again.
-pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) {
+/// writer is gone, so that its put stays dead if it arrives later. Returns how many are removed; an
+/// error does no harm: the next reader finds the entries again.
+pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) -> u64 {
     let (dangling, obsolete): (Vec<_>, Vec<_>) = useless
         .iter()
         .partition(|(_, verdict)| *verdict == Verdict::Dangling);
@@ -107,7 +107,8 @@ pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verd
         let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
         bound.entry(candidate.index, entry, false)
     });
-    drop(shared.cells.write(entries.collect()));
+    let written = shared.cells.write(entries.collect());
+    written.iter().filter(|outcome| outcome.is_ok()).count() as u64
 }
 
 /// Deletes versions for good whose entries are dangling; returns which.

@@ -533,10 +533,48 @@ fn a_check_reads_one_by_one_what_differs_alone() {
         assert_eq!((checked.records, checked.entries), (300, 301));
         assert_eq!(checked.obsolete, 1, "{checked:?}");
         assert!(calls < 100, "{calls} calls");
-        // A repair removes what is obsolete; damage is reported, and stays.
-        repair(&dataset, true).unwrap();
+        // What was deleted at the timestamp of its put stays so.
+        let repaired = repair(&dataset, true).unwrap();
+        assert_eq!(
+            (repaired.obsolete, repaired.entries),
+            (1, 1),
+            "{repaired:?}"
+        );
         let (checked, _) = check();
         let left = (checked.wrong, checked.entries, checked.obsolete);
-        assert_eq!(left, (2, 300, 0), "{checked:?}");
+        assert_eq!(left, (1, 299, 0), "{checked:?}");
     });
+}
+
+/// A full repair counted an entry of another value than its record's as removed and left it: what
+/// removes obsolete entries looks again at what hides them, and nothing hides this one.
+#[test]
+fn a_full_repair_removes_an_entry_of_another_value_than_its_records() {
+    for versions in [1, 2] {
+        scene(|net| {
+            let dataset = dataset(net, versions);
+            let counted = Hooked::new(net.clone(), Counted::default());
+            let store = Store::open(counted.clone(), false, options(net, 0)).unwrap();
+            for n in 1..=2 {
+                put(&store.dataset("d").unwrap(), 1, n);
+            }
+            // Of the record, and, where two versions are kept, of the one before.
+            let mut strange = counted.hook.entries.lock().clone();
+            let count = strange.len();
+            strange.iter_mut().for_each(|entry| entry.row[0] ^= 1);
+            for outcome in Cells::write(&**net, strange) {
+                outcome.unwrap();
+            }
+            net.sleep(2 * MINUTE);
+            let check = || dataset.check(&mut |_| ControlFlow::Continue(())).unwrap();
+            assert_eq!(check().wrong, u64::from(versions), "{:?}", check());
+            let repaired = repair(&dataset, true).unwrap();
+            assert_eq!(repaired.entries, count as u64, "{repaired:?}");
+            let checked = check();
+            assert_eq!((checked.wrong, checked.obsolete), (0, 0), "{checked:?}");
+            assert_eq!(checked.entries, u64::from(versions), "{checked:?}");
+            let all = Request::of(field("n").ge(0));
+            assert_eq!(rest(&mut dataset.find(&all).unwrap()), [(1, 2)]);
+        });
+    }
 }
