@@ -8,7 +8,7 @@ use esker_model::query::Shape;
 use esker_model::record::{self, RecordRef, UNINDEXED};
 use esker_model::schema::{Extracted, Extraction, KeyType};
 
-use crate::catalog::{Catalog, DatasetState};
+use crate::catalog::{Catalog, DatasetState, Edition};
 use crate::cells::{Read, Write};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -16,8 +16,7 @@ use crate::rows::{Version, entry_row, newest_first};
 
 /// A dataset.
 pub(crate) struct Bound {
-    /// The version of the catalog.
-    pub(crate) version: u64,
+    pub(crate) edition: Edition,
     pub(crate) name: String,
     pub(crate) state: DatasetState,
     pub(crate) stored: StoredDef,
@@ -72,7 +71,7 @@ impl Bound {
         }
         let wanted = stored.attributes.iter().map(|a| stored.wanted(&a.def));
         Ok(Bound {
-            version: catalog.version,
+            edition: catalog.edition(),
             name: name.to_string(),
             shape: Shape::new(&shown),
             data: state.data(),

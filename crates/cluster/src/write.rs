@@ -7,6 +7,7 @@ use esker_model::Key;
 use esker_model::record::RecordRef;
 
 use crate::bound::{Bound, NewRecord};
+use crate::catalog::Edition;
 use crate::cells::Write;
 use crate::error::{Error, Result};
 use crate::shared::Shared;
@@ -92,20 +93,19 @@ impl Change {
 pub(crate) struct Operation<'s> {
     shared: &'s Shared,
     pub(crate) lease: Arc<Lease>,
-    /// Of the catalog.
-    version: u64,
+    edition: Edition,
     begun: u64,
 }
 
 impl<'s> Operation<'s> {
     pub(crate) fn begin(shared: &'s Shared, bound: &Bound) -> Result<Operation<'s>> {
         shared.check_writes()?;
-        let lease = shared.writers.lease()?;
+        let lease = shared.writers.lease(bound.edition.keyspace)?;
         let begun = shared.clocks().steady();
         Ok(Operation {
             shared,
             lease,
-            version: bound.version,
+            edition: bound.edition,
             begun,
         })
     }
@@ -122,7 +122,7 @@ impl<'s> Operation<'s> {
         let is_in_time = elapsed < DEADLINE;
         if is_in_time
             && shared.writers.is_valid(&self.lease)
-            && shared.catalogs.is_recent(self.version)
+            && shared.catalogs.is_recent(self.edition)
         {
             return Ok(());
         }

@@ -17,6 +17,7 @@ mod history;
 #[path = "../common/hooked.rs"]
 mod hooked;
 mod hooks;
+mod keyspaces;
 mod net;
 mod scenes;
 mod world;

@@ -20,7 +20,7 @@ use crate::net::{Net, Skewed, Trouble};
 const MINUTE: u64 = 60_000;
 
 /// A store that works.
-const CALM: Trouble = Trouble {
+pub(crate) const CALM: Trouble = Trouble {
     seed: 1,
     bad: 0,
     pauses: 0,
@@ -29,12 +29,12 @@ const CALM: Trouble = Trouble {
 };
 
 /// Runs a test as the one client of a store that works.
-fn scene(test: impl FnOnce(&Arc<Net>) + Send) {
+pub(crate) fn scene(test: impl FnOnce(&Arc<Net>) + Send) {
     let net = Net::new(CALM, 1);
     net.run(vec![Box::new(|| test(&net))]);
 }
 
-fn options(net: &Arc<Net>, ahead: i64) -> Options {
+pub(crate) fn options(net: &Arc<Net>, ahead: i64) -> Options {
     let net = net.clone();
     Options {
         clocks: Arc::new(Skewed { net, ahead }),
@@ -46,7 +46,7 @@ fn options(net: &Arc<Net>, ahead: i64) -> Options {
 }
 
 /// The dataset `d`, of which `versions` are kept; created if need be.
-fn dataset(net: &Arc<Net>, versions: u32) -> Dataset {
+pub(crate) fn dataset(net: &Arc<Net>, versions: u32) -> Dataset {
     let store = Store::open(net.clone(), true, options(net, 0)).unwrap();
     let def = DatasetDef::new("id", KeyType::Int)
         .versions(versions)
@@ -64,18 +64,18 @@ fn hooked(net: &Arc<Net>, on_writes: OnWrites) -> Dataset {
     store.dataset("d").unwrap()
 }
 
-fn key(number: i128) -> Key {
+pub(crate) fn key(number: i128) -> Key {
     Key::new(KeyType::Int, &Value::Int(number)).unwrap()
 }
 
-fn put(dataset: &Dataset, id: u32, n: u32) {
+pub(crate) fn put(dataset: &Dataset, id: u32, n: u32) {
     let mut batch = dataset.batch();
     let json = format!(r#"{{"id":{id},"n":{n}}}"#);
     batch.put_json(json.as_bytes()).unwrap();
     batch.commit().unwrap();
 }
 
-fn repair(dataset: &Dataset, full: bool) -> esker_cluster::Result<Repaired> {
+pub(crate) fn repair(dataset: &Dataset, full: bool) -> esker_cluster::Result<Repaired> {
     let rows_per_second = None;
     let options = RepairOptions {
         full,
@@ -85,7 +85,7 @@ fn repair(dataset: &Dataset, full: bool) -> esker_cluster::Result<Repaired> {
 }
 
 /// The rest of an answer: `id` and `n`.
-fn rest(answer: &mut esker_cluster::Answer) -> Vec<(u64, u64)> {
+pub(crate) fn rest(answer: &mut esker_cluster::Answer) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     while let Some(record) = answer.next_record().unwrap() {
         let json: serde_json::Value = serde_json::from_slice(record.json()).unwrap();
@@ -418,54 +418,6 @@ fn an_insert_after_a_deletion_that_is_forgotten_finds_no_record() {
             [(1, 3)]
         );
     });
-}
-
-/// A dataset that is dropped left its marks, notes and counts.
-#[test]
-fn nothing_is_left_of_a_dataset_that_is_dropped() {
-    scene(|net| {
-        let mut options = options(net, 0);
-        options.split_at = 4;
-        let store = Store::open(net.clone(), true, options).unwrap();
-        let def = DatasetDef::new("id", KeyType::Int).index("n", Index::composite().int());
-        let dataset = store.create_dataset("d", &def).unwrap();
-        for id in 0..20 {
-            put(&dataset, id, id);
-        }
-        dataset.note("progress", Some(b"7")).unwrap();
-        repair(&dataset, false).unwrap();
-        let rows = || {
-            let rows = net.swapped_rows().into_iter();
-            let mine = rows.filter(|(.., partition, _)| {
-                ![&b"catalog"[..], b"writers"].contains(&partition.as_slice())
-            });
-            mine.collect::<Vec<_>>()
-        };
-        assert!(rows().len() > 3, "{:?}", rows());
-        store.drop_dataset("d").unwrap();
-        assert_eq!(rows(), []);
-    });
-}
-
-/// Two processes that change the catalog in the same way propose different values, so that one that
-/// gets no answer sees whether its change was made.
-#[test]
-fn two_processes_reserve_different_numbers() {
-    for seed in 0..20 {
-        let net = Net::new(Trouble { seed, ..CALM }, 2);
-        let create = |name: &'static str| -> Box<dyn FnOnce() + Send + '_> {
-            let net = &net;
-            Box::new(move || {
-                let store = Store::open(net.clone(), true, options(net, 0)).unwrap();
-                let def = DatasetDef::new("id", KeyType::Int);
-                put(&store.create_dataset(name, &def).unwrap(), 1, 1);
-            })
-        };
-        // The simulated store fails a test that proposes a value twice.
-        net.run(vec![create("a"), create("b")]);
-        let tables = net.tables();
-        assert_eq!(tables.len(), 2, "{tables:?}");
-    }
 }
 
 /// Calls of a store but for scans, and the entries that were written.
