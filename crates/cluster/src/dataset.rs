@@ -30,6 +30,12 @@ use crate::write::{self, Change};
 /// of them done. No two writes have the same timestamp ([`Record::seq`]); of two writes of one
 /// record the one with the later timestamp counts, by clocks that differ by [`CLOCK_BOUND`] at
 /// most.
+///
+/// A write that fails with [`Error::Unavailable`] may have happened, or may happen later. A read
+/// may show its record, and reads after that one may not: its writer seems to have died, and a
+/// reader that met its index entry a minute later or more, and found no record, removes both for
+/// good, while the record arrives at another replica. Once a later write of the key is
+/// acknowledged, that one is its record. No acknowledged write is removed so.
 #[derive(Clone)]
 pub struct Dataset {
     pub(crate) shared: Arc<Shared>,
