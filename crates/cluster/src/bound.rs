@@ -12,7 +12,7 @@ use crate::catalog::{Catalog, DatasetState, Edition};
 use crate::cells::{Read, Write};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::rows::{Version, entry_row, newest_first};
+use crate::rows::{Entry, Version, entry_row, newest_first};
 
 /// A dataset.
 pub(crate) struct Bound {
@@ -134,12 +134,8 @@ impl Bound {
     }
 
     /// The put of an entry, or its deletion.
-    pub(crate) fn entry(
-        &self,
-        index: usize,
-        (token, at, key): (&[u8], Seq, &[u8]),
-        is_put: bool,
-    ) -> Option<Write> {
+    pub(crate) fn entry(&self, index: usize, entry: Entry<'_>, is_put: bool) -> Option<Write> {
+        let Entry { token, at, key } = entry;
         let index = self.indexes.get(index)?;
         Some(Write {
             table: index.table.clone(),

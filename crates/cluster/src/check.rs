@@ -19,7 +19,7 @@ use crate::cells::{Cell, Mark, Read, Write};
 use crate::dataset::Dataset;
 use crate::error::Result;
 use crate::judge::{judge_all, remove};
-use crate::rows::{Version, entry};
+use crate::rows::{Entry, Version, entry};
 use crate::shared::Shared;
 use crate::sketch::{Sketch, hash};
 use crate::time::stamp;
@@ -207,8 +207,8 @@ impl Walk<'_> {
                 tokens.sort_unstable();
                 tokens.dedup();
                 expected.extend(tokens.iter().filter_map(|(index, token)| {
-                    let entry = (token.as_slice(), at, cell.partition.as_slice());
-                    let write = self.bound.entry(*index, entry, true)?;
+                    let key = &cell.partition;
+                    let write = self.bound.entry(*index, Entry { token, at, key }, true)?;
                     Some(hash(&write.table, &write.partition, &write.row))
                 }));
             }
@@ -289,8 +289,8 @@ impl Walk<'_> {
             let state = attribute.and_then(|a| self.bound.state.indexes.get(&a.id));
             // An index that is being filled may lack entries.
             if state.is_some_and(|state| state.is_ready) {
-                let entry = (token.as_slice(), at, cell.partition.as_slice());
-                let entry = self.bound.entry(index, entry, true);
+                let (token, key) = (&token, &cell.partition);
+                let entry = self.bound.entry(index, Entry { token, at, key }, true);
                 expected.extend(
                     entry.filter(|write| self.differs(&write.table, &write.partition, &write.row)),
                 );
@@ -462,10 +462,9 @@ impl Walk<'_> {
     /// Removes entries of other values than those of their records. No put of such an entry can be
     /// on its way: the version of a key and a timestamp has one value, and so it has its entries.
     fn remove_strange(&mut self, strange: Vec<Candidate>) -> Result<()> {
-        let removals = strange.iter().filter_map(|candidate| {
-            let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
-            self.bound.entry(candidate.index, entry, false)
-        });
+        let removals = strange
+            .iter()
+            .filter_map(|candidate| self.bound.entry(candidate.index, candidate.entry(), false));
         let removals: Vec<Write> = removals.collect();
         self.changed.0 += removals.len() as u64;
         self.shared.cells.write(removals).into_iter().collect()

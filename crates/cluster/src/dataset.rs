@@ -215,9 +215,9 @@ impl Dataset {
             _ => kept,
         };
         let refs: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
-        let read = View::LATEST.read(&self.shared, &bound, &refs, (rows, false));
+        let read = View::LATEST.read(&self.shared, &bound, &refs, rows, false);
         let found = keys.iter().zip(read);
-        let found = found.map(|(key, cells)| versions(key, cells?, (until, most), kept));
+        let found = found.map(|(key, cells)| versions(key, cells?, until, most, kept));
         found.collect()
     }
 
@@ -284,7 +284,7 @@ impl Dataset {
         Ok(Scanned {
             shared: self.shared.clone(),
             bound: self.bound()?,
-            scan: Scan::by_key((lo, hi), reverse, View::now(&self.shared)?),
+            scan: Scan::by_key(lo, hi, reverse, View::now(&self.shared)?),
             hits: std::collections::VecDeque::new(),
         })
     }
@@ -393,7 +393,8 @@ impl Dataset {
 fn versions(
     key: &Key,
     cells: Vec<Cell>,
-    (until, most): (Seq, usize),
+    until: Seq,
+    most: usize,
     kept: usize,
 ) -> Result<Vec<Record>> {
     let is_full = cells.len() >= kept;

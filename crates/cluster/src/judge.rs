@@ -20,7 +20,8 @@ use crate::view::View;
 pub(crate) fn judge(
     at: Seq,
     versions: &[Cell],
-    (until, kept): (Seq, usize),
+    until: Seq,
+    kept: usize,
     now: u64,
 ) -> Result<Verdict> {
     let (mut newer, mut is_newest) = (0, true);
@@ -63,12 +64,12 @@ pub(crate) fn judge_all(
     keys.sort_unstable();
     keys.dedup();
     let now = shared.clocks().wall();
-    let read = view.read(shared, bound, &keys, (kept, rows_only));
+    let read = view.read(shared, bound, &keys, kept, rows_only);
     let versions: HashMap<&[u8], Result<Vec<Cell>>> = keys.into_iter().zip(read).collect();
     let judged = candidates
         .iter()
         .map(|candidate| match versions.get(candidate.key.as_slice()) {
-            Some(Ok(versions)) => judge(candidate.at, versions, (view.until, kept), now),
+            Some(Ok(versions)) => judge(candidate.at, versions, view.until, kept, now),
             Some(Err(error)) => Err(error.clone()),
             None => Ok(Verdict::Pending),
         });
@@ -103,10 +104,9 @@ pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verd
             removed.extend(still.map(|(candidate, _)| candidate));
         }
     }
-    let entries = removed.into_iter().filter_map(|candidate| {
-        let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
-        bound.entry(candidate.index, entry, false)
-    });
+    let entries = removed
+        .into_iter()
+        .filter_map(|candidate| bound.entry(candidate.index, candidate.entry(), false));
     let written = shared.cells.write(entries.collect());
     written.iter().filter(|outcome| outcome.is_ok()).count() as u64
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn of(at: Seq, all: &[Version], kept: usize) -> Verdict {
-        judge(at, &versions(all), (Seq::MAX, kept), NOW).unwrap()
+        judge(at, &versions(all), Seq::MAX, kept, NOW).unwrap()
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::bound::{Bound, NewRecord};
 use crate::catalog::Edition;
 use crate::cells::Write;
 use crate::error::{Error, Result};
+use crate::rows::Entry;
 use crate::shared::Shared;
 use crate::split;
 use crate::time::DEADLINE;
@@ -80,7 +81,10 @@ impl Change {
             .tokens
             .iter()
             .filter(move |(place, _)| is_written(place));
-        tokens.filter_map(move |(place, token)| self.of.entry(*place, (token, at, &self.key), true))
+        tokens.filter_map(move |(place, token)| {
+            let key = &self.key;
+            self.of.entry(*place, Entry { token, at, key }, true)
+        })
     }
 
     pub(crate) fn version(&self, at: Seq) -> Write {

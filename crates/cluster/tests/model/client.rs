@@ -411,7 +411,7 @@ impl<'w> Client<'w> {
         let begun = self.now();
         let most = self.world.settings.versions as usize;
         let condition = field("n").eq(value as i64);
-        let found = dataset.versions_with(condition, None, most, (1_000, None));
+        let found = dataset.versions_with(condition, None, most, 1_000, None);
         self.done("versions by value", &found);
         let Ok(found) = found else { return };
         let asked = Asked::Versions { most, until: None };

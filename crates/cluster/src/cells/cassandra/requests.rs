@@ -264,7 +264,7 @@ impl Cells for Cassandra {
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
         self.runtime
-            .block_on(self.swap_row(table, (partition, row), expected, to))
+            .block_on(self.swap_row(table, partition, row, expected, to))
     }
 
     fn swapped(&self, table: &Arc<str>, partition: &[u8]) -> Result<Vec<Cell>> {
