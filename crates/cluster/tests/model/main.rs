@@ -12,6 +12,7 @@
     clippy::indexing_slicing
 )]
 
+mod checks;
 mod client;
 mod history;
 #[path = "../common/hooked.rs"]

@@ -420,7 +420,8 @@ impl State {
 impl Cells for Net {
     fn now(&self) -> Result<u64> {
         self.travel(true)?;
-        Ok(self.state.lock().now)
+        let state = self.state.lock();
+        Ok(state.now - state.now % state.trouble.coarse)
     }
 
     fn create_table(&self, _: &str, _: TableKind) -> Result<()> {
