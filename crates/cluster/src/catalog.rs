@@ -8,7 +8,7 @@
 //! A keyspace may be dropped and made again under its name while a process has it open. Its catalog
 //! has another number then, and its versions begin anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use esker_coding::Seq;
@@ -29,6 +29,9 @@ const PARTITION: &[u8] = b"catalog";
 const REREAD: u64 = 4_000;
 /// How often a change is made again after others changed the catalog.
 const TRIES: usize = 50;
+/// The numbers of changes that are kept: more than follow on one another while one waits for its
+/// answer.
+const TURNS: usize = 64;
 
 /// A version of the catalog, of all keyspaces that have had the name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,9 +48,11 @@ pub(crate) struct Catalog {
     #[serde(default)]
     keyspace: u64,
     version: u64,
-    /// A number that makes each value of the row another.
+    /// Numbers of the last changes, the last one at the end. They make each value of the row
+    /// another, and a change that others have followed before its answer came sees that it has
+    /// happened.
     #[serde(default)]
-    turn: u64,
+    turns: VecDeque<u64>,
     next_id: u32,
     pub(crate) datasets: BTreeMap<String, DatasetState>,
 }
@@ -282,6 +287,7 @@ impl Catalogs {
 
     /// Changes the catalog; `change` is made again on a later version if another process was first.
     pub(crate) fn change<T>(&self, mut change: impl FnMut(&mut Catalog) -> Result<T>) -> Result<T> {
+        let mut tried: Option<(u64, T)> = None;
         for _ in 0..TRIES {
             let changes = self.known.lock().changes;
             let read_at = self.clocks.steady();
@@ -290,6 +296,12 @@ impl Catalogs {
                 Some(bytes) => decode(bytes)?,
                 None => Catalog::beginning(self.cells.now()?),
             };
+            if let Some((turn, done)) = tried.take()
+                && catalog.turns.contains(&turn)
+            {
+                let _ = self.keep(catalog, read_at, changes);
+                return Ok(done);
+            }
             let unchanged = catalog.clone();
             let done = change(&mut catalog)?;
             if catalog == unchanged {
@@ -299,7 +311,11 @@ impl Catalogs {
                 catalog.keyspace = unique();
             }
             catalog.version += 1;
-            catalog.turn = unique();
+            let turn = unique();
+            catalog.turns.push_back(turn);
+            while catalog.turns.len() > TURNS {
+                catalog.turns.pop_front();
+            }
             let bytes = serde_json::to_vec(&catalog)
                 .map_err(|error| Error::BadInput(format!("the catalog: {error}")))?;
             let swapped = self.cells.swap(
@@ -314,6 +330,7 @@ impl Catalogs {
                 let _ = self.keep(catalog, read_at, changes);
                 return Ok(done);
             }
+            tried = Some((turn, done));
         }
         Err(again_and_again())
     }

@@ -6,6 +6,8 @@ use esker_model::definition::{DatasetDef, Index};
 use esker_model::query::Request;
 use esker_model::schema::KeyType;
 
+use crate::hooked::Hooked;
+use crate::hooks::Superseded;
 use crate::net::{Net, Trouble};
 use crate::scenes::{CALM, dataset, key, options, put, repair, rest, scene};
 
@@ -84,4 +86,28 @@ fn a_process_follows_a_keyspace_that_is_dropped_and_made_again() {
         let writer = |id: i128| former.get(&key(id)).unwrap().unwrap().seq() % 512;
         assert_ne!(writer(2), writer(3));
     });
+}
+
+/// A process had no answer to a change of the catalog, and another one had followed before it read
+/// the catalog again: it found its own dataset there, said that it existed already, and dropped its
+/// tables.
+#[test]
+fn a_change_of_the_catalog_that_another_follows_has_happened() {
+    let def = DatasetDef::new("id", KeyType::Int).index("n", Index::composite().int());
+    // A number is reserved, the dataset is added, renamed, and dropped.
+    for left in 0..4 {
+        scene(|net| {
+            let other = Store::open(net.clone(), true, options(net, 0)).unwrap();
+            let (follows, of) = (other.clone(), def.clone());
+            let then = Box::new(move || drop(follows.create_dataset("other", &of).unwrap()));
+            let cells = Hooked::new(net.clone(), Superseded::new("esker_state", left, then));
+            let store = Store::open(cells, false, options(net, 0)).unwrap();
+            let created = store.create_dataset("d", &def).unwrap();
+            put(&created, 1, 1);
+            store.rename_dataset("d", "e").unwrap();
+            assert!(other.dataset_names().unwrap().contains(&"e".to_string()));
+            store.drop_dataset("e").unwrap();
+            assert_eq!(other.dataset_names().unwrap(), ["other"]);
+        });
+    }
 }

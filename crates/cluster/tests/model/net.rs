@@ -585,10 +585,20 @@ impl Cells for Net {
             (outcome, roll < bad)
         };
         self.travel(false)?;
-        if lost {
-            Err(Error::Unavailable("no answer".to_string()))
+        if !lost {
+            return Ok(outcome);
+        }
+        // Whether it has happened is read, as the real stores do.
+        self.sleep(200);
+        let rows = self.swapped(table, partition)?;
+        let now = rows.into_iter().find(|cell| cell.row == row);
+        let now = now.map(|cell| cell.value);
+        if now.as_deref() == to {
+            Ok(Swapped::Done)
+        } else if now.as_deref() != expected {
+            Ok(Swapped::Other(now))
         } else {
-            Ok(outcome)
+            Err(Error::Unavailable("no answer".to_string()))
         }
     }
 

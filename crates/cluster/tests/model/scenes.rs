@@ -10,11 +10,12 @@ use esker_model::Key;
 use esker_model::condition::field;
 use esker_model::definition::{DatasetDef, Index};
 use esker_model::query::{Order, PageToken, Request};
+use esker_model::record::Update;
 use esker_model::schema::{KeyType, Value};
 use parking_lot::Mutex;
 
 use crate::hooked::Hooked;
-use crate::hooks::{AfterScan, Counted, OnWrites, Writes};
+use crate::hooks::{AfterScan, Counted, OnWrites, Superseded, Writes};
 use crate::net::{Net, Skewed, Trouble};
 
 pub(crate) const MINUTE: u64 = 60_000;
@@ -440,4 +441,33 @@ fn a_lookup_makes_two_calls() {
             assert!(calls.is_none_or(|calls| calls == made), "{made} calls");
         }
     });
+}
+
+/// Adds one to `n` of key 1.
+fn add_one(dataset: &Dataset) {
+    let done = dataset.update::<Error>(&key(1), &mut |record| {
+        let json: serde_json::Value = serde_json::from_slice(record.unwrap().json()).unwrap();
+        let n = json["n"].as_u64().unwrap() + 1;
+        Ok(Update::Put(format!(r#"{{"id":1,"n":{n}}}"#).into_bytes()))
+    });
+    done.unwrap();
+}
+
+/// An update had no answer to the change of its key's head, and another one had followed before it
+/// looked: it was made once more.
+#[test]
+fn an_update_that_another_follows_is_made_once() {
+    for versions in [1, 2] {
+        scene(|net| {
+            let dataset = dataset(net, versions);
+            put(&dataset, 1, 1);
+            let other = dataset.clone();
+            let then = Box::new(move || add_one(&other));
+            let cells = Hooked::new(net.clone(), Superseded::new("_heads", 0, then));
+            let store = Store::open(cells, false, options(net, 0)).unwrap();
+            add_one(&store.dataset("d").unwrap());
+            let now = dataset.get(&key(1)).unwrap().unwrap();
+            assert_eq!(now.json(), br#"{"id":1,"n":3}"#);
+        });
+    }
 }
