@@ -21,7 +21,7 @@ const RENEW: u64 = 8_000;
 /// The row of a writer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
-    /// A random number.
+    /// Another number in each value of the row.
     id: u64,
     /// The end of the lease, by the cluster's clock; 0 if the writer has ended it.
     until: u64,
@@ -113,9 +113,9 @@ impl Writers {
     pub(crate) fn end(&self) {
         if let Some(lease) = self.lease.lock().take() {
             let ended = Row {
+                id: unique(),
                 until: 0,
                 last: lease.stamps.last_millis(),
-                ..lease.row.clone()
             };
             let (from, to) = (encode(&lease.row), encode(&ended));
             let number = lease.number.to_be_bytes();
@@ -145,7 +145,7 @@ impl Writers {
         let since = self.clocks.steady();
         let now = self.clock.now()?;
         let row = Row {
-            id: lease.row.id,
+            id: unique(),
             until: now + LEASE,
             last: 0,
         };

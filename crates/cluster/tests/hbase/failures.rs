@@ -33,13 +33,14 @@ pub(crate) fn all(cluster: &Cluster) {
         scope.spawn(|| repair(&dataset, &ends));
         // What the servers go through.
         std::thread::sleep(Duration::from_secs(3));
-        cluster.admin("split", "failures:esker_1");
+        let table = cluster.table_of("failures", "d");
+        cluster.admin("split", &table);
         cluster.run(&["kill", "2"]);
         std::thread::sleep(Duration::from_secs(12));
         cluster.run(&["pause", "3"]);
         std::thread::sleep(Duration::from_secs(2));
         cluster.run(&["resume", "3"]);
-        cluster.admin("split", "failures:esker_1_index_0_0");
+        cluster.admin("split", &format!("{table}_index_0_0"));
         cluster.run(&["start", "2"]);
         std::thread::sleep(Duration::from_secs(3));
         ends.store(true, Ordering::Relaxed);
