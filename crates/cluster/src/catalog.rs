@@ -4,6 +4,9 @@
 //! A process reads the catalog again when its copy is older than [`REREAD`], and does not work with
 //! one that is older than [`CATALOG_AGE`]. What all writers must know before it is so takes effect
 //! [`LEAD`](crate::time::LEAD) after its change.
+//!
+//! A keyspace may be dropped and made again under its name while a process has it open. Its catalog
+//! has another number then, and its versions begin anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +30,21 @@ const REREAD: u64 = 4_000;
 /// How often a change is made again after others changed the catalog.
 const TRIES: usize = 50;
 
+/// A version of the catalog, of all keyspaces that have had the name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Edition {
+    /// The number of the keyspace; 0 without a catalog.
+    pub(crate) keyspace: u64,
+    version: u64,
+}
+
 /// The catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
-    pub(crate) version: u64,
+    /// [`Edition::keyspace`].
+    #[serde(default)]
+    keyspace: u64,
+    version: u64,
     /// A number that makes each value of the row another.
     #[serde(default)]
     turn: u64,
@@ -94,6 +108,13 @@ impl Catalog {
         Catalog {
             next_id: u32::try_from(seconds).unwrap_or(0),
             ..Catalog::default()
+        }
+    }
+
+    pub(crate) fn edition(&self) -> Edition {
+        Edition {
+            keyspace: self.keyspace,
+            version: self.version,
         }
     }
 
@@ -162,12 +183,20 @@ struct Copy {
     read_at: u64,
 }
 
+/// What a process knows.
+#[derive(Default)]
+struct Known {
+    copy: Option<Copy>,
+    /// How often the copy has become another one.
+    changes: u64,
+}
+
 /// The catalog as this process knows it.
 pub(crate) struct Catalogs {
     cells: Arc<dyn Cells>,
     clocks: Arc<dyn Clocks>,
     table: Arc<str>,
-    copy: Mutex<Option<Copy>>,
+    known: Mutex<Known>,
 }
 
 impl Catalogs {
@@ -176,13 +205,13 @@ impl Catalogs {
             cells,
             clocks,
             table: STATE.into(),
-            copy: Mutex::new(None),
+            known: Mutex::default(),
         }
     }
 
     /// A copy that may be used now.
     pub(crate) fn recent(&self) -> Result<Arc<Catalog>> {
-        let known = self.copy.lock().clone();
+        let known = self.known.lock().copy.clone();
         let now = self.clocks.steady();
         match known {
             Some(copy) if now.saturating_sub(copy.read_at) < REREAD => Ok(copy.catalog),
@@ -197,12 +226,11 @@ impl Catalogs {
 
     /// True while what was decided by a version of the catalog may be written. A later copy proves
     /// nothing for an earlier version.
-    pub(crate) fn is_recent(&self, version: u64) -> bool {
+    pub(crate) fn is_recent(&self, edition: Edition) -> bool {
         let now = self.clocks.steady();
-        let known = self.copy.lock();
-        let copy = known
-            .as_ref()
-            .filter(|copy| copy.catalog.version == version);
+        let known = self.known.lock();
+        let copy = known.copy.as_ref();
+        let copy = copy.filter(|copy| copy.catalog.edition() == edition);
         copy.is_some_and(|copy| now.saturating_sub(copy.read_at) < CATALOG_AGE)
     }
 
@@ -212,34 +240,50 @@ impl Catalogs {
     }
 
     fn read(&self) -> Result<Copy> {
-        let read_at = self.clocks.steady();
-        let catalog = match self.stored()? {
-            Some(bytes) => decode(&bytes)?,
-            None => Catalog::default(),
-        };
-        Ok(self.keep(catalog, read_at))
-    }
-
-    fn keep(&self, catalog: Catalog, read_at: u64) -> Copy {
-        let mut known = self.copy.lock();
-        match &mut *known {
-            // Another thread has read a later one meanwhile.
-            Some(copy) if copy.catalog.version > catalog.version => {}
-            Some(copy) if *copy.catalog == catalog => copy.read_at = copy.read_at.max(read_at),
-            _ => {
-                let catalog = Arc::new(catalog);
-                *known = Some(Copy { catalog, read_at });
+        for _ in 0..TRIES {
+            let changes = self.known.lock().changes;
+            let read_at = self.clocks.steady();
+            let catalog = match self.stored()? {
+                Some(bytes) => decode(&bytes)?,
+                None => Catalog::default(),
+            };
+            if let Some(copy) = self.keep(catalog, read_at, changes) {
+                return Ok(copy);
             }
         }
-        known.clone().unwrap_or(Copy {
-            catalog: Arc::default(),
-            read_at,
-        })
+        Err(again_and_again())
+    }
+
+    /// Keeps a catalog that was read since a moment, unless another thread has read a later one;
+    /// returns the later of the two. `None` if they are of two keyspaces, and it is not known which
+    /// is the later one: the other was not kept before that moment.
+    fn keep(&self, catalog: Catalog, read_at: u64, changes: u64) -> Option<Copy> {
+        let mut known = self.known.lock();
+        let is_unchanged = known.changes == changes;
+        if let Some(copy) = &mut known.copy {
+            if *copy.catalog == catalog {
+                copy.read_at = copy.read_at.max(read_at);
+                return Some(copy.clone());
+            }
+            let is_same = copy.catalog.keyspace == catalog.keyspace;
+            if is_same && copy.catalog.version > catalog.version {
+                return Some(copy.clone());
+            }
+            if !is_same && !is_unchanged {
+                return None;
+            }
+        }
+        let catalog = Arc::new(catalog);
+        let copy = Copy { catalog, read_at };
+        known.copy = Some(copy.clone());
+        known.changes += 1;
+        Some(copy)
     }
 
     /// Changes the catalog; `change` is made again on a later version if another process was first.
     pub(crate) fn change<T>(&self, mut change: impl FnMut(&mut Catalog) -> Result<T>) -> Result<T> {
         for _ in 0..TRIES {
+            let changes = self.known.lock().changes;
             let read_at = self.clocks.steady();
             let before = self.stored()?;
             let mut catalog = match &before {
@@ -250,6 +294,9 @@ impl Catalogs {
             let done = change(&mut catalog)?;
             if catalog == unchanged {
                 return Ok(done);
+            }
+            if catalog.keyspace == 0 {
+                catalog.keyspace = unique();
             }
             catalog.version += 1;
             catalog.turn = unique();
@@ -263,14 +310,17 @@ impl Catalogs {
                 Some(&bytes),
             )?;
             if swapped == Swapped::Done {
-                self.keep(catalog, read_at);
+                // If it is not known which copy is the later one, the next reader finds out.
+                let _ = self.keep(catalog, read_at, changes);
                 return Ok(done);
             }
         }
-        Err(Error::Busy(
-            "other processes keep changing the catalog".to_string(),
-        ))
+        Err(again_and_again())
     }
+}
+
+fn again_and_again() -> Error {
+    Error::Busy("other processes keep changing the catalog".to_string())
 }
 
 fn decode(bytes: &[u8]) -> Result<Catalog> {

@@ -25,8 +25,8 @@ pub(crate) fn all(cluster: &Cluster) {
     let known: Known = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (ends, counts) = (&ends, (&written, &failed));
-                scope.spawn(move || write(cluster, writer, ends, counts))
+                let (ends, written, failed) = (&ends, &written, &failed);
+                scope.spawn(move || write(cluster, writer, ends, written, failed))
             })
             .collect();
         scope.spawn(|| query(&dataset, &ends, &asked));
@@ -65,7 +65,8 @@ fn write(
     cluster: &Cluster,
     writer: i64,
     ends: &AtomicBool,
-    (written, failed): (&AtomicU64, &AtomicU64),
+    written: &AtomicU64,
+    failed: &AtomicU64,
 ) -> Known {
     let store = cluster.store("failures");
     let dataset = store.dataset("d").unwrap();

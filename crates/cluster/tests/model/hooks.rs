@@ -1,6 +1,6 @@
 //! What scenes do at the calls of the simulated store.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use esker_cluster::cells::Write;
 use parking_lot::Mutex;
@@ -53,5 +53,24 @@ impl Hook for AfterScan {
                 then();
             }
         }
+    }
+}
+
+/// Calls of a store but for scans, and the entries that were written.
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) calls: AtomicUsize,
+    pub(crate) entries: Mutex<Vec<Write>>,
+}
+
+impl Hook for Counted {
+    fn called(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn writes(&self, writes: &[Write]) -> Vec<usize> {
+        let entries = writes.iter().filter(|write| write.table.contains("index"));
+        self.entries.lock().extend(entries.cloned());
+        Vec::new()
     }
 }

@@ -232,6 +232,13 @@ impl Net {
         Some(format!("esker_{id}"))
     }
 
+    /// The keyspace is dropped.
+    pub(crate) fn clear(&self) {
+        let mut state = self.state.lock();
+        (state.replicas, state.swapped) = (vec![BTreeMap::new(); 3], BTreeMap::new());
+        state.late.clear();
+    }
+
     /// What the cluster's own repair does: the replicas become equal.
     pub(crate) fn mend(&self) {
         self.state.lock().equalise();
@@ -413,7 +420,8 @@ impl State {
 impl Cells for Net {
     fn now(&self) -> Result<u64> {
         self.travel(true)?;
-        Ok(self.state.lock().now)
+        let state = self.state.lock();
+        Ok(state.now - state.now % state.trouble.coarse)
     }
 
     fn create_table(&self, _: &str, _: TableKind) -> Result<()> {
