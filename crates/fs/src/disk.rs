@@ -37,6 +37,11 @@ impl Fs for Disk {
         Ok(Box::new(Appended(file)))
     }
 
+    fn overwrite(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(Box::new(Appended(file)))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         if self.direct
             && let Some(file) = direct::open(path)?

@@ -72,6 +72,10 @@ impl Fs for Gate {
         })
     }
 
+    fn overwrite(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.held(|fs| fs.overwrite(path))
+    }
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.held(|fs| fs.open(path))
     }

@@ -11,6 +11,13 @@ use crate::Rings;
 pub trait Fs: Send + Sync {
     /// Creates (or empties) a file for appending.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+    /// Opens a file that exists, to write it anew from its beginning. Its bytes and its length
+    /// stay, and appends go over them: a sync has less to do where neither length nor block
+    /// allocation changes. Until a sync, a power cut may leave the former bytes where new ones were
+    /// appended. It is a hint: an implementation may empty the file, as this one does.
+    fn overwrite(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.create(path)
+    }
     /// Opens a file for positioned reads.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
     /// Replaces `to` by `from`, atomically. Durable after `sync_dir` of the folder.

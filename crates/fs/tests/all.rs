@@ -97,6 +97,23 @@ fn behaves(fs: &dyn Fs, root: &Path) {
     assert_eq!(contents(fs, &path("x")), b"hello worlds");
     file.truncate(11).unwrap();
 
+    // What is not written over stays.
+    fs.create(&path("o"))
+        .unwrap()
+        .append(b"former bytes")
+        .unwrap();
+    let over = fs.overwrite(&path("o")).unwrap();
+    over.append(b"new").unwrap();
+    over.append(b"er").unwrap();
+    over.sync().unwrap();
+    assert_eq!(contents(fs, &path("o")), b"newerr bytes");
+    over.truncate(5).unwrap();
+    over.append(b"!").unwrap();
+    assert_eq!(contents(fs, &path("o")), b"newer!");
+    fs.remove(&path("o")).unwrap();
+    let missing = fs.overwrite(&path("o")).map(drop).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+
     fs.link(&path("x"), &path("linked")).unwrap();
     assert_eq!(
         fs.link(&path("x"), &path("linked")).unwrap_err().kind(),

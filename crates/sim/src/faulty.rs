@@ -13,7 +13,7 @@ use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 
 /// Wraps a file system and fails its calls as configured. A clone is a second handle on the same.
 ///
-/// Changing calls (`create`, `append`, `write_ahead`, `reserve`, `unreserve`, `sync`, `truncate`,
+/// Changing calls (`create`, `overwrite`, `append`, `write_ahead`, `reserve`, `unreserve`, `sync`, `truncate`,
 /// `rename`, `remove`, `link`, `create_dir`, `sync_dir`) are counted together, and reading calls
 /// (`open`, `read_at`) separately. A failed call does nothing to the wrapped file system, with the
 /// exceptions named below.
@@ -260,24 +260,15 @@ impl Fs for Faulty {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.faults.call()?;
         let inner = self.inner.create(path)?;
-        let new = || Space {
-            used: self.faults.used.clone(),
-            len: AtomicU64::new(0),
-        };
-        let mut names = self.faults.names.lock();
-        let space = names
-            .entry(path.to_path_buf())
-            .or_insert_with(|| Arc::new(new()))
-            .clone();
-        space.cut(0);
-        let faults = self.faults.clone();
-        Ok(Box::new(Writer {
-            inner,
-            faults,
-            space,
-            end: AtomicU64::new(0),
-            sync_lies: AtomicBool::new(false),
-        }))
+        let writer = self.writer(path, inner);
+        writer.space.cut(0);
+        Ok(Box::new(writer))
+    }
+
+    fn overwrite(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.faults.call()?;
+        let inner = self.inner.overwrite(path)?;
+        Ok(Box::new(self.writer(path, inner)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -364,6 +355,28 @@ impl Fs for Faulty {
 
     fn is_locked(&self, path: &Path) -> io::Result<bool> {
         self.inner.is_locked(path)
+    }
+}
+
+impl Faulty {
+    /// A writer of the file, from its beginning on.
+    fn writer(&self, path: &Path, inner: Box<dyn WriteFile>) -> Writer {
+        let new = || Space {
+            used: self.faults.used.clone(),
+            len: AtomicU64::new(0),
+        };
+        let mut names = self.faults.names.lock();
+        let space = names
+            .entry(path.to_path_buf())
+            .or_insert_with(|| Arc::new(new()))
+            .clone();
+        Writer {
+            inner,
+            faults: self.faults.clone(),
+            space,
+            end: AtomicU64::new(0),
+            sync_lies: AtomicBool::new(false),
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use esker_fs::{Fs, Lock, ReadFile, WriteFile};
 pub enum Call {
     /// A file is created or emptied.
     Create,
+    /// A file is opened to be written anew, over what it has.
+    Overwrite,
     /// A file is opened for reading.
     Open,
     /// A range of a file is read.
@@ -84,6 +86,15 @@ impl Fs for Hooked {
         self.call(Call::Create, path)?;
         Ok(Box::new(File {
             inner: self.inner.create(path)?,
+            fs: self.clone(),
+            path: path.to_path_buf(),
+        }))
+    }
+
+    fn overwrite(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.call(Call::Overwrite, path)?;
+        Ok(Box::new(File {
+            inner: self.inner.overwrite(path)?,
             fs: self.clone(),
             path: path.to_path_buf(),
         }))

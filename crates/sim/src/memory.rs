@@ -154,6 +154,8 @@ struct Stored {
     /// The content before the first truncation since the last sync, which may reappear, and the
     /// shortest length since then: the bytes behind it may differ from the durable ones.
     before_cut: Option<(Content, usize)>,
+    /// What the file had when it was begun anew: it lies under what is appended.
+    under: Vec<u8>,
 }
 
 impl Stored {
@@ -164,6 +166,18 @@ impl Stored {
             durable: end,
             durable_len: end,
             before_cut: None,
+            under: Vec::new(),
+        }
+    }
+
+    /// Replaces the bytes. Who appends goes on where it was, if the length stays.
+    fn replace(&mut self, bytes: &[u8]) {
+        let end = self.content.end;
+        let is_same = !bytes.is_empty() && bytes.len() == self.content.bytes.len();
+        let under = std::mem::take(&mut self.under);
+        *self = Stored::of(bytes.to_vec());
+        if is_same {
+            (self.content.end, self.durable, self.under) = (end, end, under);
         }
     }
 
@@ -175,7 +189,15 @@ impl Stored {
             }
             self.content.bytes.truncate(len);
             self.content.end = self.content.end.min(len);
+            self.under.truncate(len);
         }
+    }
+
+    /// The file is written anew: what it has stays until appends reach it.
+    fn begin_anew(&mut self) {
+        self.sync();
+        self.under = self.content.bytes.clone();
+        (self.content.end, self.durable) = (0, 0);
     }
 
     fn sync(&mut self) {
@@ -225,18 +247,25 @@ impl Stored {
                 while at < left.len() {
                     let end = (at / SECTOR + 1) * SECTOR;
                     if rng.coin() {
-                        left.iter_mut()
-                            .take(end)
-                            .skip(at)
-                            .for_each(|byte| *byte = 0);
+                        let sector = left.iter_mut().enumerate().take(end).skip(at);
+                        sector.for_each(|(at, byte)| *byte = self.former(at));
                     }
                     at = end;
                 }
             }
         }
         // Bytes written ahead that were not overwritten durably read as zeros.
-        left.resize(left.len().max(durable_len), 0);
+        let rest = (left.len()..durable_len).map(|at| match base.bytes.get(at) {
+            Some(byte) if at >= base.end => *byte,
+            _ => self.former(at),
+        });
+        left.extend(rest.collect::<Vec<u8>>());
         left
+    }
+
+    /// What lies under an appended byte.
+    fn former(&self, at: usize) -> u8 {
+        self.under.get(at).copied().unwrap_or(0)
     }
 }
 
@@ -335,7 +364,7 @@ impl Memory {
         }
         let folder = folders.entry(dir.to_path_buf()).or_default();
         let file = folder.names.entry(name).or_default();
-        *file.0.write() = Stored::of(bytes.to_vec());
+        file.0.write().replace(bytes);
         folder.sync();
     }
 
@@ -387,6 +416,12 @@ impl Fs for Memory {
             folder.change(Change::Put(name, file.clone()));
             Ok(file)
         })?;
+        Ok(Box::new(Open(file)))
+    }
+
+    fn overwrite(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let file = self.in_folder(path, |folder, name| folder.get(&name))?;
+        file.0.write().begin_anew();
         Ok(Box::new(Open(file)))
     }
 

@@ -122,14 +122,14 @@ impl Batch {
         self.shared.cut_zeros()?;
         self.shared.unreserve();
         let before = self.shared.writing.lock().as_ref().map(|w| w.small);
-        let file = self.shared.folder.fs.create(path);
+        let (file, there) = self.shared.create(path)?;
         Ok(Writing {
             segment,
             len: 0,
-            reserved: 0,
-            zeros: 0,
+            reserved: there,
+            zeros: there,
             small: before.unwrap_or(0),
-            file: Arc::from(file.map_err(|e| Error::io(path, "create", e))?),
+            file: Arc::from(file),
         })
     }
 

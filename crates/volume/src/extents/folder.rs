@@ -14,6 +14,8 @@ use crate::ids::DiskId;
 /// The file that says which disk this is. Segments say it too, should it be damaged.
 const IDENTITY: &str = "disk";
 const SUFFIX: &str = ".seg";
+/// The suffix of files that were segments, and will be others.
+const SPARE: &str = ".free";
 /// The suffix of files that are not complete.
 const UNFINISHED: &str = ".new";
 
@@ -181,10 +183,23 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// Removes files that an interrupted start left incomplete.
+    /// The file that a segment becomes when it is given up, until another one is written over it.
+    pub(super) fn spare(&self, number: u32) -> PathBuf {
+        self.dir.join(format!("{number:08}{SPARE}"))
+    }
+
+    /// Renames a file. Durable after `sync`.
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let renamed = self.fs.rename(from, to);
+        renamed.map_err(|e| Error::io(from, "rename", e))
+    }
+
+    /// Removes files that an interrupted start left incomplete, and those that an earlier process
+    /// would have written over.
     pub(super) fn remove_unfinished(&self) -> Result<()> {
         for name in self.names()? {
-            if name.to_string_lossy().ends_with(UNFINISHED) {
+            let text = name.to_string_lossy();
+            if text.ends_with(UNFINISHED) || text.ends_with(SPARE) {
                 self.remove(&self.dir.join(name))?;
             }
         }
@@ -260,8 +275,7 @@ impl Folder {
         let file = file.map_err(|e| Error::io(&new, "create", e))?;
         write(&mut |bytes| file.append(bytes).map_err(|e| Error::io(&new, "append", e)))?;
         file.sync().map_err(|e| Error::io(&new, "sync", e))?;
-        let renamed = self.fs.rename(&new, path);
-        renamed.map_err(|e| Error::io(path, "rename", e))?;
+        self.rename(&new, path)?;
         self.sync()
     }
 }

@@ -26,16 +26,13 @@ impl Reader {
         Reader { shared }
     }
 
-    /// Unlinks the files of segments that were given up. They are gone for good when it returns.
+    /// Unlinks the files of segments that were given up, but for a few that later segments are
+    /// written over. What they were is gone for good when it returns.
     ///
     /// # Errors
-    /// Those of removing.
+    /// Those of reading the folder, renaming and removing.
     pub fn unlink(&self, segments: &[u32]) -> Result<()> {
-        let folder = &self.shared.folder;
-        for segment in segments {
-            folder.remove(&folder.segment(*segment))?;
-        }
-        folder.sync()
+        self.shared.unlink(segments)
     }
 
     /// Fills `out` from `place`. The bytes are not verified.

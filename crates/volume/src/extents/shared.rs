@@ -2,6 +2,7 @@
 //! files.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -17,6 +18,9 @@ const OPEN_FILES: usize = 256;
 /// The most memory that is kept for later chunks: so many pieces, of at most so many bytes.
 const SPARES: usize = 2;
 const SPARE_BYTES: usize = 8 << 20;
+
+/// The most files of former segments that are kept.
+const SPARE_FILES: usize = 2;
 
 /// Bytes of a segment that a batch writes.
 #[derive(Clone)]
@@ -55,7 +59,8 @@ pub(super) struct Writing {
     pub(super) len: u32,
     /// Space was reserved up to this offset.
     pub(super) reserved: u32,
-    /// The file has zeros up to this offset, where that is behind its bytes.
+    /// The file has zeros, or bytes of a former segment, up to this offset, where that is behind
+    /// its bytes.
     pub(super) zeros: u32,
     /// How many batches of few bytes were written since the last one of many.
     pub(super) small: u32,
@@ -80,6 +85,8 @@ pub(super) struct Shared {
     /// The first failure of a batch.
     failure: Mutex<Option<String>>,
     pub(super) writing: Mutex<Option<Writing>>,
+    /// Files of former segments, and their bytes: the next segments are written over them.
+    spares: Mutex<Vec<(u32, u32)>>,
     /// Bytes that were passed to calls that write.
     pub(super) written: AtomicU64,
 }
@@ -115,6 +122,7 @@ impl Shared {
             }),
             failure: Mutex::new(None),
             writing: Mutex::new(None),
+            spares: Mutex::default(),
             written: AtomicU64::new(0),
         }
     }
@@ -132,8 +140,66 @@ impl Shared {
         }
     }
 
-    /// Cuts the zeros behind the segment that was written last, durably: only the last segment may
-    /// have bytes behind its records.
+    /// Takes the files of segments that were given up for later ones, where few are kept, and
+    /// unlinks the others. What they were is gone for good when it returns: only then may they be
+    /// written over.
+    pub(super) fn unlink(&self, segments: &[u32]) -> Result<()> {
+        let mut kept = Vec::new();
+        for &number in segments {
+            let path = self.folder.segment(number);
+            let bytes = self.spare_bytes(number, kept.len())?;
+            match bytes {
+                Some(bytes) => {
+                    self.folder.rename(&path, &self.folder.spare(number))?;
+                    kept.push((number, bytes));
+                }
+                None => self.folder.remove(&path)?,
+            }
+        }
+        self.folder.sync()?;
+        self.spares.lock().append(&mut kept);
+        Ok(())
+    }
+
+    /// The bytes of a segment's file, where it is worth keeping.
+    fn spare_bytes(&self, number: u32, more: usize) -> Result<Option<u32>> {
+        let is_pinned = self.state.lock().segments.contains_key(&number);
+        if is_pinned || self.spares.lock().len() + more >= SPARE_FILES {
+            return Ok(None);
+        }
+        let path = self.folder.segment(number);
+        let bytes = self.folder.len(&*self.folder.open(&path)?, &path)?;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        // Much shorter or longer ones would cost space, or bring little.
+        let is_usual = bytes <= self.segment_bytes && bytes >= self.segment_bytes / 2;
+        Ok(is_usual.then_some(bytes))
+    }
+
+    /// The file of a new segment, and how many bytes of a former one it has.
+    pub(super) fn create(&self, path: &Path) -> Result<(Box<dyn WriteFile>, u32)> {
+        let fs = &self.folder.fs;
+        let spare = self.spares.lock().pop();
+        let (file, bytes) = match spare {
+            Some((number, bytes)) => {
+                self.folder.rename(&self.folder.spare(number), path)?;
+                (fs.overwrite(path), bytes)
+            }
+            None => (fs.create(path), 0),
+        };
+        let file = file.map_err(|e| Error::io(path, "create", e))?;
+        Ok((file, bytes))
+    }
+
+    /// Removes the files that were kept for later segments: their space is wanted.
+    pub(super) fn give_spares_back(&self) {
+        for (number, _) in std::mem::take(&mut *self.spares.lock()) {
+            // Where one stays, opening the folder again removes it.
+            drop(self.folder.remove(&self.folder.spare(number)));
+        }
+    }
+
+    /// Cuts the zeros behind the segment that was written last, or what is left there of a former
+    /// one, durably: only the last segment may have bytes behind its records.
     pub(super) fn cut_zeros(&self) -> Result<()> {
         let (segment, len, file) = match &*self.writing.lock() {
             Some(w) if w.zeros > w.len => (w.segment, w.len, w.file.clone()),

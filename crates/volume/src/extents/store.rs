@@ -437,8 +437,10 @@ impl Extents {
         Ok(())
     }
 
-    /// Gives back the space that is reserved and not used yet. No batch may be running.
+    /// Gives back the space that is reserved and not used yet, and that of former segments. No
+    /// batch may be running.
     pub fn unreserve(&self) {
+        self.shared.give_spares_back();
         // Where it stays, opening the folder again cuts it.
         drop(self.shared.cut_zeros());
         self.shared.unreserve();

@@ -9,6 +9,10 @@ use crate::place::Place;
 
 /// How long a replica may take to answer, in milliseconds.
 pub(super) const PATIENCE: u64 = 2_000;
+/// How often all replicas are asked again, and after how many milliseconds: one may not know yet
+/// that what it was sent is chosen.
+pub(super) const ROUNDS: u32 = 10;
+pub(super) const PAUSE: u64 = 100;
 /// More damaged blocks than this are not healed within one read.
 pub(super) const MOST_TRIES: u32 = 4_096;
 
@@ -27,6 +31,10 @@ pub(super) struct Asked {
     pub(super) wanted: Wanted,
     pub(super) left: Vec<NodeId>,
     pub(super) since: u64,
+    /// All were asked so many times, and did not have it.
+    pub(super) rounds: u32,
+    /// None is asked now.
+    pub(super) is_paused: bool,
     /// The read that goes on then; none for scrub.
     pub(super) read: Option<(u64, RunningRead)>,
 }

@@ -1,7 +1,7 @@
 //! Healing damaged blocks, step by step.
 
 use super::core::Core;
-use super::heal::{Asked, MOST_TRIES, Move, PATIENCE, Wanted};
+use super::heal::{Asked, MOST_TRIES, Move, PATIENCE, PAUSE, ROUNDS, Wanted};
 use super::input::{Action, ReadKind, ReadWork};
 use super::running::{ReadFor, RunningRead};
 use crate::extents::Kind;
@@ -20,12 +20,7 @@ impl Core {
     }
 
     pub(super) fn fetch_anew(&mut self, wanted: Wanted, read: Option<(u64, RunningRead)>) {
-        let left: Vec<NodeId> = self
-            .peers
-            .keys()
-            .copied()
-            .filter(|n| self.is_member(*n))
-            .collect();
+        let left = self.to_ask();
         self.healing.next += 1;
         let (id, since) = (self.healing.next, self.now);
         self.healing.asked.insert(
@@ -34,10 +29,17 @@ impl Core {
                 wanted,
                 left,
                 since,
+                rounds: 0,
+                is_paused: false,
                 read,
             },
         );
         self.ask_next(id);
+    }
+
+    fn to_ask(&self) -> Vec<NodeId> {
+        let peers = self.peers.keys().copied();
+        peers.filter(|node| self.is_member(*node)).collect()
     }
 
     fn ask_next(&mut self, id: u64) {
@@ -64,6 +66,11 @@ impl Core {
             self.actions.push(Action::Send(node, frame.encode()));
             return;
         }
+        asked.rounds += 1;
+        asked.is_paused = true;
+        if asked.rounds < ROUNDS {
+            return;
+        }
         self.healing.lost += 1;
         let read = self.healing.asked.remove(&id).and_then(|asked| asked.read);
         if let Some((ticket, read)) = read {
@@ -71,14 +78,20 @@ impl Core {
         }
     }
 
-    /// Replicas that did not answer are passed over.
+    /// Replicas that did not answer are passed over. When none has the block, all are asked again.
     pub(super) fn tick_healing(&mut self) {
-        let late = self
-            .healing
-            .asked
-            .iter()
-            .filter(|(_, asked)| asked.since + PATIENCE < self.now);
-        let late: Vec<u64> = late.map(|(id, _)| *id).collect();
+        let (now, all) = (self.now, self.to_ask());
+        let mut late = Vec::new();
+        for (id, asked) in &mut self.healing.asked {
+            let patience = if asked.is_paused { PAUSE } else { PATIENCE };
+            if asked.since + patience >= now {
+                continue;
+            }
+            if std::mem::take(&mut asked.is_paused) {
+                asked.left.clone_from(&all);
+            }
+            late.push(*id);
+        }
         late.into_iter().for_each(|id| self.ask_next(id));
     }
 

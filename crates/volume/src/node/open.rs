@@ -199,36 +199,29 @@ fn first_segment(
     more: u32,
 ) -> Result<Option<u32>> {
     let numbers = crate::extents::numbers(fs.clone(), dir)?;
-    let mut first = None;
-    // The last one may not be durable, and have its beginning in part: it is void then, and what it
-    // should have said lies in those before.
-    for number in numbers.iter().rev().skip(1) {
-        // Where its beginning is damaged, an earlier one is taken.
-        let heads = crate::extents::heads(fs.clone(), dir, *number).unwrap_or_default();
+    // Where its beginning is damaged, an earlier one is taken.
+    let begins_within_state = |number: u32| {
+        let heads = crate::extents::heads(fs.clone(), dir, number).unwrap_or_default();
         let reaches = |head: &RecordHeader| {
             let have = applied.get(&head.group).map_or(Slot(0), |(slot, _)| *slot);
             head.group == NODE || Slot(head.slot) <= have
         };
-        if !heads.is_empty() && heads.iter().all(reaches) {
-            first = Some(*number);
-            break;
-        }
-    }
-    let Some(first) = first else {
+        !heads.is_empty() && heads.iter().all(reaches)
+    };
+    // The last one may not be durable, and have its beginning in part: it is void then, and what it
+    // should have said lies in those before.
+    let mut earlier = numbers.iter().rev().skip(1).copied();
+    let Some(first) = earlier.find(|number| begins_within_state(*number)) else {
         return Ok(None);
     };
-    // Segments before it, while none is missing.
+    // Segments before it, while none is missing, and none begins behind the state: the log may have
+    // been longer then, and its end was replaced.
     let mut from = first;
-    for number in numbers
-        .iter()
-        .rev()
-        .filter(|number| **number < first)
-        .take(more as usize)
-    {
-        if *number + 1 != from {
+    for number in earlier.take(more as usize) {
+        if number + 1 != from || !begins_within_state(number) {
             break;
         }
-        from = *number;
+        from = number;
     }
     Ok(Some(from))
 }

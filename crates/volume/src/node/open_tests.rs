@@ -215,3 +215,36 @@ fn a_segment_that_was_begun_in_part_is_not_where_reading_begins() {
     let from = first_segment(&fs, dir, &BTreeMap::new(), 1).unwrap();
     assert!(from.is_none_or(|from| from == 1), "{from:?}");
 }
+
+#[test]
+fn reading_does_not_begin_where_the_log_was_longer_than_the_state() {
+    let fs: Arc<dyn Fs> = Arc::new(esker_sim::memory::Memory::new());
+    let dir = Path::new("/node/segments");
+    Extents::format(fs.clone(), dir, DiskId(1)).unwrap();
+    let sizes = crate::extents::Settings { segment_bytes: 1 };
+    let mut extents = Extents::open(fs.clone(), dir, sizes, None, &mut |_| Ok(())).unwrap();
+    // By segment, the last slot before it: what was behind slot 100 was replaced in the second one.
+    for slot in [90, 150, 120, 130, 138] {
+        let head = crate::extents::Head {
+            group: GROUP,
+            slot,
+            ballot: Ballot(1),
+            payload: Vec::new(),
+        };
+        let mut heads = || vec![head.clone()];
+        let (kind, ballot) = (Kind::Entry, Ballot(1));
+        let appended = extents.append(kind, GROUP, slot + 1, ballot, &[], &mut heads);
+        appended.unwrap();
+        let end = extents.take_batch().unwrap().run().unwrap();
+        extents.batch_done(end);
+    }
+    let first = |applied, more| {
+        let applied = [(GROUP, (Slot(applied), Ballot(1)))].into();
+        first_segment(&fs, dir, &applied, more).unwrap()
+    };
+    assert_eq!(first(138, 0), Some(4));
+    assert_eq!(first(138, 1), Some(3));
+    assert_eq!(first(138, 9), Some(3));
+    assert_eq!(first(150, 9), Some(1));
+    assert_eq!(first(100, 9), Some(1));
+}

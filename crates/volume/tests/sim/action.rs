@@ -87,9 +87,8 @@ pub(crate) enum What {
     /// The leader of a group is cut off for some milliseconds, and asked for what others write. It
     /// hands over before.
     Duel(u8, u16, bool),
-    /// Two candidates of a group for one ballot: its leader's hand-over is so late, and power is cut
-    /// so long.
-    SplitVotes(u8, u16, u16),
+    /// Several things come together: which, and for which group or volume.
+    Plot(u8, u8),
     /// Three elections of a group, while entries are lost. The leader that comes back sends so many
     /// messages, and its power is cut so long.
     ThreeElections(u8, u8, u16),

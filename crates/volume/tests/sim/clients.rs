@@ -332,6 +332,14 @@ impl World {
             let is_within = sectors.end * SECTOR <= volume.most;
             assert!(is_within, "{call:?} is beyond the volume's end");
         }
+        if let (Err(refusal), Kind::Read | Kind::Write | Kind::Taken(_)) = (&result, &call.kind) {
+            let text = refusal.to_string();
+            let map = format!("{}/map", super::node::DIR);
+            assert!(
+                !text.contains(&map),
+                "call {ticket} is answered by a replica with a damaged map: {text}"
+            );
+        }
         call.answered = Some(match (result, &call.kind) {
             (Err(refusal), _) => Answered::Failed(refusal.to_string()),
             (Ok(Reply::Data(data)), Kind::Read | Kind::Local | Kind::Taken(_)) => {

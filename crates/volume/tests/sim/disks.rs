@@ -30,6 +30,7 @@ impl World {
             let logs = self.logs(id);
             self.say(|| format!("node {id} opens its segments again, its logs {logs}"));
             self.check_logs(id, &logs);
+            self.check_ends(id);
             self.carry_out(id, actions);
         }
     }

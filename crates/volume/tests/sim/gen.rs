@@ -96,7 +96,20 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         after: random.u64(..=mix.pace * 2),
         what: what(random, &settings, &mix),
     });
-    (settings, steps.collect())
+    let mut steps: Vec<Step> = steps.collect();
+    // Most runs have something that chance brings together once in thousands.
+    for _ in 0..random.u8(..3) {
+        let what = match random.u8(..9) {
+            6 | 7 => {
+                let (group, skip) = (random.u8(..5), random.u8(1..4));
+                What::ThreeElections(group, skip, random.u16(2000..5000))
+            }
+            kind => What::Plot(kind, random.u8(..5)),
+        };
+        let after = random.u64(..=mix.pace * 2);
+        steps.insert(random.usize(..=steps.len()), Step { after, what });
+    }
+    (settings, steps)
 }
 
 fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
@@ -186,8 +199,8 @@ fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {
 fn directed(random: &mut Rng) -> What {
     let group = random.u8(..5);
     match random.u8(..6) {
-        0 => What::SplitVotes(group, random.u16(500..2000), random.u16(..40)),
-        1 => What::ThreeElections(group, random.u8(1..6), random.u16(2000..5000)),
+        0 => What::Plot(random.u8(..6), group),
+        1 => What::ThreeElections(group, random.u8(1..4), random.u16(2000..5000)),
         2 => What::FlushCut(group, random.u16(50..500), down(random)),
         _ => What::Duel(group, random.u16(500..3000), random.bool()),
     }

@@ -118,6 +118,11 @@ impl World {
                 self.members.remove(&id)
             };
             self.changing = None;
+            let victim = self.victim();
+            let may_rot = victim != id && !self.is_healed && self.members.contains(&victim);
+            if may_rot && self.random.bool() {
+                self.rot_past();
+            }
             return;
         };
         // A change is of the disk that the leader has heard of last.

@@ -34,6 +34,8 @@ pub(crate) struct Node {
     pub(crate) slow: u64,
     /// Its disk is full until then.
     pub(crate) full_until: u64,
+    /// It was given a reason to step back.
+    pub(crate) may_fail: bool,
     /// It was started once.
     pub(crate) is_used: bool,
     /// Users' connections: by number, the one in use.
@@ -58,6 +60,7 @@ impl Node {
             up_at: None,
             slow: 0,
             full_until: 0,
+            may_fail: false,
             is_used: false,
             connections: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -71,11 +74,17 @@ impl Node {
     /// An empty disk with another identity than any other.
     pub(crate) fn wipe(&mut self) {
         self.memory = Memory::new();
+        self.may_fail = false;
         self.disks += 1;
         for _ in 0..self.disks * 100 + u64::from(self.id.0) * 10 {
             self.memory.unique();
         }
         self.faulty = Faulty::new(Arc::new(self.memory.clone()));
+    }
+
+    /// Which of its disks it has.
+    pub(crate) fn disk(&self) -> u64 {
+        self.disks
     }
 
     /// What its clock shows.
@@ -99,6 +108,7 @@ impl Node {
         self.faulty.clear();
         if now < self.full_until {
             // What it has written so far is not counted any more.
+            self.may_fail = true;
             self.faulty.set_capacity((self.full_until * 37) % 5000);
         }
         let first = (1..=settings.nodes).map(NodeId);
@@ -112,7 +122,11 @@ impl Node {
             map_bytes: 1 << 20,
             background: false,
             log_bytes: 64 << 10,
-            log_segments: settings.log_segments,
+            // Not all keep as much of the log for others.
+            log_segments: match (settings.seed >> self.id.0) & 1 {
+                0 => settings.log_segments * 4,
+                _ => settings.log_segments,
+            },
             flush_bytes: settings.flush_bytes,
             live_percent: settings.live_percent,
             first_life: self.clock(now),

@@ -36,6 +36,7 @@ impl World {
                 }
             }
         }
+        self.check_disks();
         for (group, slot, hash, node) in found {
             let (other, by) = *self.hashes.entry((group, slot)).or_insert((hash, node));
             assert_eq!(

@@ -9,7 +9,7 @@ use esker_volume::node::input::{Input, Work};
 use esker_volume::wire::{Change, Frame, Op};
 
 use super::action::{At, By, Settings, What};
-use super::clients::Kind;
+use super::clients::{Answered, Kind, value};
 use super::node::DIR;
 use super::world::World;
 
@@ -157,8 +157,36 @@ fn a_leader_whose_map_is_damaged_steps_back() {
         }
     }
     world.is_rotten = true;
+    world.node(id).may_fail = true;
     world.join(false);
     world.converge();
+    world.end();
+}
+
+#[test]
+fn a_block_that_others_do_not_know_to_be_chosen_is_healed() {
+    let mut world = calm();
+    let id = world.victim();
+    (1..=world.settings.groups).for_each(|group| lead(&mut world, GroupId(group), id));
+    let at = At {
+        volume: 0,
+        area: 0,
+        from: 0,
+        count: 2,
+    };
+    // Between two signs of life.
+    world.run_for(30);
+    let write = world.ask_for(&What::Write(by(id), at)).unwrap();
+    while world.calls[write].is_pending() {
+        world.run_for(1);
+    }
+    assert!(world.calls[write].is_done());
+    // The others have accepted it, and hear that it is chosen with the next sign of life.
+    world.rot_last();
+    let read = world.ask_for(&What::Read(by(id), at)).unwrap();
+    world.run_for(2000);
+    let expected = Answered::Values(vec![value(write); 2]);
+    assert_eq!(world.calls[read].answered, Some(expected));
     world.end();
 }
 

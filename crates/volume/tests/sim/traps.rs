@@ -1,6 +1,6 @@
-//! Traps: what happens to a node at the moment that it sends a certain message. Defects of elections
-//! and of recovery show only when several things come together within milliseconds, which steps at
-//! random times rarely do.
+//! Traps: what happens to a node at the moment that it sends a certain message. Defects of
+//! elections and of recovery show only when several things come together within milliseconds, which
+//! steps at random times rarely do.
 
 use esker_sim::memory::PowerCut;
 use esker_sim::world::count;
@@ -62,8 +62,6 @@ pub(crate) enum Then {
     Isolate(u16),
     /// The sender stands still.
     Pause(u16),
-    /// The message arrives later, and the sender's power is cut, for some milliseconds each.
-    HoldCrash(u16, u16),
     /// The message is lost, and the sender's power is cut.
     LoseCrash(u16),
     /// The message is lost, and the sender is cut off.
@@ -148,7 +146,7 @@ impl World {
     }
 
     /// Springs the traps that wait for a message, which is on its way.
-    pub(crate) fn watch(&mut self, from: NodeId, to: NodeId, bytes: &[u8]) -> Fate {
+    pub(crate) fn watch(&mut self, from: NodeId, bytes: &[u8]) -> Fate {
         if self.traps.is_empty() || self.is_healed {
             return Fate::Sent;
         }
@@ -173,10 +171,10 @@ impl World {
             return Fate::Sent;
         };
         let trap = self.traps.remove(at);
-        self.spring(from, to, &trap)
+        self.spring(from, &trap)
     }
 
-    fn spring(&mut self, id: NodeId, to: NodeId, trap: &Trap) -> Fate {
+    fn spring(&mut self, id: NodeId, trap: &Trap) -> Fate {
         count("trap");
         self.say(|| format!("node {id}: {trap:?}"));
         if let Some(free) = trap.frees {
@@ -206,13 +204,6 @@ impl World {
             Then::Pause(millis) => {
                 self.after(0, Event::Stand(id, epoch, u64::from(millis)));
             }
-            Then::HoldCrash(millis, down) => {
-                let mode = PowerCut::Kept;
-                self.after(0, Event::Cut(id, epoch, mode, 0, u64::from(down)));
-                // The receiver has it already, and takes it late: it hears nothing else.
-                self.net.link(id, to).blocked_until = self.now + u64::from(millis) + 300;
-                return Fate::Kept(u64::from(millis));
-            }
             Then::LoseCrash(down) => {
                 let mode = PowerCut::Kept;
                 self.after(0, Event::Cut(id, epoch, mode, 0, u64::from(down)));
@@ -226,20 +217,7 @@ impl World {
         Fate::Sent
     }
 
-    /// No frames go from a node, nor to it.
-    pub(crate) fn cut_off(&mut self, id: NodeId, millis: u64, breaks: bool) {
-        let until = self.now + millis;
-        for other in self.ids() {
-            for (from, to) in [(id, other), (other, id)] {
-                self.net.link(from, to).blocked_until = until;
-                if breaks {
-                    self.break_link(from, to);
-                }
-            }
-        }
-    }
-
-    fn led_by(&self, group: u8) -> Option<(GroupId, NodeId)> {
+    pub(crate) fn led_by(&self, group: u8) -> Option<(GroupId, NodeId)> {
         let group = u16::from(group) % (self.settings.groups + 1);
         let leads = |core: &esker_volume::node::Core| {
             let groups = core.status().groups;
@@ -272,69 +250,33 @@ impl World {
         });
     }
 
-    /// Two candidates for one ballot: the leader hands over, its message is late, and its power is
-    /// cut; another node becomes a candidate meanwhile. Who votes for that one has its power cut,
-    /// and is asked for its vote again.
-    pub(crate) fn split_votes(&mut self, group: u8, hold: u16, down: u16) {
-        let Some((group, leader)) = self.led_by(group) else {
-            return;
-        };
-        let others: Vec<NodeId> = self.members.iter().copied().collect();
-        let others: Vec<NodeId> = others.into_iter().filter(|id| *id != leader).collect();
-        if others.len() < 2 {
-            return;
-        }
-        count("split votes");
-        let heir = others[self.random.usize(..others.len())];
-        if self.settings.wild {
-            // It waits for long.
-            let now = self.now;
-            self.node(heir).set_speed(now, 300);
-        }
-        self.trap(
-            leader,
-            (Cue::Lead, group),
-            0,
-            Then::HoldCrash(hold, down),
-            None,
-        );
-        for id in self.members.clone() {
-            if id != heir {
-                // What others say of the election does not reach the heir.
-                let until = self.now + u64::from(hold) + 300;
-                if id != leader {
-                    self.net.link(id, heir).blocked_until = until;
-                }
-                let then = Then::Crash(PowerCut::Kept, 0, down);
-                self.trap(id, (Cue::Promise, group), 0, then, None);
-            }
-        }
-        self.transfer(group.0 as u8, (heir.0 - 1) as u8);
-    }
-
     /// Three elections (figure 8 of Raft's paper): a leader is cut off with entries that no other
     /// has, the next one when it is about to send its first entry, and the first one leads again
     /// and fails while it sends its entries. Then the second one is there again.
     pub(crate) fn three_elections(&mut self, group: u8, skip: u8, down: u16) {
-        let Some((group, leader)) = self.led_by(group) else {
+        if let Some((group, leader)) = self.led_by(group) {
+            // The writes that come then have a session.
+            self.write_through(leader);
+            self.after(300, Event::Elections(group, leader, skip, down));
+        }
+    }
+
+    pub(crate) fn elections(&mut self, group: GroupId, leader: NodeId, skip: u8, down: u16) {
+        if self.led_by(group.0 as u8) != Some((group, leader)) {
             return;
-        };
+        }
         count("three elections");
         self.cut_off(leader, 4000, false);
-        let by = By {
-            node: (leader.0 - 1) as u8,
-            connection: 5,
-            wait: 6000,
-            direct: false,
-        };
-        for area in self.areas(0) {
-            let sectors = u64::from(self.settings.block_size) / super::clients::SECTOR;
-            let at = area.start..area.start + sectors;
-            self.ask(by, &What::Write(by, Default::default()), 0, at);
-        }
+        // So much that nothing else is in its message.
+        self.write_all(leader);
         for id in self.members.clone() {
             let (then, frees) = if id == leader {
-                (Then::LoseCrash(down), None)
+                // Cut off, it goes on to take for chosen what it took.
+                let then = match self.random.bool() {
+                    true => Then::LoseCrash(down),
+                    false => Then::LoseIsolate(down),
+                };
+                (then, None)
             } else {
                 (Then::LoseIsolate(6000), Some(leader))
             };

@@ -271,6 +271,7 @@ impl World {
                 *counted.entry(found.extent.place.segment).or_insert(0) += u64::from(size);
             }
             assert_eq!(map.usage(), counted, "live bytes of segments at node {id}");
+            self.check_blocks(id);
         }
     }
 }

@@ -7,17 +7,19 @@ use esker_sim::world as sim;
 use esker_volume::command::checksum;
 use esker_volume::consensus;
 use esker_volume::ids::{GroupId, NodeId, Slot};
-use esker_volume::node::input::{Action, Input};
+use esker_volume::node::input::{Action, Input, ReadKind};
 use esker_volume::node::reading;
-use esker_volume::wire::{Frame, Hello};
+use esker_volume::wire::Frame;
 
 use super::action::{Settings, Step, What};
 use super::clients::{Call, Volume};
 use super::members::Changing;
 use super::net::Net;
 use super::node::Node;
+use super::plots::Plot;
+use super::said::Said;
 use super::snapshots::Taken;
-use super::traps::{Fate, Trap};
+use super::traps::Trap;
 use super::volumes::Order;
 
 /// What is to happen.
@@ -32,8 +34,8 @@ pub(crate) enum Event {
     /// The second node hears that the connection of the first one has ended.
     Ended(NodeId, NodeId, u64),
     Up(NodeId),
-    /// A trap was sprung: the power of a node is cut in its present life, with so many more calls of
-    /// its disk, for some milliseconds.
+    /// A trap was sprung: the power of a node is cut in its present life, with so many more calls
+    /// of its disk, for some milliseconds.
     Cut(NodeId, u64, PowerCut, u64, u64),
     /// Its map is written, and its power cut, in its present life.
     FlushCut(NodeId, u64, u64),
@@ -43,13 +45,21 @@ pub(crate) enum Event {
     Stand(NodeId, u64, u64),
     /// The next round of requests to a node that was cut off, and to others.
     Duel(NodeId, usize),
+    /// A plot goes on.
+    Plot,
+    /// Writes through a node.
+    Writes(NodeId),
+    /// Three elections begin.
+    Elections(GroupId, NodeId, u8, u16),
+    /// A group's leader hands over to the node.
+    HandOver(GroupId, NodeId),
     /// Looks after what takes several requests: snapshots, changes of members.
     Poll,
     Compare,
 }
 
 /// Of a frame that arrives whatever became of its link.
-const ANY: u64 = u64::MAX;
+pub(crate) const ANY: u64 = u64::MAX;
 
 /// How often replicas are compared, in milliseconds.
 const COMPARE: u64 = 1_000;
@@ -82,6 +92,8 @@ pub(crate) struct World {
     /// By node, life and group, the position whose state was read.
     pub(crate) compared: BTreeMap<(NodeId, u64, GroupId), Slot>,
     pub(crate) traps: Vec<Trap>,
+    pub(crate) plot: Option<Plot>,
+    pub(crate) said: Said,
     /// By group and ballot, who leads.
     pub(crate) leaders: BTreeMap<(GroupId, u64), NodeId>,
     trace: u64,
@@ -121,6 +133,8 @@ impl sim::World for World {
             hashes: BTreeMap::new(),
             compared: BTreeMap::new(),
             traps: Vec::new(),
+            plot: None,
+            said: Said::default(),
             leaders: BTreeMap::new(),
             trace: 0,
             frames: std::env::var("ESKER_SIM_FRAMES").is_ok(),
@@ -218,7 +232,7 @@ impl World {
         self.at(self.now + millis, event);
     }
 
-    fn at(&mut self, time: u64, event: Event) {
+    pub(crate) fn at(&mut self, time: u64, event: Event) {
         self.count += 1;
         self.queue.insert((time, self.count), event);
     }
@@ -253,6 +267,10 @@ impl World {
             | Event::FlushCut(..)
             | Event::Stand(..)
             | Event::Duel(..)
+            | Event::Plot
+            | Event::Writes(_)
+            | Event::Elections(..)
+            | Event::HandOver(..)
             | Event::Poll
             | Event::Compare => None,
         };
@@ -292,6 +310,7 @@ impl World {
                     let ahead = batch.ahead();
                     let result = batch.run();
                     self.input(id, Input::BatchDone(result));
+                    self.plot_written(id);
                     // A node that is killed in between did not come to it.
                     if self.settings.seed & 1 == 0 {
                         drop(ahead.run());
@@ -321,8 +340,12 @@ impl World {
                 }
             }
             Event::FlushCut(id, epoch, down) => {
+                let is_healed = self.is_healed;
                 let node = self.node(id);
-                let core = node.core.as_ref().filter(|_| node.epoch == epoch);
+                let core = node
+                    .core
+                    .as_ref()
+                    .filter(|_| node.epoch == epoch && !is_healed);
                 if let Some(core) = core.filter(|core| core.status().failed.is_empty()) {
                     // Where it fails, its disk is full or damaged.
                     drop(core.readers().0.flush());
@@ -346,6 +369,14 @@ impl World {
                     self.duel_on(id, round);
                 }
             }
+            Event::Plot => self.plot_on(),
+            Event::Writes(id) => self.write_through(id),
+            Event::Elections(group, leader, skip, down) => {
+                if !self.is_healed {
+                    self.elections(group, leader, skip, down);
+                }
+            }
+            Event::HandOver(group, to) => self.transfer(group.0 as u8, (to.0 - 1) as u8),
             Event::Poll => {
                 self.poll_snapshots();
                 self.poll_orders();
@@ -404,6 +435,10 @@ impl World {
         };
         let (map, reader) = core.readers();
         let result = reading::run(&map, &reader, &work);
+        let is_writing = node.batch.is_some();
+        if is_writing && matches!(work.kind, ReadKind::Live { .. }) {
+            self.plot_moves(id);
+        }
         self.input(id, Input::ReadDone(ticket, result));
     }
 
@@ -425,6 +460,11 @@ impl World {
         let logs = self.logs(id);
         self.say(|| format!("node {id} starts, its logs {logs}"));
         self.check_logs(id, &logs);
+        self.check_ends(id);
+        self.check_blocks(id);
+        if id == self.victim() && !self.is_healed && self.random.u8(..4) == 0 {
+            self.rot_ahead();
+        }
         self.carry_out(id, actions);
         self.after(1, Event::Tick(id, epoch));
     }
@@ -493,87 +533,6 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: NodeId, to: NodeId, bytes: Vec<u8>) {
-        if to.0 == 0 || to.0 as usize > self.nodes.len() || to == from {
-            return;
-        }
-        self.watch_leaders(from, &bytes);
-        let (now, settings) = (self.now, self.settings);
-        let roll = |random: &mut fastrand::Rng, chance| random.u32(..1000) < chance;
-        let is_lost = !self.is_healed && roll(&mut self.random, settings.lost);
-        let is_late = !self.is_healed && roll(&mut self.random, settings.late);
-        let is_twice = !self.is_healed && roll(&mut self.random, settings.twice);
-        let delay = self.random.u64(..=settings.delay);
-        let link = self.net.link(from, to);
-        if !link.is_up || link.blocked_until > now || is_lost {
-            return;
-        }
-        let fate = self.watch(from, to, &bytes);
-        if matches!(fate, Fate::Lost) {
-            return;
-        }
-        let link = self.net.link(from, to);
-        let epoch = link.epoch;
-        let mut at = (now + delay).max(link.last);
-        if let Fate::Kept(millis) = fate {
-            return self.after(millis, Event::Frame(from, to, ANY, bytes));
-        }
-        match fate {
-            Fate::Held(millis) => at += millis,
-            _ if is_late => at += self.random.u64(..3000),
-            _ => link.last = at,
-        }
-        if is_twice {
-            let again = at + self.random.u64(..3000);
-            self.at(again, Event::Frame(from, to, epoch, bytes.clone()));
-        }
-        self.at(at, Event::Frame(from, to, epoch, bytes));
-    }
-
-    /// Links that are down come up.
-    fn dial(&mut self) {
-        let now = self.now;
-        for from in self.ids() {
-            let Some(hello) = self.node(from).core.as_ref().map(|core| core.hello()) else {
-                continue;
-            };
-            for to in self.ids() {
-                if from == to || self.node(to).core.is_none() {
-                    continue;
-                }
-                let is_paused =
-                    self.node(from).paused_until > now || self.node(to).paused_until > now;
-                let link = self.net.link(from, to);
-                if link.is_up || link.blocked_until > now || is_paused {
-                    continue;
-                }
-                (link.is_up, link.is_known) = (true, true);
-                link.epoch += 1;
-                link.last = now;
-                self.connected(to, hello.clone());
-            }
-        }
-        let next = self.random.u64(20..120);
-        self.after(next, Event::Dial);
-    }
-
-    fn connected(&mut self, to: NodeId, hello: Hello) {
-        self.say(|| format!("link from node {} to {to}", hello.node));
-        self.input(to, Input::Connected(hello));
-    }
-
-    /// Breaks a link.
-    pub(crate) fn break_link(&mut self, from: NodeId, to: NodeId) {
-        let link = self.net.link(from, to);
-        if link.is_up {
-            link.is_up = false;
-            link.epoch += 1;
-            let epoch = link.epoch;
-            let after = self.random.u64(..200);
-            self.after(after, Event::Ended(from, to, epoch));
-        }
-    }
-
     fn happen(&mut self, what: &What) {
         let now = self.now;
         self.say(|| format!("{what:?}"));
@@ -616,7 +575,7 @@ impl World {
                 self.cut_off(id, u64::from(millis), breaks);
             }
             What::Trap(node, cue, skip, then) => self.lay_trap(node, cue, skip, then),
-            What::SplitVotes(group, hold, down) => self.split_votes(group, hold, down),
+            What::Plot(kind, group) => self.plot(kind, group),
             What::ThreeElections(group, skip, down) => self.three_elections(group, skip, down),
             What::FlushCut(group, millis, down) => self.flush_and_cut(group, millis, down),
             What::Duel(group, millis, hands_over) => self.duel(group, millis, hands_over),
@@ -631,11 +590,13 @@ impl World {
             }
             What::FailSync(node) => {
                 let id = self.pick(node);
+                self.node(id).may_fail = true;
                 self.node(id).faulty.fail_sync_once();
             }
             What::Full(node, room, millis) => {
                 let id = self.pick(node);
                 let node = self.node(id);
+                node.may_fail = true;
                 let room = node.faulty.used() + u64::from(room);
                 node.faulty.set_capacity(room);
                 node.full_until = now + u64::from(millis);

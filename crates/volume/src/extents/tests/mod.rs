@@ -6,3 +6,4 @@ mod common;
 mod model;
 mod reading;
 mod rot;
+mod spares;
