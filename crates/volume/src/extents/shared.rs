@@ -192,7 +192,8 @@ impl Shared {
 
     /// Removes the files that were kept for later segments: their space is wanted.
     pub(super) fn give_spares_back(&self) {
-        for (number, _) in std::mem::take(&mut *self.spares.lock()) {
+        let spares = std::mem::take(&mut *self.spares.lock());
+        for (number, _) in spares {
             // Where one stays, opening the folder again removes it.
             drop(self.folder.remove(&self.folder.spare(number)));
         }

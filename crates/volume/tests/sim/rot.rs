@@ -204,7 +204,7 @@ impl World {
         if !is_whole || !self.members.contains(&id) || self.node(id).core.is_none() {
             return;
         }
-        if kind % 3 == 0 {
+        if kind.is_multiple_of(3) {
             return self.rot_tables();
         }
         let memory = self.node(id).memory.clone();

@@ -272,9 +272,10 @@ impl World {
         for id in self.members.clone() {
             let (then, frees) = if id == leader {
                 // Cut off, it goes on to take for chosen what it took.
-                let then = match self.random.bool() {
-                    true => Then::LoseCrash(down),
-                    false => Then::LoseIsolate(down),
+                let then = if self.random.bool() {
+                    Then::LoseCrash(down)
+                } else {
+                    Then::LoseIsolate(down)
                 };
                 (then, None)
             } else {
