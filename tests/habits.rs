@@ -41,8 +41,18 @@ fn long_functions(code: &str) -> Vec<usize> {
     long
 }
 
-/// The lines of `code` with `.get(..)` of a slice, followed by `.unwrap_or_default()`. Keys of maps
-/// are passed by reference, so their absence is not meant.
+/// What code skips without a word when an item is missing.
+const SKIPS: [&str; 5] = [
+    "return;",
+    "return false;",
+    "return 0;",
+    "continue;",
+    "break;",
+];
+
+/// The lines of `code` with `.get(..)` of a slice, followed by `.unwrap_or_default()`, or by an
+/// `else` that skips what was to be done. Keys of maps are passed by reference, so their absence is
+/// not meant.
 fn silent_defaults(code: &str) -> Vec<usize> {
     let mut silent = Vec::new();
     for (at, _) in code.match_indices(".get") {
@@ -61,7 +71,10 @@ fn silent_defaults(code: &str) -> Vec<usize> {
         };
         let rest = arguments[end + 1..].trim_start();
         let rest = rest.strip_prefix(".copied()").unwrap_or(rest).trim_start();
-        if rest.starts_with(".unwrap_or_default()") && !arguments[..end].contains('"') {
+        let skips = rest.strip_prefix("else {").map(str::trim_start);
+        let skips = skips.is_some_and(|rest| SKIPS.iter().any(|skip| rest.starts_with(skip)));
+        let is_silent = skips || rest.starts_with(".unwrap_or_default()");
+        if is_silent && !arguments[..end].contains('"') {
             silent.push(code[..at].matches('\n').count() + 1);
         }
     }
@@ -111,4 +124,6 @@ fn habits_are_found_in_code_alone() {
     assert!(long_functions(&fits).is_empty());
     let silent = "a.get(1..).unwrap_or_default();\nb.get(f(2))\n    .copied()\n    .unwrap_or_default();\nc.get(&key).copied().unwrap_or_default();\nd.get(1..).unwrap_or(&[]);";
     assert_eq!(silent_defaults(silent), [1, 2]);
+    let skipped = "let Some(x) = a.get(1) else {\n    return;\n};\nlet Some(y) = b.get(&key) else {\n    continue;\n};\nlet Some(z) = c.get(2) else { break };\nlet Some(u) = d.get(3) else {\n    return Ok(());\n};";
+    assert_eq!(silent_defaults(skipped), [1]);
 }

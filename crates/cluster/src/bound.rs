@@ -8,16 +8,15 @@ use esker_model::query::Shape;
 use esker_model::record::{self, RecordRef, UNINDEXED};
 use esker_model::schema::{Extracted, Extraction, KeyType};
 
-use crate::catalog::{Catalog, DatasetState};
+use crate::catalog::{Catalog, DatasetState, Edition};
 use crate::cells::{Read, Write};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::rows::{Version, entry_row, newest_first};
+use crate::rows::{Entry, Version, entry_row, newest_first};
 
 /// A dataset.
 pub(crate) struct Bound {
-    /// The version of the catalog.
-    pub(crate) version: u64,
+    pub(crate) edition: Edition,
     pub(crate) name: String,
     pub(crate) state: DatasetState,
     pub(crate) stored: StoredDef,
@@ -72,7 +71,7 @@ impl Bound {
         }
         let wanted = stored.attributes.iter().map(|a| stored.wanted(&a.def));
         Ok(Bound {
-            version: catalog.version,
+            edition: catalog.edition(),
             name: name.to_string(),
             shape: Shape::new(&shown),
             data: state.data(),
@@ -135,12 +134,8 @@ impl Bound {
     }
 
     /// The put of an entry, or its deletion.
-    pub(crate) fn entry(
-        &self,
-        index: usize,
-        (token, at, key): (&[u8], Seq, &[u8]),
-        is_put: bool,
-    ) -> Option<Write> {
+    pub(crate) fn entry(&self, index: usize, entry: Entry<'_>, is_put: bool) -> Option<Write> {
+        let Entry { token, at, key } = entry;
         let index = self.indexes.get(index)?;
         Some(Write {
             table: index.table.clone(),

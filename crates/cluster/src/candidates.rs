@@ -49,7 +49,8 @@ impl Candidates {
         bound: Arc<Bound>,
         sought: Vec<Sought>,
         order: Order,
-        (until, after): (Seq, Option<Seq>),
+        until: Seq,
+        after: Option<Seq>,
     ) -> Candidates {
         let mut ranges = sought.iter().flat_map(|sought| &sought.ranges);
         let is_newest = order == Order::Newest;

@@ -4,8 +4,11 @@
 //! A process reads the catalog again when its copy is older than [`REREAD`], and does not work with
 //! one that is older than [`CATALOG_AGE`]. What all writers must know before it is so takes effect
 //! [`LEAD`](crate::time::LEAD) after its change.
+//!
+//! A keyspace may be dropped and made again under its name while a process has it open. Its catalog
+//! has another number then, and its versions begin anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use esker_coding::Seq;
@@ -26,14 +29,30 @@ const PARTITION: &[u8] = b"catalog";
 const REREAD: u64 = 4_000;
 /// How often a change is made again after others changed the catalog.
 const TRIES: usize = 50;
+/// The numbers of changes that are kept: more than follow on one another while one waits for its
+/// answer.
+const TURNS: usize = 64;
+
+/// A version of the catalog, of all keyspaces that have had the name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Edition {
+    /// The number of the keyspace; 0 without a catalog.
+    pub(crate) keyspace: u64,
+    version: u64,
+}
 
 /// The catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalog {
-    pub(crate) version: u64,
-    /// A number that makes each value of the row another.
+    /// [`Edition::keyspace`].
     #[serde(default)]
-    turn: u64,
+    keyspace: u64,
+    version: u64,
+    /// Numbers of the last changes, the last one at the end. They make each value of the row
+    /// another, and a change that others have followed before its answer came sees that it has
+    /// happened.
+    #[serde(default)]
+    turns: VecDeque<u64>,
     next_id: u32,
     pub(crate) datasets: BTreeMap<String, DatasetState>,
 }
@@ -94,6 +113,13 @@ impl Catalog {
         Catalog {
             next_id: u32::try_from(seconds).unwrap_or(0),
             ..Catalog::default()
+        }
+    }
+
+    pub(crate) fn edition(&self) -> Edition {
+        Edition {
+            keyspace: self.keyspace,
+            version: self.version,
         }
     }
 
@@ -162,12 +188,20 @@ struct Copy {
     read_at: u64,
 }
 
+/// What a process knows.
+#[derive(Default)]
+struct Known {
+    copy: Option<Copy>,
+    /// How often the copy has become another one.
+    changes: u64,
+}
+
 /// The catalog as this process knows it.
 pub(crate) struct Catalogs {
     cells: Arc<dyn Cells>,
     clocks: Arc<dyn Clocks>,
     table: Arc<str>,
-    copy: Mutex<Option<Copy>>,
+    known: Mutex<Known>,
 }
 
 impl Catalogs {
@@ -176,13 +210,13 @@ impl Catalogs {
             cells,
             clocks,
             table: STATE.into(),
-            copy: Mutex::new(None),
+            known: Mutex::default(),
         }
     }
 
     /// A copy that may be used now.
     pub(crate) fn recent(&self) -> Result<Arc<Catalog>> {
-        let known = self.copy.lock().clone();
+        let known = self.known.lock().copy.clone();
         let now = self.clocks.steady();
         match known {
             Some(copy) if now.saturating_sub(copy.read_at) < REREAD => Ok(copy.catalog),
@@ -197,12 +231,11 @@ impl Catalogs {
 
     /// True while what was decided by a version of the catalog may be written. A later copy proves
     /// nothing for an earlier version.
-    pub(crate) fn is_recent(&self, version: u64) -> bool {
+    pub(crate) fn is_recent(&self, edition: Edition) -> bool {
         let now = self.clocks.steady();
-        let known = self.copy.lock();
-        let copy = known
-            .as_ref()
-            .filter(|copy| copy.catalog.version == version);
+        let known = self.known.lock();
+        let copy = known.copy.as_ref();
+        let copy = copy.filter(|copy| copy.catalog.edition() == edition);
         copy.is_some_and(|copy| now.saturating_sub(copy.read_at) < CATALOG_AGE)
     }
 
@@ -212,47 +245,77 @@ impl Catalogs {
     }
 
     fn read(&self) -> Result<Copy> {
-        let read_at = self.clocks.steady();
-        let catalog = match self.stored()? {
-            Some(bytes) => decode(&bytes)?,
-            None => Catalog::default(),
-        };
-        Ok(self.keep(catalog, read_at))
-    }
-
-    fn keep(&self, catalog: Catalog, read_at: u64) -> Copy {
-        let mut known = self.copy.lock();
-        match &mut *known {
-            // Another thread has read a later one meanwhile.
-            Some(copy) if copy.catalog.version > catalog.version => {}
-            Some(copy) if *copy.catalog == catalog => copy.read_at = copy.read_at.max(read_at),
-            _ => {
-                let catalog = Arc::new(catalog);
-                *known = Some(Copy { catalog, read_at });
+        for _ in 0..TRIES {
+            let changes = self.known.lock().changes;
+            let read_at = self.clocks.steady();
+            let catalog = match self.stored()? {
+                Some(bytes) => decode(&bytes)?,
+                None => Catalog::default(),
+            };
+            if let Some(copy) = self.keep(catalog, read_at, changes) {
+                return Ok(copy);
             }
         }
-        known.clone().unwrap_or(Copy {
-            catalog: Arc::default(),
-            read_at,
-        })
+        Err(again_and_again())
+    }
+
+    /// Keeps a catalog that was read since a moment, unless another thread has read a later one;
+    /// returns the later of the two. `None` if they are of two keyspaces, and it is not known which
+    /// is the later one: the other was not kept before that moment.
+    fn keep(&self, catalog: Catalog, read_at: u64, changes: u64) -> Option<Copy> {
+        let mut known = self.known.lock();
+        let is_unchanged = known.changes == changes;
+        if let Some(copy) = &mut known.copy {
+            if *copy.catalog == catalog {
+                copy.read_at = copy.read_at.max(read_at);
+                return Some(copy.clone());
+            }
+            let is_same = copy.catalog.keyspace == catalog.keyspace;
+            if is_same && copy.catalog.version > catalog.version {
+                return Some(copy.clone());
+            }
+            if !is_same && !is_unchanged {
+                return None;
+            }
+        }
+        let catalog = Arc::new(catalog);
+        let copy = Copy { catalog, read_at };
+        known.copy = Some(copy.clone());
+        known.changes += 1;
+        Some(copy)
     }
 
     /// Changes the catalog; `change` is made again on a later version if another process was first.
     pub(crate) fn change<T>(&self, mut change: impl FnMut(&mut Catalog) -> Result<T>) -> Result<T> {
+        let mut tried: Option<(u64, T)> = None;
         for _ in 0..TRIES {
+            let changes = self.known.lock().changes;
             let read_at = self.clocks.steady();
             let before = self.stored()?;
             let mut catalog = match &before {
                 Some(bytes) => decode(bytes)?,
                 None => Catalog::beginning(self.cells.now()?),
             };
+            if let Some((turn, done)) = tried.take()
+                && catalog.turns.contains(&turn)
+            {
+                let _ = self.keep(catalog, read_at, changes);
+                return Ok(done);
+            }
             let unchanged = catalog.clone();
             let done = change(&mut catalog)?;
             if catalog == unchanged {
                 return Ok(done);
             }
+            if catalog.keyspace == 0 {
+                catalog.keyspace = unique();
+            }
             catalog.version += 1;
-            catalog.turn = unique();
+            let turn = unique();
+            catalog.turns.push_back(turn);
+            while catalog.turns.len() > TURNS {
+                catalog.turns.pop_front();
+            }
             let bytes = serde_json::to_vec(&catalog)
                 .map_err(|error| Error::BadInput(format!("the catalog: {error}")))?;
             let swapped = self.cells.swap(
@@ -263,14 +326,18 @@ impl Catalogs {
                 Some(&bytes),
             )?;
             if swapped == Swapped::Done {
-                self.keep(catalog, read_at);
+                // If it is not known which copy is the later one, the next reader finds out.
+                let _ = self.keep(catalog, read_at, changes);
                 return Ok(done);
             }
+            tried = Some((turn, done));
         }
-        Err(Error::Busy(
-            "other processes keep changing the catalog".to_string(),
-        ))
+        Err(again_and_again())
     }
+}
+
+fn again_and_again() -> Error {
+    Error::Busy("other processes keep changing the catalog".to_string())
 }
 
 fn decode(bytes: &[u8]) -> Result<Catalog> {

@@ -19,7 +19,7 @@ use crate::cells::{Cell, Mark, Read, Write};
 use crate::dataset::Dataset;
 use crate::error::Result;
 use crate::judge::{judge_all, remove};
-use crate::rows::{Version, entry};
+use crate::rows::{Entry, Version, entry};
 use crate::shared::Shared;
 use crate::sketch::{Sketch, hash};
 use crate::time::stamp;
@@ -207,8 +207,8 @@ impl Walk<'_> {
                 tokens.sort_unstable();
                 tokens.dedup();
                 expected.extend(tokens.iter().filter_map(|(index, token)| {
-                    let entry = (token.as_slice(), at, cell.partition.as_slice());
-                    let write = self.bound.entry(*index, entry, true)?;
+                    let key = &cell.partition;
+                    let write = self.bound.entry(*index, Entry { token, at, key }, true)?;
                     Some(hash(&write.table, &write.partition, &write.row))
                 }));
             }
@@ -289,8 +289,8 @@ impl Walk<'_> {
             let state = attribute.and_then(|a| self.bound.state.indexes.get(&a.id));
             // An index that is being filled may lack entries.
             if state.is_some_and(|state| state.is_ready) {
-                let entry = (token.as_slice(), at, cell.partition.as_slice());
-                let entry = self.bound.entry(index, entry, true);
+                let (token, key) = (&token, &cell.partition);
+                let entry = self.bound.entry(index, Entry { token, at, key }, true);
                 expected.extend(
                     entry.filter(|write| self.differs(&write.table, &write.partition, &write.row)),
                 );
@@ -422,14 +422,14 @@ impl Walk<'_> {
     fn judge(&mut self, candidates: Vec<Candidate>) -> Result<HashSet<(Seq, Vec<u8>)>> {
         let mut pending = HashSet::new();
         let verdicts = judge_all(self.shared, self.bound, &candidates, &View::LATEST, false)?;
-        let mut useless = Vec::new();
+        let (mut useless, mut strange) = (Vec::new(), Vec::new());
         for (candidate, verdict) in candidates.into_iter().zip(verdicts) {
             match &verdict {
                 Verdict::Newest(stored) | Verdict::Kept(stored) => {
-                    if !self.has_token(&candidate, stored) {
+                    if self.is_strange(&candidate, stored) {
                         let key = self.key(&candidate.key);
                         self.wrong(format!("an entry of key {key} is not of its record"));
-                        useless.push((candidate, Verdict::Obsolete));
+                        strange.push(candidate);
                     }
                     continue;
                 }
@@ -443,16 +443,30 @@ impl Walk<'_> {
             }
             useless.push((candidate, verdict));
         }
-        if self.mends && !useless.is_empty() {
-            self.changed.0 += useless.len() as u64;
-            remove(self.shared, self.bound, &useless);
+        if self.mends {
+            self.changed.0 += remove(self.shared, self.bound, &useless);
+            self.remove_strange(strange)?;
         }
         Ok(pending)
     }
 
-    fn has_token(&self, candidate: &Candidate, stored: &[u8]) -> bool {
-        let tokens = RecordRef::parse(stored).map(|record| self.bound.tokens(&record));
-        let mut tokens = tokens.unwrap_or_default().into_iter();
-        tokens.any(|(index, token)| index == candidate.index && token == candidate.token)
+    /// True for an entry of another value than that of its record. What a record that cannot be
+    /// read has is not known.
+    fn is_strange(&self, candidate: &Candidate, stored: &[u8]) -> bool {
+        RecordRef::parse(stored).is_some_and(|record| {
+            let mut tokens = self.bound.tokens(&record).into_iter();
+            !tokens.any(|(index, token)| index == candidate.index && token == candidate.token)
+        })
+    }
+
+    /// Removes entries of other values than those of their records. No put of such an entry can be
+    /// on its way: the version of a key and a timestamp has one value, and so it has its entries.
+    fn remove_strange(&mut self, strange: Vec<Candidate>) -> Result<()> {
+        let removals = strange
+            .iter()
+            .filter_map(|candidate| self.bound.entry(candidate.index, candidate.entry(), false));
+        let removals: Vec<Write> = removals.collect();
+        self.changed.0 += removals.len() as u64;
+        self.shared.cells.write(removals).into_iter().collect()
     }
 }

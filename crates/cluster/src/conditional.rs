@@ -5,7 +5,8 @@
 //! write reads the head and the newest version, checks what it expects, writes its index entries,
 //! sets the head, and writes the version. Of several that began with the same head one succeeds. A
 //! writer that meets a head without its version writes that version first, so that a writer that
-//! dies between the two does not block the key.
+//! dies between the two does not block the key. So a writer whose answer was lost, and whose head
+//! others have replaced since, finds its version if its write has happened.
 //!
 //! Plain puts and deletions do not look at the head. Conditional writes of a key are in one order
 //! with each other; a plain write that runs at the same time takes its place by its timestamp, and
@@ -118,7 +119,17 @@ fn attempt(shared: &Arc<Shared>, name: &str, key: &[u8], decide: &mut Decide<'_>
         .cells
         .swap(&bound.heads, key, ROW, stored_head.as_deref(), Some(&to))?;
     if swapped != Swapped::Done {
-        return Ok(false);
+        // Without an answer, another writer may have followed since: it has written this version
+        // before it has read it.
+        let read = shared.cells.read(vec![bound.versions_of(key, at, 1, true)]);
+        let found = read.into_iter().next().transpose()?.unwrap_or_default();
+        let found = found
+            .first()
+            .map(|cell| Version::of(&cell.row))
+            .transpose()?;
+        if found.is_none_or(|version| version.at != at) {
+            return Ok(false);
+        }
     }
     operation.write_versions(vec![(change.version(at), entries)])?;
     operation.check()?;

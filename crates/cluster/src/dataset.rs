@@ -30,6 +30,12 @@ use crate::write::{self, Change};
 /// of them done. No two writes have the same timestamp ([`Record::seq`]); of two writes of one
 /// record the one with the later timestamp counts, by clocks that differ by [`CLOCK_BOUND`] at
 /// most.
+///
+/// A write that fails with [`Error::Unavailable`] may have happened, or may happen later. A read
+/// may show its record, and reads after that one may not: its writer seems to have died, and a
+/// reader that met its index entry a minute later or more, and found no record, removes both for
+/// good, while the record arrives at another replica. Once a later write of the key is
+/// acknowledged, that one is its record. No acknowledged write is removed so.
 #[derive(Clone)]
 pub struct Dataset {
     pub(crate) shared: Arc<Shared>,
@@ -209,9 +215,9 @@ impl Dataset {
             _ => kept,
         };
         let refs: Vec<&[u8]> = keys.iter().map(Key::as_bytes).collect();
-        let read = View::LATEST.read(&self.shared, &bound, &refs, (rows, false));
+        let read = View::LATEST.read(&self.shared, &bound, &refs, rows, false);
         let found = keys.iter().zip(read);
-        let found = found.map(|(key, cells)| versions(key, cells?, (until, most), kept));
+        let found = found.map(|(key, cells)| versions(key, cells?, until, most, kept));
         found.collect()
     }
 
@@ -278,7 +284,7 @@ impl Dataset {
         Ok(Scanned {
             shared: self.shared.clone(),
             bound: self.bound()?,
-            scan: Scan::by_key((lo, hi), reverse, View::now(&self.shared)?),
+            scan: Scan::by_key(lo, hi, reverse, View::now(&self.shared)?),
             hits: std::collections::VecDeque::new(),
         })
     }
@@ -387,7 +393,8 @@ impl Dataset {
 fn versions(
     key: &Key,
     cells: Vec<Cell>,
-    (until, most): (Seq, usize),
+    until: Seq,
+    most: usize,
     kept: usize,
 ) -> Result<Vec<Record>> {
     let is_full = cells.len() >= kept;

@@ -7,6 +7,7 @@ use esker_model::schema::Extracted;
 
 use crate::dataset::Dataset;
 use crate::error::Result;
+use crate::rows::Entry;
 use crate::view::{Newest, View};
 use crate::write::{Change, Operation};
 
@@ -44,7 +45,8 @@ pub fn put_in_place(dataset: &Dataset, records: &[&[u8]]) -> Result<()> {
         let stored = before.record.as_deref().and_then(RecordRef::parse);
         let tokens = stored.map_or_else(Vec::new, |record| bound.tokens(&record));
         entries.extend(tokens.iter().filter_map(|(index, token)| {
-            bound.entry(*index, (token, before.at, &change.key), false)
+            let (at, key) = (before.at, &change.key);
+            bound.entry(*index, Entry { token, at, key }, false)
         }));
     }
     operation.write(entries)?;

@@ -327,8 +327,8 @@ fn source(
         let others = others.filter_map(|at| named(at, &mut explained.intersected));
         let filters = Filters::new(shared.clone(), bound.clone(), others.collect());
         let (shared, bound) = (shared.clone(), bound.clone());
-        let span = (view.until, after);
-        let candidates = Candidates::new(shared, bound, sought, request.order, span);
+        let (order, until) = (request.order, view.until);
+        let candidates = Candidates::new(shared, bound, sought, order, until, after);
         return From::Entries(Box::new(Entries {
             candidates,
             filters,
@@ -352,7 +352,8 @@ fn source(
     explained.without_index.dedup();
     From::Scan(Scan::in_order(
         request.order,
-        (view, after),
+        view,
+        after,
         request.keys_only,
     ))
 }

@@ -18,7 +18,7 @@ use crate::cells::{Mark, TableKind, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
-use crate::rows::Version;
+use crate::rows::{Entry, Version};
 use crate::split;
 use crate::time::{CLOCK_BOUND, DEADLINE, LEAD, stamp};
 
@@ -275,7 +275,12 @@ impl Dataset {
                     && version.at < index.since
                 {
                     attribute.each_token(&record, &mut |token| {
-                        entries.extend(bound.entry(at, (token, version.at, key), true));
+                        let entry = Entry {
+                            token,
+                            at: version.at,
+                            key,
+                        };
+                        entries.extend(bound.entry(at, entry, true));
                     });
                 }
                 if entries.len() >= PAGE {

@@ -20,7 +20,8 @@ use crate::view::View;
 pub(crate) fn judge(
     at: Seq,
     versions: &[Cell],
-    (until, kept): (Seq, usize),
+    until: Seq,
+    kept: usize,
     now: u64,
 ) -> Result<Verdict> {
     let (mut newer, mut is_newest) = (0, true);
@@ -63,12 +64,12 @@ pub(crate) fn judge_all(
     keys.sort_unstable();
     keys.dedup();
     let now = shared.clocks().wall();
-    let read = view.read(shared, bound, &keys, (kept, rows_only));
+    let read = view.read(shared, bound, &keys, kept, rows_only);
     let versions: HashMap<&[u8], Result<Vec<Cell>>> = keys.into_iter().zip(read).collect();
     let judged = candidates
         .iter()
         .map(|candidate| match versions.get(candidate.key.as_slice()) {
-            Some(Ok(versions)) => judge(candidate.at, versions, (view.until, kept), now),
+            Some(Ok(versions)) => judge(candidate.at, versions, view.until, kept, now),
             Some(Err(error)) => Err(error.clone()),
             None => Ok(Verdict::Pending),
         });
@@ -76,9 +77,9 @@ pub(crate) fn judge_all(
 }
 
 /// Removes entries that are of no use (DELI's online repair), and the versions of those whose
-/// writer is gone, so that its put stays dead if it arrives later. An error does no harm: the next
-/// reader finds them again.
-pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) {
+/// writer is gone, so that its put stays dead if it arrives later. Returns how many are removed; an
+/// error does no harm: the next reader finds the entries again.
+pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verdict)]) -> u64 {
     let (dangling, obsolete): (Vec<_>, Vec<_>) = useless
         .iter()
         .partition(|(_, verdict)| *verdict == Verdict::Dangling);
@@ -103,11 +104,11 @@ pub(crate) fn remove(shared: &Shared, bound: &Bound, useless: &[(Candidate, Verd
             removed.extend(still.map(|(candidate, _)| candidate));
         }
     }
-    let entries = removed.into_iter().filter_map(|candidate| {
-        let entry = (candidate.token.as_slice(), candidate.at, &candidate.key[..]);
-        bound.entry(candidate.index, entry, false)
-    });
-    drop(shared.cells.write(entries.collect()));
+    let entries = removed
+        .into_iter()
+        .filter_map(|candidate| bound.entry(candidate.index, candidate.entry(), false));
+    let written = shared.cells.write(entries.collect());
+    written.iter().filter(|outcome| outcome.is_ok()).count() as u64
 }
 
 /// Deletes versions for good whose entries are dangling; returns which.
@@ -149,7 +150,7 @@ mod tests {
     }
 
     fn of(at: Seq, all: &[Version], kept: usize) -> Verdict {
-        judge(at, &versions(all), (Seq::MAX, kept), NOW).unwrap()
+        judge(at, &versions(all), Seq::MAX, kept, NOW).unwrap()
     }
 
     #[test]

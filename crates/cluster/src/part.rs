@@ -80,7 +80,7 @@ impl Dataset {
     pub fn part(&self, part: u32, from: Option<&[u8]>) -> Result<PartScan> {
         let place = match from {
             Some(mark) => decode(mark)?,
-            None => (None, None),
+            None => Place::default(),
         };
         Ok(PartScan {
             shared: self.shared.clone(),
@@ -94,9 +94,12 @@ impl Dataset {
 }
 
 /// A key is never empty, and neither is the mark of a store: empty ones stand for none.
-fn encode((last, mark): &Place) -> Vec<u8> {
-    let last = last.as_deref().unwrap_or_default();
-    let mark = mark.as_ref().map_or(&[][..], |mark| mark.0.as_slice());
+fn encode(place: &Place) -> Vec<u8> {
+    let last = place.last.as_deref().unwrap_or_default();
+    let mark = place
+        .mark
+        .as_ref()
+        .map_or(&[][..], |mark| mark.0.as_slice());
     let length = u32::try_from(last.len()).unwrap_or(u32::MAX).to_be_bytes();
     [&length, last, mark].concat()
 }
@@ -106,7 +109,10 @@ fn decode(mark: &[u8]) -> Result<Place> {
         let (length, rest) = mark.split_first_chunk::<4>()?;
         let (last, mark) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
         let some = |bytes: &[u8]| (!bytes.is_empty()).then(|| bytes.to_vec());
-        Some((some(last), some(mark).map(Mark)))
+        Some(Place {
+            last: some(last),
+            mark: some(mark).map(Mark),
+        })
     };
     read().ok_or_else(|| Error::BadInput("the mark of a scan is malformed".to_string()))
 }
@@ -119,7 +125,8 @@ mod tests {
     fn a_mark_is_read_again() {
         for last in [None, Some(b"key".to_vec())] {
             for mark in [None, Some(Mark(vec![0, 9]))] {
-                let place = (last.clone(), mark);
+                let last = last.clone();
+                let place = Place { last, mark };
                 assert_eq!(decode(&encode(&place)), Ok(place));
             }
         }

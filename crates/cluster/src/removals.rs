@@ -81,7 +81,7 @@ pub(crate) fn forget(
     now: u64,
 ) -> Result<HashSet<Place>> {
     let row = unique().to_be_bytes();
-    finish(shared, bound, (&row, None), versions, now)
+    finish(shared, bound, &row, None, versions, now)
 }
 
 /// Finishes what readers that do not run any more have announced.
@@ -89,8 +89,8 @@ pub(crate) fn finish_old(shared: &Shared, bound: &Bound) -> Result<()> {
     let now = shared.cells.now()?;
     for (cell, found) in rows(shared, bound)? {
         if found.since + OLD < now {
-            let place = (&cell.row[..], Some(&cell.value[..]));
-            finish(shared, bound, place, found.versions, now)?;
+            let before = Some(&cell.value[..]);
+            finish(shared, bound, &cell.row, before, found.versions, now)?;
         }
     }
     Ok(())
@@ -100,7 +100,8 @@ pub(crate) fn finish_old(shared: &Shared, bound: &Bound) -> Result<()> {
 fn finish(
     shared: &Shared,
     bound: &Bound,
-    (row, before): (&[u8], Option<&[u8]>),
+    row: &[u8],
+    before: Option<&[u8]>,
     versions: Vec<Place>,
     since: u64,
 ) -> Result<HashSet<Place>> {

@@ -11,7 +11,7 @@
 //! done, and stays behind what nodes that were down may still receive.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use esker_coding::Seq;
@@ -23,7 +23,7 @@ use crate::catalog::{DatasetState, STATE};
 use crate::cells::{Cell, Mark, Swapped, Write};
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::rows::Version;
+use crate::rows::{Entry, Version};
 use crate::shared::Shared;
 use crate::time::{CLOCK_BOUND, DEADLINE, DELETIONS, HINTS, VIEW, stamp};
 use crate::unique::unique;
@@ -242,7 +242,7 @@ impl Repair {
                     found.extend(key.last_deletion(forgettable(begun)));
                     key = KeyVersions::new(cell.partition.clone());
                 }
-                found.extend(key.next(cell, self.bound.versions(), (after, before))?);
+                found.extend(key.next(cell, self.bound.versions(), after..before)?);
             }
             if found.len() >= TOGETHER {
                 self.remove(&mut found)?;
@@ -292,7 +292,8 @@ impl Repair {
             if let Some(record) = RecordRef::parse(&obsolete.stored) {
                 let tokens = self.bound.tokens(&record);
                 entries.extend(tokens.iter().filter_map(|(index, token)| {
-                    self.bound.entry(*index, (token, at, &obsolete.key), false)
+                    let key = &obsolete.key;
+                    self.bound.entry(*index, Entry { token, at, key }, false)
                 }));
             }
             versions.push(self.bound.forget(&obsolete.key, obsolete.version));
@@ -368,18 +369,12 @@ impl KeyVersions {
         KeyVersions { key, seen }
     }
 
-    /// The next version, if it is obsolete since a write that is not before `after`, but before
-    /// `before`.
-    fn next(
-        &mut self,
-        cell: Cell,
-        kept: usize,
-        (after, before): (Seq, Seq),
-    ) -> Result<Option<Obsolete>> {
+    /// The next version, if the write that made it obsolete is `due`.
+    fn next(&mut self, cell: Cell, kept: usize, due: Range<Seq>) -> Result<Option<Obsolete>> {
         let version = Version::of(&cell.row)?;
         let made_by = made_obsolete_by(&self.seen, kept);
         self.seen.push(version);
-        let is_due = made_by.is_some_and(|by| by >= after && by < before);
+        let is_due = made_by.is_some_and(|by| due.contains(&by));
         Ok(is_due.then(|| Obsolete {
             key: self.key.clone(),
             version,
@@ -442,9 +437,9 @@ mod tests {
         };
         let last_repair = 50;
         let mut versions = KeyVersions::new(b"k".to_vec());
-        let newer = versions.next(cell(Version::record(60)), 1, (last_repair, 100));
+        let newer = versions.next(cell(Version::record(60)), 1, last_repair..100);
         assert!(newer.unwrap().is_none());
-        let old = versions.next(cell(Version::record(10)), 1, (last_repair, 100));
+        let old = versions.next(cell(Version::record(10)), 1, last_repair..100);
         assert_eq!(old.unwrap().unwrap().version.at, 10);
     }
 }

@@ -39,9 +39,14 @@ enum Rank {
     Reversed(std::cmp::Reverse<Vec<u8>>),
 }
 
-/// A place in a part: the last partition whose answer is known, as it may continue on the next
-/// page, and that page.
-pub(crate) type Place = (Option<Vec<u8>>, Option<Mark>);
+/// A place in a part.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The last partition whose answer is known: it may continue on the next page.
+    pub(crate) last: Option<Vec<u8>>,
+    /// The next page; `None` for the first.
+    pub(crate) mark: Option<Mark>,
+}
 
 /// A scan.
 pub(crate) struct Scan {
@@ -81,11 +86,7 @@ impl Scan {
     }
 
     /// By timestamp, behind `after`.
-    pub(crate) fn in_order(
-        order: Order,
-        (view, after): (View, Option<Seq>),
-        keys_only: bool,
-    ) -> Scan {
+    pub(crate) fn in_order(order: Order, view: View, after: Option<Seq>, keys_only: bool) -> Scan {
         Scan {
             behind: after.map(|after| Rank::Time(order.rank(after))),
             keys_only,
@@ -99,24 +100,25 @@ impl Scan {
     }
 
     /// In no order, from a place on ([`Scan::place`]).
-    pub(crate) fn from_place(view: View, part: u32, (last, mark): Place) -> Scan {
+    pub(crate) fn from_place(view: View, part: u32, place: Place) -> Scan {
         Scan {
             part,
-            mark,
-            last,
+            mark: place.mark,
+            last: place.last,
             ..Scan::new(Sorted::No, view)
         }
     }
 
     /// The part that the next page belongs to, and the place in it.
     pub(crate) fn place(&self) -> (u32, Place) {
-        (self.part, (self.last.clone(), self.mark.clone()))
+        let (last, mark) = (self.last.clone(), self.mark.clone());
+        (self.part, Place { last, mark })
     }
 
-    /// By key.
-    pub(crate) fn by_key(span: (Vec<u8>, Option<Vec<u8>>), reverse: bool, view: View) -> Scan {
+    /// By key, from `lo` on, before `hi`.
+    pub(crate) fn by_key(lo: Vec<u8>, hi: Option<Vec<u8>>, reverse: bool, view: View) -> Scan {
         Scan {
-            span,
+            span: (lo, hi),
             ..Scan::new(Sorted::ByKey { reverse }, view)
         }
     }

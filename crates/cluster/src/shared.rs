@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::bound::Bound;
-use crate::catalog::{Catalog, Catalogs, STATE};
+use crate::catalog::{Catalog, Catalogs, Edition, STATE};
 use crate::cells::Cells;
 use crate::clock::Checked;
 use crate::counts::Counts;
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     /// Called at the end.
     pub(crate) at_end: fn(&Shared),
     /// Datasets of the last version of the catalog that was used.
-    pub(crate) bound: Mutex<(u64, HashMap<String, Arc<Bound>>)>,
+    pub(crate) bound: Mutex<(Edition, HashMap<String, Arc<Bound>>)>,
 }
 
 impl Shared {
@@ -92,8 +92,8 @@ impl Shared {
 
     fn bound_in(&self, catalog: &Arc<Catalog>, name: &str) -> Result<Arc<Bound>> {
         let mut known = self.bound.lock();
-        if known.0 != catalog.version {
-            *known = (catalog.version, HashMap::new());
+        if known.0 != catalog.edition() {
+            *known = (catalog.edition(), HashMap::new());
         }
         if let Some(bound) = known.1.get(name) {
             return Ok(bound.clone());

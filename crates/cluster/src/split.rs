@@ -29,7 +29,7 @@ pub(crate) fn count(shared: &Shared, bound: &Bound, written: &[(Arc<str>, Vec<u8
         let id = (table.clone(), bucket);
         let split_at = shared.options.split_at;
         if let Some(counted) = shared.counts.add(id.clone(), entry.token, split_at) {
-            let _ = grown(shared, bound, (index.place, &id.1), entry.at, counted);
+            let _ = grown(shared, bound, index.place, &id.1, entry.at, counted);
         }
     }
 }
@@ -38,7 +38,8 @@ pub(crate) fn count(shared: &Shared, bound: &Bound, written: &[(Arc<str>, Vec<u8
 fn grown(
     shared: &Shared,
     bound: &Bound,
-    (place, bucket): (usize, &[u8]),
+    place: usize,
+    bucket: &[u8],
     now: Seq,
     counted: Counted,
 ) -> Result<()> {

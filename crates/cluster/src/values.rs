@@ -33,7 +33,8 @@ impl Dataset {
         condition: Expr,
         until: Option<Seq>,
         versions: usize,
-        (limit, after): (usize, Option<Seq>),
+        limit: usize,
+        after: Option<Seq>,
     ) -> Result<Vec<Record>> {
         let bound = self.bound()?;
         if versions > bound.versions() {
@@ -70,13 +71,13 @@ impl Dataset {
                 "no index answers this: add one, or read the versions of each key".to_string(),
             ));
         }
-        let span = (view.until, after);
         let mut candidates = Candidates::new(
             self.shared.clone(),
             bound.clone(),
             sought,
             Order::Newest,
-            span,
+            view.until,
+            after,
         );
         let mut records = Vec::new();
         while records.len() < limit {
@@ -111,7 +112,7 @@ impl Dataset {
             return Ok(true);
         }
         let kept = bound.versions();
-        let mut read = view.read(&self.shared, &bound, &[key], (kept, true));
+        let mut read = view.read(&self.shared, &bound, &[key], kept, true);
         let cells = read.pop().transpose()?.unwrap_or_default();
         let rows = cells.iter().map(|cell| Version::of(&cell.row));
         let rows = rows.collect::<Result<Vec<_>>>()?;

@@ -6,6 +6,7 @@ use esker_coding::Seq;
 use parking_lot::Mutex;
 
 use crate::bound::Bound;
+use crate::rows::Entry;
 
 /// An index entry that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,16 @@ pub(crate) struct Candidate {
     /// The place of its index in [`Bound::indexes`].
     pub(crate) index: usize,
     pub(crate) token: Vec<u8>,
+}
+
+impl Candidate {
+    pub(crate) fn entry(&self) -> Entry<'_> {
+        Entry {
+            token: &self.token,
+            at: self.at,
+            key: &self.key,
+        }
+    }
 }
 
 /// What is true of an entry.

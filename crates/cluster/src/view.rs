@@ -66,7 +66,8 @@ impl View {
         shared: &Shared,
         bound: &Bound,
         keys: &[&[u8]],
-        (most, rows_only): (usize, bool),
+        most: usize,
+        rows_only: bool,
     ) -> Vec<Result<Vec<Cell>>> {
         let reads = |until: Seq| -> Vec<Read> {
             let read = |key: &&[u8]| bound.versions_of(key, until, most, rows_only);
@@ -88,7 +89,7 @@ impl View {
         bound: &Bound,
         keys: &[&[u8]],
     ) -> Vec<Result<Option<Newest>>> {
-        let found = self.read(shared, bound, keys, (1, false));
+        let found = self.read(shared, bound, keys, 1, false);
         let newest = found.into_iter().map(|cells| {
             let Some(cell) = cells?.pop() else {
                 return Ok(None);

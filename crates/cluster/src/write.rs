@@ -7,8 +7,10 @@ use esker_model::Key;
 use esker_model::record::RecordRef;
 
 use crate::bound::{Bound, NewRecord};
+use crate::catalog::Edition;
 use crate::cells::Write;
 use crate::error::{Error, Result};
+use crate::rows::Entry;
 use crate::shared::Shared;
 use crate::split;
 use crate::time::DEADLINE;
@@ -79,7 +81,10 @@ impl Change {
             .tokens
             .iter()
             .filter(move |(place, _)| is_written(place));
-        tokens.filter_map(move |(place, token)| self.of.entry(*place, (token, at, &self.key), true))
+        tokens.filter_map(move |(place, token)| {
+            let key = &self.key;
+            self.of.entry(*place, Entry { token, at, key }, true)
+        })
     }
 
     pub(crate) fn version(&self, at: Seq) -> Write {
@@ -92,20 +97,19 @@ impl Change {
 pub(crate) struct Operation<'s> {
     shared: &'s Shared,
     pub(crate) lease: Arc<Lease>,
-    /// Of the catalog.
-    version: u64,
+    edition: Edition,
     begun: u64,
 }
 
 impl<'s> Operation<'s> {
     pub(crate) fn begin(shared: &'s Shared, bound: &Bound) -> Result<Operation<'s>> {
         shared.check_writes()?;
-        let lease = shared.writers.lease()?;
+        let lease = shared.writers.lease(bound.edition.keyspace)?;
         let begun = shared.clocks().steady();
         Ok(Operation {
             shared,
             lease,
-            version: bound.version,
+            edition: bound.edition,
             begun,
         })
     }
@@ -122,7 +126,7 @@ impl<'s> Operation<'s> {
         let is_in_time = elapsed < DEADLINE;
         if is_in_time
             && shared.writers.is_valid(&self.lease)
-            && shared.catalogs.is_recent(self.version)
+            && shared.catalogs.is_recent(self.edition)
         {
             return Ok(());
         }

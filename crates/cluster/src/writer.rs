@@ -21,7 +21,7 @@ const RENEW: u64 = 8_000;
 /// The row of a writer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Row {
-    /// A random number.
+    /// Another number in each value of the row.
     id: u64,
     /// The end of the lease, by the cluster's clock; 0 if the writer has ended it.
     until: u64,
@@ -45,6 +45,8 @@ impl Row {
 pub(crate) struct Lease {
     pub(crate) stamps: Arc<Stamps>,
     number: u16,
+    /// The number of the keyspace: in another one, another writer may have the same number.
+    keyspace: u64,
     row: Row,
     /// When it was made or renewed, by the steady clock.
     since: u64,
@@ -77,11 +79,12 @@ impl Writers {
         }
     }
 
-    /// The lease of this process, valid now; made or renewed if need be. No call of another thread
-    /// waits unless it needs a lease, too.
-    pub(crate) fn lease(&self) -> Result<Arc<Lease>> {
+    /// The lease of this process in a keyspace, valid now; made or renewed if need be. No call of
+    /// another thread waits unless it needs a lease, too.
+    pub(crate) fn lease(&self, keyspace: u64) -> Result<Arc<Lease>> {
         let mut held = self.lease.lock();
         if let Some(lease) = &*held
+            && lease.keyspace == keyspace
             && self.clocks.steady().saturating_sub(lease.since) < RENEW
         {
             return Ok(lease.clone());
@@ -91,10 +94,11 @@ impl Writers {
         if let Some(lease) = &known {
             *last = Some(lease.stamps.clone());
         }
-        let renewed = known.map(|lease| self.renew(&lease)).transpose()?;
+        let mine = known.filter(|lease| lease.keyspace == keyspace);
+        let renewed = mine.map(|lease| self.renew(&lease)).transpose()?;
         let lease = match renewed.flatten() {
             Some(lease) => lease,
-            None => self.acquire(last.as_deref())?,
+            None => self.acquire(keyspace, last.as_deref())?,
         };
         *held = Some(lease.clone());
         Ok(lease)
@@ -109,9 +113,9 @@ impl Writers {
     pub(crate) fn end(&self) {
         if let Some(lease) = self.lease.lock().take() {
             let ended = Row {
+                id: unique(),
                 until: 0,
                 last: lease.stamps.last_millis(),
-                ..lease.row.clone()
             };
             let (from, to) = (encode(&lease.row), encode(&ended));
             let number = lease.number.to_be_bytes();
@@ -141,7 +145,7 @@ impl Writers {
         let since = self.clocks.steady();
         let now = self.clock.now()?;
         let row = Row {
-            id: lease.row.id,
+            id: unique(),
             until: now + LEASE,
             last: 0,
         };
@@ -157,13 +161,14 @@ impl Writers {
             // Threads may still use the lease as it was: they share the timestamps.
             stamps: lease.stamps.clone(),
             number: lease.number,
+            keyspace: lease.keyspace,
             row,
             since,
         });
         Ok((swapped == Swapped::Done).then_some(renewed))
     }
 
-    fn acquire(&self, last: Option<&Stamps>) -> Result<Arc<Lease>> {
+    fn acquire(&self, keyspace: u64, last: Option<&Stamps>) -> Result<Arc<Lease>> {
         loop {
             let since = self.clocks.steady();
             let now = self.clock.now()?;
@@ -191,6 +196,7 @@ impl Writers {
                 return Ok(Arc::new(Lease {
                     stamps: Arc::new(Stamps::new(number, last)),
                     number,
+                    keyspace,
                     row,
                     since,
                 }));

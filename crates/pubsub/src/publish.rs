@@ -23,7 +23,7 @@ use crate::message::{Match, Notification, Publication, Published};
 use crate::shape::Shape;
 use crate::spans::{self, NumberAt};
 use crate::topic::{Topic, TopicFilter};
-use crate::walk::{Next, Span, tidy, walk, walk_with};
+use crate::walk::{Next, Span, Walk, tidy, walk};
 
 /// The persisted `latest` is rounded up by this many milliseconds, so that it is rarely rewritten.
 const LATEST_SLACK: Time = 10_000;
@@ -269,12 +269,19 @@ impl Inner {
             Ok(Next::On)
         };
         let beside = if reads_both { own } else { &[] };
-        let tree = self.trees.subscriptions;
         let mut wanted = self.wanted().subscriptions(subject.time, subject.time);
         if reads_both {
             wanted = wanted.publications(Time::MIN, Time::MAX);
         }
-        let is_whole = walk_with(snapshot, tree, &spans, beside, &wanted, &cost, &mut visit)?;
+        let walk = Walk {
+            snapshot,
+            tree: self.trees.subscriptions,
+            spans: &spans,
+            optional: beside,
+            wanted: &wanted,
+            cost: &cost,
+        };
+        let is_whole = walk.run(&mut visit)?;
         self.count(&cost);
         let was_read = reads_both && is_whole;
         self.filter_matches(found, earlier, was_read, snapshot, topic, cells, subject)

@@ -10,7 +10,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use esker::Result;
-use esker::extension::{Component, Cost, Cursor, Kind, MAX_SEQ, Snapshot, TableMeta, TreeId};
+use esker::extension::{
+    Component, Cost, Cursor, EntryCursor, Kind, MAX_SEQ, Snapshot, TableMeta, TreeId,
+};
 
 use crate::element::{Elements, Raw, Subject};
 use crate::times::Wanted;
@@ -55,18 +57,17 @@ impl Span {
         }
     }
 
-    /// The place of `key` relative to the span.
-    fn takes(&self, key: &[u8]) -> Place {
+    fn position_of(&self, key: &[u8]) -> Position {
         match self {
             Span::Range(low, high) => match key {
-                _ if key >= high.as_slice() => Place::Behind,
-                _ if key < low.as_slice() => Place::Between(low.clone()),
-                _ => Place::In,
+                _ if key >= high.as_slice() => Position::Behind,
+                _ if key < low.as_slice() => Position::Before(low.clone()),
+                _ => Position::In,
             },
             Span::Keys(keys) => match keys.iter().find(|wanted| wanted.as_slice() >= key) {
-                None => Place::Behind,
-                Some(wanted) if wanted == key => Place::In,
-                Some(wanted) => Place::Between(wanted.clone()),
+                None => Position::Behind,
+                Some(wanted) if wanted == key => Position::In,
+                Some(wanted) => Position::Before(wanted.clone()),
             },
         }
     }
@@ -84,10 +85,11 @@ impl Span {
     }
 }
 
-enum Place {
+/// Where a key lies relative to a span.
+enum Position {
     In,
     /// Outside of the span; its next key is at or behind this one.
-    Between(Vec<u8>),
+    Before(Vec<u8>),
     Behind,
 }
 
@@ -146,175 +148,199 @@ pub(crate) fn walk(
     cost: &Cost,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    walk_with(snapshot, tree, spans, &[], wanted, cost, visit).map(|_| ())
-}
-
-/// As [`walk`], but visits the lists `optional` only if they cost nothing: in components that are
-/// read for another list of the same span, and in memtables. Returns false if it skipped any.
-pub(crate) fn walk_with(
-    snapshot: &Snapshot,
-    tree: TreeId,
-    spans: &[Span],
-    optional: &[Vec<u8>],
-    wanted: &Wanted,
-    cost: &Cost,
-    visit: &mut Visit<'_>,
-) -> Result<bool> {
-    let (mut lists, mut is_whole) = (Lists::default(), true);
-    let mut may_be_in = |table: &TableMeta, list: Option<&[u8]>| {
-        Cost::add(&cost.synopses_probed, 1);
-        let may = wanted.may_be_in(table, snapshot, list);
-        Cost::add(&cost.synopses_negative, u64::from(!may));
-        may
+    let walk = Walk {
+        snapshot,
+        tree,
+        spans,
+        optional: &[],
+        wanted,
+        cost,
     };
-    let ends: Vec<Cow<'_, [u8]>> = spans.iter().map(Span::end).collect();
-    for component in snapshot.components(tree) {
-        let cursor_of = |of: &Component| snapshot.entries_in(std::slice::from_ref(of), 0);
-        let mut whole = None;
-        for (span, end) in spans.iter().zip(&ends) {
-            let mut narrowed = None;
-            match span {
-                Span::Keys(keys) => {
-                    match may_hold(&component, keys, optional, &lists, &mut may_be_in, cost)? {
-                        Holds::Wanted => {}
-                        Holds::Optional => {
-                            is_whole = false;
-                            continue;
-                        }
-                        Holds::Nothing => continue,
-                    }
-                }
-                Span::Range(low, high) => match narrow(&component, low, high, &mut may_be_in) {
-                    Narrowed::Whole => {}
-                    Narrowed::Part(part) => narrowed = Some(cursor_of(&part)),
-                    Narrowed::Nothing => continue,
-                },
-            }
-            let cursor = match &mut narrowed {
-                Some(cursor) => cursor,
-                None => whole.get_or_insert_with(|| cursor_of(&component)),
-            };
-            // The bound keeps the cursor from passing over expired entries up to the component's
-            // end.
-            cursor.within(span.first(), Some(end));
-            cursor.seek_first()?;
-            while cursor.valid() {
-                match span.takes(cursor.key()) {
-                    Place::In => {}
-                    Place::Between(next) => {
-                        cursor.seek(&next, MAX_SEQ)?;
-                        continue;
-                    }
-                    Place::Behind => break,
-                }
-                cost.check()?;
-                let ended = lists.ended.contains(cursor.key());
-                let is_operand = cursor.kind() == Kind::Operand;
-                if ended
-                    || is_operand && lists.visit(cursor.key(), cursor.value(), snapshot, visit)?
-                {
-                    // The rest of the list in this component is older.
-                    if span.is_last(cursor.key()) {
-                        break;
-                    }
-                    let mut behind = cursor.key().to_vec();
-                    behind.push(0);
-                    cursor.seek(&behind, MAX_SEQ)?;
-                } else {
-                    cursor.next()?;
-                }
-            }
-            if let Some(cursor) = narrowed {
-                cost.absorb(&cursor.cost());
-            }
-        }
-        if let Some(cursor) = whole {
-            cost.absorb(&cursor.cost());
-        }
-    }
-    Ok(is_whole)
+    walk.run(visit).map(|_| ())
 }
 
-/// True if a table may have needed elements: of the list with this key, or of any list.
-type MayBeIn<'m> = dyn FnMut(&TableMeta, Option<&[u8]>) -> bool + 'm;
+/// The lists that are read, and where.
+pub(crate) struct Walk<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) tree: TreeId,
+    /// Normalised by [`tidy`].
+    pub(crate) spans: &'a [Span],
+    /// Lists that are visited only if they cost nothing: in components that are read for another
+    /// list of the same span, and in memtables.
+    pub(crate) optional: &'a [Vec<u8>],
+    /// Tables of other times are skipped.
+    pub(crate) wanted: &'a Wanted,
+    pub(crate) cost: &'a Cost,
+}
 
-/// The lists of a span that a component may have.
-enum Holds {
-    Wanted,
-    /// Only optional ones.
+/// The part of a component that is read for a span.
+enum Needed {
+    Whole,
+    /// Some tables of its run.
+    Tables(Component),
+    /// It may have only optional lists, which would cost reads.
     Optional,
     Nothing,
 }
 
-fn may_hold(
-    component: &Component,
-    keys: &[Vec<u8>],
-    optional: &[Vec<u8>],
-    lists: &Lists,
-    may_be_in: &mut MayBeIn<'_>,
-    cost: &Cost,
-) -> Result<Holds> {
-    let mut may = |key: &Vec<u8>| -> Result<bool> {
-        if lists.ended.contains(key.as_slice()) {
-            return Ok(false);
+impl Walk<'_> {
+    /// Visits the elements of the lists. Returns false if it skipped an optional list.
+    pub(crate) fn run(&self, visit: &mut Visit<'_>) -> Result<bool> {
+        debug_assert!(
+            self.spans.is_sorted_by_key(Span::first),
+            "the spans are normalised"
+        );
+        let ends: Vec<Cow<'_, [u8]>> = self.spans.iter().map(Span::end).collect();
+        let (mut lists, mut is_whole) = (Lists::default(), true);
+        for component in self.snapshot.components(self.tree) {
+            is_whole &= self.component(&component, &ends, &mut lists, visit)?;
         }
-        match component {
-            // The filter is enough: the cursor looks for the key.
-            Component::Memtable(memtable) => Ok(memtable.may_contain(key)),
-            Component::Run(run) => match run.table_for(key) {
-                Some(table) if may_be_in(table.meta(), Some(key)) => {
-                    Ok(table.table()?.may_contain(key, cost)?)
+        Ok(is_whole)
+    }
+
+    fn component(
+        &self,
+        component: &Component,
+        ends: &[Cow<'_, [u8]>],
+        lists: &mut Lists,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
+        let cursor_of = |of: &Component| self.snapshot.entries_in(std::slice::from_ref(of), 0);
+        let (mut whole, mut is_whole) = (None, true);
+        for (span, end) in self.spans.iter().zip(ends) {
+            match self.needed(component, span, lists)? {
+                Needed::Whole => {
+                    let cursor = whole.get_or_insert_with(|| cursor_of(component));
+                    self.span(span, end, cursor, lists, visit)?;
                 }
-                _ => Ok(false),
-            },
+                Needed::Tables(tables) => {
+                    let mut cursor = cursor_of(&tables);
+                    self.span(span, end, &mut cursor, lists, visit)?;
+                    self.cost.absorb(&cursor.cost());
+                }
+                Needed::Optional => is_whole = false,
+                Needed::Nothing => {}
+            }
         }
-    };
-    for key in keys.iter().filter(|key| !optional.contains(key)) {
-        if may(key)? {
-            return Ok(Holds::Wanted);
+        if let Some(cursor) = whole {
+            self.cost.absorb(&cursor.cost());
         }
+        Ok(is_whole)
     }
-    for key in keys.iter().filter(|key| optional.contains(key)) {
-        if may(key)? {
-            return Ok(match component {
-                // A memtable costs no block read.
-                Component::Memtable(_) => Holds::Wanted,
-                _ => Holds::Optional,
-            });
-        }
-    }
-    Ok(Holds::Nothing)
-}
 
-/// The part of a component that is read for a range.
-enum Narrowed {
-    /// Nothing is skipped.
-    Whole,
-    /// Some tables of its run.
-    Part(Component),
-    Nothing,
-}
+    fn span(
+        &self,
+        span: &Span,
+        end: &[u8],
+        cursor: &mut EntryCursor,
+        lists: &mut Lists,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        // The bound keeps the cursor from passing over expired entries up to the component's end.
+        cursor.within(span.first(), Some(end));
+        cursor.seek_first()?;
+        while cursor.valid() {
+            match span.position_of(cursor.key()) {
+                Position::In => {}
+                Position::Before(next) => {
+                    cursor.seek(&next, MAX_SEQ)?;
+                    continue;
+                }
+                Position::Behind => break,
+            }
+            self.cost.check()?;
+            let key = cursor.key();
+            let has_ended = lists.ended.contains(key)
+                || (cursor.kind() == Kind::Operand
+                    && lists.visit(key, cursor.value(), self.snapshot, visit)?);
+            if !has_ended {
+                cursor.next()?;
+                continue;
+            }
+            // The rest of the list in this component is older.
+            if span.is_last(cursor.key()) {
+                break;
+            }
+            let behind = [cursor.key(), &[0]].concat();
+            cursor.seek(&behind, MAX_SEQ)?;
+        }
+        Ok(())
+    }
 
-fn narrow(component: &Component, low: &[u8], high: &[u8], may_be_in: &mut MayBeIn<'_>) -> Narrowed {
-    let Component::Run(run) = component else {
-        return Narrowed::Whole;
-    };
-    let (mut tables, mut is_whole) = (Vec::new(), true);
-    for table in run.between(low, high) {
-        if may_be_in(table.meta(), None) {
-            tables.push(table.clone());
-        } else {
-            is_whole = false;
+    fn needed(&self, component: &Component, span: &Span, lists: &Lists) -> Result<Needed> {
+        match span {
+            Span::Keys(keys) => self.needed_of_lists(component, keys, lists),
+            Span::Range(low, high) => Ok(self.needed_of_range(component, low, high)),
         }
     }
-    match (tables.is_empty(), is_whole) {
-        (true, _) => Narrowed::Nothing,
-        (false, true) => Narrowed::Whole,
-        (false, false) => {
-            let mut run = run.clone();
-            run.tables = Arc::new(tables);
-            Narrowed::Part(Component::Run(run))
+
+    fn needed_of_lists(
+        &self,
+        component: &Component,
+        keys: &[Vec<u8>],
+        lists: &Lists,
+    ) -> Result<Needed> {
+        let may_have = |key: &Vec<u8>| -> Result<bool> {
+            if lists.ended.contains(key.as_slice()) {
+                return Ok(false);
+            }
+            match component {
+                // The filter is enough: the cursor looks for the key.
+                Component::Memtable(memtable) => Ok(memtable.may_contain(key)),
+                Component::Run(run) => match run.table_for(key) {
+                    Some(table) if self.may_be_in(table.meta(), Some(key)) => {
+                        Ok(table.table()?.may_contain(key, self.cost)?)
+                    }
+                    _ => Ok(false),
+                },
+            }
+        };
+        for key in keys.iter().filter(|key| !self.optional.contains(key)) {
+            if may_have(key)? {
+                return Ok(Needed::Whole);
+            }
         }
+        for key in keys.iter().filter(|key| self.optional.contains(key)) {
+            if may_have(key)? {
+                return Ok(match component {
+                    // A memtable costs no block read.
+                    Component::Memtable(_) => Needed::Whole,
+                    Component::Run(_) => Needed::Optional,
+                });
+            }
+        }
+        Ok(Needed::Nothing)
+    }
+
+    fn needed_of_range(&self, component: &Component, low: &[u8], high: &[u8]) -> Needed {
+        let Component::Run(run) = component else {
+            return Needed::Whole;
+        };
+        let (mut tables, mut is_whole) = (Vec::new(), true);
+        for table in run.between(low, high) {
+            if self.may_be_in(table.meta(), None) {
+                tables.push(table.clone());
+            } else {
+                is_whole = false;
+            }
+        }
+        match (tables.is_empty(), is_whole) {
+            (true, _) => Needed::Nothing,
+            (false, true) => Needed::Whole,
+            (false, false) => {
+                let mut run = run.clone();
+                run.tables = Arc::new(tables);
+                Needed::Tables(Component::Run(run))
+            }
+        }
+    }
+
+    /// True if a table may have needed elements: of the list with this key, or of any list.
+    fn may_be_in(&self, table: &TableMeta, list: Option<&[u8]>) -> bool {
+        Cost::add(&self.cost.synopses_probed, 1);
+        let may = self.wanted.may_be_in(table, self.snapshot, list);
+        Cost::add(&self.cost.synopses_negative, u64::from(!may));
+        may
     }
 }
 

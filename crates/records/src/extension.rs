@@ -79,8 +79,8 @@ use esker_lsm::coding::Misplaced;
 pub use esker_lsm::entry::{Kind, MAX_SEQ, MAX_TIME, Time, Timed};
 pub use esker_lsm::table::TableMeta;
 pub use esker_lsm::{
-    Account, Batch, Commit, Component, Cost, Cursor, Error as EngineError, Leveled, Loan, Observer,
-    Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
+    Account, Batch, Commit, Component, Cost, Cursor, EntryCursor, Error as EngineError, Leveled,
+    Loan, Observer, Slice, Snapshot, Tail, Ticket, TreeId, TreeOptions, attributes, merge,
 };
 use esker_lsm::{Durability, Listening, Position, Seq, Wake};
 

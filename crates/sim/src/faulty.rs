@@ -13,10 +13,10 @@ use esker_fs::{Descriptor, Fs, Lock, ReadFile, RingFaults, Rings, WriteFile};
 
 /// Wraps a file system and fails its calls as configured. A clone is a second handle on the same.
 ///
-/// Changing calls (`create`, `overwrite`, `append`, `write_ahead`, `reserve`, `unreserve`, `sync`, `truncate`,
-/// `rename`, `remove`, `link`, `create_dir`, `sync_dir`) are counted together, and reading calls
-/// (`open`, `read_at`) separately. A failed call does nothing to the wrapped file system, with the
-/// exceptions named below.
+/// Changing calls (`create`, `overwrite`, `append`, `write_ahead`, `reserve`, `unreserve`, `sync`,
+/// `truncate`, `rename`, `remove`, `link`, `create_dir`, `sync_dir`) are counted together, and
+/// reading calls (`open`, `read_at`) separately. A failed call does nothing to the wrapped file
+/// system, with the exceptions named below.
 ///
 /// Batched reads ([`esker_fs::read_many`]) go through rings of this file system's own. They are not
 /// counted as reading calls but separately ([`Faulty::reads_together`]), and fail as set by

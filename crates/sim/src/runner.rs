@@ -27,6 +27,48 @@ use crate::world::{Failure, World, attempt, counts, story};
 /// No run takes so long.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// A run that has begun.
+#[derive(Clone, Copy)]
+struct Begun {
+    number: u64,
+    at: Instant,
+    /// The processor time of the process at that moment.
+    used: Option<Duration>,
+}
+
+impl Begun {
+    fn now(number: u64) -> Begun {
+        Begun {
+            number,
+            at: Instant::now(),
+            used: processor_time(),
+        }
+    }
+
+    /// True if the run takes longer than `longest`, and not because the process hardly gets a
+    /// processor: it has used a third of that time, or next to nothing, since it waits for itself.
+    fn is_endless(&self, longest: Duration) -> bool {
+        let passed = self.at.elapsed();
+        let used = processor_time().zip(self.used);
+        let used = used.map(|(now, before)| now.saturating_sub(before));
+        let is_starved = used.is_some_and(|used| used < longest / 3 && used > passed / 1000);
+        passed > longest && !is_starved
+    }
+}
+
+/// The processor time that this process has used; `None` where the system does not say.
+fn processor_time() -> Option<Duration> {
+    /// Of the clock in which Linux states it.
+    const MILLIS_PER_TICK: u64 = 10;
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The fields behind the name, which is in parentheses: user and system time are the twelfth and
+    // thirteenth.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+    let ticks = times.next()?.ok()? + times.next()?.ok()?;
+    Some(Duration::from_millis(ticks * MILLIS_PER_TICK))
+}
+
 /// Failures after which a series ends.
 const MOST_FAILURES: u64 = 20;
 
@@ -87,7 +129,7 @@ struct Series {
     /// Failures after which it ends.
     most: u64,
     /// By thread: the seed that it runs, and since when.
-    running: Vec<Mutex<Option<(u64, Instant)>>>,
+    running: Vec<Mutex<Option<Begun>>>,
     ended: AtomicBool,
     ran: AtomicU64,
 }
@@ -129,7 +171,7 @@ impl Series {
     }
 
     /// The work of a thread.
-    fn work<W: World>(&self, running: &Mutex<Option<(u64, Instant)>>) {
+    fn work<W: World>(&self, running: &Mutex<Option<Begun>>) {
         while self.failures.load(SeqCst) < self.most {
             let from = self.next.fetch_add(self.chunk, SeqCst);
             let to = (from + self.chunk).min(self.end);
@@ -140,7 +182,7 @@ impl Series {
                 if self.done.iter().any(|(a, b)| (*a..=*b).contains(&number)) {
                     continue;
                 }
-                *running.lock().unwrap() = Some((number, Instant::now()));
+                *running.lock().unwrap() = Some(Begun::now(number));
                 let result = seed::<W>(number);
                 self.ran.fetch_add(1, SeqCst);
                 if let Err((failure, report)) = result {
@@ -177,12 +219,12 @@ impl Series {
         while !self.ended.load(SeqCst) {
             std::thread::sleep(Duration::from_millis(100));
             for at in &self.running {
-                let Some((number, since)) = *at.lock().unwrap() else {
+                let Some(begun) = *at.lock().unwrap() else {
                     continue;
                 };
                 // Shrinking takes as long again.
-                if since.elapsed() > LONGEST * 3 {
-                    eprintln!("ESKER_SEED={number} does not end");
+                if begun.is_endless(LONGEST * 3) {
+                    eprintln!("ESKER_SEED={} does not end", begun.number);
                     std::process::abort();
                 }
             }

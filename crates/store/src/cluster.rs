@@ -375,10 +375,10 @@ impl Records for Held {
             None => (request.as_of.unwrap_or_else(|| self.0.now()), None),
         };
         let limit = request.limit.max(1);
-        let span = (limit.saturating_add(1), last);
+        let most = limit.saturating_add(1);
         let found = self
             .0
-            .versions_with(condition, Some(at), request.versions, span);
+            .versions_with(condition, Some(at), request.versions, most, last);
         let mut records = found.map_err(failed)?;
         let is_more = records.len() > limit;
         records.truncate(limit);

@@ -5,6 +5,7 @@
 pub enum Swapped {
     /// The row was as expected, and is changed.
     Done,
-    /// The row is another, and unchanged.
+    /// The row is another. It is unchanged, or, if an attempt had no answer, others have changed it
+    /// since.
     Other(Option<Vec<u8>>),
 }

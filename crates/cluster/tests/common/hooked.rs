@@ -26,6 +26,12 @@ pub(crate) trait Hook: Send + Sync {
     /// After a page of a scan.
     fn scanned(&self) {}
 
+    /// After a compare-and-set of a row; returns what the caller gets.
+    fn swapped(&self, table: &str, partition: &[u8], found: Result<Swapped>) -> Result<Swapped> {
+        let _ = (table, partition);
+        found
+    }
+
     /// Before the rows of a partition are read that is changed by compare-and-set.
     fn reads_swapped(&self, partition: &[u8]) {
         let _ = partition;
@@ -119,7 +125,8 @@ impl<H: Hook> Cells for Hooked<H> {
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
-        self.called().swap(table, partition, row, expected, to)
+        let found = self.called().swap(table, partition, row, expected, to);
+        self.hook.swapped(table, partition, found)
     }
 
     fn swapped(&self, table: &Arc<str>, partition: &[u8]) -> Result<Vec<Cell>> {

@@ -10,7 +10,7 @@ pub(crate) fn all(cluster: &Cluster) {
     let dataset = store.create_dataset("d", &definition(1)).unwrap();
     let three = store.create_dataset("three", &definition(3)).unwrap();
     let (model, other) = (histories(&dataset), histories(&three));
-    let table = "hook:esker_1";
+    let table = &cluster.table_of("hook", "d");
     let (before, _) = cluster.raw(table);
     settle();
     cluster.admin("compact", table);
@@ -22,7 +22,7 @@ pub(crate) fn all(cluster: &Cluster) {
     checked(&dataset);
     compare(&dataset, &model);
     // With several versions kept.
-    cluster.admin("compact", "hook:esker_2");
+    cluster.admin("compact", &cluster.table_of("hook", "three"));
     checked(&three);
     compare(&three, &other);
     // Again, now with versions of both times, and the files of both.

@@ -25,21 +25,22 @@ pub(crate) fn all(cluster: &Cluster) {
     let known: Known = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (ends, counts) = (&ends, (&written, &failed));
-                scope.spawn(move || write(cluster, writer, ends, counts))
+                let (ends, written, failed) = (&ends, &written, &failed);
+                scope.spawn(move || write(cluster, writer, ends, written, failed))
             })
             .collect();
         scope.spawn(|| query(&dataset, &ends, &asked));
         scope.spawn(|| repair(&dataset, &ends));
         // What the servers go through.
         std::thread::sleep(Duration::from_secs(3));
-        cluster.admin("split", "failures:esker_1");
+        let table = cluster.table_of("failures", "d");
+        cluster.admin("split", &table);
         cluster.run(&["kill", "2"]);
         std::thread::sleep(Duration::from_secs(12));
         cluster.run(&["pause", "3"]);
         std::thread::sleep(Duration::from_secs(2));
         cluster.run(&["resume", "3"]);
-        cluster.admin("split", "failures:esker_1_index_0_0");
+        cluster.admin("split", &format!("{table}_index_0_0"));
         cluster.run(&["start", "2"]);
         std::thread::sleep(Duration::from_secs(3));
         ends.store(true, Ordering::Relaxed);
@@ -65,7 +66,8 @@ fn write(
     cluster: &Cluster,
     writer: i64,
     ends: &AtomicBool,
-    (written, failed): (&AtomicU64, &AtomicU64),
+    written: &AtomicU64,
+    failed: &AtomicU64,
 ) -> Known {
     let store = cluster.store("failures");
     let dataset = store.dataset("d").unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 
-use esker_cluster::cells::HBase;
+use esker_cluster::cells::{Cells, HBase};
 use esker_cluster::{Options, Store, hbase_address};
 
 /// There is one cluster at a time: its ports are fixed.
@@ -67,6 +67,15 @@ impl Cluster {
     pub(crate) fn store(&self, namespace: &str) -> Store {
         let cells = self.cells(namespace);
         Store::open(std::sync::Arc::new(cells), true, Options::default()).unwrap()
+    }
+
+    /// The table of a dataset's records, as the catalog has it.
+    pub(crate) fn table_of(&self, namespace: &str, dataset: &str) -> String {
+        let rows = self
+            .cells(namespace)
+            .swapped(&"esker_state".into(), b"catalog");
+        let catalog: serde_json::Value = serde_json::from_slice(&rows.unwrap()[0].value).unwrap();
+        format!("{namespace}:esker_{}", catalog["datasets"][dataset]["id"])
     }
 
     /// A store whose tables of records have the coprocessor.

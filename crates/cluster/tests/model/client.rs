@@ -19,6 +19,8 @@ use crate::world::World;
 pub(crate) const DATASETS: [&str; 2] = ["d", "e"];
 pub(crate) const KEYS: u64 = 6;
 pub(crate) const VALUES: u64 = 4;
+/// Longer than the versions stay that a query saw at its start.
+const WAIT: u64 = 130_000;
 
 /// What a client does, in one of the datasets.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,8 @@ pub(crate) enum Do {
         oldest: bool,
         range: bool,
         limit: Option<usize>,
+        /// Waits before it reads the first answer: repairs go on meanwhile.
+        waits: bool,
     },
     Count {
         value: u64,
@@ -201,8 +205,9 @@ impl<'w> Client<'w> {
                 oldest,
                 range,
                 limit,
-            } => self.find(&dataset, (value, range), oldest, limit),
-            Do::Count { value, range } => self.count(&dataset, (value, range)),
+                waits,
+            } => self.find(&dataset, condition(value, range), oldest, limit, waits),
+            Do::Count { value, range } => self.count(&dataset, condition(value, range)),
             Do::Scan { from, reverse } => self.scan(&dataset, from, reverse),
             Do::Versions { key, at } => self.versions(&dataset, key, at),
             Do::ByValue(value) => self.by_value(&dataset, value),
@@ -304,8 +309,15 @@ impl<'w> Client<'w> {
         }
     }
 
-    fn find(&self, dataset: &Dataset, what: (u64, bool), oldest: bool, limit: Option<usize>) {
-        let (condition, values) = condition(what);
+    fn find(
+        &self,
+        dataset: &Dataset,
+        what: (Expr, BTreeSet<u64>),
+        oldest: bool,
+        limit: Option<usize>,
+        waits: bool,
+    ) {
+        let (condition, values) = what;
         let order = if oldest { "oldest" } else { "newest" };
         let text = format!("{order} {condition} limit {limit:?}");
         let mut request = Request::of(condition);
@@ -315,6 +327,9 @@ impl<'w> Client<'w> {
         let answer = dataset.find(&request);
         self.done("a query", &answer);
         let Ok(mut answer) = answer else { return };
+        if waits {
+            self.world.net.sleep(WAIT);
+        }
         let mut found = Vec::new();
         loop {
             match answer.next_record() {
@@ -352,8 +367,7 @@ impl<'w> Client<'w> {
         self.world.history.lock().answers.push(answer);
     }
 
-    fn count(&self, dataset: &Dataset, what: (u64, bool)) {
-        let (condition, values) = condition(what);
+    fn count(&self, dataset: &Dataset, (condition, values): (Expr, BTreeSet<u64>)) {
         let begun = self.now();
         let text = format!("count {condition}");
         let counted = dataset.count(&Request::of(condition));
@@ -411,7 +425,7 @@ impl<'w> Client<'w> {
         let begun = self.now();
         let most = self.world.settings.versions as usize;
         let condition = field("n").eq(value as i64);
-        let found = dataset.versions_with(condition, None, most, (1_000, None));
+        let found = dataset.versions_with(condition, None, most, 1_000, None);
         self.done("versions by value", &found);
         let Ok(found) = found else { return };
         let asked = Asked::Versions { most, until: None };
@@ -435,8 +449,8 @@ fn get() -> Asked {
 }
 
 /// A condition, and the values that satisfy it.
-fn condition((value, range): (u64, bool)) -> (Expr, BTreeSet<u64>) {
-    let kind = (value + u64::from(range)) % 3;
+fn condition(value: u64, range: bool) -> (Expr, BTreeSet<u64>) {
+    let kind = (value + u64::from(range)) % 4;
     let tag = |value: u64| field("tags").eq(format!("t{}", value % VALUES));
     let text = || field("s").eq(format!("ab{value}"));
     let at_least = || field("n").ge(value as i64);
@@ -447,12 +461,19 @@ fn condition((value, range): (u64, bool)) -> (Expr, BTreeSet<u64>) {
             has_tag.into_iter().filter(|of| *of >= value).collect()
         }),
         (1, true) => (tag(value) & at_least() & text(), [value].into()),
-        (_, true) => (at_least(), (value..VALUES).collect()),
+        (2, true) => (at_least(), (value..VALUES).collect()),
         (0, _) => (text(), [value].into()),
         (1, _) => (tag(value) & tag(value + 1), [value].into()),
-        (_, _) => {
+        (2, _) => {
             let either = field("n").eq(value as i64) | field("n").eq(0);
             (either, [value, 0].into())
         }
+        // A record may have both.
+        (_, _) => (
+            tag(value) | tag(value + 1),
+            [value + VALUES - 1, value, value + 1]
+                .map(|value| value % VALUES)
+                .into(),
+        ),
     }
 }

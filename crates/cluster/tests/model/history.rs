@@ -210,6 +210,9 @@ impl Judge<'_> {
     /// Versions of a key. Some may be hidden by writes of unknown outcome; none by fewer writes
     /// than are kept.
     fn versions(&self, answer: &Answered, key: Place, most: usize, until: Option<u64>) {
+        if let Some(until) = until {
+            self.version_of_then(answer, key, until);
+        }
         let until = until.unwrap_or(u64::MAX);
         let found = answer.found.iter().filter(|(of, ..)| *of == key);
         let found: Vec<u64> = found.map(|(.., seq)| *seq).collect();
@@ -245,6 +248,25 @@ impl Judge<'_> {
                 );
             }
         }
+    }
+
+    /// What was current at a time is shown; a read that cannot know it is refused.
+    fn version_of_then(&self, answer: &Answered, key: Place, until: u64) {
+        let is_known = |(at, number): &&(u64, u64)| {
+            let acknowledged = self.write(*number).acknowledged;
+            *at <= until && acknowledged.is_some_and(|at| at < answer.begun)
+        };
+        let Some((at, number)) = self.of(key).iter().filter(is_known).max() else {
+            return;
+        };
+        let later = self.later(key, *at, answer.ended, *number);
+        let numbers = later.iter().map(|(_, number)| *number).chain([*number]);
+        let is_deleted = numbers.into_iter().any(|number| self.is_deletion(number));
+        let is_shown = answer.found.iter().any(|(.., seq)| seq >= at);
+        assert!(
+            is_deleted || is_shown,
+            "nothing of {until}: {at} was current: {answer:?}"
+        );
     }
 
     /// What a conditional write expected was so if it is acknowledged, and can have been otherwise

@@ -1,8 +1,9 @@
 //! What scenes do at the calls of the simulated store.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use esker_cluster::cells::Write;
+use esker_cluster::Result;
+use esker_cluster::cells::{Swapped, Write};
 use parking_lot::Mutex;
 
 use crate::hooked::Hook;
@@ -53,5 +54,59 @@ impl Hook for AfterScan {
                 then();
             }
         }
+    }
+}
+
+/// Calls of a store but for scans, and the entries that were written.
+#[derive(Default)]
+pub(crate) struct Counted {
+    pub(crate) calls: AtomicUsize,
+    pub(crate) entries: Mutex<Vec<Write>>,
+}
+
+impl Hook for Counted {
+    fn called(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn writes(&self, writes: &[Write]) -> Vec<usize> {
+        let entries = writes.iter().filter(|write| write.table.contains("index"));
+        self.entries.lock().extend(entries.cloned());
+        Vec::new()
+    }
+}
+
+/// One compare-and-set gets no answer: others change the row before it is read again.
+pub(crate) struct Superseded {
+    /// Rows of tables of this end.
+    table: &'static str,
+    /// Compare-and-sets before it.
+    left: AtomicUsize,
+    then: Mutex<Box<dyn FnMut() + Send>>,
+}
+
+impl Superseded {
+    pub(crate) fn new(
+        table: &'static str,
+        left: usize,
+        then: Box<dyn FnMut() + Send>,
+    ) -> Superseded {
+        Superseded {
+            table,
+            left: AtomicUsize::new(left),
+            then: Mutex::new(then),
+        }
+    }
+}
+
+impl Hook for Superseded {
+    fn swapped(&self, table: &str, partition: &[u8], found: Result<Swapped>) -> Result<Swapped> {
+        let is_it = table.ends_with(self.table) && partition != b"writers";
+        if !is_it || self.left.fetch_sub(1, Ordering::SeqCst) != 0 {
+            return found;
+        }
+        assert_eq!(found, Ok(Swapped::Done));
+        (self.then.lock())();
+        Ok(Swapped::Other(None))
     }
 }

@@ -12,11 +12,13 @@
     clippy::indexing_slicing
 )]
 
+mod checks;
 mod client;
 mod history;
 #[path = "../common/hooked.rs"]
 mod hooked;
 mod hooks;
+mod keyspaces;
 mod net;
 mod scenes;
 mod world;

@@ -232,6 +232,13 @@ impl Net {
         Some(format!("esker_{id}"))
     }
 
+    /// The keyspace is dropped.
+    pub(crate) fn clear(&self) {
+        let mut state = self.state.lock();
+        (state.replicas, state.swapped) = (vec![BTreeMap::new(); 3], BTreeMap::new());
+        state.late.clear();
+    }
+
     /// What the cluster's own repair does: the replicas become equal.
     pub(crate) fn mend(&self) {
         self.state.lock().equalise();
@@ -413,7 +420,8 @@ impl State {
 impl Cells for Net {
     fn now(&self) -> Result<u64> {
         self.travel(true)?;
-        Ok(self.state.lock().now)
+        let state = self.state.lock();
+        Ok(state.now - state.now % state.trouble.coarse)
     }
 
     fn create_table(&self, _: &str, _: TableKind) -> Result<()> {
@@ -577,10 +585,20 @@ impl Cells for Net {
             (outcome, roll < bad)
         };
         self.travel(false)?;
-        if lost {
-            Err(Error::Unavailable("no answer".to_string()))
+        if !lost {
+            return Ok(outcome);
+        }
+        // Whether it has happened is read, as the real stores do.
+        self.sleep(200);
+        let rows = self.swapped(table, partition)?;
+        let now = rows.into_iter().find(|cell| cell.row == row);
+        let now = now.map(|cell| cell.value);
+        if now.as_deref() == to {
+            Ok(Swapped::Done)
+        } else if now.as_deref() != expected {
+            Ok(Swapped::Other(now))
         } else {
-            Ok(outcome)
+            Err(Error::Unavailable("no answer".to_string()))
         }
     }
 

@@ -170,6 +170,7 @@ impl World {
                         oldest: false,
                         range,
                         limit: None,
+                        waits: false,
                     },
                 );
             }
@@ -265,6 +266,7 @@ fn act(random: &mut fastrand::Rng, at: u64, value: u64) -> Do {
             oldest: random.bool(),
             range: random.bool(),
             limit: [None, None, Some(1), Some(3)][random.usize(0..4)],
+            waits: random.u32(0..6) == 0,
         },
         35..37 => Do::Count {
             value,

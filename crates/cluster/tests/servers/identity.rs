@@ -87,6 +87,11 @@ pub(crate) fn made_again(nodes: &Nodes) {
     nodes.run(&["start", "2"]);
     put(&again.create_dataset("d", &definition()).unwrap());
     assert_eq!(again.dataset_names().unwrap(), ["d"]);
+    // A process that had the former one open goes on with this one.
+    assert_eq!(store.dataset_names().unwrap(), ["d"]);
+    let follows = store.dataset("d").unwrap();
+    assert!(follows.get(&key(1)).unwrap().is_some());
+    put(&follows);
     let by_third = store_by(3, "esker_again");
     let dataset = by_third.dataset("d").unwrap();
     assert!(dataset.get(&key(1)).unwrap().is_some());

@@ -103,10 +103,8 @@ fn concerned(core: &Core, versions: &VersionSet, change: &TreeChange) -> Result<
     let mut concerned = BTreeSet::new();
     let configured = change.configured.iter().map(|(id, _)| id);
     let renamed = change.renamed.iter().map(|(id, _)| id);
-    for tree in change.dropped.iter().chain(configured).chain(renamed) {
-        let Some(tree) = version.trees.get(tree) else {
-            continue;
-        };
+    let changed = change.dropped.iter().chain(configured).chain(renamed);
+    for tree in changed.filter_map(|tree| version.trees.get(tree)) {
         let lead = tree.options.follows.as_deref();
         let lead = lead.and_then(|lead| version.tree_named(lead));
         let with = version.followers(&tree.name).chain(lead);

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::coding::Own;
+
 /// Capacity of the first piece, in keys.
 const FIRST: usize = 512;
 /// Growth factor of the pieces' capacity.
@@ -53,21 +55,18 @@ impl KeyFilter {
         let hash = xxh3_64(key);
         let keys = self.keys.load(Ordering::Relaxed);
         let (piece, lines) = KeyFilter::piece_for(keys);
-        let Some(piece) = self.pieces.get(piece) else {
-            return 0;
-        };
+        let piece = self.pieces.own(piece);
         let made = piece.get().is_none();
         let all = piece.get_or_init(|| (0..lines).map(|_| Line::default()).collect());
         let mut is_new = false;
-        if let Some(Line(words)) = all.get(line_of(hash, all.len())) {
-            for (word, bit) in bits_of(hash) {
-                let Some(word) = words.get(word) else { break };
-                // No other thread writes, so no read-modify-write is needed.
-                let bits = word.load(Ordering::Relaxed);
-                if bits & bit == 0 {
-                    is_new = true;
-                    word.store(bits | bit, Ordering::Relaxed);
-                }
+        let Line(words) = all.own(line_of(hash, all.len()));
+        for (word, bit) in bits_of(hash) {
+            let word = words.own(word);
+            // No other thread writes, so no read-modify-write is needed.
+            let bits = word.load(Ordering::Relaxed);
+            if bits & bit == 0 {
+                is_new = true;
+                word.store(bits | bit, Ordering::Relaxed);
             }
         }
         // A repeated key takes no capacity, at least within the same piece.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
+use crate::coding::Own;
 use crate::entry::Seq;
 
 /// Bits of a sequence number within a chunk.
@@ -57,9 +58,7 @@ impl SeqSet {
                 at
             }
         };
-        let Some((_, chunk)) = self.chunks.get_mut(at) else {
-            return false;
-        };
+        let (_, chunk) = self.chunks.own_mut(at);
         // A number already in the set copies nothing.
         let is_new = !chunk.contains(low(seq)) && Arc::make_mut(chunk).insert(low(seq));
         self.len += u64::from(is_new);

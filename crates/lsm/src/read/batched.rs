@@ -392,12 +392,12 @@ impl Batch<'_> {
         if !bounds.is_some_and(|bounds| meet(bounds, self.expected.seqs(at))) {
             return false;
         }
-        let Some(entry) = memtable.get(self.keys.own(at), seq) else {
-            return false;
-        };
-        let (seq, kind, value) = (entry.seq, entry.kind, Slice::from(entry.value));
-        visit(at, Found { seq, kind, value });
-        true
+        let entry = memtable.get(self.keys.own(at), seq);
+        if let Some(entry) = &entry {
+            let (seq, kind, value) = (entry.seq, entry.kind, Slice::from(entry.value));
+            visit(at, Found { seq, kind, value });
+        }
+        entry.is_some()
     }
 }
 

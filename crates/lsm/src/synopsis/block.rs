@@ -96,14 +96,7 @@ impl SynopsisBuilder {
 
     /// Adds an attribute value of an entry to the open block.
     pub(crate) fn add_value(&mut self, slot: usize, value: &[u8]) {
-        debug_assert!(
-            slot < self.slots.len(),
-            "slot {slot} of {}",
-            self.slots.len()
-        );
-        let Some(slot) = self.slots.get_mut(slot) else {
-            return;
-        };
+        let slot = self.slots.own_mut(slot);
         if let Some(from) = slot.boxes {
             slot.add_to_box(value.get(from..).unwrap_or(&[]));
             return;

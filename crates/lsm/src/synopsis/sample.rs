@@ -10,7 +10,7 @@
 //!                  number of values varint, each value bytes
 //! ```
 
-use crate::coding::{Reader, put_bytes, put_varint};
+use crate::coding::{Own, Reader, put_bytes, put_varint};
 
 /// One entry in so many is in the sample of a small table: a power of two.
 const ONE_IN: u64 = 8;
@@ -111,9 +111,10 @@ impl SampleBuilder {
 
     /// Appends the block of a slot. False, and nothing is appended, when the sample is empty.
     pub(crate) fn encode(&self, slot: usize, out: &mut Vec<u8>) -> bool {
-        let Some(entries) = self.slots.get(slot).filter(|_| !self.sampled.is_empty()) else {
+        if self.sampled.is_empty() {
             return false;
-        };
+        }
+        let entries = self.slots.own(slot);
         put_varint(out, self.sampled.len() as u64);
         for entry in entries {
             put_varint(out, entry.count as u64);

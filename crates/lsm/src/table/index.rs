@@ -428,6 +428,11 @@ impl Top {
         self.parts.get(p)
     }
 
+    /// The partition `p`, which the program knows to be there.
+    pub(super) fn own(&self, p: usize) -> &Partition {
+        self.parts.own(p)
+    }
+
     /// The user key of the separator behind partition `p`.
     #[inline]
     pub(super) fn key(&self, p: usize) -> &[u8] {

@@ -119,9 +119,7 @@ impl Audit<'_> {
     }
 
     fn partition(&mut self, p: usize) {
-        let Some(part) = self.table.top().get(p) else {
-            return;
-        };
+        let part = self.table.top().own(p);
         let filter = if part.filter == Handle::NONE {
             None
         } else {

@@ -44,8 +44,8 @@ impl Version {
     /// numbers.
     pub(crate) fn extend_bitmaps(&mut self, edit: &Edit) {
         let ordinal = self.ordinal;
-        for (id, swept) in &edit.swept {
-            let Some(tree) = self.trees.get_mut(id) else {
+        for (&id, swept) in &edit.swept {
+            let Some(tree) = self.trees.get_mut(&id) else {
                 continue;
             };
             let tree = Arc::make_mut(tree);

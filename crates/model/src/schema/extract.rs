@@ -583,9 +583,7 @@ impl Collector<'_> {
 
     /// Takes the time of a point.
     fn time(&mut self, attribute: u32, found: Found<'_>) {
-        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
-            return;
-        };
+        let wanted = self.extraction.attributes.own(attribute as usize);
         let (ty, lenient) = wanted.time;
         match (found, time_of(ty, found)) {
             (Found::Null, _) => {}
@@ -609,10 +607,7 @@ impl Collector<'_> {
         let points = std::mem::take(&mut self.out.points);
         for (attribute, coordinates) in &points {
             let attribute = *attribute;
-            let Some(Wanted { path, ty, .. }) = self.extraction.attributes.get(attribute as usize)
-            else {
-                continue;
-            };
+            let Wanted { path, ty, .. } = self.extraction.attributes.own(attribute as usize);
             let Some(space) = ty.space().or(ty.timed_space()) else {
                 continue;
             };
@@ -666,9 +661,7 @@ impl Collector<'_> {
 
     #[cold]
     fn refuse_attribute(&mut self, attribute: u32, found: Found<'_>, length: Option<usize>) {
-        let Some(wanted) = self.extraction.attributes.get(attribute as usize) else {
-            return;
-        };
+        let wanted = self.extraction.attributes.own(attribute as usize);
         let (path, expected) = (wanted.path.clone(), wanted.ty);
         let strict = !wanted.refuses_objects;
         self.negative_zero |= is_negative_zero(found);

@@ -71,7 +71,7 @@ impl Database {
     pub fn open_reader(dir: impl AsRef<FsPath>, options: Options) -> Result<Database> {
         let (engine, trees) = options.split()?;
         let group = Group::open_reader(dir.as_ref(), engine, Arc::new(trees))?;
-        Database::over(group, options)
+        Database::with_group(group, options)
     }
 
     /// Makes a handle from [`Database::open_reader`] see everything that was acknowledged to
@@ -99,7 +99,7 @@ impl Database {
 
     fn open_with(dir: &FsPath, options: Options, create: bool) -> Result<Database> {
         let (engine, trees) = options.split()?;
-        let db = Database::over(Group::open(dir, engine, Arc::new(trees), create)?, options)?;
+        let db = Database::with_group(Group::open(dir, engine, Arc::new(trees), create)?, options)?;
         // A crash in `drop_dataset` may have left consumers that retain the log. A failure here is
         // left to the next opening.
         let _ = db.shared.release_orphans();
@@ -107,7 +107,7 @@ impl Database {
     }
 
     /// Opens the datasets of an open group.
-    fn over(group: Group, options: Options) -> Result<Database> {
+    fn with_group(group: Group, options: Options) -> Result<Database> {
         let counted = telemetry::load(options.engine.fs.as_ref(), group.dir());
         let usage = |name: &str| counted.get(name).map(Usage::new).unwrap_or_default();
         let datasets = found_datasets(

@@ -8,13 +8,13 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::record;
 use crate::store::{Handle, Store};
-use crate::write::{Part, commit};
+use crate::write::{DatasetWrites, commit};
 
 /// The parts of a batch.
 pub(super) struct Parts {
     store: Arc<Store>,
     /// One part per dataset.
-    parts: Vec<Part>,
+    parts: Vec<DatasetWrites>,
     pub(super) durability: Durability,
     /// A buffer for serialising a record.
     json: Vec<u8>,
@@ -31,18 +31,18 @@ impl Parts {
     }
 
     /// The part of a dataset.
-    pub(super) fn part(&mut self, dataset: &Handle) -> Result<&mut Part> {
+    pub(super) fn part(&mut self, dataset: &Handle) -> Result<&mut DatasetWrites> {
         if !Arc::ptr_eq(&self.store, &dataset.shared) {
             return Err(Error::bad_input(format!(
                 "dataset `{}` belongs to another store than the batch",
                 dataset.name()
             )));
         }
-        let known = |part: &Part| Arc::ptr_eq(&part.dataset.current, &dataset.current);
+        let known = |part: &DatasetWrites| Arc::ptr_eq(&part.dataset.current, &dataset.current);
         let at = self.parts.iter().position(known);
         let at = at.unwrap_or(self.parts.len());
         if at == self.parts.len() {
-            self.parts.push(Part::new(dataset.clone()));
+            self.parts.push(DatasetWrites::new(dataset.clone()));
         }
         let part = self.parts.get_mut(at);
         part.ok_or_else(|| Error::bad_input("the batch has no part for the dataset"))
@@ -65,23 +65,23 @@ impl Parts {
 
     /// The number of puts, inserts and deletions.
     pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(Part::len).sum()
+        self.parts.iter().map(DatasetWrites::len).sum()
     }
 
     /// The bytes that the batch takes in the log.
     pub(super) fn bytes(&self) -> usize {
-        self.parts.iter().map(Part::bytes).sum()
+        self.parts.iter().map(DatasetWrites::bytes).sum()
     }
 
     /// The encoded key of the last record that was put, in a batch for one dataset; empty if there
     /// is none.
     pub(super) fn last_key(&self) -> &[u8] {
-        self.parts.first().map_or(&[], Part::last_key)
+        self.parts.first().map_or(&[], DatasetWrites::last_key)
     }
 
     /// Removes everything that was added.
     pub(super) fn clear(&mut self) {
-        self.parts.iter_mut().for_each(Part::clear);
+        self.parts.iter_mut().for_each(DatasetWrites::clear);
     }
 
     /// Writes all parts or none.

@@ -238,8 +238,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Iterator for Answer<K, V> {
     type Item = Result<V>;
 
     fn next(&mut self) -> Option<Result<V>> {
-        if let Some(error) = self.failed.take() {
-            return Some(Err(error));
+        if self.failed.is_some() {
+            return self.failed.take().map(Err);
         }
         let next = self.inner.as_mut()?.next()?;
         Some(next.and_then(record::valued))
@@ -308,8 +308,8 @@ impl<K: PrimaryKey, V: FromRecord<K>> Iterator for Scan<K, V> {
     type Item = Result<V>;
 
     fn next(&mut self) -> Option<Result<V>> {
-        if let Some(error) = self.failed.take() {
-            return Some(Err(error));
+        if self.failed.is_some() {
+            return self.failed.take().map(Err);
         }
         let next = self.inner.as_mut()?.next()?;
         Some(next.and_then(record::valued))

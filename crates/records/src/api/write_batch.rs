@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::parts::Parts;
 use crate::error::Result;
 use crate::store::Handle;
-use crate::write::Part;
+use crate::write::DatasetWrites;
 
 /// Writes to one dataset that are applied together or not at all ([`crate::Dataset::batch`]). A
 /// batch can be filled again after a commit, which saves allocations.
@@ -21,7 +21,7 @@ pub struct WriteBatch<K = Key> {
 
 impl<K> WriteBatch<K> {
     /// The longest name of a note, in bytes.
-    pub const MAX_NOTE_NAME: usize = Part::MAX_NOTE_NAME;
+    pub const MAX_NOTE_NAME: usize = DatasetWrites::MAX_NOTE_NAME;
 
     pub(crate) fn new(dataset: Handle) -> WriteBatch<K> {
         WriteBatch {
@@ -57,7 +57,7 @@ impl<K> WriteBatch<K> {
         self.part()?.put(json.as_ref(), true)
     }
 
-    fn part(&mut self) -> Result<&mut Part> {
+    fn part(&mut self) -> Result<&mut DatasetWrites> {
         self.parts.part(&self.dataset)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_lsm::version::Version;
-use esker_lsm::{Seq, TreeId};
+use esker_lsm::{Kind, Seq, TreeId};
 use esker_model::definition::{IndexKind, StoredAttribute, StoredChange, StoredDef};
 use esker_model::query::{Attribute as Declared, Shape};
 use esker_model::schema::{Extraction, Wanted};
@@ -87,6 +87,31 @@ pub(crate) enum Step {
     Forget,
 }
 
+/// A tree that gets the key of each write.
+pub(crate) struct KeyTree {
+    pub(crate) tree: TreeId,
+    /// The kind of its entry for a deletion.
+    pub(crate) deletion: Kind,
+}
+
+impl KeyTree {
+    fn all(keys: Option<TreeId>, deleted: impl Iterator<Item = TreeId>) -> Vec<KeyTree> {
+        let mut deleted: Vec<TreeId> = deleted.collect();
+        deleted.sort_unstable();
+        deleted.dedup();
+        let keys = keys.map(|tree| KeyTree {
+            tree,
+            deletion: Kind::Delete,
+        });
+        // Queries ask these trees for any newer write, deletions included.
+        let deleted = deleted.into_iter().map(|tree| KeyTree {
+            tree,
+            deletion: Kind::Put,
+        });
+        keys.into_iter().chain(deleted).collect()
+    }
+}
+
 /// The attributes and trees of a dataset according to one definition.
 pub(crate) struct Layout {
     pub(crate) stored: StoredDef,
@@ -111,9 +136,9 @@ pub(crate) struct Layout {
     pub(crate) building: Option<Building>,
     /// The ids of the extracted attributes, in their order.
     pub(crate) extracted: Vec<u32>,
-    /// The trees of written keys under deleted-key maintenance, without duplicates: the old and the
-    /// new index of a rebuild share one.
-    pub(crate) deleted: Vec<TreeId>,
+    /// The trees that get the key of each write, without duplicates: the primary-key index, and
+    /// those of deleted-key maintenance, of which the old and the new index of a rebuild share one.
+    pub(crate) key_trees: Vec<KeyTree>,
     /// The tree of expiry times, if records expire.
     pub(crate) expiry: Option<TreeId>,
     /// The index of a record's expiry time among the extracted values, if the expiry time is a
@@ -178,10 +203,9 @@ impl Layout {
         };
         let with_index = building.iter().map(|building| &building.attribute);
         let with_index = attributes.iter().chain(with_index);
-        let mut deleted: Vec<TreeId> = with_index.filter_map(|a| a.deleted).collect();
-        deleted.sort_unstable();
-        deleted.dedup();
+        let deleted = with_index.filter_map(|a| a.deleted);
         let keys_written = version.tree_named(&keys_tree(name)).map(|tree| tree.id);
+        let key_trees = KeyTree::all(keys_written, deleted);
         let expiry = version.tree_named(&expiry_tree(name)).map(|tree| tree.id);
         if expiry.is_none() && stored.expiry.is_some() {
             return None;
@@ -201,7 +225,7 @@ impl Layout {
             old,
             expires_place,
             extracted: ids,
-            deleted,
+            key_trees,
             extraction: Extraction::of(key, extracted),
             data: data.id,
             keys: keys_written.filter(|_| stored.settings.keys_after.is_none()),

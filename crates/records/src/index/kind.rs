@@ -187,19 +187,29 @@ impl Writes {
         Ok(())
     }
 
-    pub(crate) fn savepoint(&self) -> (Savepoint, usize) {
-        (self.batch.savepoint(), self.deferred.len())
+    pub(crate) fn savepoint(&self) -> WritesSavepoint {
+        WritesSavepoint {
+            batch: self.batch.savepoint(),
+            deferred: self.deferred.len(),
+        }
     }
 
-    pub(crate) fn rewind(&mut self, savepoint: (Savepoint, usize)) {
-        self.batch.rewind(savepoint.0);
-        self.deferred.truncate(savepoint.1);
+    pub(crate) fn rewind(&mut self, savepoint: WritesSavepoint) {
+        self.batch.rewind(savepoint.batch);
+        self.deferred.truncate(savepoint.deferred);
     }
 
     pub(crate) fn clear(&mut self) {
         self.batch.clear();
         self.deferred.clear();
     }
+}
+
+/// A state of [`Writes`] to return to.
+#[derive(Clone, Copy)]
+pub(crate) struct WritesSavepoint {
+    batch: Savepoint,
+    deferred: usize,
 }
 
 /// The changes of each tree, in the order in which they were made.

@@ -30,10 +30,10 @@ pub use cost::{Access, AttributeProfile, Figures};
 pub(crate) use each::each_entry;
 pub use esker_model::query::Order;
 pub use esker_model::range::Range;
-pub(crate) use kind::VisitEntry;
 pub use kind::{
     Attribute, Completion, Deferred, Entry, IndexEntry, IndexType, TreeRange, VisitPosting, Writes,
 };
+pub(crate) use kind::{VisitEntry, WritesSavepoint};
 pub(crate) use kinds::{
     Take, box_of, each_match, each_placed, each_point, is_filtered_scan, of as built_in,
     stands_for_record,

@@ -107,7 +107,7 @@ impl Validity {
     }
 
     /// The obsolete set, for the code that collects candidates.
-    pub(crate) fn over(&self) -> Option<Arc<Superseded>> {
+    pub(crate) fn obsolete(&self) -> Option<Arc<Superseded>> {
         self.obsolete.clone()
     }
 

@@ -124,7 +124,7 @@ impl Answer {
             want: want.clamp(1, PAGE),
             bytes: bytes / 2,
         })
-        .without(context.validity.over());
+        .without(context.validity.obsolete());
         if context.plan.driver == Driver::Scan {
             steps.scanned += scan(context, &mut best, want)?;
             self.scanned = true;

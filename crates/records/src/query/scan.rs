@@ -100,10 +100,8 @@ impl Scan {
     }
 
     fn step(&mut self) -> Result<Option<Record>> {
-        if let Some(ahead) = self.ahead.take() {
-            let (ahead, next) = self.step_ahead(ahead)?;
-            self.ahead = Some(ahead);
-            return Ok(next);
+        if self.ahead.is_some() {
+            return self.step_ahead();
         }
         if !self.find_next()? {
             return Ok(None);
@@ -115,7 +113,10 @@ impl Scan {
     }
 
     /// As `step`, for bodies that are stored apart.
-    fn step_ahead(&mut self, mut ahead: Ahead) -> Result<(Ahead, Option<Record>)> {
+    fn step_ahead(&mut self) -> Result<Option<Record>> {
+        let Some(mut ahead) = self.ahead.take() else {
+            return Ok(None);
+        };
         let mut next = ahead.pop();
         if next.is_none() {
             while !ahead.is_full() && !self.at_end() && self.find_next()? {
@@ -129,12 +130,14 @@ impl Scan {
             ahead.fill(layout, snapshot, &self.body_cost)?;
             next = ahead.pop();
         }
+        self.ahead = Some(ahead);
         let Some(item) = next else {
-            return Ok((ahead, None));
+            return Ok(None);
         };
         self.records += 1;
-        let record = self.snapshot.record(item.key, item.seq, item.stored)?;
-        Ok((ahead, Some(record)))
+        self.snapshot
+            .record(item.key, item.seq, item.stored)
+            .map(Some)
     }
 
     fn at_end(&self) -> bool {

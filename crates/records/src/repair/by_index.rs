@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use esker_lsm::sort::Sorter;
 
-use super::against::{Against, Shortcut};
 use super::options::{Lookups, OnRepair};
 use super::reading::{ENTRIES_PER_LOOKUP, READAHEAD, entries, runs};
+use super::validator::{Shortcut, Validator};
 use super::work::{ObsoleteCollector, Reporter, Work};
 use crate::catalog::Layout;
 use crate::error::Result;
@@ -39,7 +39,7 @@ fn one(
     reported: bool,
     attribute: &Attribute,
 ) -> Result<()> {
-    let against = Against::new(work, layout, reported, attribute);
+    let validator = Validator::new(work, layout, reported, attribute);
     let mut collector = ObsoleteCollector::new(work, reporter);
     let mut sorter = Sorter::new(
         work.group.options().fs.clone(),
@@ -55,9 +55,9 @@ fn one(
                 return Ok(());
             }
             if work.options.bloom {
-                match against.shortcut(key, seq, &collector.cost)? {
+                match validator.shortcut(key, seq, &collector.cost)? {
                     Shortcut::Valid => return Ok(()),
-                    Shortcut::Obsolete => return collector.over(seq),
+                    Shortcut::Obsolete => return collector.add(seq),
                     Shortcut::None => {}
                 }
             }
@@ -76,14 +76,14 @@ fn one(
     }
     let sorted = sorter.finish()?;
     let scans = match work.options.lookups {
-        Lookups::Auto => candidates.saturating_mul(ENTRIES_PER_LOOKUP) >= against.entries(),
+        Lookups::Auto => candidates.saturating_mul(ENTRIES_PER_LOOKUP) >= validator.entries(),
         Lookups::Points => false,
         Lookups::MergeScan => true,
     };
     collector.pause(&scanned)?;
-    if scans || !against.by_points() {
-        against.scan(sorted, collector, scanned)
+    if scans || !validator.by_points() {
+        validator.scan(sorted, collector, scanned)
     } else {
-        against.points(sorted, collector, scanned)
+        validator.points(sorted, collector, scanned)
     }
 }

@@ -84,7 +84,7 @@ impl<'w> KeyRepair<'w> {
             let seq = cursor.seq();
             if key.as_deref() == Some(cursor.key()) {
                 if newer > watermark && cursor.kind() == Kind::Put {
-                    self.collector.over(seq)?;
+                    self.collector.add(seq)?;
                 }
             } else {
                 self.end_key(key.as_deref(), newer, &cursor)?;
@@ -127,7 +127,7 @@ impl<'w> KeyRepair<'w> {
         let looked_up = &self.work.counts().looked_up;
         looked_up.fetch_add(keys.len() as u64, Relaxed);
         for seq in found {
-            self.collector.over(seq)?;
+            self.collector.add(seq)?;
         }
         self.wanted.clear();
         Ok(())

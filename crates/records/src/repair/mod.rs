@@ -14,13 +14,13 @@
 //! - [`RepairMethod::Primary`] (`primary.rs`) reads all versions of the records in key order, and
 //!   probes nothing.
 
-mod against;
 mod by_index;
 mod by_key;
 mod options;
 mod primary;
 mod reading;
 mod run;
+mod validator;
 mod work;
 
 pub use options::{Compaction, Lookups, RepairMethod, RepairOptions, RepairProgress, RepairReport};

@@ -43,7 +43,7 @@ fn scan(
             newer = 0;
         }
         if newer >= versions && cursor.kind() == Kind::Put {
-            collector.over(cursor.seq())?;
+            collector.add(cursor.seq())?;
         }
         newer = newer.saturating_add(1);
         collector.entry(|| cursor.cost())?;

@@ -379,7 +379,7 @@ impl<'w> ObsoleteCollector<'w> {
 
     /// Adds an obsolete write.
     #[inline]
-    pub(super) fn over(&mut self, seq: Seq) -> Result<()> {
+    pub(super) fn add(&mut self, seq: Seq) -> Result<()> {
         if self.work.known.contains(seq) {
             return Ok(());
         }

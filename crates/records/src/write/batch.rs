@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_lsm::coding::put_varint;
 use esker_lsm::entry::MAX_TIME;
-use esker_lsm::{Batch, Kind, Seq, Snapshot, Time, TreeId};
+use esker_lsm::{Kind, Seq, Snapshot, Time, TreeId};
 use esker_model::Key;
 use esker_model::record::{EXPIRES, UNINDEXED, encode};
 use esker_model::schema::{Extracted, RecordError, RecordErrorKind};
@@ -17,52 +17,68 @@ use super::pre_images::{Expectation, Replaced, Touched};
 use crate::bodies;
 use crate::catalog::Layout;
 use crate::error::{Error, Result};
-use crate::index::{IndexEntry, Writes};
+use crate::index::{IndexEntry, Writes, WritesSavepoint};
 use crate::store::{Due, Handle, Store, expiry_key};
 use crate::telemetry::Measured;
 
 /// The writes of a batch to one dataset. A batch of several datasets has a part for each.
-pub(crate) struct Part {
+pub(crate) struct DatasetWrites {
     pub(crate) dataset: Handle,
     /// The layout that the writes were encoded for. A commit under a newer layout encodes them
     /// again.
     pub(super) layout: Arc<Layout>,
     pub(super) writes: Writes,
+    /// The record that is added.
     extracted: Extracted,
+    /// A buffer for its stored form.
     value: Vec<u8>,
-    /// A buffer for serialising a record.
-    pub(crate) json: Vec<u8>,
     /// The written keys, if the commit must look up what they replace.
     pub(super) touched: Vec<Touched>,
     /// Whether a record was inserted.
     inserts: bool,
     /// Conditions that the commit checks.
     pub(super) expected: Vec<Expectation>,
-    /// Notes beside the records: tree, name and value, `None` to delete the note.
-    notes: Vec<(TreeId, String, Option<Vec<u8>>)>,
+    /// Notes beside the records.
+    notes: Vec<Note>,
     /// A snapshot from the first write of the batch. Index entries of old versions in its memtables
     /// are cancelled at once; queries find out about others.
     before: Option<Snapshot>,
-    records: usize,
-    /// The number of deletions among them.
-    deletes: usize,
+    counts: Counts,
     /// Deletes expired records ([`super::expire`]), and is not encoded again for a newer layout.
     pub(super) is_sweep: bool,
-    /// The number of records known to replace another or not, and of those that do.
-    replaced: (u64, u64),
     /// The state of the writes before the commit added to them.
-    saved: Option<(esker_lsm::Savepoint, usize)>,
+    saved: Option<WritesSavepoint>,
     /// The number of sequence numbers that the part takes in the committed batch.
     pub(super) sequences: u32,
 }
 
-/// The allocations of a part.
+/// A note to be written.
+struct Note {
+    tree: TreeId,
+    name: String,
+    /// `None` deletes the note.
+    value: Option<Vec<u8>>,
+}
+
+/// What a batch does to one dataset, in numbers.
+#[derive(Default)]
+struct Counts {
+    /// Puts, inserts and deletions.
+    records: usize,
+    /// The deletions among them.
+    deletes: usize,
+    /// Records known to replace another or not.
+    known: u64,
+    /// Those of them that replace another.
+    replaced: u64,
+}
+
+/// The allocations of a [`DatasetWrites`].
 #[derive(Default)]
 struct Buffers {
     writes: Writes,
     extracted: Extracted,
     value: Vec<u8>,
-    json: Vec<u8>,
 }
 
 /// Larger allocations are freed instead of kept, in bytes.
@@ -73,50 +89,45 @@ thread_local! {
     static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
-impl Drop for Part {
+impl Drop for DatasetWrites {
     fn drop(&mut self) {
         let mut buffers = Buffers {
             writes: std::mem::take(&mut self.writes),
             extracted: std::mem::take(&mut self.extracted),
             value: std::mem::take(&mut self.value),
-            json: std::mem::take(&mut self.json),
         };
-        let bytes = buffers.value.capacity() + buffers.json.capacity();
-        if buffers.writes.batch.memory() + buffers.extracted.memory() + bytes <= KEPT_BUFFERS {
+        let bytes = buffers.writes.batch.memory() + buffers.extracted.memory();
+        if bytes + buffers.value.capacity() <= KEPT_BUFFERS {
             buffers.writes.clear();
             let _ = SPARE.try_with(|spare| spare.set(Some(buffers)));
         }
     }
 }
 
-impl Part {
+impl DatasetWrites {
     /// The longest name of a note, in bytes.
     pub(crate) const MAX_NOTE_NAME: usize = 1024;
 
-    pub(crate) fn new(dataset: Handle) -> Part {
+    pub(crate) fn new(dataset: Handle) -> DatasetWrites {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         let Buffers {
             writes,
             extracted,
             value,
-            json,
         } = spare.unwrap_or_default();
-        Part {
+        DatasetWrites {
             layout: dataset.current.latest(),
             dataset,
             writes,
             extracted,
             value,
-            json,
             touched: Vec::new(),
             inserts: false,
             expected: Vec::new(),
             notes: Vec::new(),
             before: None,
-            records: 0,
-            deletes: 0,
+            counts: Counts::default(),
             is_sweep: false,
-            replaced: (0, 0),
             saved: None,
             sequences: 0,
         }
@@ -174,7 +185,7 @@ impl Part {
             before + 1,
             "a record and its index entries share one number"
         );
-        self.records += 1;
+        self.counts.records += 1;
         self.inserts |= insert;
         self.touch(insert, None);
         self.remark();
@@ -213,7 +224,7 @@ impl Part {
     /// the same number, marks the change as an expiry in the feed.
     pub(super) fn delete_expired(&mut self, tree: TreeId, due: &Due) -> Result<()> {
         self.delete_encoded(&due.key, false)?;
-        self.deletes += 1;
+        self.counts.deletes += 1;
         let entry = expiry_key(due.expires, &due.key);
         self.writes.batch.also(Kind::Delete, tree, &entry, &[])?;
         self.expect_stored(&due.key, Some(due.seq));
@@ -257,7 +268,7 @@ impl Part {
         earlier.map(|expires| expires.min(MAX_TIME))
     }
 
-    /// As [`Part::put`], for a record whose key must be `key`.
+    /// As [`DatasetWrites::put`], for a record whose key must be `key`.
     pub(crate) fn put_at(&mut self, key: &Key, json: &[u8]) -> Result<()> {
         self.layout
             .extraction
@@ -274,7 +285,7 @@ impl Part {
     /// Adds the deletion of a key, which need not exist.
     pub(crate) fn delete(&mut self, key: &Key) -> Result<()> {
         self.delete_encoded(key.as_bytes(), false)?;
-        self.deletes += 1;
+        self.counts.deletes += 1;
         Ok(())
     }
 
@@ -286,7 +297,7 @@ impl Part {
             self.writes.rewind(savepoint);
             return Err(error);
         }
-        self.records += 1;
+        self.counts.records += 1;
         self.inserts |= insert;
         self.touch(insert, Some(key));
         Ok(())
@@ -295,10 +306,9 @@ impl Part {
     fn add_deletion(&mut self, key: &[u8]) -> Result<()> {
         let (layout, batch) = (&self.layout, &mut self.writes.batch);
         batch.delete(layout.data, key)?;
-        if let Some(keys) = layout.keys_written {
-            batch.also(Kind::Delete, keys, key, &[])?;
+        for keys in &layout.key_trees {
+            batch.also(keys.deletion, keys.tree, key, &[])?;
         }
-        note_deleted(layout, batch, key)?;
         self.cancel_old(Some(key))
     }
 
@@ -322,7 +332,7 @@ impl Part {
             Some(tree) => self.expires().map(|time| (tree, time)),
             None => None,
         };
-        let Part {
+        let DatasetWrites {
             layout,
             writes,
             extracted,
@@ -351,10 +361,9 @@ impl Part {
             let (entry, never) = (expiry_key(time, key), MAX_TIME);
             batch.also_until(Kind::Put, tree, &entry, &[], never)?;
         }
-        if let Some(keys) = layout.keys_written {
-            batch.also(Kind::Put, keys, key, &[])?;
+        for keys in &layout.key_trees {
+            batch.also(Kind::Put, keys.tree, key, &[])?;
         }
-        note_deleted(layout, batch, key)?;
         for (at, attribute) in layout.written() {
             let Some(index) = attribute.index() else {
                 continue;
@@ -380,7 +389,7 @@ impl Part {
     /// Cancels the index entries of the key's old version, if that is in a memtable: all if the key
     /// is `deleted`, else those that the extracted record lacks.
     fn cancel_old(&mut self, deleted: Option<&[u8]>) -> Result<()> {
-        let Part {
+        let DatasetWrites {
             dataset,
             layout,
             writes,
@@ -430,41 +439,44 @@ impl Part {
 
     /// See [`crate::WriteBatch::note`].
     pub(crate) fn note(&mut self, name: &str, value: Option<&[u8]>) -> Result<()> {
-        if name.is_empty() || name.len() > Part::MAX_NOTE_NAME {
+        if name.is_empty() || name.len() > DatasetWrites::MAX_NOTE_NAME {
             return Err(Error::bad_input(format!(
                 "the name of a note has {} bytes: 1 to {} are allowed",
                 name.len(),
-                Part::MAX_NOTE_NAME
+                DatasetWrites::MAX_NOTE_NAME
             )));
         }
         let tree = self.dataset.notes_tree()?;
-        self.notes.retain(|(_, known, _)| known != name);
-        self.notes
-            .push((tree, name.to_string(), value.map(<[u8]>::to_vec)));
+        self.notes.retain(|known| known.name != name);
+        self.notes.push(Note {
+            tree,
+            name: name.to_string(),
+            value: value.map(<[u8]>::to_vec),
+        });
         Ok(())
     }
 
     /// Adds the notes to the writes, under the number of the last record.
     pub(super) fn add_notes(&mut self) -> Result<()> {
         let batch = &mut self.writes.batch;
-        for (tree, name, value) in &self.notes {
-            let (kind, value) = match value {
+        for note in &self.notes {
+            let (kind, value) = match &note.value {
                 Some(value) => (Kind::Put, value.as_slice()),
                 None => (Kind::Delete, [].as_slice()),
             };
-            batch.also(kind, *tree, name.as_bytes(), value)?;
+            batch.also(kind, note.tree, note.name.as_bytes(), value)?;
         }
         Ok(())
     }
 
     /// The number of puts, inserts and deletions.
     pub(crate) fn len(&self) -> usize {
-        self.records
+        self.counts.records
     }
 
     /// True if there is nothing to commit.
     pub(crate) fn is_empty(&self) -> bool {
-        self.records == 0 && self.notes.is_empty() && !self.is_sweep
+        self.counts.records == 0 && self.notes.is_empty() && !self.is_sweep
     }
 
     /// The bytes that the batch takes in the log.
@@ -480,13 +492,11 @@ impl Part {
         self.expected.clear();
         self.notes.clear();
         self.before = None;
-        self.records = 0;
-        self.deletes = 0;
-        self.replaced = (0, 0);
+        self.counts = Counts::default();
         self.dataset.current.renew(&mut self.layout);
     }
 
-    /// Saves the state that [`Part::restore`] returns to.
+    /// Saves the state that [`DatasetWrites::restore`] returns to.
     pub(super) fn save(&mut self) {
         self.saved = Some(self.writes.savepoint());
     }
@@ -515,21 +525,22 @@ impl Part {
     pub(super) fn note_replaced(&mut self, replaced: Option<&Replaced>) {
         let maintenance = self.layout.stored.settings.maintenance;
         let replaced = replaced.filter(|_| maintenance.looks_at_writes());
-        self.replaced = replaced.map_or((0, 0), Replaced::counts);
+        (self.counts.known, self.counts.replaced) = replaced.map_or((0, 0), Replaced::counts);
     }
 
     /// To be called when the batch is logged, visible and acknowledged.
     pub(super) fn committed(&mut self, shared: &Arc<Store>) {
         let is_written = !self.is_empty();
-        let puts = self.records - self.deletes;
+        let counts = std::mem::take(&mut self.counts);
         let measured = Measured {
-            written: self.records as u64,
-            known: self.replaced.0,
-            replaced: self.replaced.1,
+            written: counts.records as u64,
+            known: counts.known,
+            replaced: counts.replaced,
             ..Measured::default()
         };
         let usage = &self.dataset.current.usage;
-        usage.wrote(puts as u64, self.deletes as u64, measured);
+        let puts = counts.records - counts.deletes;
+        usage.wrote(puts as u64, counts.deletes as u64, measured);
         self.clear();
         if is_written {
             self.dataset.current.wrote(&shared.group);
@@ -580,7 +591,7 @@ impl Part {
         layout: &Layout,
         insert: &dyn Fn(u32, &[u8]) -> Option<bool>,
     ) -> Result<()> {
-        let records = self.records;
+        let records = self.counts.records;
         let mut result = Ok(());
         bodies::each_write(&old.batch, layout, &mut |ordinal, key, body| {
             let Some(insert) = insert(ordinal, key).filter(|_| result.is_ok()) else {
@@ -591,7 +602,7 @@ impl Part {
                 None => self.delete_encoded(key, insert),
             };
         });
-        self.records = records;
+        self.counts.records = records;
         result
     }
 
@@ -646,12 +657,4 @@ impl Part {
         };
         Error::conflict_of(key, there)
     }
-}
-
-/// Under deleted-key maintenance each index has a tree of the written keys.
-fn note_deleted(layout: &Layout, batch: &mut Batch, key: &[u8]) -> Result<()> {
-    for tree in &layout.deleted {
-        batch.also(Kind::Put, *tree, key, &[])?;
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use esker_model::Key;
 use esker_model::definition::{DatasetDef, Index, Maintenance};
 use esker_model::schema::KeyType;
 
-use super::batch::Part;
+use super::batch::DatasetWrites;
 use crate::api::{Database, Dataset, Options};
 use crate::error::ErrorKind;
 
@@ -27,9 +27,9 @@ fn dataset(maintenance: Maintenance) -> (Database, Dataset) {
     (db, dataset)
 }
 
-fn part(maintenance: Maintenance) -> (Database, Dataset, Part) {
+fn part(maintenance: Maintenance) -> (Database, Dataset, DatasetWrites) {
     let (db, dataset) = dataset(maintenance);
-    let part = Part::new(dataset.handle.clone());
+    let part = DatasetWrites::new(dataset.handle.clone());
     (db, dataset, part)
 }
 
@@ -38,7 +38,7 @@ fn key(key: u64) -> Key {
 }
 
 /// The sizes of all that a batch consists of.
-fn state(part: &Part) -> (usize, usize, usize, usize, u32) {
+fn state(part: &DatasetWrites) -> (usize, usize, usize, usize, u32) {
     let batch = &part.writes.batch;
     (
         part.len(),
@@ -115,7 +115,7 @@ fn index_entries_of_versions_in_memory_are_cancelled_at_once() {
     dataset
         .put_json(br#"{"id": 1, "user": "ann", "team": "red"}"#)
         .unwrap();
-    let bytes = |part: &mut Part, json: &[u8]| {
+    let bytes = |part: &mut DatasetWrites, json: &[u8]| {
         part.clear();
         part.put(json, false).unwrap();
         (part.bytes(), part.writes.deferred.len())
@@ -147,7 +147,7 @@ fn a_retry_removes_the_additions_of_the_commit() {
 fn a_note_needs_a_name_and_replaces_the_note_of_that_name() {
     let (_db, dataset, mut part) = part(Maintenance::Validation);
     assert_eq!(part.note("", None).unwrap_err().kind(), ErrorKind::BadInput);
-    let long = "n".repeat(Part::MAX_NOTE_NAME + 1);
+    let long = "n".repeat(DatasetWrites::MAX_NOTE_NAME + 1);
     assert!(part.note(&long, None).is_err() && part.is_empty());
     part.note("place", Some(b"1")).unwrap();
     assert!(!part.is_empty(), "a batch with a note counts as empty");

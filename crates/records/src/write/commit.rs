@@ -5,7 +5,7 @@
 use esker_lsm::coding::Own;
 use esker_lsm::{Batch, Durability, Group, Seq, Snapshot, Ticket};
 
-use super::batch::Part;
+use super::batch::DatasetWrites;
 use super::pre_images::{Conflict, Replaced};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::Completion;
@@ -15,16 +15,18 @@ use crate::store::Store;
 /// Writes the parts, each of another dataset of one store, atomically, and empties them. An error
 /// leaves them unchanged, and none of their writes visible. After a failed sync they may still be
 /// in the log, and appear when the store is reopened.
-pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
+pub(crate) fn commit(parts: &mut [DatasetWrites], durability: Durability) -> Result<()> {
     let Some(shared) = parts.first().map(|part| part.dataset.shared.clone()) else {
         return Ok(());
     };
-    if parts.iter().all(Part::is_empty) {
+    if parts.iter().all(DatasetWrites::is_empty) {
         return check_expected(parts, &shared.group.snapshot());
     }
-    parts.iter_mut().try_for_each(Part::keep_last_versions)?;
+    parts
+        .iter_mut()
+        .try_for_each(DatasetWrites::keep_last_versions)?;
     loop {
-        parts.iter_mut().for_each(Part::save);
+        parts.iter_mut().for_each(DatasetWrites::save);
         let appended = append(parts, &shared, durability);
         let result = appended.and_then(|ticket| {
             // The batch is in the log now, even if its acknowledgement fails.
@@ -36,7 +38,7 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
             }
             return Ok(());
         };
-        parts.iter_mut().for_each(Part::restore);
+        parts.iter_mut().for_each(DatasetWrites::restore);
         match refused {
             // A sweep looks up the expired records again instead.
             Refused::Stale if parts.iter().all(|part| !part.is_sweep) => {}
@@ -51,14 +53,16 @@ pub(crate) fn commit(parts: &mut [Part], durability: Durability) -> Result<()> {
                 return Err(error);
             }
         }
-        parts.iter_mut().try_for_each(Part::renew)?;
+        parts.iter_mut().try_for_each(DatasetWrites::renew)?;
         // The new strategy may need the last versions only.
-        parts.iter_mut().try_for_each(Part::keep_last_versions)?;
+        parts
+            .iter_mut()
+            .try_for_each(DatasetWrites::keep_last_versions)?;
     }
 }
 
 /// For a batch without writes: checks all expectations against one snapshot.
-fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
+fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()> {
     for part in parts.iter().filter(|part| !part.expected.is_empty()) {
         let layout = part.dataset.current.layout_in(snapshot.version());
         if !snapshot.version().trees.contains_key(&layout.data) {
@@ -69,7 +73,7 @@ fn check_expected(parts: &mut [Part], snapshot: &Snapshot) -> Result<()> {
             return Err(part.unexpected(key, seq));
         }
     }
-    parts.iter_mut().for_each(Part::clear);
+    parts.iter_mut().for_each(DatasetWrites::clear);
     Ok(())
 }
 
@@ -82,7 +86,7 @@ struct Found {
 }
 
 impl Found {
-    fn look_up(part: &mut Part, latest: &Snapshot) -> Result<Found> {
+    fn look_up(part: &mut DatasetWrites, latest: &Snapshot) -> Result<Found> {
         let mut found = Found::default();
         if part.depends_on_records() {
             let layout = part.layout.clone();
@@ -130,14 +134,14 @@ const MOST: usize = 1000;
 
 /// Appends the batch to the log.
 fn append(
-    parts: &mut [Part],
+    parts: &mut [DatasetWrites],
     store: &Store,
     durability: Durability,
 ) -> std::result::Result<Ticket, Refused> {
     let seen = parts.iter().map(|part| part.layout.seen()).min();
     let seen = seen.unwrap_or_default();
-    parts.iter_mut().try_for_each(Part::add_notes)?;
-    if parts.iter().all(Part::is_blind) {
+    parts.iter_mut().try_for_each(DatasetWrites::add_notes)?;
+    if parts.iter().all(DatasetWrites::is_blind) {
         if let [part] = parts {
             part.writes.batch.made_for(seen);
             return Ok(store.group.append(&mut part.writes.batch, durability)?);
@@ -154,8 +158,8 @@ fn append(
             return Ok(ticket);
         }
         // `restore` removed the notes, too.
-        parts.iter_mut().for_each(Part::restore);
-        parts.iter_mut().try_for_each(Part::add_notes)?;
+        parts.iter_mut().for_each(DatasetWrites::restore);
+        parts.iter_mut().try_for_each(DatasetWrites::add_notes)?;
     }
     let text = format!("other writers changed the same records {MOST} times in a row: try again");
     Err(Error::overtaken(text).into())
@@ -164,7 +168,7 @@ fn append(
 /// One attempt: looks up what the batch depends on, and appends it if that is still current. `None`
 /// if another writer changed it.
 fn append_as_found(
-    parts: &mut [Part],
+    parts: &mut [DatasetWrites],
     group: &Group,
     seen: u64,
     durability: Durability,
@@ -225,13 +229,13 @@ fn append_as_found(
     }
 }
 
-fn refusal(parts: &[Part], at: usize, why: impl FnOnce(&Part) -> Error) -> Error {
+fn refusal(parts: &[DatasetWrites], at: usize, why: impl FnOnce(&DatasetWrites) -> Error) -> Error {
     why(parts.own(at))
 }
 
 /// Joins the batches of all parts, in order. The batch of a single part is moved out, and must be
 /// given back.
-fn join(parts: &mut [Part]) -> Result<Batch> {
+fn join(parts: &mut [DatasetWrites]) -> Result<Batch> {
     if let [part] = parts {
         part.sequences = part.writes.batch.sequences();
         return Ok(std::mem::take(&mut part.writes.batch));
@@ -249,7 +253,7 @@ fn join(parts: &mut [Part]) -> Result<Batch> {
 }
 
 /// Returns the batch that [`join`] moved out of a single part.
-fn give_back(parts: &mut [Part], batch: Batch) {
+fn give_back(parts: &mut [DatasetWrites], batch: Batch) {
     if let [part] = parts {
         part.writes.batch = batch;
     }

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use esker_lsm::Cost;
 use esker_lsm::coding::Own;
 
-use super::batch::Part;
+use super::batch::DatasetWrites;
 use super::commit::commit;
 use crate::error::{Error, Result};
 use crate::store::{Due, Handle};
@@ -79,7 +79,7 @@ impl Handle {
                 *there.own_mut(at) = Some(found.seq);
             })?;
         self.shared.group.count(&cost);
-        let mut batch = Part::new(self.clone());
+        let mut batch = DatasetWrites::new(self.clone());
         batch.is_sweep = true;
         let mut replaced = Vec::new();
         let mut records = 0;

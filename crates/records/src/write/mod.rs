@@ -13,6 +13,6 @@ mod notes;
 mod pre_images;
 mod update;
 
-pub(crate) use batch::Part;
+pub(crate) use batch::DatasetWrites;
 pub(crate) use commit::commit;
 pub use update::IntoUpdate;

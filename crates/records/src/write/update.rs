@@ -3,7 +3,7 @@
 
 use esker_model::{Key, Update};
 
-use super::{Part, commit};
+use super::{DatasetWrites, commit};
 use crate::error::{Error, Result};
 use crate::store::Handle;
 use esker_model::Record;
@@ -52,7 +52,7 @@ impl Handle {
         key: &Key,
         change: &mut dyn FnMut(Option<&Record>) -> Result<Update>,
     ) -> Result<Option<Record>> {
-        let mut batch = Part::new(self.clone());
+        let mut batch = DatasetWrites::new(self.clone());
         for _ in 0..MAX_ATTEMPTS {
             let old = self.find(key.clone(), None)?;
             match change(old.as_ref())? {

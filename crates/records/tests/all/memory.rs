@@ -20,9 +20,9 @@ const NAME: &str =
     "memory::large_queries_a_build_a_repair_and_compactions_together_stay_within_the_budget";
 const QUERIES: usize = 16;
 /// Code pages, the test's own records, stacks, buffers of the log and of tables being written,
-/// blocks that bypass the cache (up to half a megabyte per lookup), overdrafts, and heap
-/// fragmentation.
-const SLACK: usize = 20 << 20;
+/// blocks that bypass the cache (up to half a megabyte per lookup: 8 MiB if all queries are in the
+/// middle of one, as on a busy machine), overdrafts, and heap fragmentation.
+const SLACK: usize = 32 << 20;
 
 /// The peak of resident memory so far, in bytes.
 fn highest() -> usize {

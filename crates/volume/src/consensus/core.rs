@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::message::{Message, Meta};
 use super::metas::Metas;
 use super::progress::Leading;
-use super::types::{Damage, Output, Role, Settings, Start, Time};
+use super::types::{Candidacy, Damage, Output, Role, Settings, Start, Time};
 use crate::ids::{Ballot, DiskId, NodeId, Slot};
 use crate::members::Members;
 
@@ -108,7 +108,13 @@ impl Core {
                 trial,
                 forced,
             } => {
-                self.prepare(now, from, (ballot, last), trial, forced, out);
+                let asked = Candidacy {
+                    ballot,
+                    last,
+                    trial,
+                    forced,
+                };
+                self.prepare(now, from, asked, out);
             }
             Message::Promise {
                 ballot,

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use super::core::{Core, State};
 use super::message::Message;
-use super::types::{Output, Time};
-use crate::ids::{Ballot, NodeId, Slot};
+use super::types::{Candidacy, Output, Time};
+use crate::ids::{Ballot, NodeId};
 
 impl Core {
     /// True where this replica may be a candidate. One whose removal is not chosen may be: its log
@@ -94,11 +94,15 @@ impl Core {
         &mut self,
         now: Time,
         from: NodeId,
-        (ballot, last): (Ballot, (Ballot, Slot)),
-        trial: bool,
-        forced: bool,
+        asked: Candidacy,
         out: &mut Vec<Output>,
     ) {
+        let Candidacy {
+            ballot,
+            last,
+            trial,
+            forced,
+        } = asked;
         if self.damage.is_some() {
             return;
         }

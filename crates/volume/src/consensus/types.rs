@@ -144,3 +144,12 @@ pub enum Role {
     /// It leads.
     Leader,
 }
+
+/// A candidate's request.
+pub(super) struct Candidacy {
+    pub(super) ballot: Ballot,
+    /// The ballot and slot of its last entry.
+    pub(super) last: (Ballot, Slot),
+    pub(super) trial: bool,
+    pub(super) forced: bool,
+}

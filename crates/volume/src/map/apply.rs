@@ -28,6 +28,15 @@ struct Admitted {
     is_held: bool,
 }
 
+/// A write, and where its data is.
+struct Write<'a> {
+    slot: Slot,
+    by: &'a Request,
+    blocks: &'a Blocks,
+    checksums: &'a [u64],
+    data: Place,
+}
+
 impl Map {
     /// Applies a chosen command: in one batch, with the slot. The command's entry must be durable
     /// in the log. `data` is where the first block of a write begins; the others follow it.
@@ -75,14 +84,14 @@ impl Map {
                 checksums,
             } => {
                 let data = data.ok_or(Error::BadPlace { group, slot })?;
-                self.write(
-                    &writer,
-                    group,
+                let write = Write {
                     slot,
-                    &mut plan,
-                    (by, blocks),
-                    (checksums, data),
-                )?
+                    by,
+                    blocks,
+                    checksums,
+                    data,
+                };
+                self.write(&writer, group, &mut plan, &write)?
             }
             Command::Discard { by, blocks } => {
                 self.discard(&writer, group, &mut plan, by, blocks)?
@@ -97,11 +106,16 @@ impl Map {
         &self,
         writer: &Writer,
         group: GroupId,
-        slot: Slot,
         plan: &mut Plan,
-        (by, blocks): (&Request, &Blocks),
-        (checksums, data): (&[u64], Place),
+        write: &Write<'_>,
     ) -> Result<Applied> {
+        let Write {
+            slot,
+            by,
+            blocks,
+            checksums,
+            data,
+        } = *write;
         let Some(state) = writer.groups.get(&group) else {
             return Err(Error::Incomplete { group });
         };
@@ -154,7 +168,7 @@ impl Map {
         }
         let range = blocks.range();
         let of = (group, head);
-        let mut old = LayerCursor::new(store, snapshot, of, range.start, Some(range.end), 0)?;
+        let mut old = LayerCursor::new(store, snapshot, of, range.into(), 0)?;
         while let Some((_, value)) = old.entry() {
             if let Some(old) = value {
                 plan.count(old.place.segment, -i64::from(size));
@@ -182,10 +196,10 @@ impl Map {
             Err(applied) => return Ok(applied),
         };
         let (store, snapshot) = (&*self.store, &self.store.engine.snapshot());
-        let (first, end) = (blocks.first, Some(blocks.range().end));
+        let range = blocks.range().into();
         let head = admitted.head;
-        let mut own = LayerCursor::new(store, snapshot, (group, head), first, end, 0)?;
-        let mut lower = Resolved::new(store, snapshot, group, &admitted.below, (first, end), 0)?;
+        let mut own = LayerCursor::new(store, snapshot, (group, head), range, 0)?;
+        let mut lower = Resolved::new(store, snapshot, group, &admitted.below, range, 0)?;
         let mut below = lower.next(store)?;
         loop {
             let ours = own.entry();

@@ -187,7 +187,7 @@ impl Image {
             let first = if *id == start.0 { start.1 } else { 0 };
             let of = (self.group, *id);
             let mut cursor =
-                LayerCursor::new(&self.store, &self.snapshot, of, first, None, READAHEAD)?;
+                LayerCursor::new(&self.store, &self.snapshot, of, (first..).into(), READAHEAD)?;
             while let Some((block, extent)) = cursor.entry() {
                 if taken >= bytes && !chunk.entries.is_empty() {
                     let mut after = id.0.to_le_bytes().to_vec();

@@ -65,7 +65,7 @@ impl Map {
         let size = i64::from(state.layers.block_size(layer));
         let (store, snapshot) = (&*self.store, self.store.engine.snapshot());
         let of = (group, layer);
-        let mut cursor = LayerCursor::new(store, &snapshot, of, 0, None, READAHEAD)?;
+        let mut cursor = LayerCursor::new(store, &snapshot, of, (0..).into(), READAHEAD)?;
         while cursor.entry().is_some() {
             let mut plan = Plan::default();
             for _ in 0..PIECE {

@@ -50,6 +50,7 @@ impl Map {
             Some((of, layer, next)) if (of, layer) == (group, from) => next,
             _ => 0,
         };
+        let is_lowest = (layers.layers.get(&from)).is_none_or(|layer| layer.base.is_none());
         let mut plan = Plan::default();
         if let Work::Merge(from, into) = work {
             let mut next = Layers::clone(&layers);
@@ -58,21 +59,22 @@ impl Map {
             }
         }
         let snapshot = self.store.engine.snapshot();
-        let of = (group, from);
-        let mut cursor = LayerCursor::new(&self.store, &snapshot, of, first, None, READAHEAD)?;
+        let blocks = (first..).into();
+        let mut cursor =
+            LayerCursor::new(&self.store, &snapshot, (group, from), blocks, READAHEAD)?;
         let mut read = 0;
         while let Some((block, value)) = cursor.entry().filter(|_| read < most) {
             match work {
                 Work::Drop(_) => forget(&mut plan, value, layers.block_size(from)),
                 Work::Merge(_, into) => {
                     let over = walk::get(&self.store, &snapshot, group, into, block)?;
-                    self.merge_entry(
-                        &mut plan,
-                        &layers,
-                        (group, from, into),
-                        (block, value),
-                        over,
-                    )?;
+                    let merging = Merging {
+                        group,
+                        into,
+                        is_lowest,
+                        block_size: layers.block_size(from),
+                    };
+                    self.merge_entry(&mut plan, &merging, block, value, over)?;
                 }
             }
             let key = entries::key(group, from, block);
@@ -98,29 +100,37 @@ impl Map {
     fn merge_entry(
         &self,
         plan: &mut Plan,
-        layers: &Layers,
-        (group, from, into): (GroupId, LayerId, LayerId),
-        (block, value): (u64, Value),
+        merging: &Merging,
+        block: u64,
+        value: Value,
         over: Option<Value>,
     ) -> Result<()> {
-        let is_lowest = layers.layers.get(&from).is_none_or(|l| l.base.is_none());
-        let key = entries::key(group, into, block);
+        let key = entries::key(merging.group, merging.into, block);
         match over {
-            None if value.is_none() && is_lowest => {}
+            None if value.is_none() && merging.is_lowest => {}
             None => {
                 let (bytes, len) = entries::encode(value);
                 let value = bytes.get(..len).unwrap_or_default();
                 plan.batch.put(self.store.map, &key, value)?;
             }
             Some(over) => {
-                forget(plan, value, layers.block_size(from));
-                if over.is_none() && is_lowest {
+                forget(plan, value, merging.block_size);
+                if over.is_none() && merging.is_lowest {
                     plan.batch.delete(self.store.map, &key)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// A layer whose entries move into the one above.
+struct Merging {
+    group: GroupId,
+    into: LayerId,
+    /// No layer is below it: blocks without data need no entry.
+    is_lowest: bool,
+    block_size: u32,
 }
 
 fn forget(plan: &mut Plan, value: Value, block_size: u32) {

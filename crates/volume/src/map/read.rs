@@ -85,7 +85,7 @@ impl Map {
                 .collect();
         }
         let mut found = vec![None; (end - first) as usize];
-        let mut blocks = Resolved::new(store, snapshot, group, chain, (first, Some(end)), 0)?;
+        let mut blocks = Resolved::new(store, snapshot, group, chain, (first..end).into(), 0)?;
         while let Some((block, extent)) = blocks.next(store)? {
             if let Some(place) = found.get_mut((block - first) as usize) {
                 *place = Some(extent);
@@ -110,7 +110,7 @@ impl Map {
         let chain = layers.chain_of(volume);
         let chain = chain.ok_or(Error::UnknownVolume { group, volume })?;
         let end = first.saturating_add(count);
-        let range = (first, Some(end));
+        let range = (first..end).into();
         let mut blocks = Resolved::new(&self.store, &snapshot, group, &chain, range, 0)?;
         let mut runs: Vec<Run> = Vec::new();
         let mut at = first;
@@ -175,7 +175,7 @@ impl Map {
         let size = chain.first().map_or(0, |top| layers.block_size(*top));
         hash.update(&size.to_le_bytes());
         let store = &*self.store;
-        let mut blocks = Resolved::new(store, snapshot, group, chain, (0, None), READAHEAD)?;
+        let mut blocks = Resolved::new(store, snapshot, group, chain, (0..).into(), READAHEAD)?;
         while let Some((block, extent)) = blocks.next(store)? {
             hash.update(&block.to_le_bytes());
             hash.update(&extent.checksum.to_le_bytes());

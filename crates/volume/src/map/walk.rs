@@ -1,5 +1,7 @@
 //! Entries of a layer, and of a chain of layers, in the order of blocks.
 
+use std::ops::{Range, RangeFrom};
+
 use esker_lsm::entry::MAX_SEQ;
 use esker_lsm::{Cost, Cursor, Snapshot, TreeCursor};
 
@@ -33,7 +35,33 @@ fn damaged(store: &Store, group: GroupId, layer: LayerId, block: u64) -> crate::
     ))
 }
 
-/// The entries of a layer from a block on, before another.
+/// Blocks of a volume from one on, before another.
+#[derive(Clone, Copy)]
+pub(super) struct BlockRange {
+    pub(super) first: u64,
+    /// `None`: to the last one.
+    pub(super) end: Option<u64>,
+}
+
+impl From<Range<u64>> for BlockRange {
+    fn from(range: Range<u64>) -> BlockRange {
+        BlockRange {
+            first: range.start,
+            end: Some(range.end),
+        }
+    }
+}
+
+impl From<RangeFrom<u64>> for BlockRange {
+    fn from(range: RangeFrom<u64>) -> BlockRange {
+        BlockRange {
+            first: range.start,
+            end: None,
+        }
+    }
+}
+
+/// The entries of some blocks of a layer.
 pub(super) struct LayerCursor {
     cursor: TreeCursor,
     group: GroupId,
@@ -43,23 +71,21 @@ pub(super) struct LayerCursor {
 }
 
 impl LayerCursor {
-    /// On the first entry of the blocks `first..end`; without `end`, of all from `first` on. Reads
-    /// `readahead` bytes ahead.
+    /// On the first entry of these blocks. Reads `readahead` bytes ahead.
     pub(super) fn new(
         store: &Store,
         snapshot: &Snapshot,
         (group, layer): (GroupId, LayerId),
-        first: u64,
-        end: Option<u64>,
+        blocks: BlockRange,
         readahead: usize,
     ) -> Result<LayerCursor> {
         let mut cursor = snapshot.cursor(store.map, readahead);
-        cursor.seek(&entries::key(group, layer, first), MAX_SEQ)?;
+        cursor.seek(&entries::key(group, layer, blocks.first), MAX_SEQ)?;
         let mut cursor = LayerCursor {
             cursor,
             group,
             layer,
-            end,
+            end: blocks.end,
             current: None,
         };
         cursor.load(store)?;
@@ -101,18 +127,18 @@ pub(super) struct Resolved {
 }
 
 impl Resolved {
-    /// The blocks `first..end` (without `end`, all from `first` on) of a chain, newest layer first.
+    /// These blocks of a chain, newest layer first.
     pub(super) fn new(
         store: &Store,
         snapshot: &Snapshot,
         group: GroupId,
         chain: &[LayerId],
-        (first, end): (u64, Option<u64>),
+        blocks: BlockRange,
         readahead: usize,
     ) -> Result<Resolved> {
         let layers = chain
             .iter()
-            .map(|layer| LayerCursor::new(store, snapshot, (group, *layer), first, end, readahead));
+            .map(|layer| LayerCursor::new(store, snapshot, (group, *layer), blocks, readahead));
         let layers = layers.collect::<Result<_>>()?;
         Ok(Resolved { layers })
     }

@@ -10,8 +10,15 @@ use super::leader::{Origin, Pending};
 use super::running::{Bodies, ReadFor};
 use crate::bytes::Bytes;
 use crate::consensus::ProposeError;
-use crate::ids::{GroupId, Slot};
+use crate::ids::{GroupId, Slot, VolumeId};
 use crate::wire::{Op, Refusal, Reply, Source};
+
+/// Bytes of a volume.
+pub(super) struct ByteRange {
+    volume: VolumeId,
+    offset: u64,
+    length: u64,
+}
 
 impl Core {
     /// A request to the leader of a group.
@@ -58,8 +65,12 @@ impl Core {
                 offset,
                 data,
             } => {
-                let length = data.len() as u64;
-                let pending = self.pending(id, origin, by, volume, (offset, length), Some(data))?;
+                let range = ByteRange {
+                    volume,
+                    offset,
+                    length: data.len() as u64,
+                };
+                let pending = self.pending(id, origin, by, range, Some(data))?;
                 self.queue(id, pending)?;
             }
             Op::Discard {
@@ -68,7 +79,12 @@ impl Core {
                 offset,
                 length,
             } => {
-                let pending = self.pending(id, origin, by, volume, (offset, length), None)?;
+                let range = ByteRange {
+                    volume,
+                    offset,
+                    length,
+                };
+                let pending = self.pending(id, origin, by, range, None)?;
                 self.queue(id, pending)?;
             }
             Op::Open(session) => {
@@ -112,10 +128,14 @@ impl Core {
         id: GroupId,
         origin: Origin,
         by: crate::command::Request,
-        volume: crate::ids::VolumeId,
-        (offset, length): (u64, u64),
+        range: ByteRange,
         data: Option<Arc<Vec<u8>>>,
     ) -> Result<Pending, Refusal> {
+        let ByteRange {
+            volume,
+            offset,
+            length,
+        } = range;
         let block_size = self.map.block_size(id, volume).ok_or(Refusal::NoVolume)?;
         let block = u64::from(block_size);
         let end = offset.checked_add(length).ok_or(Refusal::OutOfRange)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::group::{Group, PendingRead};
 use super::home::{Home, ReadBack};
-use super::images::Images;
+use super::images::{Images, Piece};
 use super::input::{Action, ConnectionId, Input, Manner, Work};
 use super::leader::Origin;
 use super::router::{Followed, Router};
@@ -352,7 +352,14 @@ impl Core {
                 last,
                 bytes,
             } => {
-                self.image_piece(from, group, image, piece, at, last, &bytes);
+                let piece = Piece {
+                    image,
+                    number: piece,
+                    at,
+                    is_last: last,
+                    bytes: &bytes,
+                };
+                self.image_piece(from, group, &piece);
             }
             Frame::ImageNext {
                 group,

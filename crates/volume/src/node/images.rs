@@ -51,6 +51,16 @@ pub(super) struct Outgoing {
     pub(super) wants: Option<u64>,
 }
 
+/// A piece of an image, as it came.
+pub(super) struct Piece<'a> {
+    pub(super) image: u64,
+    pub(super) number: u64,
+    /// The entry that the image ends with.
+    pub(super) at: (Slot, Ballot),
+    pub(super) is_last: bool,
+    pub(super) bytes: &'a [u8],
+}
+
 /// An image that is being installed.
 pub(super) struct Incoming {
     pub(super) from: NodeId,

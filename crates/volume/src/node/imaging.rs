@@ -2,20 +2,29 @@
 
 use super::core::Core;
 use super::images::{
-    ANY, ASK_AGAIN, FORGET, Incoming, MOST_ENTRIES, Outgoing, RECORD_BYTES, STALLED, UNWANTED,
+    ANY, ASK_AGAIN, FORGET, Incoming, MOST_ENTRIES, Outgoing, Piece, RECORD_BYTES, STALLED,
+    UNWANTED,
 };
 use super::input::{Action, ReadKind, ReadWork};
 use super::log::Log;
 use super::running::ReadFor;
 use crate::bytes::Bytes;
 use crate::extents::Kind;
-use crate::ids::{Ballot, GroupId, LayerId, NodeId, Slot};
+use crate::ids::{Ballot, GroupId, LayerId, NodeId};
 use crate::map::{Extent, ImageEntry, ImageMeta};
 use crate::place::Place;
 use crate::wire::Frame;
 use esker_coding::Reader;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Blocks that follow each other and have data.
+struct Run<'a> {
+    layer: LayerId,
+    first: u64,
+    block_size: usize,
+    data: &'a [u8],
+}
 
 impl Core {
     /// Begins and goes on with images that wait for their turn.
@@ -270,31 +279,22 @@ impl Core {
     }
 
     /// A piece has come.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn image_piece(
-        &mut self,
-        from: NodeId,
-        group: GroupId,
-        image: u64,
-        piece: u64,
-        at: (Slot, Ballot),
-        last: bool,
-        bytes: &[u8],
-    ) {
+    pub(super) fn image_piece(&mut self, from: NodeId, group: GroupId, piece: &Piece<'_>) {
         if self.failed.is_some() || !self.groups.contains_key(&group) {
             return;
         }
-        if piece == 0 {
-            return self.first_piece(from, group, image, at, bytes);
+        if piece.number == 0 {
+            return self.first_piece(from, group, piece);
         }
         let Some(incoming) = self.images.incoming.get(&group) else {
             return;
         };
-        if incoming.number != image || incoming.from != from || incoming.next != piece {
+        let is_next = incoming.number == piece.image && incoming.next == piece.number;
+        if !is_next || incoming.from != from {
             return;
         }
         let meta = incoming.meta.clone();
-        let Some(entries) = self.write_piece(group, &meta, bytes) else {
+        let Some(entries) = self.write_piece(group, &meta, piece.bytes) else {
             return;
         };
         let (end, now) = (self.extents.end(), self.now);
@@ -304,7 +304,7 @@ impl Core {
         incoming.next += 1;
         incoming.came = now;
         incoming.is_asked = false;
-        incoming.waiting.push_back((end, entries, last));
+        incoming.waiting.push_back((end, entries, piece.is_last));
         if end <= self.extents.synced() {
             self.images_synced(end);
         } else {
@@ -312,20 +312,14 @@ impl Core {
         }
     }
 
-    fn first_piece(
-        &mut self,
-        from: NodeId,
-        group: GroupId,
-        number: u64,
-        at: (Slot, Ballot),
-        bytes: &[u8],
-    ) {
+    fn first_piece(&mut self, from: NodeId, group: GroupId, piece: &Piece<'_>) {
+        let (number, at) = (piece.image, piece.at);
         let known = self.images.incoming.get(&group);
         let is_known = known.is_some_and(|known| known.number == number);
         let state = self.groups.get(&group);
         // What is older than the state is of no use.
         let is_old = state.is_some_and(|g| !g.is_incomplete && g.applied >= at.0);
-        let Some(meta) = ImageMeta::decode(&mut Reader::new(bytes)) else {
+        let Some(meta) = ImageMeta::decode(&mut Reader::new(piece.bytes)) else {
             return;
         };
         // Nor is what ends before the log begins.
@@ -399,7 +393,13 @@ impl Core {
             let data = from.take(length)?;
             let mut block = first;
             for data in data.chunks(size.max(RECORD_BYTES / size * size)) {
-                self.write_run(group, layer, block, (size, data), &mut entries)?;
+                let run = Run {
+                    layer,
+                    first: block,
+                    block_size: size,
+                    data,
+                };
+                self.write_run(group, &run, &mut entries)?;
                 block += (data.len() / size) as u64;
             }
         }
@@ -410,11 +410,15 @@ impl Core {
     fn write_run(
         &mut self,
         group: GroupId,
-        layer: LayerId,
-        first: u64,
-        (size, data): (usize, &[u8]),
+        run: &Run<'_>,
         entries: &mut Vec<ImageEntry>,
     ) -> Option<()> {
+        let Run {
+            layer,
+            first,
+            block_size: size,
+            data,
+        } = *run;
         let number = first.to_le_bytes();
         let parts: [&[u8]; 2] = [&number, data];
         let others = (data.len() / size).saturating_sub(1) as u64;

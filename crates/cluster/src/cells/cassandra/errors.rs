@@ -35,6 +35,11 @@ fn of_server(error: &DbError, text: &str) -> Error {
         DbError::Invalid if text.contains("does not exist") || text.contains("unconfigured") => {
             Error::Busy(format!("a table is gone: {text}"))
         }
+        // So nodes answer a change of the schema. They may not have heard of a keyspace yet that
+        // another node has made a moment ago, even if they seemed to agree.
+        DbError::Invalid if text.contains("doesn't exist") => {
+            Error::Unavailable(format!("a node does not know the keyspace: {text}"))
+        }
         DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => {
             Error::Unsupported(format!("the cluster refuses the request: {text}"))
         }
@@ -87,4 +92,19 @@ pub(super) fn refused(error: &NewSessionError) -> Option<Error> {
 /// True if the same request may succeed later.
 pub(super) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Unavailable(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of three nodes answered the creation of a table with this, a moment after another had
+    /// made the keyspace: it failed for good.
+    #[test]
+    fn a_node_may_yet_hear_of_a_keyspace() {
+        let of = |text: &str| of_server(&DbError::Invalid, text);
+        assert!(may_pass(&of("Keyspace 'shop' doesn't exist")));
+        let gone = of("Keyspace shop does not exist");
+        assert!(matches!(gone, Error::Busy(_)), "{gone}");
+    }
 }

@@ -7,5 +7,6 @@ mod errors;
 mod requests;
 mod statements;
 mod swaps;
+mod writes;
 
 pub use connect::{Cassandra, Settings};

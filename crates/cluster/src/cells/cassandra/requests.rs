@@ -1,4 +1,4 @@
-//! Reads, writes and scans: many requests in flight, each sent again while it may still succeed.
+//! Reads and scans: many requests in flight, each sent again while it may still succeed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,36 +20,11 @@ use super::statements::Statement;
 use crate::error::Result;
 
 /// The most requests in flight.
-const IN_FLIGHT: usize = 128;
-/// How long a write is sent again: shorter than the deadline of a writer.
-const WRITE_PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const IN_FLIGHT: usize = 128;
 /// The parts of a scan: equal ranges of tokens.
 const PARTS: u32 = 64;
 
 impl Cassandra {
-    async fn write_one(&self, write: Write) -> Result<()> {
-        let statement = match write.value {
-            Some(_) => Statement::Put,
-            None => Statement::Delete,
-        };
-        let prepared = self.prepared(&write.table, statement).await?;
-        let at = i64::try_from(write.at).unwrap_or(i64::MAX);
-        let (partition, row) = (&write.partition, &write.row);
-        let done = again(WRITE_PATIENCE, || async {
-            match &write.value {
-                Some(value) => {
-                    let values = (partition, row, value, at);
-                    self.session.execute_unpaged(&prepared, values).await
-                }
-                None => {
-                    let values = (at, partition, row);
-                    self.session.execute_unpaged(&prepared, values).await
-                }
-            }
-        });
-        done.await.map(|_| ())
-    }
-
     async fn read_one(&self, read: Read) -> Result<Vec<Cell>> {
         let statement = Statement::Read {
             has_end: read.to.is_some(),
@@ -98,7 +73,7 @@ pub(super) fn rows(found: QueryResult, rows_only: bool) -> Result<Vec<Cell>> {
 }
 
 /// Makes a request, and makes it again for `patience` while it may still succeed.
-async fn again<F, T>(patience: Duration, mut request: impl FnMut() -> F) -> Result<T>
+pub(super) async fn again<F, T>(patience: Duration, mut request: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = std::result::Result<T, ExecutionError>>,
 {
@@ -177,8 +152,7 @@ impl Cells for Cassandra {
     }
 
     fn write(&self, writes: Vec<Write>) -> Vec<Result<()>> {
-        let all = stream::iter(writes).map(|write| self.write_one(write));
-        self.runtime.block_on(all.buffered(IN_FLIGHT).collect())
+        self.runtime.block_on(self.write_all(&writes))
     }
 
     fn read(&self, reads: Vec<Read>) -> Vec<Result<Vec<Cell>>> {
@@ -264,7 +238,7 @@ impl Cells for Cassandra {
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
         self.runtime
-            .block_on(self.swap_row(table, (partition, row), expected, to))
+            .block_on(self.swap_row(table, partition, row, expected, to))
     }
 
     fn swapped(&self, table: &Arc<str>, partition: &[u8]) -> Result<Vec<Cell>> {

@@ -20,13 +20,14 @@ impl Cassandra {
     pub(super) async fn swap_row(
         &self,
         table: &Arc<str>,
-        (partition, row): (&[u8], &[u8]),
+        partition: &[u8],
+        row: &[u8],
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
         let begun = Instant::now();
         loop {
-            let error = match self.swap_once(table, (partition, row), expected, to).await {
+            let error = match self.swap_once(table, partition, row, expected, to).await {
                 Ok(found) => return outcome(found),
                 Err(Attempt::Refused(error)) => return Err(error),
                 Err(Attempt::Unanswered(error)) => error,
@@ -50,7 +51,8 @@ impl Cassandra {
     async fn swap_once(
         &self,
         table: &Arc<str>,
-        (partition, row): (&[u8], &[u8]),
+        partition: &[u8],
+        row: &[u8],
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> std::result::Result<QueryResult, Attempt> {

@@ -1,6 +1,7 @@
 //! Reads of partitions, and scans of tables.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::types::{Cell, Mark, Page, Read};
@@ -140,7 +141,8 @@ impl HBase {
     pub(super) fn scan_part(
         &self,
         table: &Arc<str>,
-        (part, from): (u32, Option<&Mark>),
+        part: u32,
+        from: Option<&Mark>,
         most: usize,
         rows_only: bool,
     ) -> Result<Page> {
@@ -178,20 +180,20 @@ impl HBase {
         let Place::Row(begin) = from else {
             return Ok(Page::default());
         };
-        self.scan_rows(table, (begin, end), most, rows_only)
+        self.scan_rows(table, begin..end, most, rows_only)
     }
 
     fn scan_rows(
         &self,
         table: &Arc<str>,
-        (from, to): (Vec<u8>, Vec<u8>),
+        rows: Range<Vec<u8>>,
         most: usize,
         rows_only: bool,
     ) -> Result<Page> {
         let results = (most / 2).max(1);
         let scan = Scan {
-            from,
-            to,
+            from: rows.start,
+            to: rows.end,
             filter: columns(&Columns {
                 names_only: rows_only,
                 with_from: true,

@@ -81,7 +81,7 @@ impl Cells for HBase {
         most: usize,
         rows_only: bool,
     ) -> Result<Page> {
-        self.scan_part(table, (part, from), most, rows_only)
+        self.scan_part(table, part, from, most, rows_only)
     }
 
     fn swap(
@@ -92,7 +92,7 @@ impl Cells for HBase {
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
-        self.swap_row(table, (partition, row), expected, to)
+        self.swap_row(table, partition, row, expected, to)
     }
 
     fn swapped(&self, table: &Arc<str>, partition: &[u8]) -> Result<Vec<Cell>> {

@@ -20,13 +20,14 @@ impl HBase {
     pub(super) fn swap_row(
         &self,
         table: &Arc<str>,
-        (partition, row): (&[u8], &[u8]),
+        partition: &[u8],
+        row: &[u8],
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
         let begun = Instant::now();
         loop {
-            let error = match self.swap_once(table, (partition, row), expected, to) {
+            let error = match self.swap_once(table, partition, row, expected, to) {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) if may_pass(&error) => error,
                 Err(error) => return Err(error),
@@ -48,20 +49,20 @@ impl HBase {
     fn swap_once(
         &self,
         table: &Arc<str>,
-        (partition, row): (&[u8], &[u8]),
+        partition: &[u8],
+        row: &[u8],
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<Swapped> {
-        let place = (partition, row);
         let cell = expected.map(values::plain);
-        if self.check_and_put(table, place, cell.as_deref(), to)? {
+        if self.check_and_put(table, partition, row, cell.as_deref(), to)? {
             return Ok(Swapped::Done);
         }
         let now = self.row(table, partition, row)?;
         if expected.is_none() && now.is_none() {
             // It was removed: the cell says so.
             let removed = values::swapped(None);
-            if self.check_and_put(table, place, Some(&removed), to)? {
+            if self.check_and_put(table, partition, row, Some(&removed), to)? {
                 return Ok(Swapped::Done);
             }
             return Ok(Swapped::Other(self.row(table, partition, row)?));
@@ -73,7 +74,8 @@ impl HBase {
     fn check_and_put(
         &self,
         table: &Arc<str>,
-        (partition, row): (&[u8], &[u8]),
+        partition: &[u8],
+        row: &[u8],
         expected: Option<&[u8]>,
         to: Option<&[u8]>,
     ) -> Result<bool> {

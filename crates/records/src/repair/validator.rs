@@ -19,7 +19,8 @@ use crate::index::Attribute;
 /// Entries between two looks at the rate limit and the stop.
 const PAUSE: u64 = 1024;
 
-pub(super) struct Against<'w> {
+/// Validates the entries of an index.
+pub(super) struct Validator<'w> {
     work: &'w Work<'w>,
     /// The components that may show new obsolete entries, newest first, and the numbers that they
     /// span.
@@ -45,13 +46,13 @@ pub(super) enum Shortcut {
     None,
 }
 
-impl<'w> Against<'w> {
+impl<'w> Validator<'w> {
     pub(super) fn new(
         work: &'w Work<'w>,
         layout: &Layout,
         drops_recorded: bool,
         attribute: &Attribute,
-    ) -> Against<'w> {
+    ) -> Validator<'w> {
         let settings = &layout.stored.settings;
         // After a change of strategy the key trees do not show everything: they lack deletions, and
         // replacements from before the index's own tree began.
@@ -74,7 +75,7 @@ impl<'w> Against<'w> {
                 spans.push(span);
             }
         }
-        Against {
+        Validator {
             work,
             spans,
             probed,
@@ -167,7 +168,7 @@ impl<'w> Against<'w> {
                 last.extend_from_slice(key);
             }
             if self.is_obsolete(seq, &newest) {
-                collector.over(seq)?;
+                collector.add(seq)?;
             }
             since += 1;
             if since >= PAUSE {
@@ -234,7 +235,7 @@ impl<'w> Against<'w> {
         for (at, seq) in index_entries {
             let newest = newest.item(*at)?;
             if self.is_obsolete(*seq, newest.as_slice()) {
-                collector.over(*seq)?;
+                collector.add(*seq)?;
             }
         }
         Ok(())
