@@ -62,6 +62,7 @@ cases!(
     seed_2007984,
     seed_2023400,
     seed_3003854,
+    seed_4014889,
 );
 
 /// Runs a case that is not in the list: `ESKER_CASE=FILE cargo test -p esker --test sim a_given_case`.

@@ -436,6 +436,10 @@ impl World {
             self.held.remove(0);
         }
         let store = &self.stores[at];
+        // What the store has deleted meanwhile could not be read.
+        if store.is_unsure {
+            return;
+        }
         let set = &store.sets[set];
         let dataset = store.handle(&set.name).unwrap();
         let db = store.db.as_ref().unwrap();
