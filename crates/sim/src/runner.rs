@@ -49,10 +49,13 @@ impl Begun {
     /// processor: it has used a third of that time, or next to nothing, since it waits for itself.
     fn is_endless(&self, longest: Duration) -> bool {
         let passed = self.at.elapsed();
+        if passed <= longest {
+            return false;
+        }
         let used = processor_time().zip(self.used);
         let used = used.map(|(now, before)| now.saturating_sub(before));
         let is_starved = used.is_some_and(|used| used < longest / 3 && used > passed / 1000);
-        passed > longest && !is_starved
+        !is_starved
     }
 }
 

@@ -80,6 +80,9 @@ impl Core {
 
     /// Replicas that did not answer are passed over. When none has the block, all are asked again.
     pub(super) fn tick_healing(&mut self) {
+        if self.healing.asked.is_empty() {
+            return;
+        }
         let (now, all) = (self.now, self.to_ask());
         let mut late = Vec::new();
         for (id, asked) in &mut self.healing.asked {
