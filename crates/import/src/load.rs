@@ -359,6 +359,9 @@ impl Import {
     /// Commits the rest at the end of the input, or where the import stops.
     fn end(&mut self, dataset: &dyn Dataset, batch: &mut dyn Batch, end: &End) -> Result<()> {
         if matches!(end, End::Complete) {
+            // A complete import is not resumed, so its rejected lines must be in the files before.
+            let mut rejects = self.rejects.iter_mut();
+            rejects.try_for_each(|rejects| rejects.sync().map_err(unwritten))?;
             let rest = batch.len() as u64;
             self.replaced.look(dataset)?;
             self.resume.forget(batch)?;

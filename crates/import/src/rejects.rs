@@ -57,9 +57,14 @@ impl Rejects {
             return Ok(());
         }
         self.count = kept.len() as u64;
-        let mut file = BufWriter::new(File::create(&self.path)?);
+        // The entries are nowhere else, so the file is replaced as a whole.
+        let mut new = self.path.clone().into_os_string();
+        new.push(".new");
+        let mut file = BufWriter::new(File::create(&new)?);
         kept.iter()
             .try_for_each(|entry| writeln!(file, "{entry}"))?;
+        file.flush()?;
+        fs::rename(&new, &self.path)?;
         self.file = Some(file);
         Ok(())
     }
@@ -108,6 +113,17 @@ impl Rejects {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
+        }
+    }
+
+    /// Writes the buffered lines to the disk, so that they survive a power cut.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) => {
+                file.flush()?;
+                file.get_ref().sync_data()
+            }
+            None => Ok(()),
         }
     }
 

@@ -3,11 +3,14 @@
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use esker_store::{Mode, open};
 use serde_json::Value;
 
 use crate::feed::{Columns, Event, Feed, TestCells as Cells, cell};
+use crate::load::{End, Import};
+use crate::observer::Observer;
 use crate::rejects::{Rejects, TEXT_MAX, cut};
 use crate::source::{Format, Source, sources};
 
@@ -204,6 +207,63 @@ fn rejects_are_made_anew_and_only_when_needed() {
         assert_eq!(entry["reason"], "it is \"bad\"");
         assert_eq!(entry["text"], "\u{FFFD}{");
     }
+}
+
+/// The process may end at any time while an import is resumed.
+#[test]
+fn the_rejects_of_an_interrupted_import_are_never_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("in.ndjson");
+    let path = dir.path().join("in.ndjson.rejected");
+    let mut rejects = Rejects::beside(Some(&input));
+    for line in [3, 5, 9] {
+        rejects.add(line, "bad", b"{", &mut |_| {});
+    }
+    rejects.finish().unwrap();
+    let mut rejects = Rejects::beside(Some(&input));
+    rejects.resume(5, Some(2)).unwrap();
+    let lines = || -> Vec<u64> {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line = |entry: &str| serde_json::from_str::<Value>(entry).unwrap()["line"].as_u64();
+        text.lines().map(|entry| line(entry).unwrap()).collect()
+    };
+    assert_eq!(lines(), [3, 5]);
+    rejects.add(7, "bad", b"{", &mut |_| {});
+    rejects.finish().unwrap();
+    assert_eq!(lines(), [3, 5, 7]);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+}
+
+/// An import that is complete is not resumed, so its rejects are in the file before.
+#[test]
+fn the_rejects_are_in_the_file_when_the_last_batch_is_committed() {
+    struct AtTheEnd {
+        path: PathBuf,
+        seen: Vec<usize>,
+    }
+    impl Observer for AtTheEnd {
+        fn progress(&mut self, _: u64, _: u64) {
+            let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+            self.seen.push(text.lines().count());
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("in.ndjson");
+    std::fs::write(&input, "{\"id\":1}\nbad\n{\"id\":2}\n").unwrap();
+    let store = format!("plain:{}", dir.path().join("store").display());
+    let store = open(store, Mode::Create, esker::Options::default()).unwrap();
+    let def = esker::DatasetDef::new("id", esker::KeyType::Int);
+    let dataset = store.create_dataset("d", def).unwrap();
+    let sources = sources(std::slice::from_ref(&input), None).unwrap();
+    let mut observer = AtTheEnd {
+        path: dir.path().join("in.ndjson.rejected"),
+        seen: Vec::new(),
+    };
+    let report = Import::new(sources).run(&*dataset, &mut observer);
+    assert!(matches!(report.end, End::Complete));
+    assert_eq!((report.records, report.rejected), (2, 1));
+    // Progress is reported after the last commit, before the import has finished its files.
+    assert_eq!(observer.seen, [1]);
 }
 
 #[test]

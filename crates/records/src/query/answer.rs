@@ -355,11 +355,11 @@ impl Iterator for Answer {
             return None;
         }
         let next = self.step().and_then(|ready| {
-            let value = |ready: Ready| Some((ready.key, ready.seq, ready.value?));
-            let record = ready.and_then(value);
-            record
-                .map(|(key, seq, value)| self.run.context.view.record(key, seq, value))
-                .transpose()
+            let Some(Ready { seq, key, value }) = ready else {
+                return Ok(None);
+            };
+            let value = value.ok_or_else(Misplaced::here)?;
+            self.run.context.view.record(key, seq, value).map(Some)
         });
         self.failed = next.is_err();
         next.transpose()

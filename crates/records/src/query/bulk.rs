@@ -19,7 +19,7 @@ use super::run::Run;
 use super::scan_matching::ScanMatching;
 use super::stages::{Admission, Fetch, Needs, TakeCurrent, TakeScanned};
 use super::{BulkOrder, key_cursor};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index;
 use crate::maintenance::Validity;
 use crate::record;
@@ -43,11 +43,7 @@ const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 
 /// Passes the records that answer a query to `visit`.
 pub(super) fn visit(mut query: Query, order: BulkOrder, visit: &mut Visit<'_>) -> Result<Explain> {
-    if query.request.after.is_some() {
-        return Err(Error::bad_input(
-            "only the orders newest and oldest have pages",
-        ));
-    }
+    query.refuse_page()?;
     query.request.keys_only = false;
     let run = Run::new(query)?;
     if run.exhausted {

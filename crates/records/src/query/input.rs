@@ -4,6 +4,7 @@ use esker_lsm::LookupOptions;
 use esker_model::condition::Expr;
 use esker_model::query::Request;
 
+use crate::error::{Error, Result};
 use crate::store::View;
 
 /// A request, and the view that it is answered from. See [`crate::Query`].
@@ -21,6 +22,16 @@ impl Query {
             view,
             request,
             lookup: LookupOptions::default(),
+        }
+    }
+
+    /// Refuses to continue after a page, where the answer has none.
+    pub(super) fn refuse_page(&self) -> Result<()> {
+        match self.request.after {
+            Some(_) => Err(Error::bad_input(
+                "only the orders newest and oldest have pages",
+            )),
+            None => Ok(()),
         }
     }
 

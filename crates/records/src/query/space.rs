@@ -49,14 +49,18 @@ impl Query {
         Ok((nearest.finish(), explain))
     }
 
-    /// The `k` records nearest to a point, at most `max` away: nearest first, ties by key.
+    /// The `k` records nearest to a point, at most `max` away: nearest first, ties by key. `k`
+    /// stands in for the request's limit.
     pub(crate) fn nearest(
-        self,
+        mut self,
         path: &Path,
         (x, y): (f64, f64),
         k: usize,
         max: Option<f64>,
     ) -> Result<(Vec<Neighbour>, Explain)> {
+        self.refuse_page()?;
+        self.request.limit = None;
+        self.request.keys_only = false;
         let space = self.view.layout.shape.space_of(path)?;
         let from = Point::new(space, x, y)?;
         let last = max.unwrap_or(match space {

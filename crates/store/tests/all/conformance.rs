@@ -106,12 +106,19 @@ fn read(records: &dyn Records, rng: &mut fastrand::Rng) -> Vec<String> {
     said.push(json_of(&scan.map(Result::unwrap).collect::<Vec<_>>()));
     let all = Request::default();
     let path = "lon,lat".parse().unwrap();
-    let near = records.nearest(&all, &path, (1.0, 2.0), 5, None).unwrap().0;
-    said.push(format!(
-        "{:?}",
-        near.iter().map(|n| n.distance).collect::<Vec<_>>()
-    ));
-    said.push(json_of(near.iter().map(|n| &n.record)));
+    for max in [None, Some(1e6)] {
+        // The number of records is asked for by itself: a limit does not make it less.
+        let mut asked = Request::default();
+        asked.limit = rng.bool().then(|| rng.usize(..4));
+        asked.keys_only = rng.bool();
+        let near = records.nearest(&asked, &path, (1.0, 2.0), 5, max);
+        let near = near.unwrap().0;
+        said.push(format!(
+            "{:?}",
+            near.iter().map(|n| n.distance).collect::<Vec<_>>()
+        ));
+        said.push(json_of(near.iter().map(|n| &n.record)));
+    }
     said.push(format!("{:?}", records.cells(&all, &path, 10.0).unwrap()));
     let name = "name".parse().unwrap();
     let latest = records
