@@ -352,7 +352,13 @@ impl<K: PrimaryKey> Changes<K> {
             }
             let stored = match kind {
                 Kind::Put => Some(value),
-                Kind::Timed => Timed::parse(value).map(|timed| timed.value),
+                Kind::Timed => {
+                    let Some(timed) = Timed::parse(value) else {
+                        malformed = Some(Error::damaged("the log: a malformed put with a time"));
+                        return;
+                    };
+                    Some(timed.value)
+                }
                 Kind::Delete | Kind::Operand => None,
             };
             let stored = stored.map(|stored| bodies.whole(seq, stored));

@@ -491,7 +491,7 @@ impl Dataset for Held {
         Ok(Task::new(move |progress| {
             let begun = Instant::now();
             let mut report = RepairReport::default();
-            report.mark_before = dataset.repaired_to().map_err(failed)?;
+            report.watermark_before = dataset.repaired_to().map_err(failed)?;
             let repaired = dataset.repair(options, &mut |now| {
                 progress(RepairProgress::new(u64::from(now.parts), u64::from(now.of)))
             });
@@ -501,7 +501,7 @@ impl Dataset for Held {
             };
             report.entries = repaired.versions;
             report.found = repaired.obsolete;
-            report.mark = dataset.repaired_to().map_err(failed)?;
+            report.watermark = dataset.repaired_to().map_err(failed)?;
             report.elapsed = begun.elapsed();
             report.complete = repaired.complete;
             Ok(report)

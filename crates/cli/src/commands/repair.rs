@@ -113,8 +113,8 @@ fn note_report(report: &RepairReport) {
     ));
     note(format_args!(
         "all obsolete writes up to write {} are now known (before: up to {})",
-        thousands(report.mark),
-        thousands(report.mark_before),
+        thousands(report.watermark),
+        thousands(report.watermark_before),
     ));
 }
 
@@ -126,8 +126,8 @@ fn as_json(report: &RepairReport) -> serde_json::Value {
         "spilled": report.spilled,
         "looked_up": report.looked_up,
         "found": report.found,
-        "mark_before": report.mark_before,
-        "mark": report.mark,
+        "mark_before": report.watermark_before,
+        "mark": report.watermark,
         "bytes_read": report.bytes_read,
         "seconds": report.elapsed.as_secs_f64(),
     })

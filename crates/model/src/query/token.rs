@@ -45,14 +45,14 @@ pub struct ValueToken {
     /// The write of the page's last version.
     pub after: Seq,
     /// The write that the query named: `at`, or a later one.
-    pub asked: Seq,
+    pub as_of: Seq,
 }
 
 impl fmt::Display for ValueToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.at, self.after)?;
-        if self.asked > self.at {
-            write!(f, ".{}", self.asked)
+        if self.as_of > self.at {
+            write!(f, ".{}", self.as_of)
         } else {
             Ok(())
         }
@@ -67,9 +67,9 @@ impl FromStr for ValueToken {
             Some(&[at, after]) => Ok(ValueToken {
                 at,
                 after,
-                asked: at,
+                as_of: at,
             }),
-            Some(&[at, after, asked]) if asked > at => Ok(ValueToken { at, after, asked }),
+            Some(&[at, after, as_of]) if as_of > at => Ok(ValueToken { at, after, as_of }),
             _ => Err(not_a_token(text)),
         }
     }

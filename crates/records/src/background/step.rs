@@ -112,7 +112,7 @@ impl Handle {
         let obsolete = obsolete.map_or(0, TreeVersion::noted);
         let blind = !layout.stored.settings.maintenance.looks_at_writes();
         let mut repair = LastRepair {
-            up_to: report.mark,
+            up_to: report.watermark,
             writes: usage.writes(),
             known_obsolete: obsolete,
             entries: report.entries + report.looked_up,

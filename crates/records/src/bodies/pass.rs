@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Cost, Cursor, Kind, Seq, SeqSet, Slice, Snapshot};
 use esker_model::schema::Value;
 
@@ -27,9 +28,7 @@ pub(crate) fn pass(
     cost: &Cost,
     visit: &mut VisitRecord<'_>,
 ) -> Result<()> {
-    let Some(attribute) = layout.clustered() else {
-        return Ok(());
-    };
+    let attribute = layout.clustered().ok_or_else(Misplaced::here)?;
     let mut cursor = snapshot.entries(attribute.index_tree()?, READAHEAD);
     cursor.seek_first()?;
     let mut left = wanted.len();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Batch, Commit, Kind, Seq};
 use esker_model::record::RecordRef;
 use esker_model::schema::Extracted;
@@ -31,11 +32,15 @@ pub(crate) type ShowRecord<'v> = dyn FnMut(u32, &[u8], Option<&[u8]>) + 'v;
 
 /// Visits the writes of a batch that was encoded for `layout`, in the order in which they were
 /// added.
-pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'_>) {
+///
+/// # Errors
+/// If a put is not a record: a defect.
+pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'_>) -> Result<()> {
     let by_place = layout.clustered().and_then(|attribute| attribute.tree);
     let mut ordinal = 0;
     // The key of a head, whose record is a later operation of the same write.
     let mut head: Option<Vec<u8>> = None;
+    let mut defect = None;
     batch.each(&mut |tree, kind, key, value| {
         if tree == layout.data {
             match (kind, RecordRef::body_of(value)) {
@@ -44,6 +49,7 @@ pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'
                     return;
                 }
                 (Kind::Put, Some(body)) => show(ordinal, key, Some(body)),
+                (Kind::Put, None) => defect = Some(Misplaced::here()),
                 _ => show(ordinal, key, None),
             }
             ordinal += 1;
@@ -51,10 +57,18 @@ pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'
             && kind == Kind::Put
             && let Some(key) = head.take()
         {
-            show(ordinal, &key, RecordRef::body_of(value));
+            match RecordRef::body_of(value) {
+                Some(body) => show(ordinal, &key, Some(body)),
+                None => defect = Some(Misplaced::here()),
+            }
             ordinal += 1;
         }
     });
+    // The record of each head follows it.
+    if head.is_some() {
+        defect = Some(Misplaced::here());
+    }
+    defect.map_or(Ok(()), |defect| Err(defect.into()))
 }
 
 /// The bodies of a commit.

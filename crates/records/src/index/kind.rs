@@ -4,6 +4,7 @@ use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
 
 use esker_lsm::attributes::Summary;
+use esker_lsm::coding::Misplaced;
 use esker_lsm::{Batch, Kind, Savepoint, Seq, Snapshot, TreeId, TreeOptions};
 use esker_model::definition::Merging;
 use esker_model::query::Attribute as Declared;
@@ -145,7 +146,7 @@ impl Writes {
         let attribute = index_entry.attribute;
         let tree = attribute.index_tree()?;
         let index = attribute.index.clone();
-        let index = index.ok_or_else(|| Error::damaged("a write to an index of no type"))?;
+        let index = index.ok_or_else(Misplaced::here)?;
         self.deferred.push(Deferred {
             index,
             tree,

@@ -289,6 +289,8 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
         view: &context.view,
         compiled: &context.compiled,
         order: BulkOrder::Any,
+        // The newest may be anywhere.
+        is_for_few: false,
         gives_records: brings && !context.request.keys_only,
         cost: &context.costs.data,
         body_cost: &context.costs.bodies,

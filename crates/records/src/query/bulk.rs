@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_lsm::coding::{ByteList, Own};
+use esker_lsm::coding::{ByteList, Misplaced, Own};
 use esker_lsm::sort::{Sorted, Sorter};
 use esker_lsm::{Account, Cost, Seq, Slice};
 use esker_model::Key;
@@ -37,6 +37,9 @@ pub(super) enum Sink<'v> {
 
 /// An index with fewer entries than this in the range is read block by block.
 const READAHEAD_ENTRIES: u64 = 10_000;
+
+/// An answer of at most so many records ends where it has them, even if that takes lookups.
+const FEW: usize = 1024;
 
 /// The memory of a key of a chunk, beside its bytes.
 const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
@@ -87,11 +90,13 @@ impl<'v> Bulk<'v> {
             return self.by_recency();
         }
         let driving = self.run.context.driving_index();
-        match driving.is_some_and(|(attribute, _)| attribute.kind.is_standalone()) {
-            true => self.by_index(),
+        if driving.is_some_and(|(attribute, _)| attribute.kind.is_standalone()) {
+            self.by_index()
+        } else if is_any {
             // The records come with the index entries, or several ranges may have the same entries.
-            false if is_any => self.by_recency(),
-            false => self.by_sorted_records(),
+            self.by_recency()
+        } else {
+            self.by_sorted_records()
         }
     }
 
@@ -134,6 +139,7 @@ impl<'v> Bulk<'v> {
                 view: &context.view,
                 compiled: &context.compiled,
                 order: self.order,
+                is_for_few: self.give.remaining.is_some_and(|most| most <= FEW),
                 gives_records: matches!(self.give.sink, Sink::Visit(_)),
                 cost: &context.costs.data,
                 body_cost: &context.costs.bodies,
@@ -179,9 +185,7 @@ impl<'v> Bulk<'v> {
     fn sort_entries(&mut self, memory: usize) -> Result<Sorted> {
         let mut sorter = self.sorter(memory);
         let Run { context, steps, .. } = &mut self.run;
-        let Some((attribute, range)) = context.driving_index() else {
-            return Ok(sorter.finish()?);
-        };
+        let (attribute, range) = context.driving_index().ok_or_else(Misplaced::here)?;
         let lookup = context.indexes();
         let many = match attribute.index() {
             // Areas are read block by block.

@@ -4,7 +4,7 @@
 //! does not show which entries are current, their keys are looked up, a share of the memory at a
 //! time.
 
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Account, Seq, Slice};
 
 use super::bulk::{Bulk, Give};
@@ -18,9 +18,7 @@ impl Bulk<'_> {
     /// Takes the records in the range of a condition on the attribute, in the order of its index.
     pub(super) fn run_from_index(mut self) -> Result<Run> {
         let Run { context, steps, .. } = &mut self.run;
-        let Some((attribute, range)) = context.driving_index() else {
-            return Ok(self.run);
-        };
+        let (attribute, range) = context.driving_index().ok_or_else(Misplaced::here)?;
         let loan = context.view.dataset.shared.borrow(Account::Queries);
         let share = loan.bytes() / 2;
         steps.rounds += 1;
@@ -137,9 +135,7 @@ impl Placed<'_, '_> {
 
     /// Passes the record of a current candidate on, if it answers the query.
     fn give(&mut self, candidate: Candidate) -> Result<()> {
-        let Some((record, _)) = candidate.record else {
-            return Ok(());
-        };
+        let (record, _) = candidate.record.ok_or_else(Misplaced::here)?;
         if self.give.is_done() || !self.admission.admits(&record, self.steps)? {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! The estimates of this store for the planner.
 
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_model::query::{Estimate, Expected};
 use esker_model::range::Range;
 
@@ -23,9 +23,8 @@ impl Estimate for Estimates<'_> {
     fn expect(&mut self, attribute: usize, ranges: &[Range]) -> Result<Expected> {
         let lookup = self.lookup;
         let attribute = self.layout.attributes.get(attribute);
-        let (Some(attribute), Some(index)) = (attribute, attribute.and_then(|a| a.index())) else {
-            return Ok(Expected::default());
-        };
+        let attribute = attribute.ok_or_else(Misplaced::here)?;
+        let index = attribute.index().ok_or_else(Misplaced::here)?;
         lookup.looks.renew(LOOKS);
         let mut expected = Expected::default();
         for range in ranges.iter().filter(|range| !range.is_empty()) {

@@ -7,7 +7,6 @@
 mod answer;
 mod bulk;
 mod bulk_from_index;
-mod candidates;
 mod count;
 mod estimates;
 mod execute;
@@ -28,6 +27,7 @@ mod stages;
 #[cfg(test)]
 mod stages_tests;
 mod statistics;
+mod version_search;
 mod versions;
 
 pub(crate) use answer::{Answer, Keys};

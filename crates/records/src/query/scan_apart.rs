@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 
+use esker_lsm::coding::Own;
 use esker_lsm::{Cost, LookupOptions, Seq, SeqSet, Slice};
 use esker_model::record::RecordRef;
 
@@ -30,6 +31,10 @@ const BYTES_PER_LOOKUP: u64 = 8 << 10;
 
 /// The largest number of heads that are held for lookups.
 const MOST_HELD: u64 = 16 << 10;
+
+/// The number of bodies that are looked up together: a scan that breaks reads no more than these
+/// in vain.
+const LOOKUPS: usize = 1024;
 
 impl ScanApart<'_> {
     /// True if a record may answer the query. A head that cannot decide the conditions may answer
@@ -99,16 +104,13 @@ impl ScanApart<'_> {
             scanned += 1;
             let (key, seq) = (cursor.key(), cursor.seq());
             if to.wants(seq) && self.may_answer(cursor.value())? {
-                let is_head = RecordRef::lacks_body(cursor.value());
-                match is_head {
-                    true if few.len() < worth && many.is_empty() => {
-                        few.push(Item::new(key, seq, cursor.value_slice().compact()));
-                    }
-                    true => {
-                        many.extend(few.drain(..).map(|item| item.seq));
-                        many.insert(seq);
-                    }
-                    false => broke = to.take(key, seq, &mut || cursor.value_slice())?.is_break(),
+                if !RecordRef::lacks_body(cursor.value()) {
+                    broke = to.take(key, seq, &mut || cursor.value_slice())?.is_break();
+                } else if few.len() < worth && many.is_empty() {
+                    few.push(Item::new(key, seq, cursor.value_slice().compact()));
+                } else {
+                    many.extend(few.drain(..).map(|item| item.seq));
+                    many.insert(seq);
                 }
             }
             cursor.next()?;
@@ -118,17 +120,7 @@ impl ScanApart<'_> {
             return Ok(scanned);
         }
         if many.is_empty() {
-            for (at, item) in few.iter().enumerate() {
-                bodies.add(at, (&item.key, item.seq), &item.stored)?;
-            }
-            let take = &mut |at: usize, record: Slice| {
-                if let (false, Some(item)) = (broke, few.get(at)) {
-                    let record = &mut || record.clone();
-                    broke = self.offer((&item.key, item.seq), record, to)?.is_break();
-                }
-                Ok(())
-            };
-            bodies.read(LookupOptions::default(), self.body_cost, take)?;
+            self.look_up(&few, &mut bodies, to)?;
             return Ok(scanned);
         }
         let visit = &mut |key: &[u8], seq, record: &mut dyn FnMut() -> Slice| {
@@ -136,5 +128,34 @@ impl ScanApart<'_> {
         };
         bodies::pass(layout, snapshot, &many, self.body_cost, visit)?;
         Ok(scanned)
+    }
+
+    /// Looks the bodies of some heads up, a batch at a time, and passes the records that answer to
+    /// `to` until it breaks.
+    fn look_up(
+        &self,
+        heads: &[Item],
+        bodies: &mut Bodies<'_>,
+        to: &mut dyn TakeScanned,
+    ) -> Result<()> {
+        let mut broke = false;
+        for batch in heads.chunks(LOOKUPS) {
+            for (at, item) in batch.iter().enumerate() {
+                bodies.add(at, (&item.key, item.seq), &item.stored)?;
+            }
+            let take = &mut |at: usize, record: Slice| {
+                if !broke {
+                    let item = batch.item(at)?;
+                    let record = &mut || record.clone();
+                    broke = self.offer((&item.key, item.seq), record, to)?.is_break();
+                }
+                Ok(())
+            };
+            bodies.read(LookupOptions::default(), self.body_cost, take)?;
+            if broke {
+                break;
+            }
+        }
+        Ok(())
     }
 }

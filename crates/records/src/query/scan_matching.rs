@@ -15,6 +15,8 @@ pub(super) struct ScanMatching<'a> {
     pub(super) view: &'a View,
     pub(super) compiled: &'a Compiled,
     pub(super) order: BulkOrder,
+    /// True if the answer needs only a few records.
+    pub(super) is_for_few: bool,
     /// True if the records are part of the answer; false if heads will do.
     pub(super) gives_records: bool,
     pub(super) cost: &'a Cost,
@@ -36,9 +38,12 @@ impl ScanMatching<'_> {
                 cost: self.cost,
                 body_cost: self.body_cost,
             };
+            // Where the heads decide, a scan by key reads few more bodies than are wanted. In any
+            // order it would look at all heads first.
+            let ends_early = self.is_for_few && matches!(needs, Needs::Admitted(_));
             return match self.order {
-                BulkOrder::Any => scan.in_any_order(to),
-                BulkOrder::Key => scan.by_key(to),
+                BulkOrder::Any if !ends_early => scan.in_any_order(to),
+                _ => scan.by_key(to),
             };
         }
         let view = self.view;

@@ -16,7 +16,7 @@ use esker_model::schema::Path;
 use esker_model::tokens::Tokenizer;
 
 use super::ValueToken;
-use super::candidates::{Kept, Search};
+use super::version_search::{Kept, Search};
 use crate::error::{Error, Result};
 use crate::record;
 use crate::store::View;
@@ -59,12 +59,17 @@ pub struct ValuePage<K = Key> {
 
 impl View {
     /// See [`crate::DatasetSnapshot::versions`].
-    pub(crate) fn read_key(&self, key: &Key, ts: Option<Seq>, m: usize) -> Result<Vec<Record>> {
+    pub(crate) fn read_key(
+        &self,
+        key: &Key,
+        as_of: Option<Seq>,
+        latest: usize,
+    ) -> Result<Vec<Record>> {
         self.dataset.current.usage.got();
-        let at = ts.unwrap_or(self.seq());
+        let at = as_of.unwrap_or(self.seq());
         let mut kept = Kept::new(self, key.as_bytes());
         let mut records = Vec::new();
-        while records.len() < m
+        while records.len() < latest
             && let Some(entry) = kept.next_entry()?
         {
             match entry.kind {
@@ -85,35 +90,34 @@ impl View {
     pub(crate) fn read_values(
         &self,
         tokens: &[(&Path, &str)],
-        ts: Option<Seq>,
-        m: usize,
+        as_of: Option<Seq>,
+        latest: usize,
         Page { limit, after }: Page,
     ) -> Result<ValuePage> {
-        if tokens.is_empty() || m == 0 || limit == 0 {
+        if tokens.is_empty() || latest == 0 || limit == 0 {
             return Err(Error::bad_input(
                 "versions by value: give at least one token, and at least 1 for the number of versions and the limit",
             ));
         }
-        if let (Some(ts), Some(after)) = (ts, after)
-            && ts != after.at
-            && ts != after.asked
+        if let (Some(as_of), Some(after)) = (as_of, after)
+            && as_of != after.at
+            && as_of != after.as_of
         {
             return Err(Error::bad_input(format!(
-                "the token comes from a page as of write {}, not {ts}: continue with the same write",
-                after.asked
+                "the token comes from a page as of write {}, not {as_of}: continue with the same write",
+                after.as_of
             )));
         }
-        let at = after.map(|after| after.at).or(ts);
+        let at = after.map(|after| after.at).or(as_of);
         let condition = self.condition(tokens);
         let compiled = Compiled::new(&self.layout.shape, condition, &mut NoEstimates)?;
-        let over = self.layout.superseded;
-        let over = over.and_then(|tree| self.snapshot.superseded(tree));
+        let obsolete = (self.layout.superseded).and_then(|tree| self.snapshot.superseded(tree));
         let mut search = Search {
             at: at.unwrap_or(self.seq()).min(self.seq()),
-            m,
+            latest,
             snapshot: self,
             compiled: &compiled,
-            over: over.map(Arc::new),
+            obsolete: obsolete.map(Arc::new),
             data_cost: self.snapshot.cost(),
             index_cost: self.snapshot.cost(),
         };
@@ -137,7 +141,10 @@ impl View {
             next: last.map(|last| ValueToken {
                 at: search.at,
                 after: last.seq(),
-                asked: after.map(|after| after.asked).or(ts).unwrap_or(search.at),
+                as_of: after
+                    .map(|after| after.as_of)
+                    .or(as_of)
+                    .unwrap_or(search.at),
             }),
             records,
         })

@@ -125,9 +125,9 @@ pub struct RepairReport {
     /// Obsolete writes found that were not known before.
     pub found: u64,
     /// The repair watermark before: all obsolete writes up to this number were known.
-    pub mark_before: Seq,
+    pub watermark_before: Seq,
     /// The repair watermark now: all obsolete writes up to this number are known.
-    pub mark: Seq,
+    pub watermark: Seq,
     /// Bytes read from files, without those that a compaction read.
     pub bytes_read: u64,
     /// How long it took.

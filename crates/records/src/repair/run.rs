@@ -1,5 +1,6 @@
 //! A repair: the choice of the method, and the work before and after it.
 
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::version::TreeVersion;
 use esker_lsm::{Seq, Snapshot, TreeChange, TreeId};
 use esker_model::definition::Repair;
@@ -76,9 +77,9 @@ impl Handle {
         let work = Work::new(group, superseded, now.snapshot.clone(), known, options);
         // If every write records what it replaces, a repair finds nothing.
         let coverage = layout.coverage_at(Some(before));
-        let says = coverage.of(Source::IndexEntries).is_always();
+        let finds_nothing = coverage.of(Source::IndexEntries).is_always();
         let result = match method {
-            _ if says && options.method == RepairMethod::Auto => Ok(()),
+            _ if finds_nothing && options.method == RepairMethod::Auto => Ok(()),
             RepairMethod::Key => by_key::run(&work, layout, progress),
             RepairMethod::Index => {
                 let watermark = watermark(&now.snapshot, superseded);
@@ -94,7 +95,8 @@ impl Handle {
                 result
             }
             RepairMethod::Primary { .. } => primary::run(&work, layout, progress),
-            RepairMethod::Auto => Ok(()),
+            // `choose` has replaced it.
+            RepairMethod::Auto => Err(Misplaced::here().into()),
         };
         let finished = work.finish(result)?;
         if let RepairMethod::Primary {
@@ -105,8 +107,8 @@ impl Handle {
         }
         Ok(RepairReport {
             method,
-            mark_before: before,
-            mark: watermark(&group.snapshot(), superseded),
+            watermark_before: before,
+            watermark: watermark(&group.snapshot(), superseded),
             ..finished
         })
     }
@@ -146,8 +148,7 @@ impl Handle {
                 ..TreeChange::default()
             })
         })?;
-        let made = made.first().copied();
-        made.ok_or_else(|| Error::damaged("the obsolete set was not created"))
+        Ok(*made.item(0)?)
     }
 }
 
@@ -181,17 +182,17 @@ fn watermark(snapshot: &Snapshot, superseded: TreeId) -> Seq {
 fn choose(method: RepairMethod, layout: &Layout, complete: bool) -> Result<RepairMethod> {
     let settings = &layout.stored.settings;
     let by_key = complete && layout.keys.is_some();
-    let primary = complete && maintenance::of(settings.maintenance).data_reports();
+    let by_data = complete && maintenance::of(settings.maintenance).data_reports();
     match method {
         RepairMethod::Auto if by_key => Ok(RepairMethod::Key),
-        RepairMethod::Auto if primary => Ok(RepairMethod::Primary {
+        RepairMethod::Auto if by_data => Ok(RepairMethod::Primary {
             compaction: Compaction::Without,
         }),
         RepairMethod::Auto => Ok(RepairMethod::Index),
         RepairMethod::Key if !by_key => Err(Error::bad_input(
             "a repair by key needs maintenance eager, validation or mutable-bitmap, and repair merge: only then do compactions of the primary-key index record what they drop",
         )),
-        RepairMethod::Primary { .. } if !primary => Err(Error::bad_input(
+        RepairMethod::Primary { .. } if !by_data => Err(Error::bad_input(
             "a primary repair needs deferred maintenance, and repair merge or staged: only then do compactions record or keep replaced records",
         )),
         method => Ok(method),

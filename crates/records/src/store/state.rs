@@ -131,9 +131,11 @@ impl Current {
             return Arc::clone(&latest);
         }
         // By the name that the dataset had in this version, because its trees were named by it.
-        let name = dataset_of(&tree.name).unwrap_or_default();
-        let Some(layout) = Layout::new(name, version, latest.index_types()) else {
-            // Not possible: the definition was checked before it was stored.
+        let layout = dataset_of(&tree.name)
+            .and_then(|name| Layout::new(name, version, latest.index_types()));
+        let Some(layout) = layout else {
+            // The definition and the name were checked before they were stored.
+            debug_assert!(false, "a layout that was stored, and cannot be read");
             return Arc::clone(&latest);
         };
         let layout = Arc::new(layout);

@@ -571,9 +571,8 @@ impl DatasetWrites {
             .filter(|touched| touched.insert)
             .map(|touched| touched.ordinal)
             .collect();
-        let layout_now = self.layout.clone();
         let insert = |ordinal: u32, _: &[u8]| Some(inserted.contains(&ordinal));
-        let result = self.add_again(&writes, &layout_now, &insert);
+        let result = self.add_again(&writes, &layout, &insert);
         if result.is_err() {
             self.layout = layout;
             self.writes = writes;
@@ -601,7 +600,7 @@ impl DatasetWrites {
                 Some(body) => self.put(body, insert),
                 None => self.delete_encoded(key, insert),
             };
-        });
+        })?;
         self.counts.records = records;
         result
     }

@@ -69,7 +69,7 @@ fn check_expected(parts: &mut [DatasetWrites], snapshot: &Snapshot) -> Result<()
             return Err(Error::unknown_dataset(part.dataset.name()));
         }
         let replaced = Replaced::look_up(&layout, snapshot, &[], &part.expected)?;
-        if let Some((key, seq)) = replaced.unexpected(&part.expected) {
+        if let Some((key, seq)) = replaced.unexpected(&part.expected)? {
             return Err(part.unexpected(key, seq));
         }
     }
@@ -195,6 +195,7 @@ fn append_as_found(
                     snapshot,
                 ) {
                     Ok(result) => result?,
+                    Err(Conflict::Defect(defect)) => return Err(defect.into()),
                     Err(why) => {
                         conflict = Some((at, why));
                         return Err(esker_lsm::Error::Conflict(

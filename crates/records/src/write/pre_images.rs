@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{Batch, Cost, Kind, LookupOptions, Seq, Slice, Snapshot, Time, TreeId};
 use esker_model::record::RecordRef;
 
@@ -71,6 +71,14 @@ pub(crate) enum Conflict {
     Exists(Vec<u8>),
     /// The key is not as expected; with the write of its record.
     Unexpected(Vec<u8>, Option<Seq>),
+    /// Not a conflict: a key was not looked up.
+    Defect(Misplaced),
+}
+
+impl From<Misplaced> for Conflict {
+    fn from(defect: Misplaced) -> Conflict {
+        Conflict::Defect(defect)
+    }
 }
 
 impl Replaced {
@@ -138,16 +146,25 @@ impl Replaced {
     }
 
     /// The first key that is not as expected, and the write of its record.
-    pub(crate) fn unexpected(&self, expected: &[Expectation]) -> Option<(Vec<u8>, Option<Seq>)> {
-        expected.iter().find_map(|expected| {
-            let place = self
-                .found
-                .binary_search_by(|found| found.key.cmp(&expected.key));
-            let found = self.found.get(place.ok()?)?;
+    pub(crate) fn unexpected(
+        &self,
+        expected: &[Expectation],
+    ) -> Result<Option<(Vec<u8>, Option<Seq>)>> {
+        for expected in expected {
+            let found = self.found.item(self.place_of(&expected.key)?)?;
             let is_there = expected.as_stored || !found.expired;
             let there = found.seq.filter(|_| is_there);
-            (there != expected.seq).then(|| (expected.key.clone(), there))
-        })
+            if there != expected.seq {
+                return Ok(Some((expected.key.clone(), there)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The place of a key that was looked up.
+    fn place_of(&self, key: &[u8]) -> std::result::Result<usize, Misplaced> {
+        let place = self.found.binary_search_by(|found| found.key[..].cmp(key));
+        place.map_err(|_| Misplaced::here())
     }
 
     /// The number of written keys, and the number of those that exist.
@@ -281,19 +298,18 @@ impl Replaced {
                 _ => (*seq, found.expired),
             });
         }
-        let now = |key: &Vec<u8>, as_stored: bool| -> Option<Seq> {
-            let place = self.found.binary_search_by(|found| found.key.cmp(key));
-            let (seq, expired) = current.get(place.ok()?).copied()?;
-            seq.filter(|_| as_stored || !expired)
+        let now = |key: &[u8], as_stored: bool| -> std::result::Result<Option<Seq>, Misplaced> {
+            let (seq, expired) = *current.item(self.place_of(key)?)?;
+            Ok(seq.filter(|_| as_stored || !expired))
         };
         for expected in expected {
-            let there = now(&expected.key, expected.as_stored);
+            let there = now(&expected.key, expected.as_stored)?;
             if there != expected.seq {
                 return Err(Conflict::Unexpected(expected.key.clone(), there));
             }
         }
         for touched in touched.iter().filter(|touched| touched.insert) {
-            if now(&touched.key, false).is_some() {
+            if now(&touched.key, false)?.is_some() {
                 return Err(Conflict::Exists(touched.key.clone()));
             }
         }

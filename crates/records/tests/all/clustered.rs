@@ -845,3 +845,35 @@ fn a_definition_keeps_its_order() {
     let kind = IndexKind::SpaceTime(Layout::Clustered);
     assert!(timed.indexes.iter().any(|index| index.kind == kind));
 }
+
+/// A few records in any order, without an index: neither all heads are read, nor their bodies.
+#[test]
+fn a_few_in_any_order_are_found_before_the_end() {
+    let def = DatasetDef::new("id", KeyType::Int).cluster("at");
+    let (_db, dataset) = spread(def, 20_000);
+    let snapshot = dataset.snapshot();
+    let read = |query: esker::Query<u64>, breaks: usize| {
+        let mut visited = 0;
+        let visit = &mut |_: Record<u64>| {
+            visited += 1;
+            if visited < breaks {
+                std::ops::ControlFlow::Continue(())
+            } else {
+                std::ops::ControlFlow::Break(())
+            }
+        };
+        let explain = query.visit(BulkOrder::Any, visit).unwrap();
+        let bodies = explain.cost.place.unwrap().data_blocks;
+        (visited, explain.steps.scanned, bodies)
+    };
+    let (visited, scanned, bodies) = read(snapshot.query().limit(3), usize::MAX);
+    assert_eq!(visited, 3);
+    assert!(scanned <= 256 && bodies <= 256, "{scanned}, {bodies}");
+    // The heads do not decide this condition; a few of them may match, so all are looked up.
+    let some = field("text").eq("t".repeat(120)) & field("id").lt(3000);
+    let (visited, _, few) = read(snapshot.find(some.clone()), 2);
+    assert_eq!(visited, 2);
+    let (visited, _, all) = read(snapshot.find(some), usize::MAX);
+    assert_eq!(visited, 3000);
+    assert!(few * 2 < all, "{few} of {all} blocks");
+}

@@ -217,9 +217,9 @@ fn a_repair_that_is_broken_off_keeps_its_mark_and_what_it_found() {
         .run()
         .unwrap();
     assert!(!report.complete);
-    assert_eq!((report.mark, report.found), (0, 0));
+    assert_eq!((report.watermark, report.found), (0, 0));
     let report = life.repair(&options).unwrap();
-    assert!(report.complete && report.mark > 0 && report.found > 0);
+    assert!(report.complete && report.watermark > 0 && report.found > 0);
     life.agree();
 }
 

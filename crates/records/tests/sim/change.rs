@@ -448,11 +448,14 @@ impl World {
         let seq = self.stores[at].now().seq;
         let store = &mut self.stores[at];
         if let Some(set) = store.sets.iter_mut().find(|s| s.uid == uid) {
-            assert!(report.mark >= report.mark_before, "the mark went back");
+            assert!(
+                report.watermark >= report.watermark_before,
+                "the mark went back"
+            );
             // A repair by index does not read records without index entries.
             set.known.partial |= report.method == RepairMethod::Index;
         }
-        assert!(report.mark <= seq, "the mark is ahead");
+        assert!(report.watermark <= seq, "the mark is ahead");
         if report.complete && !eventful && self.depth == 0 && !self.stores[at].excused {
             // The repair has added the obsolete writes to the set.
             let again = dataset.repair(options).run();
@@ -461,7 +464,11 @@ impl World {
             if let Some(again) = self.decide(at, again, &[])
                 && again.method == report.method
             {
-                assert_eq!((again.found, again.mark), (0, report.mark), "again");
+                assert_eq!(
+                    (again.found, again.watermark),
+                    (0, report.watermark),
+                    "again"
+                );
             }
         }
         false

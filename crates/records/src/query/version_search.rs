@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use esker_lsm::coding::Own;
+use esker_lsm::coding::{Misplaced, Own};
 use esker_lsm::{
     Account, Cost, Cursor, Entries, Kind, Loan, LookupOptions, Seq, Slice, Snapshot, Superseded,
     WalkEntry,
@@ -71,9 +71,9 @@ pub(super) struct Search<'a> {
     /// Versions as of this write.
     pub(super) at: Seq,
     /// The number of latest versions of a key that count.
-    pub(super) m: usize,
+    pub(super) latest: usize,
     /// Writes that are known to be obsolete: the dataset no longer keeps their versions.
-    pub(super) over: Option<Arc<Superseded>>,
+    pub(super) obsolete: Option<Arc<Superseded>>,
     pub(super) data_cost: Cost,
     pub(super) index_cost: Cost,
 }
@@ -236,7 +236,7 @@ impl<'a> Search<'a> {
                 want: stream.want,
                 bytes,
             })
-            .without(self.over.clone());
+            .without(self.obsolete.clone());
             stream.want = (stream.want * 2).min(MOST);
             let (lookup, attribute) = (self.lookup(), stream.attribute);
             stream
@@ -261,10 +261,7 @@ impl<'a> Search<'a> {
         // The sort is stable: the newest candidate of a key stays first.
         order.sort_by(|a, b| key(a).cmp(key(b)));
         let groups: Vec<&[usize]> = order.chunk_by(|a, b| key(a) == key(b)).collect();
-        let keys: Vec<&[u8]> = groups
-            .iter()
-            .map(|group| group.first().map_or(&[][..], key))
-            .collect();
+        let keys: Vec<&[u8]> = groups.iter().map(|group| key(group.own(0))).collect();
         let mut values: Vec<Option<Slice>> = vec![None; chunk.len()];
         let seq = |at: &usize| chunk.own(*at).seq;
         // One batch for all keys: most candidates are the newest version of their key.
@@ -281,7 +278,8 @@ impl<'a> Search<'a> {
         })?;
         for (group, _) in groups.iter().zip(open).filter(|(_, open)| *open) {
             let group: Vec<(usize, Seq)> = group.iter().map(|at| (*at, seq(at))).collect();
-            let key = group.first().map_or(&[][..], |(at, _)| key(at));
+            let (first, _) = group.own(0);
+            let key = key(first);
             self.decide(key, &group, &mut |at, value| {
                 *values.own_mut(at) = Some(value);
             })?;
@@ -337,7 +335,7 @@ impl<'a> Search<'a> {
             if let Some((at, _)) = left.next_if(|(_, seq)| *seq == entry.seq)
                 && is_version
                 && !ended
-                && rank <= self.m
+                && rank <= self.latest
             {
                 fresh(at, entry.value);
             }
@@ -387,7 +385,7 @@ impl<'a> Search<'a> {
             left = left.saturating_sub(1);
             ended |= is_version && (cursor.kind() != Kind::Put || hides(snapshot, cursor.value()));
             rank += usize::from(is_version);
-            if is_version && !ended && rank <= self.m {
+            if is_version && !ended && rank <= self.latest {
                 let seq = cursor.seq();
                 if !best.admits(Order::Newest.rank(seq)) {
                     if best.is_beyond(Order::Newest.rank(seq)) {
@@ -421,10 +419,10 @@ impl<'a> Search<'a> {
                 None => {
                     let (key, seq) = (candidate.key, candidate.seq);
                     let mut walk = snapshot.walk_from(layout.data, &key, seq);
-                    if let Some(entry) = walk.next_entry()?.filter(|entry| entry.seq == seq) {
-                        let value = self.with_body(&key, seq, entry.value)?;
-                        records.push(self.snapshot.record(key, seq, value)?);
-                    }
+                    let entry = walk.next_entry()?.filter(|entry| entry.seq == seq);
+                    let entry = entry.ok_or_else(Misplaced::here)?;
+                    let value = self.with_body(&key, seq, entry.value)?;
+                    records.push(self.snapshot.record(key, seq, value)?);
                     self.data_cost.absorb(walk.cost());
                 }
             }
