@@ -189,8 +189,13 @@ impl Follow {
                 // The missing part of the log may have withdrawn publications in `found`.
                 self.seen = self.seen();
                 self.found.clear();
-                self.tail = self.inner.store.tail(self.inner.store.position())?;
-                self.catch_up().map(|()| true)
+                self.ahead = 0;
+                let tail = self.inner.store.tail(self.inner.store.position())?;
+                // Before the tail is replaced: if the lists cannot be read, the next call reads
+                // them.
+                self.catch_up()?;
+                self.tail = tail;
+                Ok(true)
             }
             Err(error) => Err(error),
         }

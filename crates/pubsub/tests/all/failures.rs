@@ -310,3 +310,57 @@ fn a_renewal_returns_publications_made_while_it_reads() {
     let mut inbox = broker.inbox(id, None).unwrap();
     assert!(inbox.next().unwrap().is_none());
 }
+
+/// Fails all reads of tables.
+fn fail_tables(fs: &Hooked) {
+    fs.set(|call, path| {
+        let is_table = path.extension().is_none_or(|ext| ext != "log");
+        if is_table && matches!(call, Call::Open | Call::Read) {
+            Err(std::io::ErrorKind::Other.into())
+        } else {
+            Ok(())
+        }
+    });
+}
+
+/// If the log does not go back to a follower's place any more, and the lists cannot be read at
+/// first, the follower reads them in its next call, and misses nothing.
+#[test]
+fn a_follower_that_could_not_read_the_lists_reads_them_again() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let asked = Subscription::to("a".parse().unwrap()).from(0);
+    let publish = || {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new).unwrap().seq
+    };
+    for reads_first in [false, true] {
+        let mut follow = broker.follow(&asked, None).unwrap();
+        let before = std::iter::from_fn(|| follow.next().unwrap()).count();
+        let mut expected: Vec<Seq> = Vec::new();
+        if reads_first {
+            // One publication is returned, and another is found in the log, but not returned.
+            let first = [publish(), publish()];
+            assert_eq!(follow.next().unwrap().unwrap().seq, first[0]);
+            expected.push(first[1]);
+        }
+        // A flush removes the log up to it.
+        for _ in 0..3 {
+            expected.push(publish());
+            db.flush().unwrap();
+        }
+        db.compact(None).unwrap();
+        let seen = follow.seen();
+        fail_tables(&fs);
+        for _ in 0..2 {
+            let failed = follow.next().map(|next| next.map(|next| next.seq));
+            assert_eq!(failed.unwrap_err().kind(), ErrorKind::Io, "after {before}");
+            assert_eq!(follow.seen(), seen);
+        }
+        fs.clear();
+        let got: Vec<Seq> = std::iter::from_fn(|| follow.next().unwrap())
+            .map(|next| next.seq)
+            .collect();
+        assert_eq!(got, expected, "after {before}");
+    }
+}
