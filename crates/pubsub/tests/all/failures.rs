@@ -6,7 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use esker::{Database, Durability, ErrorKind, Options, Seq};
-use esker_pubsub::{Broker, Config, Notifier, Place, PubSub, Publication, Subscription};
+use esker_pubsub::{
+    Broker, Config, Notification, Notifier, Place, PubSub, Publication, RepeatedQueries,
+    Subscription,
+};
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
@@ -363,4 +366,45 @@ fn a_follower_that_could_not_read_the_lists_reads_them_again() {
             .collect();
         assert_eq!(got, expected, "after {before}");
     }
+}
+
+/// A repeated query whose read failed stays due, with all that it knew, also of its user.
+#[test]
+fn a_repeated_query_that_failed_is_repeated() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let now = broker.now();
+    let asked = Subscription::to("a".parse().unwrap())
+        .at_time(now)
+        .until(now + 100)
+        .user("ann");
+    let mut queries = RepeatedQueries::new(&broker, 10);
+    let mut got = Vec::new();
+    let mut note = |id: u64, _: &[u8], found: &Notification| got.push((id, found.seq));
+    let first = queries.subscribe(&asked, &mut note).unwrap();
+    let joins = queries.subscribe(&asked.join(), &mut note).unwrap();
+    let publish = |time| {
+        let new = Publication::new("a".parse().unwrap(), "{}").at_time(time);
+        let seq = broker.publish(&new).unwrap().seq;
+        db.flush().unwrap();
+        db.compact(None).unwrap();
+        seq
+    };
+    let made = publish(now + 5);
+    fail_tables(&fs);
+    for _ in 0..2 {
+        let failed = queries.advance(now + 10, &mut note).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::Io);
+        assert_eq!(queries.next_due(), Some(now + 10));
+    }
+    fs.clear();
+    queries.advance(now + 10, &mut note).unwrap();
+    let later = publish(now + 15);
+    queries.finish(now + 200, &mut note).unwrap();
+    assert_eq!(queries.next_due(), None);
+    assert_eq!(
+        got,
+        [(first, made), (first, later)],
+        "{joins} is a self-join"
+    );
 }
