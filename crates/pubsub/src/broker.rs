@@ -25,7 +25,7 @@ use crate::element::{NEVER, StoredSubscription, Time, damaged, subscription};
 use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
 use crate::matching::Compiled;
 use crate::message::{End, Notification, Start};
-use crate::place;
+use crate::place::Extent;
 use crate::shape::{Known, Shape, Shapes};
 use crate::times::{Wanted, tick};
 use crate::topic::TopicFilter;
@@ -361,11 +361,11 @@ impl Inner {
     }
 
     /// The cells that hold an element at this place.
-    pub(crate) fn cells(&self, shape: &place::Shape) -> Vec<Cell> {
+    pub(crate) fn cells(&self, extent: &Extent) -> Vec<Cell> {
         let depth = self.config.depth;
         match self.config.granularity {
-            Granularity::Variable => shape.cells(depth, CELLS),
-            Granularity::Fixed => shape.leaves(depth, LEAVES),
+            Granularity::Variable => extent.cells(depth, CELLS),
+            Granularity::Fixed => extent.leaves(depth, LEAVES),
         }
     }
 

@@ -277,7 +277,7 @@ fn written(
         return Ok(None);
     }
     *seen = raw.seq;
-    let place = inner.compiled.shape(&publication.place)?;
+    let place = inner.compiled.extent(&publication.place)?;
     let subject = Subject {
         time: publication.time,
         place: &place,

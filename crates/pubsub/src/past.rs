@@ -131,7 +131,7 @@ impl Past<'_> {
     }
 
     fn admits(&self, publication: &StoredPublication<'_>) -> Result<bool> {
-        let place = self.inner.compiled.shape(&publication.place)?;
+        let place = self.inner.compiled.extent(&publication.place)?;
         let subject = Subject {
             time: publication.time,
             place: &place,
@@ -312,7 +312,7 @@ impl Inner {
         let mut elsewhere = HashSet::new();
         for candidate in found.iter() {
             let publication = &candidate.notification;
-            let cells = self.cells(&*self.compiled.shape(&publication.place)?);
+            let cells = self.cells(&*self.compiled.extent(&publication.place)?);
             elsewhere.extend(
                 spans::for_publication(known, &publication.topic, &cells, &publication.body)
                     .into_iter()
@@ -326,7 +326,7 @@ impl Inner {
         let mut kept = Vec::with_capacity(found.len());
         for candidate in found.drain(..) {
             let publication = &candidate.notification;
-            let place = self.compiled.shape(&publication.place)?;
+            let place = self.compiled.extent(&publication.place)?;
             let cells = self.cells(&place);
             let subject = Subject {
                 time: publication.time,

@@ -39,8 +39,8 @@ impl Broker {
     /// read error is returned in [`Published::unread`], since the publication is stored by then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;
-        let shape = inner.compiled.shape(&publication.place)?;
-        let cells = inner.cells(&shape);
+        let extent = inner.compiled.extent(&publication.place)?;
+        let cells = inner.cells(&extent);
         let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
         let stored = inner.store_publication(publication, &cells, &lists)?;
         let (seq, before, mut matching) = (stored.seq, stored.before, stored.matching);
@@ -50,7 +50,7 @@ impl Broker {
         let found = if is_matched {
             let subject = Subject {
                 time,
-                place: &shape,
+                place: &extent,
                 body: &publication.body,
             };
             inner.subscribers(&before, &publication.topic, &cells, &lists, &subject)
@@ -93,9 +93,9 @@ impl Broker {
             return Ok(false);
         }
         let expires = publication.expires.unwrap_or(NEVER);
-        let shape = inner.compiled.shape(&publication.place)?;
+        let extent = inner.compiled.extent(&publication.place)?;
         let useless = inner.useless_at(expires);
-        let cells = inner.cells(&shape);
+        let cells = inner.cells(&extent);
         let void = Element::Retracted(publication.seq, publication.time);
         let mut complete = |batch: &mut Batch, first: Seq, _: &Snapshot| {
             let mut operand = Vec::new();

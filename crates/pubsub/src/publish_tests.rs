@@ -29,8 +29,8 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
     let brief = Subscription::to("a/b".parse().unwrap()).until(1_010);
     let id = broker.subscribe(&brief).unwrap().id;
     let publication = Publication::new("a/b".parse().unwrap(), "{}");
-    let shape = inner.compiled.shape(&publication.place).unwrap();
-    let cells = inner.cells(&shape);
+    let extent = inner.compiled.extent(&publication.place).unwrap();
+    let cells = inner.cells(&extent);
     let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
     let stored = inner
         .store_publication(&publication, &cells, &lists)
@@ -42,7 +42,7 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
     broker.subscribe(&other).unwrap();
     let subject = Subject {
         time: 1_000,
-        place: &shape,
+        place: &extent,
         body: &publication.body,
     };
     let matches = inner
