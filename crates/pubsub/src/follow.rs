@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use esker::changes::{Listening, Wake};
 use esker::extension::{Commit, Kind, Tail, Timed};
 use esker::{Error, Result, Seq};
+use esker_coding::Misplaced;
 
 use crate::broker::{Broker, Inner};
 use crate::deliver::QUEUE;
@@ -228,7 +229,9 @@ impl Follow {
             if tree != inner.trees.publications || kind != Kind::Timed {
                 return;
             }
+            // The engine has checked it.
             let Some(timed) = Timed::parse(value) else {
+                failed = Some(Misplaced::here().into());
                 return;
             };
             match written(inner, ready, key, timed.value, &mut seen) {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use esker::extension::{Cost, Snapshot};
 use esker::{Result, Seq};
+use esker_coding::Misplaced;
 
 use crate::broker::{Inner, View};
 use crate::cell::Cell;
@@ -336,9 +337,8 @@ impl Inner {
             let mut was_received = false;
             for earlier in &got {
                 let mut input = esker_coding::Reader::new(&earlier.entry);
-                let Some(subscription) = crate::element::subscription(&mut input) else {
-                    continue;
-                };
+                let subscription = crate::element::subscription(&mut input);
+                let subscription = subscription.ok_or_else(|| Misplaced::here())?;
                 let is_first = match as_told {
                     None => true,
                     Some(own) if publication.seq > form => {
