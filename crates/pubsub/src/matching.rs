@@ -20,8 +20,12 @@ pub(crate) struct Compiled {
     depth: u8,
 }
 
-/// Capacities of the caches: conditions, polygons, paths.
-const CAPACITIES: (usize, usize, usize) = (16 << 10, 4 << 10, 1 << 10);
+/// The most conditions in the cache.
+const CONDITIONS: usize = 16 << 10;
+/// The most polygons in the cache.
+const POLYGONS: usize = 4 << 10;
+/// The most paths of numbers in the cache.
+const PATHS: usize = 1 << 10;
 
 /// The parts of a publication that decide a match.
 #[derive(Clone, Copy)]
@@ -34,9 +38,9 @@ pub(crate) struct Subject<'a> {
 impl Compiled {
     pub(crate) fn new(depth: u8) -> Compiled {
         Compiled {
-            filters: Cache::new(CAPACITIES.0),
-            polygons: Cache::new(CAPACITIES.1),
-            numbers: Cache::new(CAPACITIES.2),
+            filters: Cache::new(CONDITIONS),
+            polygons: Cache::new(POLYGONS),
+            numbers: Cache::new(PATHS),
             depth,
         }
     }
