@@ -62,6 +62,7 @@ mod repeat;
 mod shape;
 mod spans;
 mod subscribe;
+mod subscribers;
 mod times;
 mod topic;
 mod topics;

@@ -15,9 +15,9 @@ use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription,
 use crate::keys::{List, ListKey};
 use crate::matching::Subject;
 use crate::message::Notification;
-use crate::publish::is_for;
 use crate::spans::{self, NumberAt};
 use crate::subscribe::Ready;
+use crate::subscribers::is_for;
 use crate::topic::Topic;
 use crate::walk::{Next, Span, Visit, tidy, walk};
 

@@ -9,6 +9,7 @@ use esker_sim::memory::Memory;
 
 use super::list_keys;
 use crate::matching::Subject;
+use crate::subscribers::Matcher;
 use crate::{Broker, Config, PubSub, Publication, Subscription};
 
 /// A publication matches the subscriptions that were alive when it was written, however late they
@@ -45,9 +46,9 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
         place: &extent,
         body: &publication.body,
     };
-    let matches = inner
-        .subscribers(&stored.before, &publication.topic, &cells, &lists, &subject)
-        .unwrap();
+    let topic = &publication.topic;
+    let matcher = Matcher::new(inner, &stored.before, topic, &cells, &lists, subject);
+    let matches = matcher.subscribers().unwrap();
     let matches: Vec<_> = matches.iter().map(|found| found.subscription).collect();
     assert_eq!(matches, [id]);
 }
