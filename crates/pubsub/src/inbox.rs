@@ -283,7 +283,7 @@ impl Inbox {
         let page = Page {
             after: self.seen.max(self.read),
             most: QUEUE,
-            as_told: true,
+            as_published: true,
         };
         let mut found = Vec::new();
         for form in &forms {

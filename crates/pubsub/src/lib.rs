@@ -51,6 +51,7 @@ mod follow;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod inbox;
+mod join;
 mod keys;
 mod lists;
 mod matching;
