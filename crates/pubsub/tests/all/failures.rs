@@ -13,7 +13,7 @@ use esker_pubsub::{
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
-fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
+fn store(fs: Arc<dyn esker::fs::Fs>) -> Database {
     let options = PubSub::with(
         Options::new()
             .fs(fs)
@@ -22,7 +22,11 @@ fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
             .durability(Durability::Sync)
             .background(false),
     );
-    let db = PubSub::create_or_open(Path::new("/failures"), options).unwrap();
+    PubSub::create_or_open(Path::new("/failures"), options).unwrap()
+}
+
+fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
+    let db = store(fs);
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     (db, broker)
 }
@@ -407,4 +411,32 @@ fn a_repeated_query_that_failed_is_repeated() {
         [(first, made), (first, later)],
         "{joins} is a self-join"
     );
+}
+
+/// While a broker is created in one store, a call of whose file system takes long, another store of
+/// the process opens its own.
+#[test]
+fn the_brokers_of_two_stores_do_not_wait_for_each_other() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let slow = store(Arc::new(fs.clone()));
+    let quick = store(Arc::new(Memory::new()));
+    let waiting = Mutex::new(Some(quick.clone()));
+    fs.set(move |_, _| {
+        let Some(quick) = waiting.lock().unwrap().take() else {
+            return Ok(());
+        };
+        let (done, opened) = mpsc::channel();
+        std::thread::spawn(move || {
+            let broker = Broker::create_or_open(&quick, Config::new());
+            let _ = done.send(broker.map(|_| ()));
+        });
+        let opened = opened.recv_timeout(Duration::from_secs(20));
+        let opened = opened.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?;
+        opened.unwrap();
+        Ok(())
+    });
+    Broker::create_or_open(&slow, Config::new()).unwrap();
+    fs.clear();
+    assert!(Broker::is_there(&quick).unwrap());
+    assert!(Broker::is_there(&slow).unwrap());
 }
