@@ -43,6 +43,18 @@ pub struct Broker {
     pub(crate) inner: Arc<Inner>,
 }
 
+/// The cells that hold an element at a place, of at most so many levels.
+type CellsOf = fn(&Extent, u8) -> Vec<Cell>;
+
+impl Granularity {
+    fn cells(self) -> CellsOf {
+        match self {
+            Granularity::Variable => |extent, depth| extent.cells(depth, CELLS),
+            Granularity::Fixed => |extent, depth| extent.leaves(depth, LEAVES),
+        }
+    }
+}
+
 /// The place for the broker of a store. The broker's handles share it, and who opens the broker.
 struct Slot {
     store: ExtensionStore,
@@ -107,6 +119,10 @@ pub(crate) struct Inner {
     pub(crate) changes: Changes,
     pub(crate) deliveries: Arc<Deliveries>,
     reads: Reads,
+    /// What the configuration chooses, so that no call asks for it: what walks begin with
+    /// ([`Inner::wanted`]), and the cells that hold an element ([`Inner::cells`]).
+    wanted: Wanted,
+    cells: CellsOf,
     /// Wakes consumers when the store ends.
     _ends: Listening,
     _slot: Arc<Slot>,
@@ -270,6 +286,12 @@ impl Inner {
             changes: Changes::default(),
             deliveries,
             reads: Reads::default(),
+            wanted: match config.architecture {
+                // They skip no tables, as in the paper.
+                Architecture::RepQueries => Wanted::everything(),
+                Architecture::DualDb | Architecture::TwoDb => Wanted::nothing(config.resolution),
+            },
+            cells: config.granularity.cells(),
             _ends: ends,
             _slot: slot,
             store,
@@ -351,12 +373,9 @@ impl Inner {
         true
     }
 
-    /// An empty set of wanted elements. Repeated queries skip no tables, as in the paper.
+    /// An empty set of wanted elements.
     pub(crate) fn wanted(&self) -> Wanted {
-        match self.config.architecture {
-            Architecture::RepQueries => Wanted::everything(),
-            _ => Wanted::nothing(self.config.resolution),
-        }
+        self.wanted
     }
 
     /// A duration in the broker's unit.
@@ -395,11 +414,7 @@ impl Inner {
 
     /// The cells that hold an element at this place.
     pub(crate) fn cells(&self, extent: &Extent) -> Vec<Cell> {
-        let depth = self.config.depth;
-        match self.config.granularity {
-            Granularity::Variable => extent.cells(depth, CELLS),
-            Granularity::Fixed => extent.leaves(depth, LEAVES),
-        }
+        (self.cells)(extent, self.config.depth)
     }
 
     pub(crate) fn is_one_tree(&self) -> bool {
