@@ -146,7 +146,7 @@ fn flush(
     job.note(&done);
     drop(job);
     done?;
-    generation.is_flushed();
+    generation.mark_flushed();
     core.count_memory(&versions.view.load());
     Counters::add(&core.counters.flushes, 1);
     drop_segments(sequencer, versions);
