@@ -341,7 +341,7 @@ fn copy_consumers(
     // Who is late already is so in the copy.
     let first = first.map(|first| first.max(inner.sequencer.oldest()));
     let kept = match first.filter(|first| *first < snapshot.seq()) {
-        Some(first) => copy_log(inner, (first, snapshot.seq()), copy, number, stop)?,
+        Some(first) => copy_log(inner, first, snapshot.seq(), copy, number, stop)?,
         None => None,
     };
     let order = Order {
@@ -366,7 +366,8 @@ fn copy_consumers(
 /// Copies the writes behind `first` up to `last` to segment `number` of a copy.
 fn copy_log(
     inner: &Arc<Inner>,
-    (first, last): (Seq, Seq),
+    first: Seq,
+    last: Seq,
     copy: &TableSource,
     number: u64,
     stop: Option<&Stop>,
