@@ -496,7 +496,8 @@ pub(crate) fn late_key(seq: Seq) -> Vec<u8> {
 pub(crate) fn read_late(
     snapshot: &Snapshot,
     directory: TreeId,
-    (first, last): (Seq, Seq),
+    first: Seq,
+    last: Seq,
 ) -> Result<HashMap<Seq, u64>> {
     let mut cursor = snapshot.cursor(directory, 0);
     let mut found = HashMap::new();
