@@ -1,4 +1,5 @@
-//! Finds functions that are too long, and silent defaults, in the sources of the crates.
+//! Finds functions that are too long, silent defaults, and matches on flags in the sources of the
+//! crates.
 
 use std::path::Path;
 
@@ -17,6 +18,12 @@ const SILENT: &str = "a silent default for a missing item";
 
 /// The crates that hold the bookkeeping of stores.
 const STORES: [&str; 4] = ["lsm", "model", "pubsub", "records"];
+
+/// The name under which matches on flags are found: a flag is asked by `if`.
+const FLAG: &str = "a match on a flag";
+
+/// Files that still have such matches.
+const WITH_FLAGS: [&str; 2] = ["query/bulk.rs", "query/scan_apart.rs"];
 
 /// The parser of conditions cuts a text at the characters that it has read.
 const PARSER: &str = "condition/parse.rs";
@@ -81,6 +88,21 @@ fn silent_defaults(code: &str) -> Vec<usize> {
     silent
 }
 
+/// The lines of `code` that are an arm for a flag alone, with or without a condition behind it.
+fn flag_arms(code: &str) -> Vec<usize> {
+    let is_arm = |line: &str| {
+        let text = line.trim_start();
+        let behind = text.strip_prefix("true").or(text.strip_prefix("false"));
+        behind.is_some_and(|behind| {
+            behind.starts_with(" =>") || behind.starts_with(" if ") && behind.contains(" =>")
+        })
+    };
+    let lines = code.lines().zip(1..);
+    lines
+        .filter_map(|(line, at)| is_arm(line).then_some(at))
+        .collect()
+}
+
 /// The places in the sources of the crates in `root` that have one of the habits.
 pub(crate) fn places(root: &Path) -> Vec<String> {
     let mut places = Vec::new();
@@ -98,6 +120,9 @@ pub(crate) fn places(root: &Path) -> Vec<String> {
             let mut found: Vec<(&str, usize)> = Vec::new();
             if !is_test {
                 found.extend(long_functions(&code).into_iter().map(|line| (LONG, line)));
+            }
+            if !WITH_FLAGS.contains(&file.as_str()) {
+                found.extend(flag_arms(&code).into_iter().map(|line| (FLAG, line)));
             }
             if is_store && !is_test && file != PARSER {
                 found.extend(
@@ -126,4 +151,6 @@ fn habits_are_found_in_code_alone() {
     assert_eq!(silent_defaults(silent), [1, 2]);
     let skipped = "let Some(x) = a.get(1) else {\n    return;\n};\nlet Some(y) = b.get(&key) else {\n    continue;\n};\nlet Some(z) = c.get(2) else { break };\nlet Some(u) = d.get(3) else {\n    return Ok(());\n};";
     assert_eq!(silent_defaults(skipped), [1]);
+    let flags = "match is_new {\n    true => 1,\n    false if x => 2,\n    _ => 3,\n}\nlet truth = \n    true;\n(true, _) => 4,\n";
+    assert_eq!(flag_arms(flags), [2, 3]);
 }

@@ -178,15 +178,13 @@ impl Columns {
             self.reported = true;
             // A path cannot contain an empty name.
             let names = self.all.iter().map(|(name, _)| name).chain([other]);
-            let names = names.filter(|name| !name.is_empty());
-            let names = names.map(|name| column(name)).collect::<Vec<_>>().join(",");
-            let names = if names.contains(['\\', ' ']) {
-                format!("'{names}'")
-            } else {
-                names
-            };
+            let named = names.filter(|name| !name.is_empty());
+            let mut columns = named.map(|name| column(name)).collect::<Vec<_>>().join(",");
+            if columns.contains(['\\', ' ']) {
+                columns = format!("'{columns}'");
+            }
             note(format_args!(
-                "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {names}"
+                "note: the first record has no field `{other}`, so it has no column: name the columns, as in --columns {columns}"
             ));
         }
     }

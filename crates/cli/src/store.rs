@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::nearest::meant;
 
 /// The embedded store.
-pub(crate) type Folder = Database;
+pub(crate) type FolderStore = Database;
 
 /// The options of every command; only the memory budget (in bytes) is configurable.
 pub(crate) fn options(memory: usize) -> Options {
@@ -56,12 +56,12 @@ fn open_as(dir: &Path, mode: Mode, options: Options) -> Result<Box<dyn Store>, F
 }
 
 /// Opens a folder for publish/subscribe or a demonstration, and creates it if it does not exist.
-pub(crate) fn create_or_open_folder(dir: &Path, options: Options) -> Result<Folder, Failure> {
+pub(crate) fn create_or_open_folder(dir: &Path, options: Options) -> Result<FolderStore, Failure> {
     Ok(Database::create_or_open(dir, options)?)
 }
 
 /// Opens a folder to read publications from it.
-pub(crate) fn open_folder_to_read(dir: &Path, memory: usize) -> Result<Folder, esker::Error> {
+pub(crate) fn open_folder_to_read(dir: &Path, memory: usize) -> Result<FolderStore, esker::Error> {
     Database::open_reader(dir, options(memory))
 }
 

@@ -145,8 +145,7 @@ fn what_is_advised_is_a_command() {
     use esker::IndexKind;
     use esker::advise::AdvisedChange;
     let path = "a".parse().unwrap();
-    let advice = |change| (&path, IndexKind::Lazy, change);
-    let command = |change| crate::words::index_command(advice(change), "db", "d");
+    let command = |change| crate::words::index_command(&path, IndexKind::Lazy, change, "db", "d");
     let said = |text: &str| Some(text.to_string());
     assert_eq!(command(AdvisedChange::Add), said("add db d a:lazy"));
     assert_eq!(command(AdvisedChange::Switch), said("switch db d a:lazy"));

@@ -58,7 +58,9 @@ pub(crate) fn definition(def: &DatasetDef) -> String {
 /// The arguments of `esker index` that make the advised change in the store at `dir`; `None` if no
 /// change is advised.
 pub(crate) fn index_command(
-    (path, kind, change): (&Path, IndexKind, AdvisedChange),
+    path: &Path,
+    kind: IndexKind,
+    change: AdvisedChange,
     dir: &str,
     dataset: &str,
 ) -> Option<String> {

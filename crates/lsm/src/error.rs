@@ -227,9 +227,10 @@ impl fmt::Display for Error {
                 )
             }
             Error::OtherLog { path, is_own } => {
-                let whose = match is_own {
-                    true => "a log of its own",
-                    false => "the log of another",
+                let whose = if *is_own {
+                    "a log of its own"
+                } else {
+                    "the log of another"
                 };
                 write!(f, "{}: the store was created with {whose}", path.display())
             }

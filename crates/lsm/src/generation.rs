@@ -101,12 +101,12 @@ impl Generation {
     }
 
     /// Marks the generation as full: its memory is final.
-    pub(crate) fn is_full(&self) {
+    pub(crate) fn mark_full(&self) {
         self.count_as(Account::Memtables);
     }
 
     /// Marks the generation as flushed: from now on only snapshots hold it.
-    pub(crate) fn is_flushed(&self) {
+    pub(crate) fn mark_flushed(&self) {
         self.count_as(Account::PinnedMemtables);
     }
 

@@ -16,7 +16,7 @@ use esker::extension::{
 };
 use esker::{Database, Durability, Error, Result, Seq};
 use esker_coding::{Reader, put_bytes};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::cell::Cell;
 use crate::config::{Architecture, Config, Granularity};
@@ -25,7 +25,7 @@ use crate::element::{NEVER, StoredSubscription, Time, damaged, subscription};
 use crate::extension::{DIRECTORY, LISTS, NAME, PUBLICATIONS, SUBSCRIPTIONS};
 use crate::matching::Compiled;
 use crate::message::{End, Notification, Start};
-use crate::place;
+use crate::place::Extent;
 use crate::shape::{Known, Shape, Shapes};
 use crate::times::{Wanted, tick};
 use crate::topic::TopicFilter;
@@ -43,10 +43,66 @@ pub struct Broker {
     pub(crate) inner: Arc<Inner>,
 }
 
-type Brokers = Vec<Weak<Inner>>;
+/// The cells that hold an element at a place, of at most so many levels.
+type CellsOf = fn(&Extent, u8) -> Vec<Cell>;
 
-/// The open brokers of all stores.
-static OPEN: Mutex<Brokers> = Mutex::new(Vec::new());
+impl Granularity {
+    fn cells(self) -> CellsOf {
+        match self {
+            Granularity::Variable => |extent, depth| extent.cells(depth, CELLS),
+            Granularity::Fixed => |extent, depth| extent.leaves(depth, LEAVES),
+        }
+    }
+}
+
+/// The place for the broker of a store. The broker's handles share it, and who opens the broker.
+struct Slot {
+    store: ExtensionStore,
+    /// The open broker, since it keeps state of the lists in memory. Locked while one is created or
+    /// opened.
+    broker: Mutex<Weak<Inner>>,
+}
+
+/// The places of all stores whose broker is open or being opened. No I/O is done under its lock, so
+/// stores do not wait for each other.
+static SLOTS: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
+
+impl Slot {
+    /// The place of a store.
+    fn of(store: ExtensionStore) -> Arc<Slot> {
+        // Dropped behind the lock: the last handle of a store closes it.
+        let mut others: Vec<Arc<Slot>> = Vec::new();
+        let mut slots = SLOTS.lock();
+        slots.retain(|slot| slot.strong_count() > 0);
+        others.extend(slots.iter().filter_map(Weak::upgrade));
+        let same = others
+            .iter()
+            .find(|slot| slot.store.is_of_same_store(&store));
+        let found = same.cloned().unwrap_or_else(|| {
+            let broker = Mutex::default();
+            let new = Arc::new(Slot { store, broker });
+            slots.push(Arc::downgrade(&new));
+            new
+        });
+        drop(slots);
+        found
+    }
+
+    /// The broker of the store. If none is open, calls `prepare`, and opens it.
+    fn open(
+        self: Arc<Slot>,
+        prepare: impl FnOnce(&ExtensionStore) -> Result<()>,
+    ) -> Result<Broker> {
+        let mut broker = self.broker.lock();
+        if let Some(inner) = broker.upgrade() {
+            return Ok(Broker { inner });
+        }
+        prepare(&self.store)?;
+        let inner = Arc::new(Inner::over(self.clone())?);
+        *broker = Arc::downgrade(&inner);
+        Ok(Broker { inner })
+    }
+}
 
 pub(crate) struct Inner {
     pub(crate) store: ExtensionStore,
@@ -63,8 +119,13 @@ pub(crate) struct Inner {
     pub(crate) changes: Changes,
     pub(crate) deliveries: Arc<Deliveries>,
     reads: Reads,
+    /// What the configuration chooses, so that no call asks for it: what walks begin with
+    /// ([`Inner::wanted`]), and the cells that hold an element ([`Inner::cells`]).
+    wanted: Wanted,
+    cells: CellsOf,
     /// Wakes consumers when the store ends.
     _ends: Listening,
+    _slot: Arc<Slot>,
 }
 
 /// Orders the changes of each subscription: one at a time until it is in the log. They can share
@@ -148,10 +209,10 @@ impl Broker {
     /// [`Error::BadInput`] if the store was opened without the extension, or the configuration is
     /// invalid; also any read or write error.
     pub fn create_or_open(db: &Database, config: Config) -> Result<Broker> {
-        let store = db.extension(NAME)?;
-        // Under this lock no other thread creates it.
-        let open = OPEN.lock();
-        if store.tree(DIRECTORY).is_none() {
+        Slot::of(db.extension(NAME)?).open(|store| {
+            if store.tree(DIRECTORY).is_some() {
+                return Ok(());
+            }
             config.check().map_err(Error::BadInput)?;
             let encoded = config.encode();
             let lists: &[&str] = match config.architecture {
@@ -162,8 +223,8 @@ impl Broker {
             let mut trees: Vec<(&str, &[u8])> = vec![(DIRECTORY, &encoded)];
             trees.extend(lists.iter().map(|name| (*name, &[][..])));
             store.create_trees(&trees)?;
-        }
-        Broker::over(store, open)
+            Ok(())
+        })
     }
 
     /// True if the store has a broker: [`Broker::create_or_open`] was called.
@@ -180,31 +241,18 @@ impl Broker {
     /// [`Error::BadInput`] if the store was opened without the extension or has no broker; also any
     /// read error.
     pub fn open(db: &Database) -> Result<Broker> {
-        let store = db.extension(NAME)?;
-        match store.tree(DIRECTORY) {
-            Some(_) => Broker::over(store, OPEN.lock()),
+        Slot::of(db.extension(NAME)?).open(|store| match store.tree(DIRECTORY) {
+            Some(_) => Ok(()),
             None => Err(Error::BadInput(
                 "nothing was ever published or subscribed to in this store".to_owned(),
             )),
-        }
-    }
-
-    /// The broker of a store. All handles share one, since it keeps state of the lists in memory.
-    fn over(store: ExtensionStore, mut open: MutexGuard<'_, Brokers>) -> Result<Broker> {
-        open.retain(|inner| inner.strong_count() > 0);
-        let mut known = open.iter().filter_map(Weak::upgrade);
-        let same = known.find(|inner| inner.store.is_of_same_store(&store));
-        if let Some(inner) = same {
-            return Ok(Broker { inner });
-        }
-        let inner = Arc::new(Inner::over(store)?);
-        open.push(Arc::downgrade(&inner));
-        Ok(Broker { inner })
+        })
     }
 }
 
 impl Inner {
-    fn over(store: ExtensionStore) -> Result<Inner> {
+    fn over(slot: Arc<Slot>) -> Result<Inner> {
+        let store = slot.store.clone();
         let tree = |name: &str| {
             store
                 .tree(name)
@@ -238,7 +286,14 @@ impl Inner {
             changes: Changes::default(),
             deliveries,
             reads: Reads::default(),
+            wanted: match config.architecture {
+                // They skip no tables, as in the paper.
+                Architecture::RepQueries => Wanted::everything(),
+                Architecture::DualDb | Architecture::TwoDb => Wanted::nothing(config.resolution),
+            },
+            cells: config.granularity.cells(),
             _ends: ends,
+            _slot: slot,
             store,
             config,
             trees,
@@ -318,12 +373,9 @@ impl Inner {
         true
     }
 
-    /// An empty set of wanted elements. Repeated queries skip no tables, as in the paper.
+    /// An empty set of wanted elements.
     pub(crate) fn wanted(&self) -> Wanted {
-        match self.config.architecture {
-            Architecture::RepQueries => Wanted::everything(),
-            _ => Wanted::nothing(self.config.resolution),
-        }
+        self.wanted
     }
 
     /// A duration in the broker's unit.
@@ -361,12 +413,8 @@ impl Inner {
     }
 
     /// The cells that hold an element at this place.
-    pub(crate) fn cells(&self, shape: &place::Shape) -> Vec<Cell> {
-        let depth = self.config.depth;
-        match self.config.granularity {
-            Granularity::Variable => shape.cells(depth, CELLS),
-            Granularity::Fixed => shape.leaves(depth, LEAVES),
-        }
+    pub(crate) fn cells(&self, extent: &Extent) -> Vec<Cell> {
+        (self.cells)(extent, self.config.depth)
     }
 
     pub(crate) fn is_one_tree(&self) -> bool {
@@ -448,7 +496,8 @@ pub(crate) fn late_key(seq: Seq) -> Vec<u8> {
 pub(crate) fn read_late(
     snapshot: &Snapshot,
     directory: TreeId,
-    (first, last): (Seq, Seq),
+    first: Seq,
+    last: Seq,
 ) -> Result<HashMap<Seq, u64>> {
     let mut cursor = snapshot.cursor(directory, 0);
     let mut found = HashMap::new();

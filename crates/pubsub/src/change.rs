@@ -47,7 +47,7 @@ impl Broker {
     /// error.
     pub fn move_to(&self, id: Seq, place: Place) -> Result<bool> {
         let inner = &*self.inner;
-        inner.compiled.shape(&place)?;
+        inner.compiled.extent(&place)?;
         Ok(inner.change(id, Change::To(place))?.is_some())
     }
 }
@@ -309,7 +309,7 @@ impl Inner {
             Change::To(place) => new.place = place.clone(),
         }
         let lists = |form: &StoredSubscription<'_>| {
-            let cells = self.cells(&*self.compiled.shape(&form.place)?);
+            let cells = self.cells(&*self.compiled.extent(&form.place)?);
             self.lists(topics, &cells, form)
         };
         let (old_lists, _) = lists(old)?;

@@ -88,7 +88,7 @@ impl Queue {
         self.signal.notify();
     }
 
-    fn is_behind(&self) {
+    fn fall_behind(&self) {
         self.state.lock().is_behind = true;
         self.signal.notify();
     }
@@ -140,7 +140,7 @@ impl Deliveries {
                 }
                 Outcome::Unknown => {
                     for queue in queues.values_mut().flatten().filter_map(|q| q.upgrade()) {
-                        queue.is_behind();
+                        queue.fall_behind();
                     }
                 }
             }

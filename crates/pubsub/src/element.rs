@@ -159,20 +159,20 @@ impl<'a> Raw<'a> {
 
     /// The publication or form whose older elements this one voids. A publication, and the first
     /// element of a form, void nothing.
-    pub(crate) fn voids(&self) -> Option<Subject> {
+    pub(crate) fn voids(&self) -> Option<Target> {
         match self.kind {
             PUBLICATION => None,
             SUBSCRIPTION if self.number() == Some(self.seq) => None,
-            _ => self.subject(),
+            _ => self.target(),
         }
     }
 
     /// The publication or form that the element concerns.
-    pub(crate) fn subject(&self) -> Option<Subject> {
+    pub(crate) fn target(&self) -> Option<Target> {
         match self.kind {
-            PUBLICATION => Some(Subject::Publication(self.seq)),
-            RETRACTED => Some(Subject::Publication(self.number()?)),
-            SUBSCRIPTION | ENDED => Some(Subject::Subscription(self.number()?)),
+            PUBLICATION => Some(Target::Publication(self.seq)),
+            RETRACTED => Some(Target::Publication(self.number()?)),
+            SUBSCRIPTION | ENDED => Some(Target::Subscription(self.number()?)),
             _ => None,
         }
     }
@@ -235,7 +235,7 @@ impl<'a> Raw<'a> {
 
 /// The publication or subscription that an element concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Subject {
+pub(crate) enum Target {
     Publication(Seq),
     /// By the number of its form.
     Subscription(Seq),

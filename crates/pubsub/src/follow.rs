@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use esker::changes::{Listening, Wake};
 use esker::extension::{Commit, Kind, Tail, Timed};
 use esker::{Error, Result, Seq};
+use esker_coding::Misplaced;
 
 use crate::broker::{Broker, Inner};
 use crate::deliver::QUEUE;
@@ -189,8 +190,13 @@ impl Follow {
                 // The missing part of the log may have withdrawn publications in `found`.
                 self.seen = self.seen();
                 self.found.clear();
-                self.tail = self.inner.store.tail(self.inner.store.position())?;
-                self.catch_up().map(|()| true)
+                self.ahead = 0;
+                let tail = self.inner.store.tail(self.inner.store.position())?;
+                // Before the tail is replaced: if the lists cannot be read, the next call reads
+                // them.
+                self.catch_up()?;
+                self.tail = tail;
+                Ok(true)
             }
             Err(error) => Err(error),
         }
@@ -223,7 +229,9 @@ impl Follow {
             if tree != inner.trees.publications || kind != Kind::Timed {
                 return;
             }
+            // The engine has checked it.
             let Some(timed) = Timed::parse(value) else {
+                failed = Some(Misplaced::here().into());
                 return;
             };
             match written(inner, ready, key, timed.value, &mut seen) {
@@ -272,7 +280,7 @@ fn written(
         return Ok(None);
     }
     *seen = raw.seq;
-    let place = inner.compiled.shape(&publication.place)?;
+    let place = inner.compiled.extent(&publication.place)?;
     let subject = Subject {
         time: publication.time,
         place: &place,

@@ -26,7 +26,7 @@ pub fn stored(data: &[u8]) -> usize {
     let mut decoded = 0;
     for element in Elements::of(data) {
         let Ok((raw, _)) = element else { break };
-        let _ = (raw.subject(), raw.voids(), raw.is_tombstone(), raw.times());
+        let _ = (raw.target(), raw.voids(), raw.is_tombstone(), raw.times());
         decoded += usize::from(raw.decode().is_ok());
     }
     decoded += usize::from(ListKey::parse(data).is_some());

@@ -283,7 +283,7 @@ impl Inbox {
         let page = Page {
             after: self.seen.max(self.read),
             most: QUEUE,
-            as_told: true,
+            as_published: true,
         };
         let mut found = Vec::new();
         for form in &forms {
@@ -314,8 +314,8 @@ impl Inbox {
             return Ok(HashSet::new());
         };
         let inner = &self.inner;
-        let interval = (first.seq, last.seq);
-        let late = read_late(&view.snapshot, inner.trees.directory, interval)?;
+        let directory = inner.trees.directory;
+        let late = read_late(&view.snapshot, directory, first.seq, last.seq)?;
         let is_too_late = |found: &&Notification| {
             let was_there = |form: &StoredSubscription<'_>, clock: u64| {
                 let until = inner.remembered(form.to, form.user);

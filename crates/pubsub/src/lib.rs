@@ -51,6 +51,7 @@ mod follow;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod inbox;
+mod join;
 mod keys;
 mod lists;
 mod matching;
@@ -62,6 +63,7 @@ mod repeat;
 mod shape;
 mod spans;
 mod subscribe;
+mod subscribers;
 mod times;
 mod topic;
 mod topics;

@@ -11,7 +11,7 @@ use esker::extension::Time;
 use esker::extension::merge::MergeOperator;
 use esker::{Result, Seq};
 
-use crate::element::{Elements, Raw, Subject, Times};
+use crate::element::{Elements, Raw, Target, Times};
 
 /// Operands are combined up to this many bytes. So a walk that stops early reads hardly more than
 /// it needs, and a long list is never in memory as a whole.
@@ -56,18 +56,18 @@ impl MergeOperator for ValueLists {
         if !elements.any(voids) {
             return !operand.is_empty();
         }
-        let mut voided: HashMap<Subject, (Time, Option<Times>)> = HashMap::new();
+        let mut voided: HashMap<Target, (Time, Option<Times>)> = HashMap::new();
         let mut left = Vec::new();
         let mut is_changed = false;
         for element in Elements::of(operand) {
             let Ok((raw, bytes)) = element else {
                 return true;
             };
-            let by = raw.subject().and_then(|subject| voided.get(&subject));
+            let by = raw.target().and_then(|target| voided.get(&target));
             let is_void = by
                 .is_some_and(|(until, times)| *until >= raw.useless && covers(*times, raw.times()));
-            if let Some(subject) = raw.voids() {
-                let (until, times) = voided.entry(subject).or_default();
+            if let Some(target) = raw.voids() {
+                let (until, times) = voided.entry(target).or_default();
                 *until = raw.useless.max(*until);
                 *times = both(*times, raw.times());
             }

@@ -8,35 +8,39 @@ use esker_model::condition::Filter;
 use quick_cache::sync::Cache;
 
 use crate::element::{StoredChange, StoredSubscription, Time, damaged};
-use crate::place::{Place, Region, Shape};
+use crate::place::{Extent, Place, Region};
 use crate::spans::NumberAt;
 
 /// Caches of compiled conditions, polygons and paths. Many subscriptions share theirs, and
 /// publications meet them again and again.
 pub(crate) struct Compiled {
     filters: Cache<Arc<str>, Arc<Filter>>,
-    polygons: Cache<Arc<str>, Arc<Shape>>,
+    polygons: Cache<Arc<str>, Arc<Extent>>,
     numbers: Cache<Arc<str>, Arc<NumberAt>>,
     depth: u8,
 }
 
-/// Capacities of the caches: conditions, polygons, paths.
-const CAPACITIES: (usize, usize, usize) = (16 << 10, 4 << 10, 1 << 10);
+/// The most conditions in the cache.
+const CONDITIONS: usize = 16 << 10;
+/// The most polygons in the cache.
+const POLYGONS: usize = 4 << 10;
+/// The most paths of numbers in the cache.
+const PATHS: usize = 1 << 10;
 
 /// The parts of a publication that decide a match.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) time: Time,
-    pub(crate) place: &'a Shape,
+    pub(crate) place: &'a Extent,
     pub(crate) body: &'a [u8],
 }
 
 impl Compiled {
     pub(crate) fn new(depth: u8) -> Compiled {
         Compiled {
-            filters: Cache::new(CAPACITIES.0),
-            polygons: Cache::new(CAPACITIES.1),
-            numbers: Cache::new(CAPACITIES.2),
+            filters: Cache::new(CONDITIONS),
+            polygons: Cache::new(POLYGONS),
+            numbers: Cache::new(PATHS),
             depth,
         }
     }
@@ -67,16 +71,16 @@ impl Compiled {
 
     /// # Errors
     /// If the place is invalid.
-    pub(crate) fn shape(&self, place: &Place) -> Result<Arc<Shape>> {
+    pub(crate) fn extent(&self, place: &Place) -> Result<Arc<Extent>> {
         let Place::Region(Region::Polygon(text)) = place else {
-            return Ok(Arc::new(place.shape(self.depth)?));
+            return Ok(Arc::new(place.extent(self.depth)?));
         };
-        if let Some(shape) = self.polygons.get(text) {
-            return Ok(shape);
+        if let Some(extent) = self.polygons.get(text) {
+            return Ok(extent);
         }
-        let shape = Arc::new(place.shape(self.depth)?);
-        self.polygons.insert(text.clone(), shape.clone());
-        Ok(shape)
+        let extent = Arc::new(place.extent(self.depth)?);
+        self.polygons.insert(text.clone(), extent.clone());
+        Ok(extent)
     }
 
     /// True if the interval, the place and the condition of a subscription admit a publication.
@@ -93,7 +97,7 @@ impl Compiled {
             return Ok(false);
         }
         if subscription.place != Place::Anywhere
-            && !subject.place.is_for(&*self.shape(&subscription.place)?)
+            && !subject.place.is_for(&*self.extent(&subscription.place)?)
         {
             return Ok(false);
         }

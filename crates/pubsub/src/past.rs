@@ -1,24 +1,24 @@
 //! GetData (the paper's Algorithms 1, 3, 4 and 5): the stored publications that match a
 //! subscription.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use esker::extension::{Cost, Snapshot};
+use esker::extension::Snapshot;
 use esker::{Result, Seq};
 
 use crate::broker::{Inner, View};
 use crate::cell::Cell;
 use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription, Time};
+use crate::join::SelfJoin;
 use crate::keys::{List, ListKey};
 use crate::matching::Subject;
 use crate::message::Notification;
-use crate::publish::is_for;
 use crate::spans::{self, NumberAt};
 use crate::subscribe::Ready;
 use crate::topic::Topic;
-use crate::walk::{Next, Span, Visit, tidy, walk};
+use crate::walk::{Next, tidy, walk};
 
 /// A publication found for a subscription.
 struct Candidate {
@@ -41,21 +41,17 @@ struct Past<'a> {
     /// By list, the candidates whose previous number is not known yet.
     waiting: HashMap<Vec<u8>, Vec<Seq>>,
     /// The key of the current list, and its topic if its publications can match.
-    checked: (Vec<u8>, Option<Topic>),
-}
-
-/// Another subscription of the same user: its list, and its stored form.
-struct UserSubscription {
-    key: Vec<u8>,
-    entry: Vec<u8>,
+    list: Vec<u8>,
+    topic: Option<Topic>,
 }
 
 impl Past<'_> {
     fn visit(&mut self, key: &[u8], raw: &Raw<'_>) -> Result<Next> {
-        if self.checked.0 != key {
-            self.checked = (key.to_vec(), self.topic_of(key));
+        if self.list != key {
+            self.list = key.to_vec();
+            self.topic = self.topic_of(key);
         }
-        if self.checked.1.is_none() {
+        if self.topic.is_none() {
             return Ok(Next::EndList);
         }
         let Element::Publication(publication) = raw.decode()? else {
@@ -84,7 +80,7 @@ impl Past<'_> {
         if is_outside || !self.admits(&publication)? {
             return Ok(Next::On);
         }
-        let Some(topic) = self.checked.1.clone() else {
+        let Some(topic) = self.topic.clone() else {
             return Ok(Next::EndList);
         };
         let number = if is_waited_for {
@@ -131,7 +127,7 @@ impl Past<'_> {
     }
 
     fn admits(&self, publication: &StoredPublication<'_>) -> Result<bool> {
-        let place = self.inner.compiled.shape(&publication.place)?;
+        let place = self.inner.compiled.extent(&publication.place)?;
         let subject = Subject {
             time: publication.time,
             place: &place,
@@ -160,14 +156,14 @@ pub(crate) struct Page {
     pub(crate) most: usize,
     /// True for self-joins as publishers decide them: of a user's subscriptions, the one with the
     /// least number receives a publication.
-    pub(crate) as_told: bool,
+    pub(crate) as_published: bool,
 }
 
 impl Page {
     pub(crate) const ALL: Page = Page {
         after: 0,
         most: usize::MAX,
-        as_told: false,
+        as_published: false,
     };
 }
 
@@ -200,193 +196,75 @@ impl Inner {
         if ready.from > ready.to || ready.from > self.latest.load(Ordering::Acquire) {
             return Ok(Vec::new());
         }
-        let mut publications = spans::for_subscription(known, &ready.topics, &ready.cells);
         let change = ready.change.as_ref();
+        let number = change.map(|change| self.compiled.number(&change.path));
+        // Self-joins and changes depend on other elements: the page is cut when these are known.
+        let is_cut_later = ready.joins || change.is_some();
         let mut past = Past {
             inner: self,
             snapshot,
             ready,
-            // Self-joins and changes depend on other elements: the page is cut when these are
-            // known.
-            page: if ready.joins || ready.change.is_some() {
-                Page {
-                    most: usize::MAX,
-                    ..page
-                }
-            } else {
-                page
+            page: Page {
+                most: if is_cut_later { usize::MAX } else { page.most },
+                ..page
             },
             stored: ready.stored(form),
-            number: change
-                .map(|change| self.compiled.number(&change.path))
-                .transpose()?,
+            number: number.transpose()?,
             found: BTreeMap::new(),
             waiting: HashMap::new(),
-            checked: Default::default(),
+            list: Vec::new(),
+            topic: None,
         };
-        let mut got: Vec<UserSubscription> = Vec::new();
-        let mut subscriptions = Vec::new();
-        if ready.joins {
-            subscriptions = spans::for_self_join(known, &ready.topics, &ready.cells);
-        }
-        let mut read = Vec::new();
-        if self.is_one_tree() {
-            // One walk reads both lists of each topic (Algorithm 4).
-            publications.append(&mut subscriptions);
-        } else if ready.joins {
-            read = tidy(subscriptions);
-            self.collect_of_user(snapshot, &read, ready, form, &mut got)?;
-        }
-        let spans = tidy(publications);
-        let cost = snapshot.cost();
-        let mut visit = |key: &[u8], raw: &Raw<'_>| match raw.is_publication() {
-            true => past.visit(key, raw),
-            false if ready.joins => collect(key, raw, ready, form, &mut got),
-            false => Ok(Next::EndList),
-        };
-        let mut wanted = match change {
+        let mut spans = spans::for_subscription(known, &ready.topics, &ready.cells);
+        let mut wanted = if change.is_some() {
             // The publication before the first match is needed, too.
-            Some(_) => self.wanted().publications(Time::MIN, Time::MAX),
-            None => self.wanted().publications(ready.from, ready.to),
+            self.wanted().publications(Time::MIN, Time::MAX)
+        } else {
+            self.wanted().publications(ready.from, ready.to)
         };
-        if ready.joins && self.is_one_tree() {
-            wanted = wanted.subscriptions(ready.from, Time::MAX);
+        let mut join = ready
+            .joins
+            .then(|| SelfJoin::new(self, view, ready, form, page.as_published));
+        let joins_in_one_walk = join.is_some() && self.is_one_tree();
+        if let Some(join) = &mut join {
+            let subscriptions = spans::for_self_join(known, &ready.topics, &ready.cells);
+            if joins_in_one_walk {
+                // One walk reads both lists of each topic (Algorithm 4).
+                spans.extend(subscriptions);
+                wanted = wanted.subscriptions(ready.from, Time::MAX);
+            } else {
+                join.read(tidy(subscriptions))?;
+            }
         }
+        let spans = tidy(spans);
+        let cost = snapshot.cost();
+        let mut visit = |key: &[u8], raw: &Raw<'_>| {
+            if raw.is_publication() {
+                past.visit(key, raw)
+            } else if let Some(join) = &mut join {
+                join.visit(key, raw)
+            } else {
+                Ok(Next::EndList)
+            }
+        };
         let tree = self.trees.publications;
         walk(snapshot, tree, &spans, &wanted, &cost, &mut visit)?;
         self.count(&cost);
-        if self.is_one_tree() {
-            read = spans;
+        if let Some(join) = join.as_mut().filter(|_| joins_in_one_walk) {
+            join.note_read(spans);
         }
         let mut found: Vec<Candidate> = past.found.into_values().collect();
         if let Some(change) = change {
             found.retain(|candidate| change.is_met(candidate.number, candidate.before));
         }
-        if ready.joins && !found.is_empty() {
-            let as_told = page.as_told.then_some(ready.id);
-            self.drop_received(view, ready, form, &mut found, &read, got, as_told)?;
+        let mut found: Vec<Notification> = found
+            .into_iter()
+            .map(|candidate| candidate.notification)
+            .collect();
+        if let Some(join) = join {
+            join.drop_received(&mut found)?;
         }
         found.truncate(page.most);
-        Ok(found.into_iter().map(|found| found.notification).collect())
+        Ok(found)
     }
-
-    /// Collects the user's other subscriptions in some lists.
-    fn collect_of_user(
-        &self,
-        snapshot: &Snapshot,
-        spans: &[Span],
-        ready: &Ready,
-        form: Seq,
-        got: &mut Vec<UserSubscription>,
-    ) -> Result<()> {
-        let cost: Cost = snapshot.cost();
-        let visit: &mut Visit<'_> = &mut |key, raw| {
-            if raw.is_publication() {
-                Ok(Next::EndList)
-            } else {
-                collect(key, raw, ready, form, got)
-            }
-        };
-        let wanted = self.wanted().subscriptions(ready.from, Time::MAX);
-        let tree = self.trees.subscriptions;
-        walk(snapshot, tree, spans, &wanted, &cost, visit)?;
-        self.count(&cost);
-        Ok(())
-    }
-
-    /// Drops publications that another subscription of the user received. With `as_told`, the
-    /// number of this subscription, only those that the other one received first.
-    #[allow(clippy::too_many_arguments, reason = "the second half of `page`")]
-    fn drop_received(
-        &self,
-        View { snapshot, known }: &View,
-        ready: &Ready,
-        form: Seq,
-        found: &mut Vec<Candidate>,
-        read: &[Span],
-        mut got: Vec<UserSubscription>,
-        as_told: Option<Seq>,
-    ) -> Result<()> {
-        // Lists with subscriptions to these publications that were not read yet, such as those of
-        // ancestors and wildcards.
-        let mut elsewhere = HashSet::new();
-        for candidate in found.iter() {
-            let publication = &candidate.notification;
-            let cells = self.cells(&*self.compiled.shape(&publication.place)?);
-            elsewhere.extend(
-                spans::for_publication(known, &publication.topic, &cells, &publication.body)
-                    .into_iter()
-                    .filter(|span| !read.iter().any(|read| read.holds(span))),
-            );
-        }
-        let elsewhere = tidy(elsewhere.into_iter().collect());
-        if !elsewhere.is_empty() {
-            self.collect_of_user(snapshot, &elsewhere, ready, form, &mut got)?;
-        }
-        let mut kept = Vec::with_capacity(found.len());
-        for candidate in found.drain(..) {
-            let publication = &candidate.notification;
-            let place = self.compiled.shape(&publication.place)?;
-            let cells = self.cells(&place);
-            let subject = Subject {
-                time: publication.time,
-                place: &place,
-                body: &publication.body,
-            };
-            let mut was_received = false;
-            for earlier in &got {
-                let mut input = esker_coding::Reader::new(&earlier.entry);
-                let Some(subscription) = crate::element::subscription(&mut input) else {
-                    continue;
-                };
-                let is_first = match as_told {
-                    None => true,
-                    Some(own) if publication.seq > form => {
-                        // A form newer than the publication received it by a renewal, after others.
-                        subscription.id < own && subscription.form < publication.seq
-                    }
-                    Some(_) => subscription.form < form,
-                };
-                if !is_first {
-                    continue;
-                }
-                let expires = publication.expires.unwrap_or(NEVER);
-                was_received |=
-                    subscription.has_received(publication.seq, publication.time, expires)
-                        && is_for(&earlier.key, &publication.topic, &cells)
-                        && self.compiled.admits(&subscription, &subject)?;
-            }
-            if !was_received {
-                kept.push(candidate);
-            }
-        }
-        *found = kept;
-        Ok(())
-    }
-}
-
-/// Collects a subscription if it is another one of the user and its interval reaches that of
-/// `ready`.
-fn collect(
-    key: &[u8],
-    raw: &Raw<'_>,
-    ready: &Ready,
-    form: Seq,
-    got: &mut Vec<UserSubscription>,
-) -> Result<Next> {
-    if raw.is_of(&ready.user)
-        && let Element::Subscription(subscription) = raw.decode()?
-        && subscription.form != form
-        && subscription.to >= ready.from
-        // Which changes it received may depend on publications that have expired since.
-        && subscription.change.is_none()
-    {
-        let mut entry = Vec::new();
-        subscription.encode(&mut entry);
-        got.push(UserSubscription {
-            key: key.to_vec(),
-            entry,
-        });
-    }
-    Ok(Next::On)
 }

@@ -1,4 +1,4 @@
-//! The place of a publication or subscription: none, a point, a cell or an area. [`Shape::is_for`]
+//! The place of a publication or subscription: none, a point, a cell or an area. [`Extent::is_for`]
 //! decides whether a publication's place reaches a subscription.
 
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub enum Place {
 
 /// A place, prepared for comparisons.
 #[derive(Debug, Clone)]
-pub(crate) enum Shape {
+pub(crate) enum Extent {
     Anywhere,
     Point(Point),
     Cell(Cell),
@@ -96,21 +96,21 @@ pub(crate) enum Shape {
 impl Place {
     /// # Errors
     /// If a coordinate or an area is invalid, or a cell is deeper than `depth`.
-    pub(crate) fn shape(&self, depth: u8) -> Result<Shape> {
+    pub(crate) fn extent(&self, depth: u8) -> Result<Extent> {
         Ok(match self {
-            Place::Anywhere => Shape::Anywhere,
+            Place::Anywhere => Extent::Anywhere,
             Place::Point {
                 longitude,
                 latitude,
-            } => Shape::Point(Point::new(SPACE, *longitude, *latitude)?),
+            } => Extent::Point(Point::new(SPACE, *longitude, *latitude)?),
             Place::Cell(cell) if cell.level() > depth => {
                 return Err(Error::BadInput(format!(
                     "cell {cell} is {} levels deep, but this broker's cells have at most {depth} levels",
                     cell.level()
                 )));
             }
-            Place::Cell(cell) => Shape::Cell(cell.clone()),
-            Place::Region(region) => Shape::Area(region.area()?, region.clone()),
+            Place::Cell(cell) => Extent::Cell(cell.clone()),
+            Place::Region(region) => Extent::Area(region.area()?, region.clone()),
         })
     }
 
@@ -179,14 +179,14 @@ impl Place {
     }
 }
 
-impl Shape {
+impl Extent {
     /// The cells that hold it with variable granularity: at most `most`, as small as possible.
     pub(crate) fn cells(&self, depth: u8, most: usize) -> Vec<Cell> {
         match self {
-            Shape::Anywhere => vec![Cell::root()],
-            Shape::Point(point) => vec![Cell::of(*point, depth)],
-            Shape::Cell(cell) => vec![cell.clone()],
-            Shape::Area(area, _) => cell::cover(area, depth, most),
+            Extent::Anywhere => vec![Cell::root()],
+            Extent::Point(point) => vec![Cell::of(*point, depth)],
+            Extent::Cell(cell) => vec![cell.clone()],
+            Extent::Area(area, _) => cell::cover(area, depth, most),
         }
     }
 
@@ -194,36 +194,35 @@ impl Shape {
     /// the root alone if it has no place, or if these are more than `most`.
     pub(crate) fn leaves(&self, depth: u8, most: usize) -> Vec<Cell> {
         let leaves = match self {
-            Shape::Anywhere => None,
-            Shape::Point(point) => Some(vec![Cell::of(*point, depth)]),
-            Shape::Cell(cell) => {
+            Extent::Anywhere => None,
+            Extent::Point(point) => Some(vec![Cell::of(*point, depth)]),
+            Extent::Cell(cell) => {
                 let count = 4_usize.checked_pow(u32::from(depth.saturating_sub(cell.level())));
                 count
                     .filter(|count| *count <= most)
                     .map(|_| cell.leaves(depth))
             }
-            Shape::Area(area, _) => cell::leaves(area, depth, most),
+            Extent::Area(area, _) => cell::leaves(area, depth, most),
         };
         leaves.unwrap_or_else(|| vec![Cell::root()])
     }
 
     /// True if a publication at this place reaches a subscription to `wanted`.
-    pub(crate) fn is_for(&self, wanted: &Shape) -> bool {
+    pub(crate) fn is_for(&self, wanted: &Extent) -> bool {
         match (self, wanted) {
-            (_, Shape::Anywhere) => true,
-            (Shape::Anywhere, _) => false,
-            (Shape::Point(a), Shape::Point(b)) => a == b,
-            (Shape::Cell(a), Shape::Cell(b)) => a.meets(b),
-            (Shape::Point(point), Shape::Cell(cell)) | (Shape::Cell(cell), Shape::Point(point)) => {
-                *cell == Cell::of(*point, cell.level())
-            }
-            (Shape::Point(point), Shape::Area(area, _))
-            | (Shape::Area(area, _), Shape::Point(point)) => area.contains(*point),
-            (Shape::Cell(cell), Shape::Area(area, region))
-            | (Shape::Area(area, region), Shape::Cell(cell)) => {
+            (_, Extent::Anywhere) => true,
+            (Extent::Anywhere, _) => false,
+            (Extent::Point(a), Extent::Point(b)) => a == b,
+            (Extent::Cell(a), Extent::Cell(b)) => a.meets(b),
+            (Extent::Point(point), Extent::Cell(cell))
+            | (Extent::Cell(cell), Extent::Point(point)) => *cell == Cell::of(*point, cell.level()),
+            (Extent::Point(point), Extent::Area(area, _))
+            | (Extent::Area(area, _), Extent::Point(point)) => area.contains(*point),
+            (Extent::Cell(cell), Extent::Area(area, region))
+            | (Extent::Area(area, region), Extent::Cell(cell)) => {
                 meets_box(area, region, &cell.bounds())
             }
-            (Shape::Area(a, first), Shape::Area(b, second)) => meets(a, first, b, second),
+            (Extent::Area(a, first), Extent::Area(b, second)) => meets(a, first, b, second),
         }
     }
 }

@@ -5,8 +5,6 @@
 //! before it, in a snapshot of everything before its batch; a subscription behind it finds it in
 //! the same way. So they meet exactly once, with any number of threads.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use esker::extension::{Batch, Kind, Snapshot};
@@ -14,16 +12,14 @@ use esker::{Result, Seq};
 
 use crate::broker::{Broker, Inner, LATEST, View, late_key};
 use crate::cell::Cell;
-use crate::config::Architecture;
 use crate::deliver::Matching;
-use crate::element::{Element, NEVER, Raw, StoredChange, StoredPublication, Time, lives_at};
-use crate::keys::{self, List, ListKey};
+use crate::element::{Element, NEVER, StoredPublication, Time, lives_at};
+use crate::keys::{self, List};
 use crate::matching::Subject;
-use crate::message::{Match, Notification, Publication, Published};
+use crate::message::{Notification, Publication, Published};
 use crate::shape::Shape;
-use crate::spans::{self, NumberAt};
-use crate::topic::{Topic, TopicFilter};
-use crate::walk::{Next, Span, Walk, tidy, walk};
+use crate::subscribers::Matcher;
+use crate::topic::Topic;
 
 /// The persisted `latest` is rounded up by this many milliseconds, so that it is rarely rewritten.
 const LATEST_SLACK: Time = 10_000;
@@ -39,21 +35,19 @@ impl Broker {
     /// read error is returned in [`Published::unread`], since the publication is stored by then.
     pub fn publish(&self, publication: &Publication) -> Result<Published> {
         let inner = &*self.inner;
-        let shape = inner.compiled.shape(&publication.place)?;
-        let cells = inner.cells(&shape);
+        let extent = inner.compiled.extent(&publication.place)?;
+        let cells = inner.cells(&extent);
         let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
         let stored = inner.store_publication(publication, &cells, &lists)?;
         let (seq, before, mut matching) = (stored.seq, stored.before, stored.matching);
         let (time, expires) = (stored.time, stored.expires);
-        let is_matched =
-            inner.config.architecture != Architecture::RepQueries && lives_at(expires, time);
-        let found = if is_matched {
+        let found = if lives_at(expires, time) {
             let subject = Subject {
                 time,
-                place: &shape,
+                place: &extent,
                 body: &publication.body,
             };
-            inner.subscribers(&before, &publication.topic, &cells, &lists, &subject)
+            Matcher::new(inner, &before, &publication.topic, &cells, &lists, subject).subscribers()
         } else {
             Ok(Vec::new())
         };
@@ -93,9 +87,9 @@ impl Broker {
             return Ok(false);
         }
         let expires = publication.expires.unwrap_or(NEVER);
-        let shape = inner.compiled.shape(&publication.place)?;
+        let extent = inner.compiled.extent(&publication.place)?;
         let useless = inner.useless_at(expires);
-        let cells = inner.cells(&shape);
+        let cells = inner.cells(&extent);
         let void = Element::Retracted(publication.seq, publication.time);
         let mut complete = |batch: &mut Batch, first: Seq, _: &Snapshot| {
             let mut operand = Vec::new();
@@ -128,13 +122,6 @@ struct Stored<'d> {
     matching: Option<Matching<'d>>,
     time: Time,
     expires: Time,
-}
-
-/// A subscription found for a publication.
-struct Found {
-    matched: Match,
-    joins: bool,
-    change: Option<StoredChange>,
 }
 
 impl Inner {
@@ -206,230 +193,8 @@ impl Inner {
         self.shapes.confirm(written);
         Ok(stored)
     }
-
-    /// GetSubscribers: the subscriptions in a snapshot that match a publication.
-    pub(crate) fn subscribers(
-        &self,
-        View { snapshot, known }: &View,
-        topic: &Topic,
-        cells: &[Cell],
-        own: &[Vec<u8>],
-        subject: &Subject<'_>,
-    ) -> Result<Vec<Match>> {
-        let mut spans = spans::for_publication(known, topic, cells, subject.body);
-        // One walk reads subscriptions and, where that costs nothing, earlier publications: a
-        // publication that matches no subscription needs no previous number.
-        let reads_both = known.has_changes && self.is_one_tree() && cells.len() == 1;
-        if reads_both {
-            spans.extend(own.iter().cloned().map(Span::key));
-        }
-        let spans = tidy(spans);
-        let mut found: BTreeMap<Seq, Found> = BTreeMap::new();
-        let mut earlier = Earlier::new(subject.time);
-        let mut checked: (Vec<u8>, bool) = Default::default();
-        let cost = snapshot.cost();
-        let mut visit = |key: &[u8], raw: &Raw<'_>| {
-            if raw.is_publication() {
-                // Ranges contain publications of other nodes, too.
-                return if own.iter().any(|own| own == key) {
-                    earlier.visit(raw)
-                } else {
-                    Ok(Next::EndList)
-                };
-            }
-            if checked.0 != key {
-                checked = (key.to_vec(), is_for(key, topic, cells));
-            }
-            if !checked.1 {
-                return Ok(Next::EndList);
-            }
-            // Most stored subscriptions may have ended.
-            if let Some(to) = raw.until().filter(|to| *to < subject.time) {
-                self.note_ended(snapshot, to.saturating_add(1));
-                return Ok(Next::On);
-            }
-            let Element::Subscription(subscription) = raw.decode()? else {
-                return Ok(Next::On);
-            };
-            if subscription.ended == 0 && self.compiled.admits(&subscription, subject)? {
-                let matched = Match {
-                    subscription: subscription.id,
-                    user: subscription.user.to_vec(),
-                    tag: subscription.tag.to_vec(),
-                };
-                found.insert(
-                    subscription.id,
-                    Found {
-                        matched,
-                        joins: subscription.joins,
-                        change: subscription.change,
-                    },
-                );
-            }
-            Ok(Next::On)
-        };
-        let beside = if reads_both { own } else { &[] };
-        let mut wanted = self.wanted().subscriptions(subject.time, subject.time);
-        if reads_both {
-            wanted = wanted.publications(Time::MIN, Time::MAX);
-        }
-        let walk = Walk {
-            snapshot,
-            tree: self.trees.subscriptions,
-            spans: &spans,
-            optional: beside,
-            wanted: &wanted,
-            cost: &cost,
-        };
-        let is_whole = walk.run(&mut visit)?;
-        self.count(&cost);
-        let was_read = reads_both && is_whole;
-        self.filter_matches(found, earlier, was_read, snapshot, topic, cells, subject)
-    }
-
-    /// Drops subscriptions whose number changed too little, and self-joins of users that receive
-    /// the publication by an earlier subscription.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the second half of `subscribers`"
-    )]
-    fn filter_matches(
-        &self,
-        mut found: BTreeMap<Seq, Found>,
-        earlier: Earlier,
-        was_read: bool,
-        snapshot: &Snapshot,
-        topic: &Topic,
-        cells: &[Cell],
-        subject: &Subject<'_>,
-    ) -> Result<Vec<Match>> {
-        let changes: Vec<StoredChange> = found.values().filter_map(|f| f.change.clone()).collect();
-        if !changes.is_empty() {
-            let mut befores = BTreeMap::new();
-            for change in &changes {
-                if befores.contains_key(&change.path) {
-                    continue;
-                }
-                let number = self.compiled.number(&change.path)?;
-                let known = was_read && earlier.decides(&number);
-                let before = if known {
-                    earlier.number(&number)
-                } else {
-                    self.number_before(snapshot, number, topic, cells, subject.time)?
-                };
-                befores.insert(change.path.clone(), before);
-            }
-            for (path, before) in befores {
-                let now = self.compiled.number(&path)?.find(subject.body);
-                found.retain(|_, found| {
-                    let change = found.change.as_ref().filter(|change| change.path == path);
-                    change.is_none_or(|change| change.is_met(now, before))
-                });
-            }
-        }
-        let mut users: HashSet<Vec<u8>> = HashSet::new();
-        let kept = found.into_values().filter(|found| {
-            let user = &found.matched.user;
-            let is_new = user.is_empty() || !users.contains(user);
-            if is_new && found.change.is_none() {
-                users.insert(user.clone());
-            }
-            is_new || !found.joins
-        });
-        Ok(kept.map(|found| found.matched).collect())
-    }
-
-    /// The number in the newest earlier publication of the same lists that has one.
-    fn number_before(
-        &self,
-        snapshot: &Snapshot,
-        number: Arc<NumberAt>,
-        topic: &Topic,
-        cells: &[Cell],
-        time: Time,
-    ) -> Result<Option<f64>> {
-        let mut earlier = Earlier::new(time);
-        earlier.wanted = Some(number.clone());
-        let spans = tidy(list_keys(topic, cells).map(Span::key).collect());
-        let cost = snapshot.cost();
-        let tree = self.trees.publications;
-        let wanted = self.wanted().publications(Time::MIN, Time::MAX);
-        walk(snapshot, tree, &spans, &wanted, &cost, &mut |_, raw| {
-            earlier.visit(raw)
-        })?;
-        self.count(&cost);
-        Ok(earlier.number(&number))
-    }
-}
-
-/// True if the list at a key holds subscriptions to the topic, in a cell that overlaps one of
-/// these.
-pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> bool {
-    let Some(key) = ListKey::parse(key) else {
-        return false;
-    };
-    let List::Subscriptions(reach, _) = key.list else {
-        return false;
-    };
-    let meets = |cell: &Cell| {
-        cell.quarters().starts_with(key.cell) || key.cell.starts_with(cell.quarters())
-    };
-    TopicFilter::of(key.topic, reach).matches(topic) && cells.iter().any(meets)
 }
 
 #[cfg(test)]
 #[path = "publish_tests.rs"]
 mod tests;
-
-/// The newest earlier publications in the lists of a publication.
-struct Earlier {
-    time: Time,
-    bodies: BTreeMap<Seq, Vec<u8>>,
-    /// Only publications with this number are collected.
-    wanted: Option<Arc<NumberAt>>,
-    is_cut: bool,
-}
-
-impl Earlier {
-    /// The number of publications to collect in the walk for subscriptions: usually the newest has
-    /// the number.
-    const MOST: usize = 1;
-
-    fn new(time: Time) -> Earlier {
-        Earlier {
-            time,
-            bodies: BTreeMap::new(),
-            wanted: None,
-            is_cut: false,
-        }
-    }
-
-    fn visit(&mut self, raw: &Raw<'_>) -> Result<Next> {
-        let Element::Publication(publication) = raw.decode()? else {
-            return Ok(Next::On);
-        };
-        if !publication.is_alive(self.time) {
-            return Ok(Next::On);
-        }
-        if let Some(number) = &self.wanted {
-            if number.find(publication.body).is_none() {
-                return Ok(Next::On);
-            }
-            self.bodies.insert(raw.seq, publication.body.to_vec());
-            return Ok(Next::EndList);
-        }
-        self.bodies.insert(raw.seq, publication.body.to_vec());
-        self.is_cut = self.bodies.len() >= Earlier::MOST;
-        Ok(if self.is_cut { Next::EndList } else { Next::On })
-    }
-
-    /// True if the previous number is known, or known not to exist.
-    fn decides(&self, number: &NumberAt) -> bool {
-        !self.is_cut || self.number(number).is_some()
-    }
-
-    fn number(&self, number: &NumberAt) -> Option<f64> {
-        let newest_first = self.bodies.values().rev();
-        newest_first.filter_map(|body| number.find(body)).next()
-    }
-}

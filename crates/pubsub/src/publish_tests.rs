@@ -9,6 +9,7 @@ use esker_sim::memory::Memory;
 
 use super::list_keys;
 use crate::matching::Subject;
+use crate::subscribers::Matcher;
 use crate::{Broker, Config, PubSub, Publication, Subscription};
 
 /// A publication matches the subscriptions that were alive when it was written, however late they
@@ -29,8 +30,8 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
     let brief = Subscription::to("a/b".parse().unwrap()).until(1_010);
     let id = broker.subscribe(&brief).unwrap().id;
     let publication = Publication::new("a/b".parse().unwrap(), "{}");
-    let shape = inner.compiled.shape(&publication.place).unwrap();
-    let cells = inner.cells(&shape);
+    let extent = inner.compiled.extent(&publication.place).unwrap();
+    let cells = inner.cells(&extent);
     let lists: Vec<Vec<u8>> = list_keys(&publication.topic, &cells).collect();
     let stored = inner
         .store_publication(&publication, &cells, &lists)
@@ -42,12 +43,12 @@ fn a_subscription_that_ends_after_the_write_is_matched() {
     broker.subscribe(&other).unwrap();
     let subject = Subject {
         time: 1_000,
-        place: &shape,
+        place: &extent,
         body: &publication.body,
     };
-    let matches = inner
-        .subscribers(&stored.before, &publication.topic, &cells, &lists, &subject)
-        .unwrap();
+    let topic = &publication.topic;
+    let matcher = Matcher::new(inner, &stored.before, topic, &cells, &lists, subject);
+    let matches = matcher.subscribers().unwrap();
     let matches: Vec<_> = matches.iter().map(|found| found.subscription).collect();
     assert_eq!(matches, [id]);
 }

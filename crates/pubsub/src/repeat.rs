@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use esker::{Result, Seq};
+use esker_coding::Misplaced;
 
 use crate::broker::Broker;
 use crate::element::Time;
@@ -20,9 +21,11 @@ pub struct RepeatedQueries {
     /// The time of each query's next run.
     due: BinaryHeap<Reverse<(Time, u64)>>,
     next: u64,
-    /// The publications that each user received, for self-joins.
-    got: HashMap<Vec<u8>, HashSet<Seq>>,
+    received: Received,
 }
+
+/// The publications that each user received, for self-joins.
+type Received = HashMap<Vec<u8>, HashSet<Seq>>;
 
 struct Repeated {
     subscription: Subscription,
@@ -43,7 +46,7 @@ impl RepeatedQueries {
             queries: HashMap::new(),
             due: BinaryHeap::new(),
             next: 1,
-            got: HashMap::new(),
+            received: Received::new(),
         }
     }
 
@@ -60,18 +63,14 @@ impl RepeatedQueries {
         let inner = &*self.broker.inner;
         let to = inner.end(subscription.end, now);
         let from = inner.start(subscription.from, now);
-        let mut subscription = subscription.clone().from(from).until(to);
-        // Self-joins are decided here, by `got`.
-        let joins = std::mem::take(&mut subscription.joins);
         let mut query = Repeated {
-            subscription,
+            subscription: subscription.clone().from(from).until(to),
             to,
             seen: 0,
         };
         let id = self.next;
         self.next += 1;
-        self.run(id, &mut query, now, joins, on_match)?;
-        query.subscription.joins = joins;
+        query.run(&self.broker, &mut self.received, id, now, on_match)?;
         if to >= now {
             self.due
                 .push(Reverse((now.saturating_add(self.every).min(to), id)));
@@ -101,17 +100,15 @@ impl RepeatedQueries {
     fn repeat(&mut self, now: Time, again: bool, on_match: &mut OnMatch<'_>) -> Result<()> {
         while let Some(Reverse((time, id))) = self.due.peek().copied().filter(|due| due.0.0 <= now)
         {
+            let query = self.queries.get_mut(&id).ok_or_else(|| Misplaced::here())?;
+            // If it fails, the query stays due.
+            query.run(&self.broker, &mut self.received, id, time, on_match)?;
             self.due.pop();
-            let Some(mut query) = self.queries.remove(&id) else {
-                continue;
-            };
-            let joins = std::mem::take(&mut query.subscription.joins);
-            self.run(id, &mut query, time, joins, on_match)?;
-            query.subscription.joins = joins;
             if again && time < query.to {
                 let next = time.saturating_add(self.every).min(query.to);
                 self.due.push(Reverse((next, id)));
-                self.queries.insert(id, query);
+            } else {
+                self.queries.remove(&id);
             }
         }
         Ok(())
@@ -121,37 +118,41 @@ impl RepeatedQueries {
     pub fn next_due(&self) -> Option<Time> {
         self.due.peek().map(|due| due.0.0)
     }
+}
 
+impl Repeated {
+    /// Runs the query number `id` once. Changes nothing if the publications cannot be read.
     fn run(
         &mut self,
+        broker: &Broker,
+        received: &mut Received,
         id: u64,
-        query: &mut Repeated,
         now: Time,
-        joins: bool,
         on_match: &mut OnMatch<'_>,
     ) -> Result<()> {
-        let current = query.subscription.clone().at_time(now);
-        let mut seen = query.seen;
-        for notification in self.broker.query(&current)? {
-            if notification.seq <= query.seen {
+        let mut current = self.subscription.clone().at_time(now);
+        // Self-joins are decided here, by `received`.
+        let joins = std::mem::take(&mut current.joins);
+        let user = &self.subscription.user;
+        let mut seen = self.seen;
+        for notification in broker.query(&current)? {
+            if notification.seq <= self.seen {
                 continue;
             }
             seen = seen.max(notification.seq);
-            let user = &query.subscription.user;
             let is_new = user.is_empty()
-                || self
-                    .got
+                || received
                     .entry(user.clone())
                     .or_default()
                     .insert(notification.seq);
             if is_new || !joins {
-                on_match(id, &query.subscription.tag, &notification);
+                on_match(id, &self.subscription.tag, &notification);
             }
         }
-        query.seen = seen;
+        self.seen = seen;
         // The next run starts where this one ends.
-        let from = self.broker.inner.start(query.subscription.from, now);
-        query.subscription.from = Start::At(from.max(now));
+        let from = broker.inner.start(self.subscription.from, now);
+        self.subscription.from = Start::At(from.max(now));
         Ok(())
     }
 }

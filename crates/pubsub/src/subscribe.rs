@@ -147,14 +147,14 @@ impl Inner {
                 threshold,
             }
         });
-        let shape = self.compiled.shape(&subscription.place)?;
+        let extent = self.compiled.extent(&subscription.place)?;
         let anchors = self.anchors(&condition)?;
         let takes = |anchor: &Anchor| self.shapes.takes(&anchor.shape.path);
         Ok(Ready {
             filed: !anchors.is_empty() && anchors.iter().all(takes),
             topics: subscription.topics.clone(),
             place: subscription.place.clone(),
-            cells: self.cells(&shape),
+            cells: self.cells(&extent),
             id: 0,
             begins: 0,
             ended: 0,
@@ -178,7 +178,7 @@ impl Inner {
         Ok(Ready {
             topics: topics.clone(),
             place: form.place.clone(),
-            cells: self.cells(&*self.compiled.shape(&form.place)?),
+            cells: self.cells(&*self.compiled.extent(&form.place)?),
             id: form.id,
             begins: form.begins,
             ended: form.ended,

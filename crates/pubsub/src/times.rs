@@ -6,18 +6,56 @@
 
 use esker::extension::attributes::{Extractor, Summary};
 use esker::extension::{Snapshot, TableMeta, Time as Tick};
-use esker_coding::Own;
 
 use crate::element::{Elements, Time, Times};
 use crate::keys::{List, ListKey};
 
-/// The ids of the attributes on disk: times of publications, times of subscriptions.
-const IDS: [u32; 2] = [1, 2];
-const PUBLICATIONS: usize = 0;
-const SUBSCRIPTIONS: usize = 1;
+/// The sorts of elements, each an attribute of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Publications,
+    Subscriptions,
+}
+
+impl Sort {
+    const ALL: [Sort; 2] = [Sort::Publications, Sort::Subscriptions];
+
+    /// The number of its attribute on disk.
+    const fn id(self) -> u32 {
+        match self {
+            Sort::Publications => 1,
+            Sort::Subscriptions => 2,
+        }
+    }
+}
+
+/// In the order of [`Sort::ALL`].
+const IDS: [u32; 2] = [Sort::Publications.id(), Sort::Subscriptions.id()];
 
 /// Both ends are included.
 type Interval = (Time, Time);
+
+/// Times of either sort of elements.
+#[derive(Debug, Clone, Copy, Default)]
+struct Intervals {
+    publications: Option<Interval>,
+    subscriptions: Option<Interval>,
+}
+
+impl Intervals {
+    fn of(&self, sort: Sort) -> Option<Interval> {
+        match sort {
+            Sort::Publications => self.publications,
+            Sort::Subscriptions => self.subscriptions,
+        }
+    }
+}
+
+/// Extends an interval so that it includes the times from `from` to `to`.
+fn include(interval: &mut Option<Interval>, from: Time, to: Time) {
+    let (least, greatest) = interval.unwrap_or((from, to));
+    *interval = Some((least.min(from), greatest.max(to)));
+}
 
 /// Extracts the least and the greatest time of an operand, for either attribute.
 pub(crate) struct ListTimes;
@@ -32,22 +70,20 @@ impl Extractor for ListTimes {
     }
 
     fn extract(&self, _: &[u8], operand: &[u8], emit: &mut dyn FnMut(usize, &[u8])) {
-        let mut all: [Option<Interval>; 2] = [None; 2];
+        let mut all = Intervals::default();
         for element in Elements::of(operand) {
-            let times = element.ok().and_then(|(raw, _)| raw.times());
-            let (slots, (from, to)) = match times {
-                Some(Times::Publication(time)) => (PUBLICATIONS..=PUBLICATIONS, (time, time)),
-                Some(Times::Subscription(from, to)) => (SUBSCRIPTIONS..=SUBSCRIPTIONS, (from, to)),
+            match element.ok().and_then(|(raw, _)| raw.times()) {
+                Some(Times::Publication(time)) => include(&mut all.publications, time, time),
+                Some(Times::Subscription(from, to)) => include(&mut all.subscriptions, from, to),
                 // A damaged element covers all times, so that a read reports it.
-                None => (PUBLICATIONS..=SUBSCRIPTIONS, (Time::MIN, Time::MAX)),
-            };
-            for bounds in all.own_mut(slots) {
-                let (least, greatest) = bounds.unwrap_or((from, to));
-                *bounds = Some((least.min(from), greatest.max(to)));
+                None => {
+                    include(&mut all.publications, Time::MIN, Time::MAX);
+                    include(&mut all.subscriptions, Time::MIN, Time::MAX);
+                }
             }
         }
-        for (slot, bounds) in all.into_iter().enumerate() {
-            if let Some((least, greatest)) = bounds {
+        for (slot, sort) in Sort::ALL.into_iter().enumerate() {
+            if let Some((least, greatest)) = all.of(sort) {
                 emit(slot, &sortable(least));
                 if greatest != least {
                     emit(slot, &sortable(greatest));
@@ -75,7 +111,7 @@ pub(crate) fn tick(time: Time, resolution: u32) -> Tick {
 /// The elements that a walk needs, by their times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
-    intervals: [Option<Interval>; 2],
+    intervals: Intervals,
     resolution: u32,
     /// The walk needs elements of all times.
     is_everything: bool,
@@ -85,7 +121,7 @@ impl Wanted {
     /// No elements, for a broker with this resolution.
     pub(crate) fn nothing(resolution: u32) -> Wanted {
         Wanted {
-            intervals: [None; 2],
+            intervals: Intervals::default(),
             resolution,
             is_everything: false,
         }
@@ -101,13 +137,13 @@ impl Wanted {
 
     /// Adds publications with times from `from` to `to`.
     pub(crate) fn publications(mut self, from: Time, to: Time) -> Wanted {
-        self.intervals[PUBLICATIONS] = Some((from, to));
+        self.intervals.publications = Some((from, to));
         self
     }
 
     /// Adds subscriptions whose interval overlaps that from `from` to `to`.
     pub(crate) fn subscriptions(mut self, from: Time, to: Time) -> Wanted {
-        self.intervals[SUBSCRIPTIONS] = Some((from, to));
+        self.intervals.subscriptions = Some((from, to));
         self
     }
 
@@ -128,44 +164,46 @@ impl Wanted {
                 .expiry
                 .is_some_and(|all| snapshot.has_expired(all.max));
         }
-        let mut slots = self.slots(list).into_iter().flatten();
-        slots.any(|slot| self.may_have(slot, table, snapshot))
+        let mut sorts = self.sorts(list).into_iter().flatten();
+        sorts.any(|sort| self.may_have(sort, table, snapshot))
     }
 
-    /// The attributes that decide whether a table may have needed elements of a list.
-    fn slots(&self, list: Option<&[u8]>) -> [Option<usize>; 2] {
-        let both = [Some(PUBLICATIONS), Some(SUBSCRIPTIONS)];
-        match (self.intervals, list) {
+    /// The sorts of elements that decide whether a table may have needed elements of a list.
+    fn sorts(&self, list: Option<&[u8]>) -> [Option<Sort>; 2] {
+        let both = Sort::ALL.map(Some);
+        let needs_both =
+            self.intervals.publications.is_some() && self.intervals.subscriptions.is_some();
+        match list {
             // A list has elements of one sort only. A walk that needs one sort names no list of the
             // other.
-            ([Some(_), Some(_)], Some(key)) => match ListKey::parse(key).map(|key| key.list) {
-                Some(List::Publications) => [Some(PUBLICATIONS), None],
-                Some(List::Subscriptions(..)) => [None, Some(SUBSCRIPTIONS)],
+            Some(key) if needs_both => match ListKey::parse(key).map(|key| key.list) {
+                Some(List::Publications) => [Some(Sort::Publications), None],
+                Some(List::Subscriptions(..)) => [None, Some(Sort::Subscriptions)],
                 None => both,
             },
             _ => both,
         }
     }
 
-    fn may_have(&self, slot: usize, table: &TableMeta, snapshot: &Snapshot) -> bool {
-        let (Some(id), Some(Some((from, to)))) = (IDS.get(slot), self.intervals.get(slot)) else {
+    fn may_have(&self, sort: Sort, table: &TableMeta, snapshot: &Snapshot) -> bool {
+        let Some((from, to)) = self.intervals.of(sort) else {
             return false;
         };
-        let zone = match table.zones.iter().find(|(of, _)| of == id) {
+        let bound = |bytes: &[u8], unknown| from_sortable(bytes).unwrap_or(unknown);
+        let (least, greatest) = match table.zones.iter().find(|(of, _)| *of == sort.id()) {
             // The table was written before tables recorded times.
             None => return true,
             Some((_, None)) => return false,
-            Some((_, Some(zone))) => zone,
+            Some((_, Some((least, greatest)))) => (
+                bound(least, Time::MIN),
+                greatest
+                    .as_ref()
+                    .map_or(Time::MAX, |bytes| bound(bytes, Time::MAX)),
+            ),
         };
-        let bound = |bytes: &[u8], unknown| from_sortable(bytes).unwrap_or(unknown);
-        let least = bound(&zone.0, Time::MIN);
-        let greatest = zone
-            .1
-            .as_ref()
-            .map_or(Time::MAX, |max| bound(max, Time::MAX));
-        if greatest < *from && slot == SUBSCRIPTIONS {
+        if greatest < from && sort == Sort::Subscriptions {
             snapshot.has_expired(tick(greatest.saturating_add(1), self.resolution));
         }
-        least <= *to && greatest >= *from
+        least <= to && greatest >= from
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use esker::Result;
 
 use crate::broker::Broker;
-use crate::element::{Element, Subject, Time};
+use crate::element::{Element, Target, Time};
 use crate::keys::{List, ListKey};
 use crate::topic::TopicFilter;
 use crate::walk::{Next, Span, tidy, walk};
@@ -34,7 +34,7 @@ impl Broker {
         let inner = &*self.inner;
         let now = inner.now();
         let snapshot = inner.store.snapshot();
-        let mut topics: BTreeMap<(Vec<u8>, u8), (TopicUse, HashSet<Subject>)> = BTreeMap::new();
+        let mut topics: BTreeMap<(Vec<u8>, u8), (TopicUse, HashSet<Target>)> = BTreeMap::new();
         let alive = inner.wanted().publications(Time::MIN, Time::MAX);
         let wanted = alive.subscriptions(now, Time::MAX);
         let mut trees = vec![inner.trees.publications, inner.trees.subscriptions];
@@ -70,7 +70,7 @@ impl Broker {
                     (topic, HashSet::new())
                 });
                 // An element in several cells counts once.
-                let is_new = raw.subject().is_some_and(|subject| seen.insert(subject));
+                let is_new = raw.target().is_some_and(|target| seen.insert(target));
                 match element {
                     Element::Publication(publication) if is_new => {
                         topic.publications += 1;

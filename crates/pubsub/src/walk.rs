@@ -14,7 +14,7 @@ use esker::extension::{
     Component, Cost, Cursor, EntryCursor, Kind, MAX_SEQ, Snapshot, TableMeta, TreeId,
 };
 
-use crate::element::{Elements, Raw, Subject};
+use crate::element::{Elements, Raw, Target};
 use crate::times::Wanted;
 
 /// A part of a tree.
@@ -350,7 +350,7 @@ struct Lists {
     /// Lists of which nothing older is needed.
     ended: HashSet<Vec<u8>>,
     /// By list, the publications and forms that newer elements voided.
-    voided: HashMap<Vec<u8>, HashSet<Subject>>,
+    voided: HashMap<Vec<u8>, HashSet<Target>>,
 }
 
 impl Lists {
@@ -375,17 +375,15 @@ impl Lists {
             } else {
                 self.voided.get(key)
             };
-            let is_void = voided.is_some_and(|voided| {
-                raw.subject()
-                    .is_some_and(|subject| voided.contains(&subject))
-            });
+            let is_void = voided
+                .is_some_and(|voided| raw.target().is_some_and(|target| voided.contains(&target)));
             if is_void {
                 continue;
             }
-            if let Some(subject) = raw.voids() {
+            if let Some(target) = raw.voids() {
                 match self.voided.get_mut(key) {
-                    Some(voided) => voided.insert(subject),
-                    None => self.voided.entry(key.to_vec()).or_default().insert(subject),
+                    Some(voided) => voided.insert(target),
+                    None => self.voided.entry(key.to_vec()).or_default().insert(target),
                 };
             }
             if !raw.is_tombstone() && visit(key, &raw)? == Next::EndList {

@@ -98,8 +98,8 @@ fn picture(advice: &Advice, dir: &str) -> String {
     text += &columns(&rows);
     for attribute in &advice.attributes {
         text += &format!("\n{}: {}\n", attribute.path, attribute.why);
-        let advised = (&attribute.path, attribute.kind, attribute.change);
-        if let Some(command) = index_command(advised, dir, &advice.dataset) {
+        let (path, kind, change) = (&attribute.path, attribute.kind, attribute.change);
+        if let Some(command) = index_command(path, kind, change, dir, &advice.dataset) {
             text += &format!("  esker index {command}\n");
         }
     }

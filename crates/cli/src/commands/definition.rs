@@ -180,7 +180,7 @@ impl Wanted {
                 .and_then(|e| e.ty)
                 .unwrap_or(Type::Time),
         };
-        let def = self.definition((&key, key_type), types, expires)?;
+        let def = self.definition(&key, key_type, types, expires)?;
         Ok(Defined::As(Box::new(def)))
     }
 
@@ -209,12 +209,13 @@ impl Wanted {
         });
         let types = types.collect::<Result<_, _>>()?;
         let expires = self.expires.as_ref().and_then(|expires| expires.ty);
-        self.definition((key, key_type), types, expires.unwrap_or(Type::Time))
+        self.definition(key, key_type, types, expires.unwrap_or(Type::Time))
     }
 
     fn definition(
         &self,
-        (key, key_type): (&Path, KeyType),
+        key: &Path,
+        key_type: KeyType,
         types: Vec<Type>,
         expires: Type,
     ) -> Result<DatasetDef, Failure> {

@@ -25,11 +25,11 @@ const SHOWN: usize = 150;
 pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     match &args.other {
         Some(DemoCommand::Pubsub(args)) => {
-            let folder = Folder::new(args.dir.as_deref())?;
+            let folder = DemoFolder::new(args.dir.as_deref())?;
             return super::city::city(args, &folder.path, memory);
         }
         Some(DemoCommand::Volume(args)) => {
-            let folder = Folder::new(args.dir.as_deref())?;
+            let folder = DemoFolder::new(args.dir.as_deref())?;
             return super::volume::demo(args, &folder.path, folder.temporary);
         }
         None => {}
@@ -37,7 +37,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
     if args.records == 0 {
         return Err(Failure::Usage("--records must be at least 1".to_string()));
     }
-    let folder = Folder::new(args.dir.as_deref())?;
+    let folder = DemoFolder::new(args.dir.as_deref())?;
     let mut output = Output::new();
     output.line(format_args!("store: {}", folder.path.display()))?;
     output.flush()?;
@@ -327,12 +327,12 @@ impl Tour<'_> {
 }
 
 /// The demo's folder; a temporary one is removed at the end.
-struct Folder {
+struct DemoFolder {
     path: PathBuf,
     temporary: bool,
 }
 
-impl Folder {
+impl DemoFolder {
     fn new(dir: Option<&FilePath>) -> Result<Self, Failure> {
         if let Some(dir) = dir {
             if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -372,7 +372,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for DemoFolder {
     fn drop(&mut self) {
         if self.temporary {
             let _ = fs::remove_dir_all(&self.path);

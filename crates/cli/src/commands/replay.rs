@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use crate::args::{ReplayArchitecture, ReplayArgs, ReplayGranularity};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::store::Folder;
+use crate::store::FolderStore;
 
 /// `esker replay DIR --subscriptions FILE --publications FILE --time FIELD`
 pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failure> {
@@ -76,7 +76,7 @@ pub(crate) fn replay(args: &ReplayArgs, memory: usize) -> Result<Outcome, Failur
 }
 
 struct Replay {
-    db: Folder,
+    db: FolderStore,
     broker: Broker,
     repeated: Option<RepeatedQueries>,
     clock: Arc<AtomicU64>,

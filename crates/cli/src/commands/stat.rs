@@ -172,8 +172,9 @@ fn of_dataset(
     } else {
         BTreeMap::new()
     };
-    let unindexed = unindexed.into_iter();
-    let unindexed = unindexed.map(|(path, count)| (path.to_string(), count));
+    let unindexed = unindexed
+        .into_iter()
+        .map(|(path, count)| (path.to_string(), count));
     let unfinished = stats.unfinished.as_ref();
     let mut indexes = Vec::new();
     for index in def.indexes.iter().filter(|index| index.kind.is_indexed()) {

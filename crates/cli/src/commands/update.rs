@@ -149,12 +149,12 @@ impl<'d> Merging<'d> {
     }
 
     /// Remembers a record that was added to the batch.
-    pub(super) fn is_put(&mut self, key: Key, record: Vec<u8>) {
+    pub(super) fn remember(&mut self, key: Key, record: Vec<u8>) {
         self.made.insert(key, record);
     }
 
     /// Forgets the records of the batch, which are now in the store.
-    pub(super) fn is_committed(&mut self) {
+    pub(super) fn forget_all(&mut self) {
         self.made.clear();
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
             batch.durability(args.durability);
             batch.commit()?;
             if let Some(merging) = &mut merging {
-                merging.is_committed();
+                merging.forget_all();
             }
         }
         paused = false;
@@ -50,7 +50,7 @@ pub(crate) fn put(args: &PutArgs, memory: usize) -> Result<Outcome, Failure> {
                     Some(merging) => {
                         let (key, record) = merging.merged(record)?;
                         batch.put_json(&record)?;
-                        merging.is_put(key, record);
+                        merging.remember(key, record);
                         Ok(())
                     }
                 };

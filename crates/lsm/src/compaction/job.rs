@@ -71,7 +71,7 @@ impl CompactionContext<'_> {
             let mut written = self.write_set(tree, &set, component)?;
             Counters::add(&self.counters.flush_bytes, written.bytes());
             written.bits = set;
-            written.enter(edit, tree.id, (0, None), Some(component));
+            written.enter(edit, tree.id, 0, None, Some(component));
             return Ok(());
         }
         let ingesting = self.ingesting.load(Ordering::SeqCst) > 0;
@@ -82,7 +82,7 @@ impl CompactionContext<'_> {
         let made = self.make(tree, sources, &expected, &is_oldest)?;
         let written = self.note(tree, made, entries, component, edit)?;
         Counters::add(&self.counters.flush_bytes, written.bytes());
-        written.enter(edit, tree.id, (0, None), Some(component));
+        written.enter(edit, tree.id, 0, None, Some(component));
         Ok(())
     }
 
@@ -159,10 +159,12 @@ impl CompactionContext<'_> {
             }
             self.write_set(tree, &set, component)?
         } else {
-            let stays = tree.runs.iter().filter(|at| is_target(at, choice));
-            let stays = stays.flat_map(|run| run.tables.iter());
-            let stays = stays.filter(|table| !choice.takes(table.meta().number));
-            let stays = stays.cloned().collect();
+            let of_target = tree.runs.iter().filter(|at| is_target(at, choice));
+            let stays = of_target
+                .flat_map(|run| run.tables.iter())
+                .filter(|table| !choice.takes(table.meta().number))
+                .cloned()
+                .collect();
             let expected =
                 Expected::of_tables(tree, choice.tables(), stays, self.options.block_size)?;
             let made = self.in_pieces(tree, choice, &|from, to| {
@@ -181,7 +183,8 @@ impl CompactionContext<'_> {
         Counters::add(&self.counters.merges, 1);
         Counters::add(&self.counters.merge_read_bytes, choice.size());
         Counters::add(&self.counters.merge_write_bytes, written.bytes());
-        written.enter(edit, tree.id, choice.target(), Some(component));
+        let (level, run) = choice.target();
+        written.enter(edit, tree.id, level, run, Some(component));
         Ok(())
     }
 
@@ -210,7 +213,7 @@ impl CompactionContext<'_> {
         let component = ComponentId { min: seq, max: seq };
         output
             .finish()?
-            .enter(edit, tree.id, (0, None), Some(component));
+            .enter(edit, tree.id, 0, None, Some(component));
         Ok(count)
     }
 
@@ -238,7 +241,7 @@ impl CompactionContext<'_> {
             output.add(key, seq, kind, value)
         })?;
         let count = output.count;
-        output.finish()?.enter(edit, tree.id, (0, None), None);
+        output.finish()?.enter(edit, tree.id, 0, None, None);
         Ok(count)
     }
 
@@ -277,8 +280,8 @@ impl CompactionContext<'_> {
             tree: tree.id,
             number: table.meta().number,
         });
-        let place = (run.level, Some(run.number));
-        written.enter(edit, tree.id, place, Some(table.component()));
+        let component = Some(table.component());
+        written.enter(edit, tree.id, run.level, Some(run.number), component);
         Ok(())
     }
 

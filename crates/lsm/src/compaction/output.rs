@@ -374,7 +374,8 @@ impl Written {
         self,
         edit: &mut Edit,
         tree: TreeId,
-        (level, run): (u32, Option<u64>),
+        level: u32,
+        run: Option<u64>,
         component: Option<ComponentId>,
     ) {
         let metas = || self.tables.iter().map(|(meta, _)| meta);

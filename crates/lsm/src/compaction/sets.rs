@@ -90,7 +90,7 @@ impl CompactionContext<'_> {
     ) -> Result<()> {
         let mut written = self.write_set(bitmap, &set, component)?;
         written.bits = set;
-        written.enter(edit, bitmap.id, (0, None), Some(component));
+        written.enter(edit, bitmap.id, 0, None, Some(component));
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl CompactionContext<'_> {
             number: table.meta().number,
         }));
         let written = self.write_set(bitmap, set, component)?;
-        written.enter(edit, bitmap.id, (0, None), Some(component));
+        written.enter(edit, bitmap.id, 0, None, Some(component));
         Ok(())
     }
 

@@ -222,11 +222,8 @@ impl LogConsumer {
         check_position(&inner.sequencer, &inner.versions, position)?;
         let places = inner.sequencer.places();
         let all = places.lock()?;
-        let before = match places.read(&self.name) {
-            // Replaced as a whole.
-            Err(Error::Corruption { .. }) => None,
-            read => read?,
-        };
+        // One that is damaged is replaced as a whole.
+        let before = places.read_undamaged(&self.name)?;
         if before.is_none() {
             let there = places.list()?.0.len();
             check_limit("the number of consumers", MAX_CONSUMERS, there + 1)?;
@@ -264,7 +261,8 @@ impl LogConsumer {
         check_consumers_open(&inner.core, &inner.versions)?;
         let places = inner.sequencer.places();
         let all = places.lock()?;
-        let place = places.read(&self.name).unwrap_or_default();
+        // One that is damaged is removed as it is.
+        let place = places.read_undamaged(&self.name)?;
         let replaced = place.and_then(|place| place.replaced);
         let is_own = |name: &str| name == self.name || Some(name) == replaced.as_deref();
         // First, so that no earlier place comes back.
@@ -343,7 +341,7 @@ fn copy_consumers(
     // Who is late already is so in the copy.
     let first = first.map(|first| first.max(inner.sequencer.oldest()));
     let kept = match first.filter(|first| *first < snapshot.seq()) {
-        Some(first) => copy_log(inner, (first, snapshot.seq()), copy, number, stop)?,
+        Some(first) => copy_log(inner, first, snapshot.seq(), copy, number, stop)?,
         None => None,
     };
     let order = Order {
@@ -368,7 +366,8 @@ fn copy_consumers(
 /// Copies the writes behind `first` up to `last` to segment `number` of a copy.
 fn copy_log(
     inner: &Arc<Inner>,
-    (first, last): (Seq, Seq),
+    first: Seq,
+    last: Seq,
     copy: &TableSource,
     number: u64,
     stop: Option<&Stop>,

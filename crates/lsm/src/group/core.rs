@@ -81,7 +81,7 @@ impl Core {
         view.active.count_in(&self.budget, generation);
         for full in &view.full {
             full.count_in(&self.budget, 0);
-            full.is_full();
+            full.mark_full();
         }
         let trees = view.version.trees.values();
         let sets = trees.filter(|tree| tree.options.bitmap);

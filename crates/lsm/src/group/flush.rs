@@ -86,9 +86,8 @@ fn flush(
     let never = AtomicBool::new(false);
     // The memtables of a dropped tree are skipped.
     let trees = &view.version.trees;
-    let filled = generation.filled();
-    let filled = filled.filter_map(|(id, memtable)| Some((trees.get(&id)?, memtable)));
-    let filled: Vec<_> = filled.collect();
+    let of_tree = |(id, memtable)| Some((trees.get(&id)?, memtable));
+    let filled: Vec<_> = generation.filled().filter_map(of_tree).collect();
     let shared = shared_files(core, filled.len());
     let mut job = scheduler.jobs.begin(JobDescription {
         kind: JobKind::Flush,
@@ -146,7 +145,7 @@ fn flush(
     job.note(&done);
     drop(job);
     done?;
-    generation.is_flushed();
+    generation.mark_flushed();
     core.count_memory(&versions.view.load());
     Counters::add(&core.counters.flushes, 1);
     drop_segments(sequencer, versions);

@@ -11,14 +11,26 @@ use crate::generation::Generation;
 use crate::version::{Recovered, TableSource, log_path};
 use crate::wal::Record;
 
+/// The location of a record: its segment, and the offset in that. The log is in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LogPlace {
+    pub(super) segment: u64,
+    pub(super) offset: u64,
+}
+
+impl LogPlace {
+    fn damage(self, source: &TableSource, what: impl Into<String>) -> Error {
+        Error::corruption(&log_path(&source.dir, self.segment), self.offset, what)
+    }
+}
+
 /// Batches that are in the log and may not be acknowledged yet.
 #[derive(Default)]
 pub(super) struct PendingBatches(VecDeque<PendingBatch>);
 
 struct PendingBatch {
     generation: Arc<Generation>,
-    segment: u64,
-    offset: u64,
+    at: LogPlace,
     last: Seq,
     /// Its writer waits for a sync.
     demanded: bool,
@@ -34,16 +46,16 @@ impl PendingBatches {
 
     /// The segment of the first one.
     pub(super) fn first_segment(&self) -> Option<u64> {
-        self.0.front().map(|waits| waits.segment)
+        self.0.front().map(|waits| waits.at.segment)
     }
 
-    /// Adds a record of `segment` at `offset`, whose writes go to `generation`, and passes the
+    /// Adds the record at `at`, whose writes go to `generation`, and passes the
     /// batches to `apply` that are known to be acknowledged with it. Writes up to `durable` are
     /// durable. Returns the record's last write.
     pub(super) fn take(
         &mut self,
         source: &TableSource,
-        (segment, offset): (u64, u64),
+        at: LogPlace,
         record: Record<'_>,
         durable: Seq,
         generation: &Arc<Generation>,
@@ -51,27 +63,28 @@ impl PendingBatches {
     ) -> Result<Option<Seq>> {
         match record {
             Record::Data { payload, demanded } => {
-                let last = decode(payload, |_| ()).ok_or_else(|| {
-                    Error::corruption(&log_path(&source.dir, segment), offset, "malformed batch")
-                })?;
+                let last =
+                    decode(payload, |_| ()).ok_or_else(|| at.damage(source, "malformed batch"))?;
                 let demanded = demanded && last > durable;
                 if demanded || !self.0.is_empty() {
                     self.0.push_back(PendingBatch {
                         generation: generation.clone(),
-                        segment,
-                        offset,
+                        at,
                         last,
                         demanded,
                         payload: payload.to_vec(),
                     })
                 } else {
-                    apply(generation, payload, (segment, offset))?;
+                    apply(generation, payload, at)?;
                 }
                 Ok(Some(last))
             }
             Record::Mark { durable } => {
-                let covers =
-                    |waits: &PendingBatch| (waits.segment, waits.offset) < (segment, durable);
+                let end = LogPlace {
+                    offset: durable,
+                    ..at
+                };
+                let covers = |waits: &PendingBatch| waits.at < end;
                 self.release(covers, apply)?;
                 Ok(None)
             }
@@ -95,11 +108,7 @@ impl PendingBatches {
         while let Some(first) = self.0.front()
             && (!first.demanded || is_durable(first))
         {
-            apply(
-                &first.generation,
-                &first.payload,
-                (first.segment, first.offset),
-            )?;
+            apply(&first.generation, &first.payload, first.at)?;
             self.0.pop_front();
         }
         Ok(())
@@ -107,27 +116,24 @@ impl PendingBatches {
 
     /// Discards the batches of a segment that is not part of the log.
     pub(super) fn forget(&mut self, segment: u64) {
-        self.0.retain(|waits| waits.segment != segment);
+        self.0.retain(|waits| waits.at.segment != segment);
     }
 }
 
 /// Applies a batch to its generation, given its location in the log; returns its last sequence
 /// number.
-pub(super) type Apply<'a> = dyn FnMut(&Arc<Generation>, &[u8], (u64, u64)) -> Result<Seq> + 'a;
+pub(super) type Apply<'a> = dyn FnMut(&Arc<Generation>, &[u8], LogPlace) -> Result<Seq> + 'a;
 
-/// Applies a batch of the log, given its location (segment, offset). Returns its last sequence
+/// Applies a batch of the log, given its location. Returns its last sequence
 /// number.
 pub(super) fn apply_batch(
     source: &TableSource,
     recovered: &Recovered,
     generation: &Generation,
     payload: &[u8],
-    (segment, offset): (u64, u64),
+    at: LogPlace,
 ) -> Result<Seq> {
-    let damage = |what: String| {
-        let path = log_path(&source.dir, segment);
-        Err(Error::corruption(&path, offset, what))
-    };
+    let damage = |what: String| Err(at.damage(source, what));
     let mut unknown: Option<TreeId> = None;
     let last = decode(payload, |operation| {
         let inserted = generation.insert(&recovered.version, &operation);

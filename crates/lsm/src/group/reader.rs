@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::Core;
-use super::pending::{PendingBatches, apply_batch};
+use super::pending::{LogPlace, PendingBatches, apply_batch};
 use super::recover::{Recovery, recover_beside, segment_number, writer_is_gone};
 use super::scheduler::Scheduler;
 use super::sequencer::Sequencer;
@@ -192,7 +192,7 @@ impl Reader {
         let kept = self.recovered.order.kept.iter();
         let first = self.recovered.log;
         let kept = kept.filter(|kept| kept.number < first);
-        let current = self.here().map(|here| self.part(here));
+        let current = self.here().map(|(number, len)| self.part(number, len));
         let read = self.closed.iter().filter(|closed| closed.number >= first);
         kept.chain(read).copied().chain(current).collect()
     }
@@ -204,7 +204,7 @@ impl Reader {
     }
 
     /// The part of the segment that was read.
-    fn part(&self, (number, len): (u64, u64)) -> ClosedSegment {
+    fn part(&self, number: u64, len: u64) -> ClosedSegment {
         ClosedSegment {
             number,
             after: self.after,
@@ -253,7 +253,7 @@ impl Reader {
         loop {
             self.read_segment(source)?;
             if let Some(next) = self.successor(source)? {
-                let part = self.here().map(|here| self.part(here));
+                let part = self.here().map(|(number, len)| self.part(number, len));
                 self.closed.extend(part);
                 if self.last > self.after {
                     self.ends.clear();
@@ -292,14 +292,17 @@ impl Reader {
         let recovered = &self.recovered;
         let durable = recovered.synced.max(recovered.last_seq);
         let applied = &mut self.applied;
-        let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: (u64, u64)| {
+        let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: LogPlace| {
             let last = apply_batch(source, recovered, generation, payload, at)?;
             *applied = last.max(*applied);
             Ok(last)
         };
         let (waiting, next) = (&mut self.waiting, &mut self.next);
         loop {
-            let at = (self.segment, log.offset());
+            let at = LogPlace {
+                segment: self.segment,
+                offset: log.offset(),
+            };
             let took = log.next_written(|record| {
                 if let Record::Next { number } = record {
                     *next = Some(number);
@@ -327,7 +330,10 @@ impl Reader {
                 Err(error) => return Err(error),
             };
             let mut mark = || {
-                let at = (closed.number, behind.offset());
+                let at = LogPlace {
+                    segment: closed.number,
+                    offset: behind.offset(),
+                };
                 behind.next_written(|record| match record {
                     Record::Mark { .. } => waiting
                         .take(source, at, record, durable, generation, &mut apply)

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::pending::{PendingBatches, apply_batch};
+use super::pending::{LogPlace, PendingBatches, apply_batch};
 use crate::coding::Own;
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -223,14 +223,17 @@ impl Recovery {
         let generation = Generation::new(self.last_seq);
         let (mut last_seq, mut applied) = (self.last_seq, self.applied);
         let durable = self.durable;
-        let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: (u64, u64)| {
+        let mut apply = |generation: &Arc<Generation>, payload: &[u8], at: LogPlace| {
             let last = apply_batch(source, recovered, generation, payload, at)?;
             applied = last.max(applied);
             Ok(last)
         };
         let waiting = &mut self.waiting;
         let mut visit = |offset, record: Record<'_>| {
-            let at = (number, offset);
+            let at = LogPlace {
+                segment: number,
+                offset,
+            };
             let last = match waiting {
                 Some(waiting) => {
                     waiting.take(source, at, record, durable, &generation, &mut apply)?

@@ -121,7 +121,7 @@ pub(super) fn rotate(
         let active = Generation::new(after);
         let bytes = core.options.generation_bytes();
         active.count_in(&core.budget, bytes);
-        view.active.is_full();
+        view.active.mark_full();
         active.set_log(segment.number);
         let mut full = vec![view.active.clone()];
         full.extend(view.full.iter().cloned());

@@ -87,14 +87,15 @@ pub(super) fn sweep_due(
             && memory > (allowance(&view.version, set, slack) + 2 * left).saturating_mul(times)
     };
     let sets = view.version.trees.values();
-    let due = sets.filter(|set| set.options.bitmap && is_due(set));
-    let due = due.filter(|set| has_converged(&view.version, set));
-    let due = due.filter(|set| matches!(scheduler.failures.lock().attempt(set.id), Attempt::Any));
-    let mut due = due.filter_map(|set| {
-        let claim = scheduler.try_claim(swept_with(&view.version, set.id))?;
-        Some((set, claim))
-    });
-    let Some((set, _claim)) = due.next() else {
+    let mut claimed = sets
+        .filter(|set| set.options.bitmap && is_due(set))
+        .filter(|set| has_converged(&view.version, set))
+        .filter(|set| matches!(scheduler.failures.lock().attempt(set.id), Attempt::Any))
+        .filter_map(|set| {
+            let claim = scheduler.try_claim(swept_with(&view.version, set.id))?;
+            Some((set, claim))
+        });
+    let Some((set, _claim)) = claimed.next() else {
         return Ok(false);
     };
     let mut job = scheduler.jobs.begin(about(set, Why::Space));
@@ -242,9 +243,8 @@ fn replace(
     swept: &[Swept],
 ) -> Result<()> {
     let core = &*sequencer.core;
-    let changed = swept.iter();
-    let changed = changed.filter_map(|swept| Some((swept, swept.component()?)));
-    let changed: Vec<_> = changed.collect();
+    let with_component = |swept| Some((swept, Swept::component(swept)?));
+    let changed: Vec<_> = swept.iter().filter_map(with_component).collect();
     if !changed.is_empty() {
         start_writing(sequencer, versions, &mut sequencer.writer.lock())?;
         let next_file = || versions.new_file();

@@ -6,11 +6,13 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::Group;
+use super::order::change_order;
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::fs::Fs;
 use crate::options::{Durability, Options};
-use crate::version::PlainTrees;
+use crate::version::{Hold, PlainTrees};
+use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
 /// A group whose threads could not be started.
@@ -210,4 +212,52 @@ fn counters_of_reads_are_exact() {
         }
     });
     assert_eq!(blocks(group.stats()) - before, 50 * 100);
+}
+
+/// A consumer of which the manifest, written by an earlier version, has a position under another
+/// name: if its place cannot be read, neither is removed. Otherwise the log would be retained for
+/// the other name, which nothing connects with the consumer any more.
+#[test]
+fn a_consumer_whose_place_cannot_be_read_is_not_released() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let options = Options {
+        fs: Arc::new(fs.clone()),
+        background: false,
+        ..Options::default()
+    };
+    let group = Group::open(Path::new("/store"), options, Arc::new(PlainTrees), true).unwrap();
+    let tree = group.create_trees(&[("t".to_string(), vec![])]).unwrap()[0];
+    write(&group, tree).unwrap();
+    let position = group.position();
+    let (sequencer, versions) = (&group.inner.sequencer, &group.inner.versions);
+    let bytes = 1 << 20;
+    change_order(sequencer, versions, |order| {
+        let hold = Hold {
+            position: position.seq,
+            bytes,
+        };
+        order.holds.insert("earlier".to_string(), hold);
+    })
+    .unwrap();
+    let consumer = group.consume_log("consumer").unwrap();
+    consumer.keep(Some("earlier"), position, bytes).unwrap();
+    fs.set(|call, path| {
+        let is_place = path.parent().is_some_and(|at| at.ends_with("consumers"));
+        if is_place && call == Call::Read {
+            Err(std::io::ErrorKind::Other.into())
+        } else {
+            Ok(())
+        }
+    });
+    let refused = consumer.release();
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    fs.clear();
+    let names = |group: &Group| -> Vec<String> {
+        let all = group.log_consumers().unwrap().into_iter();
+        all.map(|(name, ..)| name).collect()
+    };
+    assert_eq!(names(&group), ["consumer"]);
+    assert!(group.consume_log("consumer").unwrap().release().unwrap());
+    assert!(names(&group).is_empty(), "{:?}", names(&group));
+    assert!(versions.manifest.lock().order.holds.is_empty());
 }

@@ -205,10 +205,10 @@ pub(super) fn configure_tree(
 /// it stays valid.
 pub(super) fn add_change(versions: &VersionSet, change: TreeChange, edit: &mut Edit) -> Result<()> {
     let view = versions.view.load();
-    let known = change.dropped.iter();
-    let known = known.chain(change.configured.iter().map(|(id, _)| id));
-    let mut known = known.chain(change.renamed.iter().map(|(id, _)| id));
-    if let Some(unknown) = known.find(|id| !view.version.trees.contains_key(id)) {
+    let configured = change.configured.iter().map(|(id, _)| id);
+    let renamed = change.renamed.iter().map(|(id, _)| id);
+    let mut changed = change.dropped.iter().chain(configured).chain(renamed);
+    if let Some(unknown) = changed.find(|id| !view.version.trees.contains_key(id)) {
         return Err(no_tree(*unknown));
     }
     let next = versions.manifest.lock().next_tree;

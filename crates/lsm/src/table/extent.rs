@@ -124,7 +124,7 @@ impl Table {
         let Some(last) = self.place_of(hi.filter(|_| !ends), true, cost)? else {
             return Ok(Extent::default());
         };
-        self.between(&first, &last, (begins, ends), (lo, hi))
+        self.between(&first, &last, begins, ends, lo, hi)
             .ok_or_else(|| self.malformed(first.part.index))
     }
 
@@ -168,8 +168,10 @@ impl Table {
         &self,
         first: &Place<'_>,
         last: &Place<'_>,
-        (begins, ends): (bool, bool),
-        (lo, hi): (&[u8], Option<&[u8]>),
+        begins: bool,
+        ends: bool,
+        lo: &[u8],
+        hi: Option<&[u8]>,
     ) -> Option<Extent> {
         let (from, to) = (Index::parse(&first.bytes)?, Index::parse(&last.bytes)?);
         let mut extent = Extent {

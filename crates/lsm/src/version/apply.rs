@@ -187,9 +187,9 @@ impl Version {
     ) -> Result<Vec<Arc<TableFile>>> {
         let mut gained = Vec::new();
         for new in &edit.added {
-            let tree = self.trees.get_mut(&new.tree);
-            let tree = tree.ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
-            let tree = Arc::make_mut(tree);
+            let found = self.trees.get_mut(&new.tree);
+            let found = found.ok_or_else(|| bad(format!("tree {} is unknown", new.tree)))?;
+            let tree = Arc::make_mut(found);
             let before = removed.get_mut(&new.meta.number);
             let table = match (before, known.table(new)) {
                 (Some(before), _) if before.table.place() == new.place => {

@@ -150,6 +150,14 @@ impl ConsumerPlaces<'_> {
         self.read_file(&self.path(name))
     }
 
+    /// The place of a consumer; `None` also where it is damaged.
+    pub(crate) fn read_undamaged(&self, name: &str) -> Result<Option<ConsumerPlace>> {
+        match self.read(name) {
+            Err(Error::Corruption { .. }) => Ok(None),
+            read => read,
+        }
+    }
+
     fn read_file(&self, path: &Path) -> Result<Option<ConsumerPlace>> {
         let file = match self.fs.open(path) {
             Ok(file) => file,

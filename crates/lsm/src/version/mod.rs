@@ -41,6 +41,8 @@ pub use self::file::TableFile;
 pub(crate) use self::file::{NewTable, TableSource, table_number, table_path};
 pub(crate) use self::limits::{MAX_FILE, MAX_SNAPSHOT_NAME, MAX_TREE};
 pub(crate) use self::manifest::{Manifest, Recovered, is_written, manifest_has_trees, recover};
+#[cfg(test)]
+pub(crate) use self::order::Hold;
 pub(crate) use self::order::{ClosedSegment, Order};
 pub use self::partition::{Cutter, Cutting, MOST_PARTS, Partitioner};
 pub(crate) use self::paths::{Place, log_path, manifest_path, own_number};

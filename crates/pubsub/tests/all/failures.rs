@@ -6,11 +6,14 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use esker::{Database, Durability, ErrorKind, Options, Seq};
-use esker_pubsub::{Broker, Config, Notifier, Place, PubSub, Publication, Subscription};
+use esker_pubsub::{
+    Broker, Config, Notification, Notifier, Place, PubSub, Publication, RepeatedQueries,
+    Subscription,
+};
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
-fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
+fn store(fs: Arc<dyn esker::fs::Fs>) -> Database {
     let options = PubSub::with(
         Options::new()
             .fs(fs)
@@ -19,7 +22,11 @@ fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
             .durability(Durability::Sync)
             .background(false),
     );
-    let db = PubSub::create_or_open(Path::new("/failures"), options).unwrap();
+    PubSub::create_or_open(Path::new("/failures"), options).unwrap()
+}
+
+fn open(fs: Arc<dyn esker::fs::Fs>) -> (Database, Broker) {
+    let db = store(fs);
     let broker = Broker::create_or_open(&db, Config::new()).unwrap();
     (db, broker)
 }
@@ -309,4 +316,127 @@ fn a_renewal_returns_publications_made_while_it_reads() {
     assert_eq!(again, Some(Vec::new()));
     let mut inbox = broker.inbox(id, None).unwrap();
     assert!(inbox.next().unwrap().is_none());
+}
+
+/// Fails all reads of tables.
+fn fail_tables(fs: &Hooked) {
+    fs.set(|call, path| {
+        let is_table = path.extension().is_none_or(|ext| ext != "log");
+        if is_table && matches!(call, Call::Open | Call::Read) {
+            Err(std::io::ErrorKind::Other.into())
+        } else {
+            Ok(())
+        }
+    });
+}
+
+/// If the log does not go back to a follower's place any more, and the lists cannot be read at
+/// first, the follower reads them in its next call, and misses nothing.
+#[test]
+fn a_follower_that_could_not_read_the_lists_reads_them_again() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let asked = Subscription::to("a".parse().unwrap()).from(0);
+    let publish = || {
+        let new = Publication::new("a".parse().unwrap(), "{}");
+        broker.publish(&new).unwrap().seq
+    };
+    for reads_first in [false, true] {
+        let mut follow = broker.follow(&asked, None).unwrap();
+        let before = std::iter::from_fn(|| follow.next().unwrap()).count();
+        let mut expected: Vec<Seq> = Vec::new();
+        if reads_first {
+            // One publication is returned, and another is found in the log, but not returned.
+            let first = [publish(), publish()];
+            assert_eq!(follow.next().unwrap().unwrap().seq, first[0]);
+            expected.push(first[1]);
+        }
+        // A flush removes the log up to it.
+        for _ in 0..3 {
+            expected.push(publish());
+            db.flush().unwrap();
+        }
+        db.compact(None).unwrap();
+        let seen = follow.seen();
+        fail_tables(&fs);
+        for _ in 0..2 {
+            let failed = follow.next().map(|next| next.map(|next| next.seq));
+            assert_eq!(failed.unwrap_err().kind(), ErrorKind::Io, "after {before}");
+            assert_eq!(follow.seen(), seen);
+        }
+        fs.clear();
+        let got: Vec<Seq> = std::iter::from_fn(|| follow.next().unwrap())
+            .map(|next| next.seq)
+            .collect();
+        assert_eq!(got, expected, "after {before}");
+    }
+}
+
+/// A repeated query whose read failed stays due, with all that it knew, also of its user.
+#[test]
+fn a_repeated_query_that_failed_is_repeated() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (db, broker) = open(Arc::new(fs.clone()));
+    let now = broker.now();
+    let asked = Subscription::to("a".parse().unwrap())
+        .at_time(now)
+        .until(now + 100)
+        .user("ann");
+    let mut queries = RepeatedQueries::new(&broker, 10);
+    let mut got = Vec::new();
+    let mut note = |id: u64, _: &[u8], found: &Notification| got.push((id, found.seq));
+    let first = queries.subscribe(&asked, &mut note).unwrap();
+    let joins = queries.subscribe(&asked.join(), &mut note).unwrap();
+    let publish = |time| {
+        let new = Publication::new("a".parse().unwrap(), "{}").at_time(time);
+        let seq = broker.publish(&new).unwrap().seq;
+        db.flush().unwrap();
+        db.compact(None).unwrap();
+        seq
+    };
+    let made = publish(now + 5);
+    fail_tables(&fs);
+    for _ in 0..2 {
+        let failed = queries.advance(now + 10, &mut note).unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::Io);
+        assert_eq!(queries.next_due(), Some(now + 10));
+    }
+    fs.clear();
+    queries.advance(now + 10, &mut note).unwrap();
+    let later = publish(now + 15);
+    queries.finish(now + 200, &mut note).unwrap();
+    assert_eq!(queries.next_due(), None);
+    assert_eq!(
+        got,
+        [(first, made), (first, later)],
+        "{joins} is a self-join"
+    );
+}
+
+/// While a broker is created in one store, a call of whose file system takes long, another store of
+/// the process opens its own.
+#[test]
+fn the_brokers_of_two_stores_do_not_wait_for_each_other() {
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let slow = store(Arc::new(fs.clone()));
+    let quick = store(Arc::new(Memory::new()));
+    let waiting = Mutex::new(Some(quick.clone()));
+    fs.set(move |_, _| {
+        let Some(quick) = waiting.lock().unwrap().take() else {
+            return Ok(());
+        };
+        let (done, opened) = mpsc::channel();
+        std::thread::spawn(move || {
+            let broker = Broker::create_or_open(&quick, Config::new());
+            let _ = done.send(broker.map(|_| ()));
+        });
+        let opened = opened.recv_timeout(Duration::from_secs(20));
+        let opened = opened.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?;
+        opened.unwrap();
+        Ok(())
+    });
+    Broker::create_or_open(&slow, Config::new()).unwrap();
+    fs.clear();
+    assert!(Broker::is_there(&quick).unwrap());
+    assert!(Broker::is_there(&slow).unwrap());
 }

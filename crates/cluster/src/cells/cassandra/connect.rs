@@ -95,15 +95,14 @@ impl Cassandra {
             prepared: Mutex::new(HashMap::new()),
             made: Mutex::new(None),
         };
-        match cassandra.has_keyspace()? {
-            true => {}
-            false if create => cassandra.create_keyspace(settings)?,
-            false => {
+        if !cassandra.has_keyspace()? {
+            if !create {
                 return Err(Error::NoStore(format!(
                     "the cluster has no keyspace `{}`; `esker load` and `esker create` make it",
                     settings.keyspace
                 )));
             }
+            cassandra.create_keyspace(settings)?;
         }
         Ok(cassandra)
     }
