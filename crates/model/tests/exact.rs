@@ -231,3 +231,27 @@ fn definitions_keep_units_and_lenience() {
     let wrong = DatasetDef::new("id", KeyType::Int).expires_as("until", Type::Int);
     assert!(wrong.validate().is_err());
 }
+
+#[cfg(all(feature = "jiff", feature = "chrono"))]
+#[test]
+fn the_same_time_is_the_same_operand_from_every_library() {
+    use std::time::{Duration, SystemTime};
+
+    use esker_model::condition::Operand;
+
+    for nanos in [0, 1, 999, 1000, 1_700_000_000_123_456_789, -1, -1000, -1001] {
+        let stamp = jiff::Timestamp::from_nanosecond(nanos).unwrap();
+        let date = chrono::DateTime::from_timestamp_nanos(i64::try_from(nanos).unwrap());
+        let distance = Duration::from_nanos(nanos.unsigned_abs().try_into().unwrap());
+        let system = if nanos < 0 {
+            SystemTime::UNIX_EPOCH - distance
+        } else {
+            SystemTime::UNIX_EPOCH + distance
+        };
+        let micros = i64::try_from(nanos.div_euclid(1000)).unwrap();
+        let expected = Operand::Value(Value::Time(micros));
+        assert_eq!(Operand::from(system), expected, "{nanos}");
+        assert_eq!(Operand::from(stamp), expected, "{nanos}");
+        assert_eq!(Operand::from(date), expected, "{nanos}");
+    }
+}

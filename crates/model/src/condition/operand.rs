@@ -114,29 +114,3 @@ impl<Tz: chrono::TimeZone> From<chrono::DateTime<Tz>> for Operand {
         Operand::Value(Value::Time(v.timestamp_micros()))
     }
 }
-
-#[cfg(all(test, feature = "jiff", feature = "chrono"))]
-mod tests {
-    use std::time::{Duration, SystemTime};
-
-    use super::*;
-
-    #[test]
-    fn the_same_time_is_the_same_operand_from_every_library() {
-        for nanos in [0, 1, 999, 1000, 1_700_000_000_123_456_789, -1, -1000, -1001] {
-            let stamp = jiff::Timestamp::from_nanosecond(nanos).unwrap();
-            let date = chrono::DateTime::from_timestamp_nanos(i64::try_from(nanos).unwrap());
-            let distance = Duration::from_nanos(nanos.unsigned_abs().try_into().unwrap());
-            let system = if nanos < 0 {
-                SystemTime::UNIX_EPOCH - distance
-            } else {
-                SystemTime::UNIX_EPOCH + distance
-            };
-            let expected =
-                Operand::Value(Value::Time(i64::try_from(nanos.div_euclid(1000)).unwrap()));
-            assert_eq!(Operand::from(system), expected, "{nanos}");
-            assert_eq!(Operand::from(stamp), expected, "{nanos}");
-            assert_eq!(Operand::from(date), expected, "{nanos}");
-        }
-    }
-}

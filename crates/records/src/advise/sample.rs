@@ -7,6 +7,7 @@ use std::sync::Arc;
 use esker_lsm::coding::Own;
 use esker_lsm::table::BlockHint;
 use esker_lsm::version::TableFile;
+use esker_lsm::memtable::Memtable;
 use esker_lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
 use esker_model::record::RecordRef;
 use esker_model::schema::{Extracted, Extraction};
@@ -16,7 +17,7 @@ use crate::catalog::Layout;
 use crate::error::{Error, Result};
 use crate::index::Attribute;
 use crate::index::cost::AttributeProfile;
-use crate::store::hides;
+use crate::store::{hides, records_in};
 
 /// The approximate number of data blocks that are read: at 4 KiB each, some milliseconds from the
 /// cache, some tenths of a second from a disk.
@@ -62,8 +63,9 @@ struct Seen {
     records: u64,
 }
 
-/// Estimates the number of live records and the profile of each attribute, from up to about
-/// [`BLOCKS`] blocks, evenly spread over the data.
+/// Estimates the number of records that have not expired, and the profile of each attribute, from
+/// up to about [`BLOCKS`] blocks, evenly spread over the data. Replaced versions count as records
+/// until compactions drop them.
 pub(super) fn measure(
     snapshot: &Snapshot,
     layout: &Layout,
@@ -95,39 +97,16 @@ pub(super) fn measure(
     for component in &components {
         match component {
             Component::Memtable(memtable) => {
-                let each = (memtable.memory() / memtable.len().max(1)).max(1);
-                let per_block = (BLOCK / each).max(2);
-                let blocks = (memtable.len() / per_block).max(1) as u64;
-                let step = (blocks / share(memtable.len() as u64)).max(1);
-                let mut cursor = memtable.cursor();
-                cursor.seek_first()?;
-                let (mut block, mut at) = (Vec::new(), 0);
-                while cursor.valid() {
-                    cost.check()?;
-                    if cursor.kind() == Kind::Put && cursor.seq() <= snapshot.seq() {
-                        block.push(Item::new(cursor.key(), cursor.seq(), cursor.value_slice()));
-                    }
-                    if block.len() == per_block {
-                        if at % step == 0 {
-                            sample.block(&mut block)?;
-                        }
-                        at += 1;
-                        block.clear();
-                    }
-                    cursor.next()?;
-                }
-                if !block.is_empty() {
-                    sample.block(&mut block)?;
-                }
+                sample.memtable(memtable, share(memtable.len() as u64))?;
             }
             Component::Run(run) => {
                 for file in run.tables.iter() {
-                    sample.table(file, share(file.meta().entries), cost)?;
+                    sample.table(file, share(file.meta().entries))?;
                 }
             }
         }
     }
-    let records: u64 = components.iter().map(records_of).sum();
+    let records: u64 = components.iter().map(records_in).sum();
     let scale = records as f64 / sample.entries.max(1) as f64;
     let profiles = sample.seen.iter().map(|seen| seen.profile(scale));
     let live = (sample.live as f64 * scale).round() as u64;
@@ -138,19 +117,6 @@ fn entries_of(component: &Component) -> u64 {
     match component {
         Component::Memtable(memtable) => memtable.len() as u64,
         Component::Run(run) => run.tables.iter().map(|table| table.meta().entries).sum(),
-    }
-}
-
-/// The estimated number of records in a component, including superseded and expired ones.
-fn records_of(component: &Component) -> u64 {
-    match component {
-        Component::Memtable(memtable) => memtable.len() as u64,
-        Component::Run(run) => {
-            let metas = run.tables.iter().map(|table| table.meta());
-            metas
-                .map(|meta| meta.entries.saturating_sub(meta.deletes))
-                .sum()
-        }
     }
 }
 
@@ -167,8 +133,39 @@ struct Sample<'a> {
 }
 
 impl Sample<'_> {
+    /// Reads about `share` parts of a memtable of the size of a block each, or all if it has fewer.
+    fn memtable(&mut self, memtable: &Memtable, share: u64) -> Result<()> {
+        let each = (memtable.memory() / memtable.len().max(1)).max(1);
+        let per_block = (BLOCK / each).max(2);
+        let blocks = (memtable.len() / per_block).max(1) as u64;
+        let step = (blocks / share).max(1) as usize;
+        let mut cursor = memtable.cursor();
+        cursor.seek_first()?;
+        let (mut block, mut puts) = (Vec::new(), 0);
+        while cursor.valid() {
+            self.cost.check()?;
+            if cursor.kind() == Kind::Put && cursor.seq() <= self.snapshot.seq() {
+                if (puts / per_block).is_multiple_of(step) {
+                    block.push(Item::new(cursor.key(), cursor.seq(), cursor.value_slice()));
+                }
+                puts += 1;
+                if puts.is_multiple_of(per_block) && !block.is_empty() {
+                    self.block(&mut block)?;
+                    block.clear();
+                }
+            }
+            cursor.next()?;
+        }
+        if block.is_empty() {
+            Ok(())
+        } else {
+            self.block(&mut block)
+        }
+    }
+
     /// Reads `share` blocks of a table, or all if it has fewer.
-    fn table(&mut self, file: &Arc<TableFile>, share: u64, cost: &Cost) -> Result<()> {
+    fn table(&mut self, file: &Arc<TableFile>, share: u64) -> Result<()> {
+        let cost = self.cost;
         let table = file.table()?;
         let partitions = table.partitions() as u64;
         let mut hints: Vec<BlockHint> = Vec::new();

@@ -280,7 +280,7 @@ impl Database {
         let group = &self.shared.group;
         group.rename_trees(&renamed_trees(group.snapshot().version(), name, to))?;
         let mut datasets = self.shared.datasets.lock();
-        current.is_renamed(to);
+        current.rename(to);
         datasets.remove(name);
         datasets.insert(to.to_string(), current.clone());
         drop(datasets);

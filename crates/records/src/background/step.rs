@@ -65,7 +65,7 @@ impl Handle {
             self.switch(to, auto, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
-            return Err(self.current.is_changing());
+            return Err(self.current.busy());
         }
         if let Some(repair) = report.repair {
             self.note_repair(&repair, "the strategy was changed");
@@ -85,7 +85,7 @@ impl Handle {
             self.repair_flushed(&options, &mut |_| control_flow(go_on()))
         })?;
         if !report.complete {
-            return Err(self.current.is_changing());
+            return Err(self.current.busy());
         }
         self.note_repair(&report, why);
         Ok(())
@@ -98,7 +98,7 @@ impl Handle {
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
         let current = &self.current;
-        let _yielding = current.give_way()?;
+        let _yielding = current.yield_to_claims()?;
         work(&|| go_on() && !current.is_wanted())
     }
 

@@ -320,7 +320,7 @@ impl Layout {
     }
 
     /// Records that the layout is still valid in `version`.
-    pub(crate) fn is_seen_in(&self, version: &Version) {
+    pub(crate) fn mark_seen_in(&self, version: &Version) {
         self.seen.fetch_max(version.changes(), Ordering::Relaxed);
     }
 

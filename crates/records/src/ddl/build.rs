@@ -40,7 +40,8 @@ struct Gather<'a> {
 /// Visits the tokens of a version. The newest version must fit the attribute; older ones that do
 /// not fit have no index entries.
 fn each_token(
-    (place, attribute): (usize, &Attribute),
+    place: usize,
+    attribute: &Attribute,
     remarks: &Remarks,
     version: &Version<'_>,
     out: &mut Extracted,
@@ -69,11 +70,18 @@ fn each_token(
 impl Target for Gather<'_> {
     fn take(&mut self, version: &Version<'_>) -> Result<()> {
         let remarks = &self.dataset.current.remarks;
-        let attribute = (self.place, self.attribute);
-        each_token(attribute, remarks, version, &mut self.out, &mut |token| {
-            self.piece.add(token, version.key, version.seq);
-            self.gathered.index_entries += 1;
-        })
+        let (place, attribute) = (self.place, self.attribute);
+        each_token(
+            place,
+            attribute,
+            remarks,
+            version,
+            &mut self.out,
+            &mut |token| {
+                self.piece.add(token, version.key, version.seq);
+                self.gathered.index_entries += 1;
+            },
+        )
     }
 
     fn end_round(&mut self, place: &Place) -> Result<()> {
@@ -189,9 +197,9 @@ impl Build<'_, '_> {
             let mut out = Extracted::default();
             // Every record must fit the type.
             let remarks = &self.backfill.dataset.current.remarks;
-            let attribute = (self.building.place, attribute);
+            let place = self.building.place;
             let mut fits = |version: &Version<'_>| {
-                each_token(attribute, remarks, version, &mut out, &mut |_| {})
+                each_token(place, attribute, remarks, version, &mut out, &mut |_| {})
             };
             self.records = self.backfill.run(Place::default(), &mut fits)?.records;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker_lsm::coding::Own;
-use esker_lsm::{Component, Cost, Seq, Slice, Snapshot, Stop};
+use esker_lsm::{Component, Cost, Seq, Slice, Snapshot, Stop, TreeId};
 use esker_model::Key;
 use esker_model::record::RecordRef;
 use esker_model::schema::KeyType;
@@ -67,19 +67,10 @@ impl Handle {
         let cost = Cost::until(stop);
         cost.check()?;
         let snapshot = self.shared.group.snapshot();
-        let found = snapshot.get(self.current.data, key.as_bytes(), &cost)?;
-        let found = found.filter(|found| !hides(&snapshot, &found.value));
-        let record = found.map(|found| {
-            let mut stored = found.value;
-            if RecordRef::lacks_body(&stored) {
-                let layout = self.current.layout_in(snapshot.version());
-                let at = (key.as_bytes(), found.seq);
-                stored = bodies::with_body(&layout, &snapshot, at, stored, &cost)?;
-            }
-            record::returned(key, found.seq, stored)
-        });
+        let layout = || self.current.layout_in(snapshot.version());
+        let record = record_of(key, self.current.data, &snapshot, layout, &cost)?;
         self.shared.group.count(&cost);
-        record.transpose()
+        Ok(record)
     }
 
     /// The dataset as it is now.
@@ -98,6 +89,41 @@ impl Handle {
             dataset: self.clone(),
             layout: self.current.layout_in(snapshot.version()),
             snapshot,
+        }
+    }
+}
+
+/// The record of `key` in the tree `data`; `layout` is asked only if its body is apart.
+fn record_of(
+    key: Key,
+    data: TreeId,
+    snapshot: &Snapshot,
+    layout: impl FnOnce() -> Arc<Layout>,
+    cost: &Cost,
+) -> Result<Option<Record>> {
+    let Some(found) = snapshot.get(data, key.as_bytes(), cost)? else {
+        return Ok(None);
+    };
+    if hides(snapshot, &found.value) {
+        return Ok(None);
+    }
+    let mut stored = found.value;
+    if RecordRef::lacks_body(&stored) {
+        let at = (key.as_bytes(), found.seq);
+        stored = bodies::with_body(&layout(), snapshot, at, stored, cost)?;
+    }
+    record::returned(key, found.seq, stored).map(Some)
+}
+
+/// The number of records in a component of the data. Not exact: replaced and expired ones
+/// count, and so do the deletions in a memtable.
+pub(crate) fn records_in(component: &Component) -> u64 {
+    match component {
+        Component::Memtable(memtable) => memtable.len() as u64,
+        Component::Run(run) => {
+            let tables = run.tables.iter().map(|table| table.meta());
+            let puts = tables.map(|meta| meta.entries.saturating_sub(meta.deletes));
+            puts.sum()
         }
     }
 }
@@ -148,14 +174,10 @@ impl View {
         self.dataset.current.usage.got();
         let cost = self.snapshot.cost();
         cost.check()?;
-        let found = self.snapshot.get(self.layout.data, key.as_bytes(), &cost)?;
-        let found = found.filter(|found| !self.hides(&found.value));
-        let record = found.map(|found| {
-            let stored = self.with_body((key.as_bytes(), found.seq), found.value, &cost)?;
-            record::returned(key, found.seq, stored)
-        });
+        let layout = || Arc::clone(&self.layout);
+        let record = record_of(key, self.layout.data, &self.snapshot, layout, &cost)?;
         self.dataset.shared.group.count(&cost);
-        record.transpose()
+        Ok(record)
     }
 
     /// The records of several keys, each at the place of its key: one pass over the data, sorted by
@@ -190,15 +212,6 @@ impl View {
     /// The estimated number of records.
     pub(crate) fn record_count(&self) -> u64 {
         let components = self.snapshot.components(self.layout.data);
-        let count = components.iter().map(|component| match component {
-            Component::Memtable(memtable) => memtable.len() as u64,
-            Component::Run(run) => {
-                let tables = run.tables.iter().map(|table| table.meta());
-                tables
-                    .map(|meta| meta.entries - meta.deletes.min(meta.entries))
-                    .sum()
-            }
-        });
-        count.sum()
+        components.iter().map(records_in).sum()
     }
 }

@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 pub(crate) use expired::Due;
 pub(crate) use expiry::{expiry_key, hides};
-pub(crate) use handle::{Background, Handle, View};
+pub(crate) use handle::{Background, Handle, View, records_in};
 pub(crate) use kept_filter::{Kept, KeptFilter, Name};
 pub(crate) use remarks::Remarks;
 pub(crate) use state::Current;
@@ -162,7 +162,7 @@ pub(crate) fn found_datasets(
         };
         let current = match known.get(&tree.id) {
             Some(known) => {
-                known.is_renamed(name);
+                known.rename(name);
                 Arc::clone(known)
             }
             None => {

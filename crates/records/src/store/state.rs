@@ -68,7 +68,7 @@ impl Current {
     }
 
     /// Takes over a new name of the dataset.
-    pub(crate) fn is_renamed(&self, name: &str) {
+    pub(crate) fn rename(&self, name: &str) {
         if **self.name.load() != name {
             self.name.store(Arc::new(name.to_string()));
         }
@@ -81,15 +81,15 @@ impl Current {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let claimed = self.changing.try_lock_for(YIELD_TIMEOUT);
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            return claimed.ok_or_else(|| self.is_changing());
+            return claimed.ok_or_else(|| self.busy());
         }
-        self.changing.try_lock().ok_or_else(|| self.is_changing())
+        self.changing.try_lock().ok_or_else(|| self.busy())
     }
 
     /// Starts work of background maintenance, which ends when the guard is dropped. Refused while
     /// the dataset is being changed.
-    pub(crate) fn give_way(&self) -> Result<impl Drop + '_> {
-        drop(self.changing.try_lock().ok_or_else(|| self.is_changing())?);
+    pub(crate) fn yield_to_claims(&self) -> Result<impl Drop + '_> {
+        drop(self.changing.try_lock().ok_or_else(|| self.busy())?);
         self.yields.store(true, Ordering::SeqCst);
         Ok(Yielding(&self.yields))
     }
@@ -99,7 +99,8 @@ impl Current {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    pub(crate) fn is_changing(&self) -> Error {
+    /// The error of a change that has to wait for another.
+    pub(crate) fn busy(&self) -> Error {
         Error::busy(format!("dataset `{}` is being changed", self.name()))
     }
 
@@ -127,7 +128,7 @@ impl Current {
             return Arc::clone(&latest);
         };
         if latest.is_of(&tree.config) {
-            latest.is_seen_in(version);
+            latest.mark_seen_in(version);
             return Arc::clone(&latest);
         }
         // By the name that the dataset had in this version, because its trees were named by it.

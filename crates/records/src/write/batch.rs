@@ -2,7 +2,6 @@
 //! in one batch of the engine.
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use esker_lsm::coding::put_varint;
@@ -42,8 +41,8 @@ pub(crate) struct DatasetWrites {
     notes: Vec<Note>,
     /// A snapshot from the first write of the batch. Index entries of old versions in its memtables
     /// are cancelled at once; queries find out about others.
-    before: Option<Snapshot>,
-    counts: Counts,
+    pub(super) before: Option<Snapshot>,
+    pub(super) counts: Counts,
     /// Deletes expired records ([`super::expire`]), and is not encoded again for a newer layout.
     pub(super) is_sweep: bool,
     /// The state of the writes before the commit added to them.
@@ -62,9 +61,9 @@ struct Note {
 
 /// What a batch does to one dataset, in numbers.
 #[derive(Default)]
-struct Counts {
+pub(super) struct Counts {
     /// Puts, inserts and deletions.
-    records: usize,
+    pub(super) records: usize,
     /// The deletions among them.
     deletes: usize,
     /// Records known to replace another or not.
@@ -256,10 +255,10 @@ impl DatasetWrites {
     /// The expiry time of the extracted record.
     fn expires(&self) -> Option<Time> {
         let expiry = &self.layout.stored.expiry;
-        let at = self.layout.expires_place;
-        let at = at.and_then(|at| self.extracted.time(at));
+        let micros = (self.layout.expires_place).and_then(|place| self.extracted.time(place));
         // Rounded up to a millisecond, so that no record expires early.
-        let at = at.map(|micros| u64::try_from(micros).map_or(0, |micros| micros.div_ceil(1000)));
+        let at =
+            micros.map(|micros| u64::try_from(micros).map_or(0, |micros| micros.div_ceil(1000)));
         let after = expiry.ttl.map(|ttl| {
             let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
             self.dataset.shared.group.time().saturating_add(ttl)
@@ -291,7 +290,7 @@ impl DatasetWrites {
 
     /// With `insert`, the same batch inserted the deleted key, which must still be new. An error
     /// leaves the writes unchanged.
-    fn delete_encoded(&mut self, key: &[u8], insert: bool) -> Result<()> {
+    pub(super) fn delete_encoded(&mut self, key: &[u8], insert: bool) -> Result<()> {
         let savepoint = self.writes.savepoint();
         if let Err(error) = self.add_deletion(key) {
             self.writes.rewind(savepoint);
@@ -342,9 +341,8 @@ impl DatasetWrites {
         let key = extracted.key();
         value.clear();
         let ids = &layout.extracted;
-        let attributes = extracted.iter();
         // A value without an id is the expiry time, which is stored separately.
-        let attributes = attributes.filter_map(|(at, value)| Some((*ids.get(at)?, value)));
+        let values = (extracted.iter()).filter_map(|(at, value)| Some((*ids.get(at)?, value)));
         let time = expires.map(|(_, time)| time.to_be_bytes());
         let time = time.iter().map(|time| (EXPIRES, time.as_slice()));
         let mut unindexed = Vec::new();
@@ -353,7 +351,7 @@ impl DatasetWrites {
         }
         let listed = (!unindexed.is_empty()).then_some((UNINDEXED, unindexed.as_slice()));
         let known = layout.stored.next_id;
-        let attributes = time.chain(listed).chain(attributes);
+        let attributes = time.chain(listed).chain(values);
         encode(value, known, attributes, &[]);
         let batch = &mut writes.batch;
         let place = bodies::put(batch, layout, extracted, value, json)?;
@@ -548,99 +546,6 @@ impl DatasetWrites {
                 background.wrote(shared);
             }
         }
-    }
-
-    /// If the dataset has a newer layout, encodes the writes again, from the records in them. An
-    /// error (a record does not fit a new attribute) leaves the part unchanged.
-    pub(super) fn renew(&mut self) -> Result<()> {
-        let snapshot = self.dataset.shared.group.snapshot();
-        let current = &self.dataset.current;
-        if !snapshot.version().trees.contains_key(&current.data) {
-            return Err(Error::unknown_dataset(current.name()));
-        }
-        let layout = current.layout_in(snapshot.version());
-        if Arc::ptr_eq(&layout, &self.layout) {
-            return Ok(());
-        }
-        let layout = std::mem::replace(&mut self.layout, layout);
-        let writes = std::mem::take(&mut self.writes);
-        let before = self.before.take();
-        let touched = std::mem::take(&mut self.touched);
-        let inserted: HashSet<u32> = touched
-            .iter()
-            .filter(|touched| touched.insert)
-            .map(|touched| touched.ordinal)
-            .collect();
-        let insert = |ordinal: u32, _: &[u8]| Some(inserted.contains(&ordinal));
-        let result = self.add_again(&writes, &layout, &insert);
-        if result.is_err() {
-            self.layout = layout;
-            self.writes = writes;
-            self.before = before;
-            self.touched = touched;
-        }
-        result
-    }
-
-    /// Adds the writes of `old`, encoded for `layout`, again. `insert` says of each write whether
-    /// it is an insert; with `None` it is left out.
-    fn add_again(
-        &mut self,
-        old: &Writes,
-        layout: &Layout,
-        insert: &dyn Fn(u32, &[u8]) -> Option<bool>,
-    ) -> Result<()> {
-        let records = self.counts.records;
-        let mut result = Ok(());
-        bodies::each_write(&old.batch, layout, &mut |ordinal, key, body| {
-            let Some(insert) = insert(ordinal, key).filter(|_| result.is_ok()) else {
-                return;
-            };
-            result = match body {
-                Some(body) => self.put(body, insert),
-                None => self.delete_encoded(key, insert),
-            };
-        })?;
-        self.counts.records = records;
-        result
-    }
-
-    /// Refuses a key that is inserted twice. If the strategy looks at writes, keeps only the last
-    /// version of each record: no reader can see the others.
-    pub(super) fn keep_last_versions(&mut self) -> Result<()> {
-        if self.touched.len() < 2 {
-            return Ok(());
-        }
-        let mut order: Vec<&Touched> = self.touched.iter().collect();
-        order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
-        let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());
-        for of_key in order.chunk_by(|a, b| a.key == b.key) {
-            let Some((last, earlier)) = of_key.split_last() else {
-                continue;
-            };
-            passed.extend(earlier.iter().map(|touched| touched.ordinal));
-            match of_key.iter().filter(|touched| touched.insert).count() {
-                0 => {}
-                1 => {
-                    inserts.insert(last.key.clone());
-                }
-                _ => return Err(self.exists(&last.key)),
-            }
-        }
-        if passed.is_empty() || !self.layout.stored.settings.maintenance.looks_at_writes() {
-            return Ok(());
-        }
-        let layout = self.layout.clone();
-        let writes = std::mem::take(&mut self.writes);
-        let touched = std::mem::take(&mut self.touched);
-        let insert =
-            |ordinal: u32, key: &[u8]| (!passed.contains(&ordinal)).then(|| inserts.contains(key));
-        let result = self.add_again(&writes, &layout, &insert);
-        if result.is_err() {
-            self.writes = writes;
-            self.touched = touched;
-        }
-        result
     }
 
     pub(super) fn exists(&self, key: &[u8]) -> Error {

@@ -1,7 +1,7 @@
 //! The write path. `batch.rs`: records become one batch of the engine. `pre_images.rs`: lookup of
 //! replaced records, for inserts, expectations and some maintenance strategies. `commit.rs`: the
-//! append. `update.rs`: atomic updates of a record. `expire.rs`: deletion of expired records.
-//! `notes.rs`: notes of programs, in the same commit.
+//! append. `reencode.rs`: the batch for a newer layout. `update.rs`: atomic updates of a record.
+//! `expire.rs`: deletion of expired records. `notes.rs`: notes of programs, in the same commit.
 
 mod auto_key;
 mod batch;
@@ -11,6 +11,7 @@ mod commit;
 mod expire;
 mod notes;
 mod pre_images;
+mod reencode;
 mod update;
 
 pub(crate) use batch::DatasetWrites;

@@ -119,7 +119,7 @@ impl Replaced {
         // older records.
         let tree = looked_up(layout);
         let cost = Cost::default();
-        let mut is_there = |at: usize, entry: esker_lsm::Found| {
+        let mut note_found = |at: usize, entry: esker_lsm::Found| {
             let slot = found.own_mut(at);
             slot.seq = Some(entry.seq);
             slot.stored = Some(entry.value).filter(|_| keeps_old && slot.written);
@@ -127,10 +127,10 @@ impl Replaced {
         match keys.as_slice() {
             [key] => {
                 if let Some(entry) = snapshot.get(tree, key, &cost)? {
-                    is_there(0, entry);
+                    note_found(0, entry);
                 }
             }
-            _ => snapshot.visit_batch(tree, &keys, &cost, &mut |at, entry| is_there(at, entry))?,
+            _ => snapshot.visit_batch(tree, &keys, &cost, &mut note_found)?,
         }
         if keeps_old {
             add_bodies(layout, snapshot, &mut found)?;
@@ -184,7 +184,7 @@ impl Replaced {
         snapshot: &Snapshot,
         writes: &mut Writes,
     ) -> Result<()> {
-        let mut new: HashMap<Vec<u8>, AttributeProfile> = HashMap::new();
+        let mut new: HashMap<Vec<u8>, AttributeValues> = HashMap::new();
         writes.batch.each(&mut |tree, kind, key, value| {
             if tree == layout.data
                 && kind == Kind::Put
@@ -377,11 +377,11 @@ fn look_up_expired(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) ->
 }
 
 /// Attribute ids and values of a record.
-type AttributeProfile = Vec<(u32, Vec<u8>)>;
+type AttributeValues = Vec<(u32, Vec<u8>)>;
 
 /// The index entries of a record, including those of attributes declared after it was stored.
-fn entries_of(layout: &Layout, record: &RecordRef<'_>) -> AttributeProfile {
-    let mut index_entries = AttributeProfile::new();
+fn entries_of(layout: &Layout, record: &RecordRef<'_>) -> AttributeValues {
+    let mut index_entries = AttributeValues::new();
     for (_, attribute) in layout.written() {
         attribute.any_value(record, |value| {
             index_entries.push((attribute.id, value.to_vec()));
