@@ -37,7 +37,7 @@ pub(crate) fn copy(args: &CopyArgs, memory: usize) -> Result<Outcome, Failure> {
         Some(snapshot) => format!("{address} --snapshot {snapshot}"),
         None => address,
     };
-    let job = StoreCopy::new((&*from, &address), &*to)
+    let job = StoreCopy::new(&*from, &address, &*to)
         .snapshot(args.snapshot.as_deref())
         .workers(workers)
         .mend(args.mend);

@@ -73,7 +73,7 @@ impl std::fmt::Debug for StoreCopy<'_> {
 impl<'a> StoreCopy<'a> {
     /// A copy from a store at an address. A copy that was interrupted continues if it has the same
     /// address.
-    pub fn new((from, address): (&'a dyn Store, &str), to: &'a dyn Store) -> StoreCopy<'a> {
+    pub fn new(from: &'a dyn Store, address: &str, to: &'a dyn Store) -> StoreCopy<'a> {
         StoreCopy {
             from,
             to,
@@ -321,7 +321,8 @@ impl Comparing<'_> {
     fn each(
         &self,
         differing: &[Differing],
-        (read, is_stopped): (&AtomicU64, &(dyn Fn() -> bool + Sync)),
+        read: &AtomicU64,
+        is_stopped: &(dyn Fn() -> bool + Sync),
         each: &mut dyn FnMut(Vec<u8>, differences::Unequal) -> Result<()>,
     ) -> Result<()> {
         let orders = [self.of.from, self.of.to].map(|store| store.capabilities().key_order);
@@ -360,7 +361,7 @@ impl Comparing<'_> {
                 waiting: Vec::new(),
                 mended: 0,
             };
-            self.each(differing, (read, is_stopped), &mut |key, how| {
+            self.each(differing, read, is_stopped, &mut |key, how| {
                 mending.add(key, how)
             })?;
             mending.finish()?;
@@ -379,7 +380,7 @@ impl Comparing<'_> {
             let sides = self.sides();
             let mut named = differing.clone();
             let all = named.clone();
-            self.each(&all, (read, is_stopped), &mut |key, how| {
+            self.each(&all, read, is_stopped, &mut |key, how| {
                 sides.note((key, how), &mut named)
             })?;
             if sides.now.is_some() {

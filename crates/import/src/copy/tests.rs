@@ -58,7 +58,7 @@ fn key(id: u64) -> Key {
 }
 
 fn copied(from: &dyn Store, to: &dyn Store) -> Copied {
-    StoreCopy::new((from, "it"), to).run("d", &mut ()).unwrap()
+    StoreCopy::new(from, "it", to).run("d", &mut ()).unwrap()
 }
 
 /// Stops at the first report of a step.
@@ -78,7 +78,7 @@ impl CopyObserver for StopsAt {
 
 /// Copies of a part, as far as it comes.
 fn begun(from: &dyn Store, to: &dyn Store, records: u64) -> Copied {
-    let job = StoreCopy::new((from, "it"), to).workers(1);
+    let job = StoreCopy::new(from, "it", to).workers(1);
     job.run("d", &mut StopsAt(CopyStep::Copying, records))
         .unwrap()
 }
@@ -158,7 +158,7 @@ fn a_comparison_that_stopped_is_made_again() {
     filled(&*from, def());
     let mut stops = StopsAt(CopyStep::Comparing, u64::MAX);
     stops.1 = 1;
-    let job = StoreCopy::new((&*from, "it"), &*to);
+    let job = StoreCopy::new(&*from, "it", &*to);
     // The comparison may be over before it is stopped.
     let end = job.run("d", &mut stops).unwrap().end;
     assert!(end == CopyEnd::Stopped || end == CopyEnd::Equal);
@@ -204,7 +204,7 @@ fn differences_are_named_and_mended() {
         assert_eq!(done.compared, Some((RECORDS, RECORDS - 1)));
         // Nothing was changed at the target.
         assert_eq!(there.get(&key(3000)).unwrap(), None);
-        let job = StoreCopy::new((&*from, "it"), &*to).mend(true);
+        let job = StoreCopy::new(&*from, "it", &*to).mend(true);
         let mended = job.run("d", &mut ()).unwrap();
         assert_eq!((mended.mended, &mended.end), (5, &CopyEnd::Equal));
         assert_eq!(there.get(&key(RECORDS + 3)).unwrap(), None);
@@ -256,7 +256,7 @@ fn a_dataset_of_another_origin_is_refused() {
     let (from, to) = (room.folder("a"), room.folder("b"));
     filled(&*from, def());
     let fails = |to: &dyn Store, address: &str, text: &str| {
-        let error = StoreCopy::new((&*from, address), to)
+        let error = StoreCopy::new(&*from, address, to)
             .run("d", &mut ())
             .unwrap_err();
         assert!(matches!(error, Error::Exists(_)), "{error}");
@@ -274,7 +274,7 @@ fn a_dataset_of_another_origin_is_refused() {
     empty.create_dataset("d", def()).unwrap();
     assert_eq!(copied(&*from, &*empty).end, CopyEnd::Equal);
     fails(&*empty, "elsewhere", "a copy from it, not from elsewhere");
-    let error = StoreCopy::new((&*from, "it"), &*empty)
+    let error = StoreCopy::new(&*from, "it", &*empty)
         .run("e", &mut ())
         .unwrap_err();
     assert!(matches!(error, Error::UnknownDataset { .. }), "{error}");
@@ -319,7 +319,7 @@ fn a_named_snapshot_is_copied_as_it_was() {
     let dataset = filled(&*from, def());
     from.keep_snapshot("monday").unwrap();
     put(&*dataset, 0..100, "later");
-    let job = StoreCopy::new((&*from, "it"), &*to).snapshot(Some("monday"));
+    let job = StoreCopy::new(&*from, "it", &*to).snapshot(Some("monday"));
     assert_eq!(job.run("d", &mut ()).unwrap().end, CopyEnd::Equal);
     let record = to.dataset("d").unwrap().get(&key(5)).unwrap().unwrap();
     assert!(String::from_utf8_lossy(record.json()).contains("first"));

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use esker_lsm::coding::Own;
+use esker_lsm::memtable::Memtable;
 use esker_lsm::table::BlockHint;
 use esker_lsm::version::TableFile;
-use esker_lsm::memtable::Memtable;
 use esker_lsm::{Component, Cost, Cursor, Kind, LookupOptions, Snapshot};
 use esker_model::record::RecordRef;
 use esker_model::schema::{Extracted, Extraction};

@@ -1,0 +1,72 @@
+//! The definition of an indexed attribute.
+
+use serde::{Deserialize, Serialize};
+
+use super::IndexKind;
+use super::dataset::is_false;
+use crate::error::{Error, Result};
+use crate::schema::{Path, Type, Wanted};
+use crate::tokens::Tokenizer;
+
+/// The maximum number of attributes of a dataset.
+pub const MAX_INDEXES: usize = 64;
+
+/// One indexed attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct IndexDef {
+    /// Its path in the record.
+    pub path: Path,
+    /// The kind of its index.
+    pub kind: IndexKind,
+    /// The type of its values.
+    #[serde(rename = "type")]
+    pub ty: Type,
+    /// How its values become tokens of the index.
+    #[serde(default)]
+    pub tokenizer: Tokenizer,
+    /// Records with a value of another type at the path are kept; queries find them as a scan
+    /// would.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lenient: bool,
+}
+
+impl IndexDef {
+    /// An attribute whose values are indexed as they are.
+    pub fn new(path: Path, kind: IndexKind, ty: Type) -> IndexDef {
+        IndexDef {
+            path,
+            kind,
+            ty,
+            tokenizer: Tokenizer::default(),
+            lenient: false,
+        }
+    }
+
+    /// Sets whether the attribute may have values of other types.
+    pub fn lenient(self, lenient: bool) -> IndexDef {
+        IndexDef { lenient, ..self }
+    }
+
+    /// Rejects a lenient index of points.
+    pub fn check_lenient(&self) -> Result<()> {
+        if self.lenient && self.ty.has_place() {
+            Err(Error::bad_input(format!(
+                "attribute `{}`: an index of points cannot be lenient",
+                self.path
+            )))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The values to extract from a record for it.
+    pub fn wanted(&self) -> Wanted {
+        Wanted::new(self.path.clone(), self.ty).lenient(self.lenient)
+    }
+
+    /// Sets the tokenizer.
+    pub fn tokenizer(self, tokenizer: Tokenizer) -> IndexDef {
+        IndexDef { tokenizer, ..self }
+    }
+}
