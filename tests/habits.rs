@@ -22,9 +22,6 @@ const STORES: [&str; 4] = ["lsm", "model", "pubsub", "records"];
 /// The name under which matches on flags are found: a flag is asked by `if`.
 const FLAG: &str = "a match on a flag";
 
-/// Files that still have such matches.
-const WITH_FLAGS: [&str; 2] = ["query/bulk.rs", "query/scan_apart.rs"];
-
 /// The parser of conditions cuts a text at the characters that it has read.
 const PARSER: &str = "condition/parse.rs";
 
@@ -58,7 +55,8 @@ const SKIPS: [&str; 5] = [
 ];
 
 /// The lines of `code` with `.get(..)` of a slice, followed by `.unwrap_or_default()`, or by an
-/// `else` that skips what was to be done. Keys of maps are passed by reference, so their absence is
+/// `else` that skips what was to be done, and with the first or the last of a list, followed by an
+/// empty slice. Keys of maps are passed by reference, so their absence is
 /// not meant.
 fn silent_defaults(code: &str) -> Vec<usize> {
     let mut silent = Vec::new();
@@ -82,10 +80,25 @@ fn silent_defaults(code: &str) -> Vec<usize> {
         let skips = skips.is_some_and(|rest| SKIPS.iter().any(|skip| rest.starts_with(skip)));
         let is_silent = skips || rest.starts_with(".unwrap_or_default()");
         if is_silent && !arguments[..end].contains('"') {
-            silent.push(code[..at].matches('\n').count() + 1);
+            silent.push(line_of(code, at));
         }
     }
+    for end in [".first()", ".last()"] {
+        let ends = code.match_indices(end).map(|(at, _)| at);
+        silent.extend(
+            ends.filter(|at| {
+                let rest = code[at + end.len()..].trim_start();
+                rest.starts_with(".map_or(&[]") || rest.starts_with(".map_or(&[][..]")
+            })
+            .map(|at| line_of(code, at)),
+        );
+    }
     silent
+}
+
+/// The line of a place in `code`.
+fn line_of(code: &str, at: usize) -> usize {
+    code[..at].matches('\n').count() + 1
 }
 
 /// The lines of `code` that are an arm for a flag alone, with or without a condition behind it.
@@ -121,9 +134,7 @@ pub(crate) fn places(root: &Path) -> Vec<String> {
             if !is_test {
                 found.extend(long_functions(&code).into_iter().map(|line| (LONG, line)));
             }
-            if !WITH_FLAGS.contains(&file.as_str()) {
-                found.extend(flag_arms(&code).into_iter().map(|line| (FLAG, line)));
-            }
+            found.extend(flag_arms(&code).into_iter().map(|line| (FLAG, line)));
             if is_store && !is_test && file != PARSER {
                 found.extend(
                     silent_defaults(&code)
@@ -151,6 +162,8 @@ fn habits_are_found_in_code_alone() {
     assert_eq!(silent_defaults(silent), [1, 2]);
     let skipped = "let Some(x) = a.get(1) else {\n    return;\n};\nlet Some(y) = b.get(&key) else {\n    continue;\n};\nlet Some(z) = c.get(2) else { break };\nlet Some(u) = d.get(3) else {\n    return Ok(());\n};";
     assert_eq!(silent_defaults(skipped), [1]);
+    let ends = "a.first().map_or(&[][..], key);\nb.last()\n    .map_or(&[], key);\nc.first().map_or(0, len);";
+    assert_eq!(silent_defaults(ends), [1, 2]);
     let flags = "match is_new {\n    true => 1,\n    false if x => 2,\n    _ => 3,\n}\nlet truth = \n    true;\n(true, _) => 4,\n";
     assert_eq!(flag_arms(flags), [2, 3]);
 }

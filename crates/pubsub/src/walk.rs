@@ -13,6 +13,7 @@ use esker::Result;
 use esker::extension::{
     Component, Cost, Cursor, EntryCursor, Kind, MAX_SEQ, Snapshot, TableMeta, TreeId,
 };
+use esker_coding::Own;
 
 use crate::element::{Elements, Raw, Target};
 use crate::times::Wanted;
@@ -20,7 +21,8 @@ use crate::times::Wanted;
 /// A part of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Span {
-    /// Neighbouring lists, sorted. A component is read if its key filter admits one of them.
+    /// Neighbouring lists, sorted; at least one. A component is read if its key filter admits one
+    /// of them.
     Keys(Vec<Vec<u8>>),
     /// All lists from one key to before another.
     Range(Vec<u8>, Vec<u8>),
@@ -33,7 +35,7 @@ impl Span {
 
     fn first(&self) -> &[u8] {
         match self {
-            Span::Keys(keys) => keys.first().map_or(&[], Vec::as_slice),
+            Span::Keys(keys) => keys.own(0),
             Span::Range(low, _) => low,
         }
     }
@@ -42,8 +44,8 @@ impl Span {
     fn end(&self) -> Cow<'_, [u8]> {
         match self {
             Span::Keys(keys) => {
-                let last = keys.last().map_or(&[][..], Vec::as_slice);
-                [last, &[0]].concat().into()
+                let last = keys.own(keys.len() - 1);
+                [last, &[0][..]].concat().into()
             }
             Span::Range(_, high) => high.into(),
         }

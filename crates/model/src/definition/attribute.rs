@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::IndexKind;
-use super::dataset::is_false;
 use crate::error::{Error, Result};
 use crate::schema::{Path, Type, Wanted};
 use crate::tokens::Tokenizer;
@@ -69,4 +68,8 @@ impl IndexDef {
     pub fn tokenizer(self, tokenizer: Tokenizer) -> IndexDef {
         IndexDef { tokenizer, ..self }
     }
+}
+
+pub(super) fn is_false(set: &bool) -> bool {
+    !set
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::attribute::is_false;
 use super::{
     Index, IndexDef, IndexKind, Layout, MAX_INDEXES, Maintenance, Merging, Repair,
     check_place_and_time, check_tokenizer, check_type,
@@ -89,10 +90,6 @@ pub struct DatasetDef {
 
 fn one() -> u32 {
     1
-}
-
-fn is_false(set: &bool) -> bool {
-    !set
 }
 
 /// The path; if it is invalid, a placeholder and the error.

@@ -76,7 +76,10 @@ impl Parts {
     /// The encoded key of the last record that was put, in a batch for one dataset; empty if there
     /// is none.
     pub(super) fn last_key(&self) -> &[u8] {
-        self.parts.first().map_or(&[], DatasetWrites::last_key)
+        match self.parts.first() {
+            Some(part) => part.last_key(),
+            None => &[],
+        }
     }
 
     /// Removes everything that was added.
