@@ -1,10 +1,20 @@
 //! A short run of each entry point, longer with `ESKER_FUZZ=1000`.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::*;
+use crate::batch::Batch;
 use crate::entry::{Kind, Position};
+use crate::fs::Fs;
+use crate::obsolete::{self, SeqSet};
 use crate::synopsis::MapBuilder;
 use crate::table::TableMeta;
-use crate::version::{ComponentId, NewTable, Place, Seal, TableAt};
+use crate::version::{ComponentId, ConsumerPlace, Current, Edit, NewTable, Place, Seal, TableAt};
+use crate::wal::{LogFormat, LogWriter};
+use esker_sim::memory::Memory;
 
 fn batches() -> Vec<Vec<u8>> {
     let mut batch = Batch::new();

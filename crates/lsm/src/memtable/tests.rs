@@ -11,7 +11,7 @@ use super::arena::Arena;
 use super::*;
 use crate::attributes::Extractor;
 use crate::cursor::Cursor;
-use crate::entry::MAX_SEQ;
+use crate::entry::{Kind, MAX_SEQ, Seq};
 
 type Position = (Vec<u8>, Reverse<Seq>);
 type Model = BTreeMap<Position, (Kind, Vec<u8>)>;

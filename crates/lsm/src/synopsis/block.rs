@@ -13,9 +13,9 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{
-    ANYTHING, MapBuilder, Zone, ZoneRef, cover, cover_box, put_zone, read_zone, shorten_greatest,
-    shorten_least,
+use super::fingerprints::MapBuilder;
+use super::zone::{
+    ANYTHING, Zone, ZoneRef, cover, cover_box, put_zone, read_zone, shorten_greatest, shorten_least,
 };
 use crate::attributes::Summary;
 use crate::coding::{Own, Reader, put_bytes, put_varint};

@@ -1,5 +1,6 @@
 use std::ops::Bound;
 
+use super::zone::*;
 use super::*;
 use crate::attributes::Summary;
 

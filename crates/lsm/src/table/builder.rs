@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::block::BlockBuilder;
+use super::filter;
 use super::format::{FOOTER_LEN, Footer, Handle, MAX_BLOCK_LEN, Sealer, TRAILER_LEN, header};
 use super::index::{IndexBuilder, Map, MapPlace, Partition, Top, push_zones, separator};
+use super::meta::{Expiry, TableMeta};
+use super::options::TableOptions;
 use super::samples::Samples;
-use super::{Expiry, TableMeta, TableOptions, filter};
 use crate::attributes::{Extractor, Summary};
 use crate::coding::put_varint;
 use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, MAX_VALUE_LEN, Seq, Timed, compare};

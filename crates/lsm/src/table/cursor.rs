@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::ReadOptions;
 use super::block::BlockCursor;
 use super::format::{FOOTER_LEN, HEADER_LEN, Handle, expand, unseal};
 use super::index::Index;
+use super::options::ReadOptions;
 use super::reader::Table;
 use crate::cost::Cost;
 use crate::cursor::Cursor;

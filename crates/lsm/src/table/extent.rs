@@ -1,9 +1,9 @@
 //! How much of a table lies between two keys, as far as its index tells: without a look at data
 //! blocks.
 
-use super::BlockHint;
 use super::block::common_prefix;
 use super::format::Handle;
+use super::found::BlockHint;
 use super::index::{Index, IndexEntry, Partition};
 use super::reader::{IndexBytes, Table};
 use crate::coding::{Own, head};

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::BlockHint;
+use super::found::BlockHint;
 use super::index::Index;
 use super::reader::Table;
 use crate::cost::Cost;

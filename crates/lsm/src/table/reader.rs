@@ -7,10 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use super::block::Layout;
 use super::entries::BlockEntries;
+use super::filter;
 use super::format::{FOOTER_LEN, Footer, HEADER_LEN, Handle, check_header, expand, unseal};
+use super::found::{BlockHint, Found};
 use super::index::{Index, Partition, Top};
+use super::meta::TableMeta;
 use super::samples::Samples;
-use super::{BlockHint, Found, TableMeta, filter};
 use crate::cache::{self, BlockCache};
 use crate::coding::Reader;
 use crate::cost::Cost;

@@ -9,10 +9,12 @@ use files::Files;
 
 use super::*;
 use crate::cache::BlockCache;
+use crate::coding::Reader;
 use crate::cost::Cost;
 use crate::cursor::Cursor;
-use crate::entry::{MAX_KEY_LEN, MAX_SEQ, compare};
+use crate::entry::{Kind, MAX_KEY_LEN, MAX_SEQ, Seq, compare};
 use crate::error::{Error, Result};
+use esker_coding::Slice;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {

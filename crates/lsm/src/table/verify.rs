@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::block::BlockCursor;
+use super::filter;
 use super::format::Handle;
 use super::index::{Index, IndexEntry};
+use super::meta::Expiry;
 use super::reader::Table;
-use super::{Expiry, filter};
 use crate::attributes::{Extractor, Summary};
 use crate::cost::Cost;
 use crate::entry::{Kind, Seq, Timed, compare};

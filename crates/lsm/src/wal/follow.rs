@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::replay::{Found, Log};
-use super::{HEADER_LEN, LogFormat, LogHeader, Record};
+use super::format::{HEADER_LEN, LogFormat};
+use super::replay::{Found, Log, LogHeader, Record};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 

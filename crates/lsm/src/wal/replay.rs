@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{
+use super::format::{
     DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogFormat, MARK, MARK_LEN, MARK_MAGIC, NEXT, PREFIX_LEN,
     TIME, checksum, header_checksum, seed,
 };

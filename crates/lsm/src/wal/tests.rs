@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::format::*;
 use super::*;
 use crate::error::{Error, Result};
 use crate::fs::Fs;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{
+use super::format::{
     DATA, DEMANDED, FRAME_LEN, HEADER_LEN, LogFormat, MARK, MARK_MAGIC, NEXT, PREFIX_LEN, TIME,
     checksum, header_checksum, seed, split_checksum,
 };

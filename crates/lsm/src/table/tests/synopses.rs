@@ -1,5 +1,5 @@
 use super::*;
-use crate::attributes::Summary;
+use crate::attributes::{Extractor, Summary};
 use crate::synopsis::ValueRange;
 use std::ops::Bound;
 
