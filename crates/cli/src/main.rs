@@ -57,6 +57,7 @@ fn dispatch(cli: Cli) -> Result<Outcome, Failure> {
         Command::Within(args) => commands::space::within(&args, memory),
         Command::Near(args) => commands::space::near(&args, memory),
         Command::View(args) => commands::view::view(&args, memory),
+        #[cfg(feature = "volume")]
         Command::Volume(args) => commands::volume::volume(&args),
         Command::Scan(args) => commands::query::scan(&args, memory),
         Command::Count(args) => commands::query::count(&args, memory),

@@ -7,9 +7,11 @@ use super::{
     CreateArgs, DeleteArgs, DemoArgs, DirArgs, DropArgs, ExpireArgs, FindArgs, GetArgs, IndexArgs,
     ListArgs, LoadArgs, LookupArgs, MaintainArgs, ManArgs, NearArgs, PublishArgs, PutArgs,
     RangeArgs, ReadKeyArgs, ReadValueArgs, RenameArgs, RepairArgs, ReplayArgs, ScanArgs,
-    SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs, ViewArgs, VolumeArgs, WithinArgs,
+    SnapshotArgs, StatArgs, SubscribeArgs, TtlArgs, UpdateArgs, ViewArgs, WithinArgs,
 };
-use super::{changes, copy, datasets, expiry, help, pubsub, space, update, values, volume};
+#[cfg(feature = "volume")]
+use super::{VolumeArgs, volume};
+use super::{changes, copy, datasets, expiry, help, pubsub, space, update, values};
 use crate::report::ProgressForm;
 
 /// Find JSON records by any of their fields.
@@ -87,6 +89,7 @@ pub(crate) enum Command {
     /// Draw the areas of the tables of a spatial index, as SVG
     #[command(after_help = space::VIEW_HELP)]
     View(ViewArgs),
+    #[cfg(feature = "volume")]
     /// Replicated block volumes: disks on several machines, reached by NBD
     #[command(after_help = volume::VOLUME_HELP)]
     Volume(VolumeArgs),

@@ -12,6 +12,7 @@ mod query;
 mod space;
 mod update;
 mod values;
+#[cfg(feature = "volume")]
 mod volume;
 mod write;
 
@@ -38,6 +39,7 @@ pub(crate) use space::{AreaArgs, AreaOrder, NearArgs, ViewArgs, WithinArgs};
 pub(crate) use values::{Strategy, Ttl, size};
 #[cfg(test)]
 pub(crate) use values::{durability, duration};
+#[cfg(feature = "volume")]
 pub(crate) use volume::{
     AskArgs, CloneArgs, CreateVolumeArgs, DeleteVolumeArgs, DemoVolumeArgs, GrowArgs, MapArgs,
     MemberArgs, MemberCommand, NodeArgs, RenameVolumeArgs, SnapshotVolumeArgs, StatusArgs, TlsArgs,

@@ -8,6 +8,7 @@ use esker::{Expr, Path};
 
 use super::space::AreaArgs;
 use super::values::duration;
+#[cfg(feature = "volume")]
 use super::volume::DemoVolumeArgs;
 
 pub(super) const PUBLISH_HELP: &str = "\
@@ -78,6 +79,7 @@ pub(crate) enum DemoCommand {
         after_help = "Examples:\n  esker demo pubsub\n  esker demo pubsub --moves moves.ndjson.zst --speed 600 --length 1h"
     )]
     Pubsub(DemoPubsubArgs),
+    #[cfg(feature = "volume")]
     /// Show a replicated disk: three nodes on loopback, a file system written to them over NBD, and
     /// a leader that is killed meanwhile
     #[command(

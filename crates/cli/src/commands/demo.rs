@@ -28,6 +28,7 @@ pub(crate) fn demo(args: &DemoArgs, memory: usize) -> Result<Outcome, Failure> {
             let folder = DemoFolder::new(args.dir.as_deref())?;
             return super::city::city(args, &folder.path, memory);
         }
+        #[cfg(feature = "volume")]
         Some(DemoCommand::Volume(args)) => {
             let folder = DemoFolder::new(args.dir.as_deref())?;
             return super::volume::demo(args, &folder.path, folder.temporary);

@@ -31,6 +31,7 @@ mod stat_cluster;
 pub(crate) mod update;
 pub(crate) mod versions;
 pub(crate) mod view;
+#[cfg(feature = "volume")]
 pub(crate) mod volume;
 pub(crate) mod write;
 
