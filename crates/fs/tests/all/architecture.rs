@@ -1,7 +1,7 @@
 //! Compares the modules and locks of this crate with `layers.txt` and `locks.txt`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code)]
 
-#[path = "../../../tests/layers.rs"]
+#[path = "../../../../tests/layers.rs"]
 mod layers;
 
 use std::path::Path;

@@ -1,0 +1,4 @@
+//! The integration tests of the file systems, in one program.
+
+mod architecture;
+mod contract;
