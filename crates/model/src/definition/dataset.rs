@@ -11,10 +11,7 @@ use super::{
 };
 use crate::PrimaryKey;
 use crate::error::{Error, Result};
-use crate::geometry::Space;
-use crate::schema::{
-    IntoPath, KeyType, Path, Type, Wanted, coordinate_paths, key_paths, point_time_paths,
-};
+use crate::schema::{IntoPath, KeyType, Path, Type, key_paths, point_time_paths};
 use crate::tokens::Tokenizer;
 
 /// Checks the name of a dataset: 1 to 64 letters, digits, `-`, `_` and `.`.
@@ -82,10 +79,10 @@ pub struct DatasetDef {
     pub old_records: bool,
     /// `key_type` is not said yet ([`DatasetDef::key`]).
     #[serde(skip)]
-    is_key_type_open: bool,
+    pub(super) is_key_type_open: bool,
     /// The first error of the builder methods, reported by [`DatasetDef::validate`].
     #[serde(skip)]
-    mistake: Option<String>,
+    pub(super) mistake: Option<String>,
 }
 
 fn one() -> u32 {
