@@ -152,7 +152,10 @@ impl Import {
         let (rejects, end) = match (kept, ended) {
             (Ok(rejects), Ok(end)) => (rejects, end),
             (Ok(rejects), Err(error)) => (rejects, End::Failed(error)),
-            (Err(error), _) => (Vec::new(), End::Failed(error)),
+            (Err(error), Ok(End::Complete)) => (Vec::new(), End::Failed(error)),
+            // What ended the import comes first.
+            (Err(_), Ok(end)) => (Vec::new(), end),
+            (Err(_), Err(error)) => (Vec::new(), End::Failed(error)),
         };
         Report {
             records: self.loaded,
@@ -192,9 +195,9 @@ impl Import {
                 Some(Event::Pause | Event::Failed { .. }) | None => break,
             };
             self.rejected += 1;
-            if let Some(rejects) = self.rejects.get_mut(source) {
-                rejects.add(line, &reason, text, &mut |note| observer.note(note));
-            }
+            let mut note = |note: &Note| observer.note(note);
+            let added = self.rejects[source].add(line, &reason, text, &mut note);
+            added.map_err(unwritten)?;
         }
         self.finish_rejects(false)
     }
@@ -215,12 +218,13 @@ impl Import {
             return Ok(());
         };
         for (at, rejects) in self.rejects.iter_mut().enumerate().take(place.source + 1) {
-            let (last, most) = if at == place.source {
-                (place.line, rejected)
+            let last = if at == place.source {
+                place.line
             } else {
-                (u64::MAX, None)
+                u64::MAX
             };
-            rejects.resume(last, most).map_err(unwritten)?;
+            let most = rejected.as_ref().and_then(|counts| counts.get(at).copied());
+            rejects.resume(last, most).map_err(unread)?;
             self.rejected += rejects.count();
         }
         (self.loaded, self.resumed) = (loaded, loaded);
@@ -241,17 +245,20 @@ impl Import {
 
     /// Finishes the files of rejected lines; returns their paths and numbers of lines.
     fn finish_rejects(&mut self, is_complete: bool) -> Result<Vec<(PathBuf, u64)>> {
-        let mut files = Vec::new();
+        let (mut files, mut failed) = (Vec::new(), None);
         for rejects in std::mem::take(&mut self.rejects) {
             let count = rejects.count();
-            if is_complete {
-                rejects.remove_stale().map_err(unwritten)?;
-            }
-            if let Some(path) = rejects.finish().map_err(unwritten)? {
-                files.push((path, count));
+            let removed = if is_complete {
+                rejects.remove_stale()
+            } else {
+                Ok(())
+            };
+            match removed.and_then(|()| rejects.finish()) {
+                Ok(path) => files.extend(path.map(|path| (path, count))),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Ok(files)
+        failed.map_or(Ok(files), |error| Err(unwritten(error)))
     }
 
     /// Commits a batch together with the progress.
@@ -260,8 +267,7 @@ impl Import {
         self.flush_rejects()?;
         self.replaced.look(dataset)?;
         let records = batch.len() as u64;
-        let rejects = self.rejects.get(self.done.source);
-        let rejected = rejects.map_or(0, Rejects::count);
+        let rejected = self.rejects.iter().map(Rejects::done).collect();
         let resume = &mut self.resume;
         let counts = (self.loaded + records, self.replaced.count());
         resume.note(batch, self.done, counts, rejected)?;
@@ -331,11 +337,11 @@ impl Import {
             };
             let Read { place, text, bad } = read;
             self.rejected += bad.len() as u64;
-            if let Some(rejects) = self.rejects.get_mut(place.source) {
-                for (range, reason) in &bad {
-                    let text = text.get(range.clone()).unwrap_or_default();
-                    rejects.add(place.line, reason, text, &mut |note| observer.note(note));
-                }
+            let rejects = &mut self.rejects[place.source];
+            for (range, reason) in &bad {
+                let mut note = |note: &Note| observer.note(note);
+                let added = rejects.add(place.line, reason, &text[range.clone()], &mut note);
+                added.map_err(unwritten)?;
             }
             if self.strict
                 && let Some((_, reason)) = bad.first()
@@ -344,6 +350,7 @@ impl Import {
                 break End::Bad(format!("{name}, line {}: {reason}", place.line));
             }
             self.done = place;
+            rejects.set_done();
             if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
                 self.commit(dataset, &mut *batch)?;
                 observer.progress(self.feed.bytes_read(), self.loaded);
@@ -358,10 +365,10 @@ impl Import {
 
     /// Commits the rest at the end of the input, or where the import stops.
     fn end(&mut self, dataset: &dyn Dataset, batch: &mut dyn Batch, end: &End) -> Result<()> {
+        // The last commit says that these lines are done, and is synced.
+        let mut rejects = self.rejects.iter_mut();
+        rejects.try_for_each(|rejects| rejects.sync().map_err(unwritten))?;
         if matches!(end, End::Complete) {
-            // A complete import is not resumed, so its rejected lines must be in the files before.
-            let mut rejects = self.rejects.iter_mut();
-            rejects.try_for_each(|rejects| rejects.sync().map_err(unwritten))?;
             let rest = batch.len() as u64;
             self.replaced.look(dataset)?;
             self.resume.forget(batch)?;
@@ -452,7 +459,12 @@ fn columns(def: &DatasetDef) -> Columns {
     columns
 }
 
-/// The error for a file of rejected lines that cannot be written or read.
+/// The error for a file of rejected lines that cannot be read.
+fn unread(error: io::Error) -> Error {
+    Error::Input(format!("cannot continue a file of rejected lines: {error}"))
+}
+
+/// The error for a file of rejected lines that cannot be written.
 fn unwritten(error: io::Error) -> Error {
     Error::Input(format!("cannot write rejected lines: {error}"))
 }

@@ -16,9 +16,11 @@ pub(crate) const TEXT_MAX: usize = 64 << 10;
 pub(crate) struct Rejects {
     path: PathBuf,
     file: Option<BufWriter<File>>,
-    /// The file cannot be written: lines are reported as notes instead.
-    listed: bool,
+    /// The file cannot be created: lines are reported as notes instead.
+    is_unwritable: bool,
     count: u64,
+    /// The number of these on lines that are done.
+    done: u64,
 }
 
 impl Rejects {
@@ -32,38 +34,44 @@ impl Rejects {
         Self {
             path: name.into(),
             file: None,
-            listed: false,
+            is_unwritable: false,
             count: 0,
+            done: 0,
         }
     }
 
     /// Continues the file of an interrupted import: keeps the entries of lines up to `last`, at
     /// most `most` of them. Later lines are read again.
     pub(crate) fn resume(&mut self, last: u64, most: Option<u64>) -> io::Result<()> {
-        let text = match fs::read_to_string(&self.path) {
+        let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        let line = |entry: &str| serde_json::from_str::<Value>(entry).ok()?["line"].as_u64();
+        // The last entry may be torn.
+        let line = |entry: &[u8]| serde_json::from_slice::<Value>(entry).ok()?["line"].as_u64();
         let kept = text
-            .lines()
+            .split(|byte| *byte == b'\n')
             .filter(|entry| line(entry).is_some_and(|line| line <= last));
         let most = most.map_or(usize::MAX, |most| {
             usize::try_from(most).unwrap_or(usize::MAX)
         });
-        let kept: Vec<&str> = kept.take(most).collect();
+        let kept: Vec<&[u8]> = kept.take(most).collect();
         if kept.is_empty() {
             return Ok(());
         }
         self.count = kept.len() as u64;
+        self.done = self.count;
         // The entries are nowhere else, so the file is replaced as a whole.
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
         let mut file = BufWriter::new(File::create(&new)?);
-        kept.iter()
-            .try_for_each(|entry| writeln!(file, "{entry}"))?;
+        for entry in kept {
+            file.write_all(entry)?;
+            file.write_all(b"\n")?;
+        }
         file.flush()?;
+        file.get_ref().sync_data()?;
         fs::rename(&new, &self.path)?;
         self.file = Some(file);
         Ok(())
@@ -74,30 +82,37 @@ impl Rejects {
         self.file.as_mut().map_or(Ok(()), |file| file.flush())
     }
 
-    /// Stores a line; if the file cannot be written, passes it to `note`.
+    /// Stores a line; if the file cannot be created, passes it to `note`.
     pub(crate) fn add(
         &mut self,
         line: u64,
         reason: &str,
         text: &[u8],
         note: &mut dyn FnMut(&Note),
-    ) {
+    ) -> io::Result<()> {
         self.count += 1;
-        if !self.listed
-            && let Err(error) = self.write(line, reason, text)
-        {
-            note(&Note::Unwritten {
-                path: self.path.clone(),
-                reason: error.to_string(),
-            });
-            self.listed = true;
+        if self.file.is_none() && !self.is_unwritable {
+            match File::create(&self.path) {
+                Ok(file) => self.file = Some(BufWriter::new(file)),
+                Err(error) => {
+                    note(&Note::Unwritten {
+                        path: self.path.clone(),
+                        reason: error.to_string(),
+                    });
+                    self.is_unwritable = true;
+                }
+            }
         }
-        if self.listed {
+        let Some(file) = &mut self.file else {
             note(&Note::Rejected {
                 line,
                 reason: reason.to_string(),
             });
-        }
+            return Ok(());
+        };
+        let text = String::from_utf8_lossy(cut(text));
+        let entry = json!({ "line": line, "reason": reason, "text": text });
+        writeln!(file, "{entry}")
     }
 
     /// The number of rejected lines.
@@ -105,9 +120,19 @@ impl Rejects {
         self.count
     }
 
+    /// All lines so far are done: an import that is resumed does not read them again.
+    pub(crate) fn set_done(&mut self) {
+        self.done = self.count;
+    }
+
+    /// The number of rejected lines that are done.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
     /// If this import rejected no line, removes the file of an earlier import.
     pub(crate) fn remove_stale(&self) -> io::Result<()> {
-        if self.file.is_some() || !is_ours(&self.path) {
+        if self.count > 0 || !is_ours(&self.path) {
             return Ok(());
         }
         match fs::remove_file(&self.path) {
@@ -121,7 +146,9 @@ impl Rejects {
         match &mut self.file {
             Some(file) => {
                 file.flush()?;
-                file.get_ref().sync_data()
+                file.get_ref().sync_data()?;
+                let folder = self.path.parent().filter(|folder| *folder != Path::new(""));
+                File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
             }
             None => Ok(()),
         }
@@ -136,16 +163,6 @@ impl Rejects {
             }
             None => Ok(None),
         }
-    }
-
-    fn write(&mut self, line: u64, reason: &str, text: &[u8]) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(BufWriter::new(File::create(&self.path)?)),
-        };
-        let text = String::from_utf8_lossy(cut(text));
-        let entry = json!({ "line": line, "reason": reason, "text": text });
-        writeln!(file, "{entry}")
     }
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct Interrupted {
     pub(crate) loaded: u64,
     /// The number of these that replaced a record.
     pub(crate) replaced: u64,
-    /// The number of rejected lines of the current source; `None` in a note of an earlier version.
-    pub(crate) rejected: Option<u64>,
+    /// The number of rejected lines of each source; `None` in a note of an earlier version.
+    pub(crate) rejected: Option<Vec<u64>>,
 }
 
 impl Resume {
@@ -102,7 +102,9 @@ impl Resume {
                 },
                 loaded,
                 replaced: figure("replaced").unwrap_or(0),
-                rejected: figure("rejected"),
+                rejected: noted["rejected"]
+                    .as_array()
+                    .map(|counts| counts.iter().filter_map(Json::as_u64).collect()),
             }),
             _ => None,
         })
@@ -114,7 +116,7 @@ impl Resume {
         batch: &mut dyn Batch,
         place: Place,
         (loaded, replaced): (u64, u64),
-        rejected: u64,
+        rejected: Vec<u64>,
     ) -> Result<()> {
         let Some(name) = &self.name else {
             return Ok(());

@@ -198,7 +198,8 @@ fn rejects_are_made_anew_and_only_when_needed() {
     assert!(!path.exists());
     for _ in 0..2 {
         let mut rejects = Rejects::beside(Some(&input));
-        rejects.add(3, "it is \"bad\"", b"\xFF{", &mut |_| {});
+        let added = rejects.add(3, "it is \"bad\"", b"\xFF{", &mut |_| {});
+        added.unwrap();
         assert_eq!(rejects.count(), 1);
         assert_eq!(rejects.finish().unwrap().unwrap(), path);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -217,7 +218,7 @@ fn the_rejects_of_an_interrupted_import_are_never_away() {
     let path = dir.path().join("in.ndjson.rejected");
     let mut rejects = Rejects::beside(Some(&input));
     for line in [3, 5, 9] {
-        rejects.add(line, "bad", b"{", &mut |_| {});
+        rejects.add(line, "bad", b"{", &mut |_| {}).unwrap();
     }
     rejects.finish().unwrap();
     let mut rejects = Rejects::beside(Some(&input));
@@ -228,7 +229,7 @@ fn the_rejects_of_an_interrupted_import_are_never_away() {
         text.lines().map(|entry| line(entry).unwrap()).collect()
     };
     assert_eq!(lines(), [3, 5]);
-    rejects.add(7, "bad", b"{", &mut |_| {});
+    rejects.add(7, "bad", b"{", &mut |_| {}).unwrap();
     rejects.finish().unwrap();
     assert_eq!(lines(), [3, 5, 7]);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
@@ -264,6 +265,61 @@ fn the_rejects_are_in_the_file_when_the_last_batch_is_committed() {
     assert_eq!((report.records, report.rejected), (2, 1));
     // Progress is reported after the last commit, before the import has finished its files.
     assert_eq!(observer.seen, [1]);
+}
+
+/// Stops an import after its first batch.
+struct StopsEarly(bool);
+
+impl Observer for StopsEarly {
+    fn progress(&mut self, _: u64, _: u64) {
+        self.0 = true;
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0
+    }
+}
+
+#[test]
+fn a_resumed_import_rejects_each_line_once_and_none_of_an_earlier_import() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("plain:{}", dir.path().join("store").display());
+    let store = open(store, Mode::Create, esker::Options::default()).unwrap();
+    let def = esker::DatasetDef::new("id", esker::KeyType::Int);
+    let dataset = store.create_dataset("d", def).unwrap();
+    let [a, b] = ["a.ndjson", "b.ndjson"].map(|name| dir.path().join(name));
+    let rejected = |file: &Path| {
+        let text = std::fs::read(format!("{}.rejected", file.display()));
+        text.map_or(0, |text| text.split(|byte| *byte == b'\n').count() - 1)
+    };
+    // The file of an earlier import of `a`, whose last entry is torn within a character.
+    let entry = br#"{"line":1,"reason":"bad","text":"{"}"#;
+    let stale = [&entry[..], b"\n", &entry[..20], &"\u{20AC}".as_bytes()[..1]].concat();
+    std::fs::write(format!("{}.rejected", a.display()), stale).unwrap();
+    std::fs::write(&a, "{\"id\":-1}\n").unwrap();
+    let lines = (0..3000).map(|id| match id {
+        7 | 2007 => "bad\n".to_string(),
+        _ => format!("{{\"id\":{id}}}\n"),
+    });
+    std::fs::write(&b, lines.collect::<String>()).unwrap();
+    let import = || Import::new(sources(&[a.clone(), b.clone()], None).unwrap());
+    let report = import().run(&*dataset, &mut StopsEarly(false));
+    assert!(matches!(report.end, End::Stopped { .. }));
+    assert_eq!((report.rejected, rejected(&b)), (1, 1));
+    let report = import().run(&*dataset, &mut ());
+    assert!(matches!(report.end, End::Complete));
+    assert_eq!((report.resumed, report.records), (1000, 2999));
+    assert_eq!((report.rejected, rejected(&a), rejected(&b)), (2, 0, 2));
+
+    // The value that ends a strict import is read again by the next one, also on the same line.
+    let c = dir.path().join("c.json");
+    std::fs::write(&c, "[{\"id\":1},{\"id\":2},7]").unwrap();
+    let import = |strict| Import::new(sources(&[c.clone()], None).unwrap()).strict(strict);
+    let report = import(true).run(&*dataset, &mut ());
+    assert!(matches!(report.end, End::Bad(_)));
+    let report = import(false).run(&*dataset, &mut ());
+    assert!(matches!(report.end, End::Complete));
+    assert_eq!((report.resumed, report.rejected, rejected(&c)), (2, 1, 1));
 }
 
 #[test]

@@ -385,7 +385,7 @@ impl Records for Held {
         let next = records.last().filter(|_| is_more).map(|last| ValueToken {
             at,
             after: last.seq(),
-            asked: at,
+            as_of: at,
         });
         Ok(ValuePage { records, next })
     }

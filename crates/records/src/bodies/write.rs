@@ -43,14 +43,18 @@ pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'
     let mut defect = None;
     batch.each(&mut |tree, kind, key, value| {
         if tree == layout.data {
+            // The record of a head follows it.
+            if head.is_some() {
+                defect = Some(Misplaced::here());
+            }
             match (kind, RecordRef::body_of(value)) {
                 (Kind::Put, Some([])) => {
                     head = Some(key.to_vec());
                     return;
                 }
                 (Kind::Put, Some(body)) => show(ordinal, key, Some(body)),
-                (Kind::Put, None) => defect = Some(Misplaced::here()),
-                _ => show(ordinal, key, None),
+                (Kind::Delete, _) => show(ordinal, key, None),
+                _ => defect = Some(Misplaced::here()),
             }
             ordinal += 1;
         } else if Some(tree) == by_place
@@ -64,7 +68,6 @@ pub(crate) fn each_write(batch: &Batch, layout: &Layout, show: &mut ShowRecord<'
             ordinal += 1;
         }
     });
-    // The record of each head follows it.
     if head.is_some() {
         defect = Some(Misplaced::here());
     }

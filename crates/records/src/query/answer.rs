@@ -290,7 +290,7 @@ fn scan(context: &Context, best: &mut Best, want: usize) -> Result<u64> {
         compiled: &context.compiled,
         order: BulkOrder::Any,
         // The newest may be anywhere.
-        is_for_few: false,
+        limit: None,
         gives_records: brings && !context.request.keys_only,
         cost: &context.costs.data,
         body_cost: &context.costs.bodies,

@@ -38,9 +38,6 @@ pub(super) enum Sink<'v> {
 /// An index with fewer entries than this in the range is read block by block.
 const READAHEAD_ENTRIES: u64 = 10_000;
 
-/// An answer of at most so many records ends where it has them, even if that takes lookups.
-const FEW: usize = 1024;
-
 /// The memory of a key of a chunk, beside its bytes.
 const KEY_BYTES: usize = size_of::<&[u8]>() + size_of::<(usize, Seq)>();
 
@@ -139,7 +136,7 @@ impl<'v> Bulk<'v> {
                 view: &context.view,
                 compiled: &context.compiled,
                 order: self.order,
-                is_for_few: self.give.remaining.is_some_and(|most| most <= FEW),
+                limit: self.give.remaining,
                 gives_records: matches!(self.give.sink, Sink::Visit(_)),
                 cost: &context.costs.data,
                 body_cost: &context.costs.bodies,

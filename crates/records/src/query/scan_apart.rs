@@ -32,9 +32,8 @@ const BYTES_PER_LOOKUP: u64 = 8 << 10;
 /// The largest number of heads that are held for lookups.
 const MOST_HELD: u64 = 16 << 10;
 
-/// The number of bodies that are looked up together: a scan that breaks reads no more than these
-/// in vain.
-const LOOKUPS: usize = 1024;
+/// The number of bodies that are looked up first.
+const LOOKUPS: usize = 256;
 
 impl ScanApart<'_> {
     /// True if a record may answer the query. A head that cannot decide the conditions may answer
@@ -130,16 +129,19 @@ impl ScanApart<'_> {
         Ok(scanned)
     }
 
-    /// Looks the bodies of some heads up, a batch at a time, and passes the records that answer to
-    /// `to` until it breaks.
+    /// Looks the bodies of some heads up, and passes the records that answer to `to` until it
+    /// breaks. In growing batches, so that few are read in vain, and neighbours are read together.
     fn look_up(
         &self,
         heads: &[Item],
         bodies: &mut Bodies<'_>,
         to: &mut dyn TakeScanned,
     ) -> Result<()> {
-        let mut broke = false;
-        for batch in heads.chunks(LOOKUPS) {
+        let (mut rest, mut most, mut broke) = (heads, LOOKUPS, false);
+        while !rest.is_empty() && !broke {
+            let batch;
+            (batch, rest) = rest.split_at(most.min(rest.len()));
+            most *= 2;
             for (at, item) in batch.iter().enumerate() {
                 bodies.add(at, (&item.key, item.seq), &item.stored)?;
             }
@@ -152,9 +154,6 @@ impl ScanApart<'_> {
                 Ok(())
             };
             bodies.read(LookupOptions::default(), self.body_cost, take)?;
-            if broke {
-                break;
-            }
         }
         Ok(())
     }

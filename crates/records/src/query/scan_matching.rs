@@ -10,13 +10,17 @@ use super::stages::{Admission, Needs, TakeScanned, Verdict};
 use crate::error::Result;
 use crate::store::View;
 
+/// An answer of at most so many records in any order ends where it has them, even if that takes
+/// lookups.
+const FEW: usize = 1024;
+
 /// A scan for the records that satisfy a condition.
 pub(super) struct ScanMatching<'a> {
     pub(super) view: &'a View,
     pub(super) compiled: &'a Compiled,
     pub(super) order: BulkOrder,
-    /// True if the answer needs only a few records.
-    pub(super) is_for_few: bool,
+    /// The number of records that the answer needs; `None` for all.
+    pub(super) limit: Option<usize>,
     /// True if the records are part of the answer; false if heads will do.
     pub(super) gives_records: bool,
     pub(super) cost: &'a Cost,
@@ -38,9 +42,10 @@ impl ScanMatching<'_> {
                 cost: self.cost,
                 body_cost: self.body_cost,
             };
-            // Where the heads decide, a scan by key reads few more bodies than are wanted. In any
-            // order it would look at all heads first.
-            let ends_early = self.is_for_few && matches!(needs, Needs::Admitted(_));
+            // Where the heads decide, a scan by key reads a batch of bodies more than are wanted.
+            // In any order it would look at all heads first.
+            let is_few = self.limit.is_some_and(|limit| limit <= FEW);
+            let ends_early = is_few && matches!(needs, Needs::Admitted(_));
             return match self.order {
                 BulkOrder::Any if !ends_early => scan.in_any_order(to),
                 _ => scan.by_key(to),

@@ -102,7 +102,7 @@ fn a_scan_offers_what_is_wanted_live_and_meets_the_condition_until_it_is_broken_
         };
         let cost = view.snapshot.cost();
         let scan = ScanMatching {
-            is_for_few: false,
+            limit: None,
             view: &view,
             compiled: &compiled(&view, "a = 1"),
             order: BulkOrder::Key,

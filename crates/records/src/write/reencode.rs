@@ -1,8 +1,10 @@
-//! Writes of a batch that are encoded again: for a newer layout of their dataset, and without those
-//! that no reader can see.
+//! Encodes a batch again: when the layout of its dataset has changed, and to drop writes that a
+//! later write of the same batch replaces.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use esker_lsm::coding::Misplaced;
 
 use super::batch::DatasetWrites;
 use super::pre_images::Touched;
@@ -54,7 +56,7 @@ impl DatasetWrites {
     ) -> Result<()> {
         let records = self.counts.records;
         let mut result = Ok(());
-        bodies::each_write(&old.batch, layout, &mut |ordinal, key, body| {
+        let walked = bodies::each_write(&old.batch, layout, &mut |ordinal, key, body| {
             let Some(insert) = insert(ordinal, key).filter(|_| result.is_ok()) else {
                 return;
             };
@@ -62,9 +64,9 @@ impl DatasetWrites {
                 Some(body) => self.put(body, insert),
                 None => self.delete_encoded(key, insert),
             };
-        })?;
+        });
         self.counts.records = records;
-        result
+        walked.and(result)
     }
 
     /// Refuses a key that is inserted twice. If the strategy looks at writes, keeps only the last
@@ -77,9 +79,7 @@ impl DatasetWrites {
         order.sort_by(|a, b| (&a.key, a.ordinal).cmp(&(&b.key, b.ordinal)));
         let (mut passed, mut inserts) = (HashSet::new(), HashSet::new());
         for of_key in order.chunk_by(|a, b| a.key == b.key) {
-            let Some((last, earlier)) = of_key.split_last() else {
-                continue;
-            };
+            let (last, earlier) = of_key.split_last().ok_or_else(Misplaced::here)?;
             passed.extend(earlier.iter().map(|touched| touched.ordinal));
             match of_key.iter().filter(|touched| touched.insert).count() {
                 0 => {}
