@@ -314,7 +314,8 @@ fn a_resumed_import_rejects_each_line_once_and_none_of_an_earlier_import() {
     // The value that ends a strict import is read again by the next one, also on the same line.
     let c = dir.path().join("c.json");
     std::fs::write(&c, "[{\"id\":1},{\"id\":2},7]").unwrap();
-    let import = |strict| Import::new(sources(&[c.clone()], None).unwrap()).strict(strict);
+    let import =
+        |strict| Import::new(sources(std::slice::from_ref(&c), None).unwrap()).strict(strict);
     let report = import(true).run(&*dataset, &mut ());
     assert!(matches!(report.end, End::Bad(_)));
     let report = import(false).run(&*dataset, &mut ());
