@@ -99,8 +99,9 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
     let mut steps: Vec<Step> = steps.collect();
     // Most runs have something that chance brings together once in thousands.
     for _ in 0..random.u8(..3) {
-        let what = match random.u8(..9) {
-            6 | 7 => {
+        let what = match random.u8(..13) {
+            12 => What::Plot(3, random.u8(..5)),
+            9.. => {
                 let (group, skip) = (random.u8(..5), random.u8(1..4));
                 What::ThreeElections(group, skip, random.u16(2000..5000))
             }
