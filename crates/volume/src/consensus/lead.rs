@@ -429,6 +429,8 @@ impl Core {
             // It may have gone on while the image was sent.
             progress.next = through.max(progress.matched).min(last).next();
             progress.forget_under_way();
+            // It is given a sign at the next tick: what it answers says how far it is.
+            leading.next_heartbeat = 0;
         }
     }
 

@@ -145,7 +145,8 @@ impl Map {
             status: Some(Status {
                 slot,
                 ballot,
-                is_incomplete: false,
+                is_image: true,
+                ..Status::default()
             }),
             members: meta.members,
             system: meta.system.map(|system| (*system).clone()),

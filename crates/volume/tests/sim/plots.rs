@@ -629,7 +629,7 @@ impl World {
     }
 
     /// The log of a group's leader begins behind the end of this node's.
-    fn is_left_behind(&mut self, group: GroupId, id: NodeId) -> bool {
+    pub(crate) fn is_left_behind(&mut self, group: GroupId, id: NodeId) -> bool {
         let leader = self.led_by(group.0 as u8).map(|(_, leader)| leader);
         let ends = leader.and_then(|leader| {
             let of_leader = self.log_of(leader, group);

@@ -54,6 +54,7 @@ impl World {
         if self.members.len() != 3 || !self.members.contains(&first) {
             return None;
         }
+        count("by count");
         self.write_through(first);
         let since = self.now;
         let stage = Counting::Opening { since };
@@ -145,6 +146,7 @@ impl World {
         let others = self.members.iter().copied().filter(|id| *id != leader);
         let others: Vec<NodeId> = others.collect();
         let asker = *others.get(self.random.usize(..others.len().max(1)))?;
+        count("lives");
         let epoch = self.node(asker).epoch;
         self.end_life(asker);
         Some(Lives {
