@@ -360,7 +360,7 @@ impl Core {
         match frame {
             Frame::Form(formation) => self.form(from, formation),
             Frame::Hello(hello) => self.heard_hello(from, hello),
-            _ if !self.is_member(from) => {}
+            _ if !self.is_member(from) => self.ask_for_hello(from),
             Frame::Consensus {
                 group,
                 message,
