@@ -66,8 +66,8 @@ pub trait Fs: Send + Sync {
 pub trait WriteFile: Send + Sync {
     /// Appends all of `data`. After an error an unknown part of it is in the file.
     fn append(&self, data: &[u8]) -> io::Result<()>;
-    /// Appends all of `parts`, one behind the other. After an error an unknown part of them is in the
-    /// file.
+    /// Appends all of `parts`, one behind the other. After an error an unknown part of them is in
+    /// the file.
     fn append_parts(&self, parts: &[&[u8]]) -> io::Result<()> {
         parts.iter().try_for_each(|part| self.append(part))
     }

@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::bytes::Bytes;
 use crate::command::{Command, checksum};
 
-/// An encoded command. A leader has the data of a write beside what is before them; where it came in
-/// a frame or from disk it is in one piece.
+/// An encoded command. A leader has the data of a write beside what is before them; where it came
+/// in a frame or from disk it is in one piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
     head: Bytes,

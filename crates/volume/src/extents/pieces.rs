@@ -1,5 +1,5 @@
-//! Bytes of a segment that are not in its file yet. Short ones are copied; long ones stay where they
-//! are, in the log's memory or in the frame that brought them.
+//! Bytes of a segment that are not in its file yet. Short ones are copied; long ones stay where
+//! they are, in the log's memory or in the frame that brought them.
 
 use crate::bytes::Bytes;
 

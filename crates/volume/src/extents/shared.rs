@@ -77,7 +77,8 @@ struct State {
     spare: Vec<Pieces>,
 }
 
-/// Shared by the owner of the segments, its batches and readers. No lock but `turn` is held during I/O.
+/// Shared by the owner of the segments, its batches and readers. No lock but `turn` is held during
+/// I/O.
 pub(super) struct Shared {
     pub(super) folder: Folder,
     /// Bytes of a segment, unless it is longer.

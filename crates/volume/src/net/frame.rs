@@ -1,7 +1,7 @@
 //! Frames on a connection: `u32` length of the payload, `u32` how many of its first bytes the
 //! checksum is of, `u64` XXH3 of those, the payload. Bytes behind those have checksums of their own
-//! among them. Numbers are little-endian. A damaged or too long frame ends the connection, since what is behind
-//! it cannot be trusted.
+//! among them. Numbers are little-endian. A damaged or too long frame ends the connection, since
+//! what is behind it cannot be trusted.
 
 use std::io::{self, BufReader, IoSlice, Read};
 use std::time::Duration;

@@ -150,8 +150,8 @@ impl Core {
 
     /// A node that belongs to no cluster, as far as is known, says what only one of a cluster says:
     /// its hello was lost, or an earlier one came behind it. It says it again when it hears how the
-    /// cluster was formed. Without that a replica that is behind, and does not know of a new member,
-    /// would never hear it lead.
+    /// cluster was formed. Without that a replica that is behind, and does not know of a new
+    /// member, would never hear it lead.
     pub(super) fn ask_for_hello(&mut self, from: NodeId) {
         let is_open = self
             .peers

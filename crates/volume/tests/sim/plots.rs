@@ -55,8 +55,8 @@ enum Kind {
     },
     /// The removal of a member arrives once more, when the node is a member again.
     Removal { stage: u8, copies: Vec<Copy> },
-    /// A node gets an image, and the log as well, from a leader that has more of it. With `rots` the
-    /// victim leads, and what it wrote last has rotted when it is to send it.
+    /// A node gets an image, and the log as well, from a leader that has more of it. With `rots`
+    /// the victim leads, and what it wrote last has rotted when it is to send it.
     Image {
         group: GroupId,
         behind: NodeId,

@@ -21,8 +21,8 @@ fn step(after: u64, what: What) -> Step {
     Step { after, what }
 }
 
-/// The hello of a node that belonged to a cluster by then came behind an earlier one, and a replica that
-/// was behind did not take it for a leader.
+/// The hello of a node that belonged to a cluster by then came behind an earlier one, and a replica
+/// that was behind did not take it for a leader.
 #[test]
 #[rustfmt::skip]
 fn seed_504343() {
