@@ -1,7 +1,7 @@
 //! The operating system's file system.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -243,6 +243,22 @@ struct Appended(File);
 impl WriteFile for Appended {
     fn append(&self, data: &[u8]) -> io::Result<()> {
         (&self.0).write_all(data)
+    }
+
+    fn append_parts(&self, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut left = slices.as_mut_slice();
+        // Skips parts without bytes.
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match (&self.0).write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn write_ahead(&self, len: usize) -> io::Result<()> {

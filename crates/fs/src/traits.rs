@@ -66,6 +66,11 @@ pub trait Fs: Send + Sync {
 pub trait WriteFile: Send + Sync {
     /// Appends all of `data`. After an error an unknown part of it is in the file.
     fn append(&self, data: &[u8]) -> io::Result<()>;
+    /// Appends all of `parts`, one behind the other. After an error an unknown part of them is in
+    /// the file.
+    fn append_parts(&self, parts: &[&[u8]]) -> io::Result<()> {
+        parts.iter().try_for_each(|part| self.append(part))
+    }
     /// Writes `len` zeros behind the end, without moving the end: appends over them change neither
     /// the file's length nor its block allocation, so that a sync has less to do. After an error
     /// some of the zeros may exist. Called by the appending thread. It is a hint: an implementation

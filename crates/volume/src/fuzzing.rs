@@ -159,7 +159,7 @@ mod tests {
             Err(Refusal::Failed("no".to_string())),
         ];
         frames.extend(results.map(|result| Frame::Answer { id, result }));
-        let bodies = vec![vec![1, 2, 3].into()];
+        let bodies = vec![vec![1, 2, 3].into(), vec![4].into()];
         frames.push(Frame::Consensus {
             group,
             message,

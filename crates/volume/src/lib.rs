@@ -7,6 +7,7 @@
 // The layers of these modules: `../layers.txt`.
 
 pub mod admin;
+pub mod body;
 pub mod budget;
 pub mod bytes;
 pub mod client;

@@ -176,9 +176,10 @@ impl Core {
         self.settle_reads(now, out);
     }
 
-    /// Sends what was proposed.
-    pub fn send_proposed(&mut self, out: &mut Vec<Output>) {
+    /// Sends what was proposed, and begins the round that reads wait for.
+    pub fn send_proposed(&mut self, now: Time, out: &mut Vec<Output>) {
         self.send_all(out);
+        self.begin_reads(now, out);
     }
 
     fn send_all(&mut self, out: &mut Vec<Output>) {
@@ -428,6 +429,8 @@ impl Core {
             // It may have gone on while the image was sent.
             progress.next = through.max(progress.matched).min(last).next();
             progress.forget_under_way();
+            // It is given a sign at the next tick: what it answers says how far it is.
+            leading.next_heartbeat = 0;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Reads that see everything that was acknowledged: by lease, or by a round of signs of life that a
-//! majority answers.
+//! majority answers. Reads that come while a round is under way share the next one, which begins
+//! when that is answered, or with the next sign of life.
 //!
 //! A lease begins when the round was sent that a majority answered, and ends before the first of
 //! that majority may vote for another, by a clock that runs too slow by the stated bound. There is
@@ -12,7 +13,8 @@ use super::types::{Output, Time};
 use crate::ids::Slot;
 
 impl Core {
-    /// Asks whether this replica may answer a read; an output with the ticket follows.
+    /// Asks whether this replica may answer a read; an output with the ticket follows, at once or
+    /// behind a round that [`Core::send_proposed`] begins.
     pub fn read(&mut self, now: Time, ticket: u64, out: &mut Vec<Output>) {
         let (chosen, leader) = (
             self.chosen,
@@ -33,7 +35,19 @@ impl Core {
         // A round that was sent before does not say that this replica leads now.
         let round = leading.reads.round + 1;
         leading.reads.waiting.push_back((round, ticket));
-        self.begin_round(now, out);
+    }
+
+    /// Begins the round that reads wait for, unless one is under way: then they wait for its end,
+    /// and share the next one.
+    pub(super) fn begin_reads(&mut self, now: Time, out: &mut Vec<Output>) {
+        let is_due = self.leading().is_some_and(|leading| {
+            let reads = &leading.reads;
+            let last = reads.waiting.back();
+            last.is_some_and(|(round, _)| *round > reads.round) && !reads.is_under_way()
+        });
+        if is_due {
+            self.begin_round(now, out);
+        }
     }
 
     /// When the last round began that a majority has answered; none where this replica does not
@@ -60,7 +74,7 @@ impl Core {
     }
 
     /// Lets reads go whose rounds a majority has answered.
-    pub(super) fn settle_reads(&mut self, _now: Time, out: &mut Vec<Output>) {
+    pub(super) fn settle_reads(&mut self, now: Time, out: &mut Vec<Output>) {
         let (node, chosen) = (self.node, self.chosen);
         let State::Leader(leading) = &self.state else {
             return;
@@ -88,5 +102,6 @@ impl Core {
                 result: Ok::<Slot, _>(chosen),
             });
         }
+        self.begin_reads(now, out);
     }
 }

@@ -33,6 +33,11 @@ impl Rounds {
         }
     }
 
+    /// A round was sent that no majority has answered.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
     pub(super) fn tickets(&self) -> Vec<u64> {
         self.waiting.iter().map(|(_, ticket)| *ticket).collect()
     }

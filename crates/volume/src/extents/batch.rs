@@ -17,7 +17,7 @@ const RESERVED: u32 = 8 << 20;
 /// allocation changes, and no journal has to say so. For larger batches that costs more than it
 /// saves.
 const SMALL: usize = 12 << 10;
-const MANY_SMALL: u32 = 4;
+const MANY_SMALL: u32 = 16;
 
 /// So many zeros are written at a time, when fewer than these are left.
 const ZEROS: u32 = 256 << 10;
@@ -61,8 +61,11 @@ impl Batch {
     /// Those of writing: then nothing more is written until the folder is opened again, and each
     /// later batch fails with `Poisoned`.
     pub fn run(self) -> Result<u64> {
+        let turn = self.shared.turn.lock();
         self.shared.check()?;
-        match self.write() {
+        let written = self.write();
+        drop(turn);
+        match written {
             Ok(()) => {
                 self.shared
                     .reuse(self.chunks.into_iter().map(|(_, chunk)| chunk));
@@ -96,7 +99,7 @@ impl Batch {
             let file = writing.file.clone();
             writing.reserved = self.reserve(&*file, chunk, writing.reserved);
             let len = chunk.bytes.len();
-            append(&*file, &path, &chunk.bytes)?;
+            append(&*file, &path, chunk.bytes.slices())?;
             self.shared.written.fetch_add(len as u64, Ordering::Relaxed);
             // Before the next file is begun: at a start, only the last one may not be durable.
             file.sync().map_err(|e| Error::io(&path, "sync", e))?;
@@ -155,13 +158,18 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Writes zeros ahead of batches, where that helps. Called between two batches, by the thread
-    /// that runs them.
+    /// True where there is something to do.
+    pub fn is_due(&self) -> bool {
+        self.due().is_some()
+    }
+
+    /// Writes zeros ahead of batches, where that helps. A batch that is run meanwhile waits.
     ///
     /// # Errors
     /// Those of syncing: each later batch fails with `Poisoned` then. A disk that does not take
     /// zeros may take data.
     pub fn run(self) -> Result<()> {
+        let _turn = self.shared.turn.lock();
         let Some((segment, len, upto, file)) = self.due() else {
             return Ok(());
         };
@@ -195,19 +203,24 @@ impl Ahead {
 
 /// Appends bytes. Where they are many, the disk writes the first ones while others are copied to
 /// the system: otherwise it would have nothing to do until the sync, which then takes as long.
-fn append(file: &dyn WriteFile, path: &Path, bytes: &[u8]) -> Result<()> {
-    let put = |piece: &[u8]| {
-        let appended = file.append(piece);
+fn append<'a>(
+    file: &dyn WriteFile,
+    path: &Path,
+    slices: impl Iterator<Item = &'a [u8]>,
+) -> Result<()> {
+    let put = |parts: &[&[u8]]| {
+        let appended = file.append_parts(parts);
         appended.map_err(|e| Error::io(path, "append", e))
     };
-    if bytes.len() < 2 * AT_A_TIME {
-        return put(bytes);
+    let portions = portions(slices);
+    if portions.len() < 2 {
+        return portions.iter().try_for_each(|parts| put(parts));
     }
-    let mut pieces = bytes.chunks(AT_A_TIME).peekable();
+    let mut portions = portions.iter();
     std::thread::scope(|scope| {
-        while let Some(piece) = pieces.next() {
-            put(piece)?;
-            let Some(next) = pieces.next() else { break };
+        while let Some(portion) = portions.next() {
+            put(portion)?;
+            let Some(next) = portions.next() else { break };
             // A sync that fails here has failed for good: the one behind all may say nothing.
             let sync = || file.sync().map_err(|e| Error::io(path, "sync", e));
             let syncing = std::thread::Builder::new().spawn_scoped(scope, sync);
@@ -219,6 +232,29 @@ fn append(file: &dyn WriteFile, path: &Path, bytes: &[u8]) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Portions of so many bytes as are written at a time, but for the last one, which may have fewer;
+/// all in one where they are less than two.
+fn portions<'a>(slices: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<&'a [u8]>> {
+    let (mut portions, mut portion, mut room) = (Vec::new(), Vec::new(), AT_A_TIME);
+    for mut slice in slices {
+        while let Some((first, rest)) = slice.split_at_checked(room) {
+            portion.push(first);
+            portions.push(std::mem::take(&mut portion));
+            (slice, room) = (rest, AT_A_TIME);
+        }
+        if !slice.is_empty() {
+            portion.push(slice);
+            room -= slice.len();
+        }
+    }
+    match portions.as_mut_slice() {
+        [only] => only.append(&mut portion),
+        _ if !portion.is_empty() => portions.push(portion),
+        _ => {}
+    }
+    portions
 }
 
 fn panicked() -> std::io::Error {

@@ -14,6 +14,7 @@
 mod batch;
 mod folder;
 mod heads;
+mod pieces;
 mod reader;
 mod record;
 mod recover;
@@ -29,4 +30,4 @@ pub use heads::{FIRST_RECORD, heads, numbers};
 pub use reader::{Pin, Reader};
 pub use record::{HEADER_BYTES, Kind, MOST_PAYLOAD, RecordHeader};
 pub use scan::{Found, Loss};
-pub use store::{Extents, Head, Placed, SegmentInfo, Settings};
+pub use store::{Extents, Head, Placed, Record, SegmentInfo, Settings};

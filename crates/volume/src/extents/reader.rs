@@ -150,12 +150,9 @@ fn read(shared: &Shared, place: Place, out: &mut [u8], is_pinned: bool) -> Resul
         } else {
             ((place.offset - chunk.offset) as usize, 0)
         };
-        let bytes = chunk.bytes.get(skip..).unwrap_or_default();
-        let there = out.get_mut(into..).unwrap_or_default();
-        let len = bytes.len().min(there.len());
-        if let (Some(there), Some(bytes)) = (there.get_mut(..len), bytes.get(..len)) {
-            there.copy_from_slice(bytes);
-        }
+        chunk
+            .bytes
+            .copy(skip, out.get_mut(into..).unwrap_or_default());
     }
     let Some(in_file) = out.get_mut(..parts.in_file).filter(|part| !part.is_empty()) else {
         return Ok(());

@@ -10,6 +10,7 @@ use esker_fs::{ReadFile, WriteFile};
 use parking_lot::Mutex;
 
 use super::folder::Folder;
+use super::pieces::Pieces;
 use crate::error::{Error, Result};
 
 /// The most files that stay open for reading, pinned ones aside.
@@ -26,7 +27,7 @@ const SPARE_FILES: usize = 2;
 #[derive(Clone)]
 pub(super) struct Chunk {
     pub(super) offset: u32,
-    pub(super) bytes: Arc<Vec<u8>>,
+    pub(super) bytes: Arc<Pieces>,
 }
 
 impl Chunk {
@@ -41,7 +42,7 @@ pub(super) struct Segment {
     /// What batches that were taken write, rising and without gaps.
     running: VecDeque<Chunk>,
     /// What the next batch writes, behind it.
-    pending: Vec<u8>,
+    pending: Pieces,
     /// Where `pending` begins: the bytes before it were taken.
     taken: u32,
     file: Option<Arc<dyn ReadFile>>,
@@ -73,10 +74,11 @@ struct State {
     uses: u64,
     open: usize,
     /// Memory for bytes that are to be written.
-    spare: Vec<Vec<u8>>,
+    spare: Vec<Pieces>,
 }
 
-/// Shared by the owner of the segments, its batches and readers. No lock is held during I/O.
+/// Shared by the owner of the segments, its batches and readers. No lock but `turn` is held during
+/// I/O.
 pub(super) struct Shared {
     pub(super) folder: Folder,
     /// Bytes of a segment, unless it is longer.
@@ -84,6 +86,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// The first failure of a batch.
     failure: Mutex<Option<String>>,
+    /// Held by who writes: one at a time.
+    pub(super) turn: Mutex<()>,
     pub(super) writing: Mutex<Option<Writing>>,
     /// Files of former segments, and their bytes: the next segments are written over them.
     spares: Mutex<Vec<(u32, u32)>>,
@@ -121,6 +125,7 @@ impl Shared {
                 ..State::default()
             }),
             failure: Mutex::new(None),
+            turn: Mutex::new(()),
             writing: Mutex::new(None),
             spares: Mutex::default(),
             written: AtomicU64::new(0),
@@ -232,8 +237,8 @@ impl Shared {
         failure.get_or_insert_with(|| cause.to_string());
     }
 
-    /// Makes a segment, or appends to what its next batch writes.
-    pub(super) fn append(&self, segment: u32, parts: &[&[u8]]) {
+    /// Makes a segment, or lets `add` append to what its next batch writes.
+    pub(super) fn append(&self, segment: u32, add: impl FnOnce(&mut Pieces)) {
         let mut state = self.state.lock();
         let State {
             segments, spare, ..
@@ -242,9 +247,7 @@ impl Shared {
         if pending.capacity() == 0 {
             *pending = spare.pop().unwrap_or_default();
         }
-        for part in parts {
-            pending.extend_from_slice(part);
-        }
+        add(pending);
     }
 
     /// Takes what the next batch writes of a segment.
@@ -315,11 +318,9 @@ impl Shared {
         };
         if end > segment.taken {
             let from = segment.taken.max(offset);
-            let pending = (from - segment.taken) as usize..(end - segment.taken) as usize;
             let there = out.get_mut((from - offset) as usize..);
-            if let (Some(there), Some(bytes)) = (there, segment.pending.get(pending)) {
-                there.copy_from_slice(bytes);
-            }
+            let pending = (from - segment.taken) as usize;
+            segment.pending.copy(pending, there.unwrap_or_default());
         }
         let in_file = segment.running.front().map_or(segment.taken, |c| c.offset);
         let running = segment.running.iter();

@@ -15,6 +15,7 @@ use super::record::{ALIGNMENT, HEADER_BYTES, Kind, MOST_PAYLOAD, RecordHeader, o
 use super::recover::recover;
 use super::scan::{Found, Scan};
 use super::shared::Shared;
+use crate::bytes::Bytes;
 use crate::command::checksum;
 use crate::error::{Error, Result};
 use crate::ids::{Ballot, DiskId, GroupId};
@@ -49,6 +50,26 @@ pub struct Head {
     pub ballot: Ballot,
     /// What else it needs.
     pub payload: Vec<u8>,
+}
+
+/// A record to append: its payload is the concatenation of `parts` and `data`.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// The group.
+    pub group: GroupId,
+    /// The slot.
+    pub slot: u64,
+    /// The ballot.
+    pub ballot: Ballot,
+    /// What its payload begins with.
+    pub parts: &'a [&'a [u8]],
+    /// What its payload ends with. Where that is long it is not copied, and stays in memory until
+    /// it is written.
+    pub data: &'a Bytes,
+    /// The checksum of its payload, where that is known.
+    pub checksum: Option<u64>,
 }
 
 /// Where a record was placed.
@@ -215,8 +236,39 @@ impl Extents {
         parts: &[&[u8]],
         heads: &mut dyn FnMut() -> Vec<Head>,
     ) -> Result<Placed> {
+        let record = Record {
+            kind,
+            group,
+            slot,
+            ballot,
+            parts,
+            data: &Bytes::default(),
+            checksum: None,
+        };
+        self.append_record(&record, heads)
+    }
+
+    /// As [`Extents::append`]; long data are not copied.
+    ///
+    /// # Errors
+    /// Those of [`Extents::append`].
+    pub fn append_record(
+        &mut self,
+        record: &Record<'_>,
+        heads: &mut dyn FnMut() -> Vec<Head>,
+    ) -> Result<Placed> {
         self.shared.check()?;
-        let len = length(parts)?;
+        let Record {
+            kind,
+            group,
+            slot,
+            ballot,
+            parts,
+            data,
+            checksum: known,
+        } = *record;
+        let len = length(parts, data)?;
+        debug_assert!(known.is_none_or(|known| known == payload_checksum(parts, data)));
         let number = match self.current {
             Some(number) if self.has_room(number, len) => number,
             _ => self.begin(&heads())?,
@@ -234,9 +286,9 @@ impl Extents {
             lsn: self.end,
             synced: self.synced,
             bytes: len,
-            checksum: 0,
+            checksum: known.unwrap_or_else(|| payload_checksum(parts, data)),
         };
-        self.put(number, header, parts)
+        self.put(number, header, parts, data)
     }
 
     fn has_room(&self, number: u32, payload: u32) -> bool {
@@ -252,7 +304,7 @@ impl Extents {
     fn begin(&mut self, heads: &[Head]) -> Result<u32> {
         let mut all = u64::from(SEGMENT_HEADER) + occupied(MOST_PAYLOAD);
         for head in heads {
-            all += occupied(length(&[&head.payload])?);
+            all += occupied(length(&[&head.payload], &[])?);
         }
         let limit = u64::from(u32::MAX);
         if all > limit {
@@ -269,7 +321,8 @@ impl Extents {
             first: self.end,
             synced: self.synced,
         };
-        self.shared.append(number, &[&header.encode()]);
+        self.shared
+            .append(number, |pieces| pieces.push(&header.encode()));
         let segment = Segment {
             bytes: SEGMENT_HEADER,
             heads: self.end,
@@ -287,10 +340,10 @@ impl Extents {
                 ballot: head.ballot,
                 lsn: self.end,
                 synced: self.synced,
-                bytes: length(parts)?,
-                checksum: 0,
+                bytes: length(parts, &[])?,
+                checksum: payload_checksum(parts, &[]),
             };
-            self.put(number, header, parts)?;
+            self.put(number, header, parts, &Bytes::default())?;
         }
         if let Some(segment) = self.segments.get_mut(&number) {
             segment.heads = self.end;
@@ -299,7 +352,13 @@ impl Extents {
     }
 
     /// Places a record.
-    fn put(&mut self, number: u32, mut header: RecordHeader, parts: &[&[u8]]) -> Result<Placed> {
+    fn put(
+        &mut self,
+        number: u32,
+        header: RecordHeader,
+        parts: &[&[u8]],
+        data: &Bytes,
+    ) -> Result<Placed> {
         let Some(segment) = self.segments.get_mut(&number) else {
             return Err(Error::Gone { segment: number });
         };
@@ -308,21 +367,15 @@ impl Extents {
             offset: segment.bytes,
         };
         let bytes = occupied(header.bytes) as usize;
-        header.checksum = match parts {
-            [part] => checksum(part),
-            _ => {
-                let mut sum = Xxh3::new();
-                parts.iter().for_each(|part| sum.update(part));
-                sum.digest()
-            }
-        };
         let mut head = Vec::with_capacity(HEADER_BYTES);
         header.encode(self.shared.folder.disk, place, &mut head);
         let padding = bytes - HEADER_BYTES - header.bytes as usize;
-        let mut all: Vec<&[u8]> = vec![&head];
-        all.extend_from_slice(parts);
-        all.push(ZEROS.get(..padding).unwrap_or_default());
-        self.shared.append(number, &all);
+        self.shared.append(number, |pieces| {
+            pieces.push(&head);
+            parts.iter().for_each(|part| pieces.push(part));
+            pieces.push_shared(data);
+            pieces.push(ZEROS.get(..padding).unwrap_or_default());
+        });
         segment.bytes = segment.bytes.saturating_add(bytes as u32);
         self.end += bytes as u64;
         if header.kind == Kind::Entry {
@@ -457,8 +510,21 @@ impl Extents {
     }
 }
 
-fn length(parts: &[&[u8]]) -> Result<u32> {
-    let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
+fn payload_checksum(parts: &[&[u8]], data: &[u8]) -> u64 {
+    match (parts, data) {
+        ([part], []) => checksum(part),
+        ([], part) => checksum(part),
+        _ => {
+            let mut sum = Xxh3::new();
+            parts.iter().for_each(|part| sum.update(part));
+            sum.update(data);
+            sum.digest()
+        }
+    }
+}
+
+fn length(parts: &[&[u8]], data: &[u8]) -> Result<u32> {
+    let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>() + data.len() as u64;
     match u32::try_from(bytes) {
         Ok(len) if len <= MOST_PAYLOAD => Ok(len),
         _ => Err(Error::Limit {

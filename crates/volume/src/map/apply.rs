@@ -73,7 +73,7 @@ impl Map {
             status: Some(Status {
                 slot,
                 ballot,
-                is_incomplete: false,
+                ..Status::default()
             }),
             ..Plan::default()
         };

@@ -149,6 +149,11 @@ impl Map {
         self.status(group).is_incomplete
     }
 
+    /// True where the state of the group is that of an image, and nothing was applied since.
+    pub fn is_image(&self, group: GroupId) -> bool {
+        self.status(group).is_image
+    }
+
     /// The members of a group, as of the last applied command.
     pub fn members(&self, group: GroupId) -> Option<Arc<Members>> {
         self.view.read().groups.get(&group)?.members.clone()

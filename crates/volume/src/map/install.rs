@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::core::{Map, Plan, Writer};
-use super::entries;
+use super::entries::{self, Extent};
 use super::image::{ImageEntry, ImageMeta};
 use super::sessions::Change;
 use super::store::Status;
-use super::walk::{self, LayerCursor, READAHEAD};
+use super::walk::{LayerCursor, READAHEAD};
 use crate::error::{Error, Result};
 use crate::ids::{Ballot, GroupId, LayerId, Slot};
 
@@ -97,20 +97,36 @@ impl Map {
         let (store, snapshot) = (&*self.store, self.store.engine.snapshot());
         let mut plan = Plan::default();
         // Of an entry that is there twice, the last one counts.
-        let entries = entries.iter().map(|e| ((e.layer, e.block), e.extent));
-        for ((layer, block), extent) in entries.collect::<BTreeMap<_, _>>() {
+        let mut layers = BTreeMap::<_, BTreeMap<u64, Option<Extent>>>::new();
+        for entry in entries {
+            let of = layers.entry(entry.layer).or_default();
+            of.insert(entry.block, entry.extent);
+        }
+        for (layer, entries) in layers {
             let size = meta.block_size(layer);
             let size = i64::from(size.ok_or(Error::UnknownLayer { group, layer })?);
-            if let Some(Some(old)) = walk::get(store, &snapshot, group, layer, block)? {
-                plan.count(old.place.segment, -size);
+            let ends = entries.first_key_value().zip(entries.last_key_value());
+            let Some(((first, _), (last, _))) = ends else {
+                continue;
+            };
+            // Mostly there is nothing in the range: one look is enough.
+            let range = (*first..last.saturating_add(1)).into();
+            let mut old = LayerCursor::new(store, &snapshot, (group, layer), range, 0)?;
+            while let Some((block, value)) = old.entry() {
+                if let (Some(old), true) = (value, entries.contains_key(&block)) {
+                    plan.count(old.place.segment, -size);
+                }
+                old.advance(store)?;
             }
-            if let Some(extent) = extent {
-                plan.count(extent.place.segment, size);
+            for (block, extent) in entries {
+                if let Some(extent) = extent {
+                    plan.count(extent.place.segment, size);
+                }
+                let (bytes, len) = entries::encode(extent);
+                let value = bytes.get(..len).unwrap_or_default();
+                plan.batch
+                    .put(store.map, &entries::key(group, layer, block), value)?;
             }
-            let (bytes, len) = entries::encode(extent);
-            let value = bytes.get(..len).unwrap_or_default();
-            plan.batch
-                .put(store.map, &entries::key(group, layer, block), value)?;
         }
         self.commit(&mut writer, group, plan)
     }
@@ -129,7 +145,8 @@ impl Map {
             status: Some(Status {
                 slot,
                 ballot,
-                is_incomplete: false,
+                is_image: true,
+                ..Status::default()
             }),
             members: meta.members,
             system: meta.system.map(|system| (*system).clone()),

@@ -45,6 +45,8 @@ pub(super) struct Status {
     pub(super) ballot: Ballot,
     /// An image is being installed, or that was interrupted.
     pub(super) is_incomplete: bool,
+    /// It is that of an image, and nothing was applied since.
+    pub(super) is_image: bool,
 }
 
 /// A group, as it is stored.
@@ -182,7 +184,7 @@ impl Store {
 
 impl Status {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![u8::from(self.is_incomplete)];
+        let mut out = vec![u8::from(self.is_incomplete) | u8::from(self.is_image) << 1];
         put_varint(&mut out, self.slot.0);
         put_varint(&mut out, self.ballot.0);
         out
@@ -190,8 +192,10 @@ impl Status {
 
     fn decode(bytes: &[u8]) -> Option<Status> {
         let from = &mut Reader::new(bytes);
+        let flags = from.u8()?;
         Some(Status {
-            is_incomplete: from.u8()? != 0,
+            is_incomplete: flags & 1 != 0,
+            is_image: flags & 2 != 0,
             slot: Slot(from.varint()?),
             ballot: Ballot(from.varint()?),
         })

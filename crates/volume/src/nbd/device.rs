@@ -90,6 +90,11 @@ pub trait Device: Send + Sync {
     /// Writes. `done` is called only when the data are durable, whether the client asked for that
     /// (FUA) or not.
     fn write(&self, offset: u64, data: Vec<u8>, done: Done<()>);
+    /// Writes as [`Device::write`], where no other request of the connection is under way nor has
+    /// arrived: the calling thread may wait for the disk.
+    fn write_alone(&self, offset: u64, data: Vec<u8>, done: Done<()>) {
+        self.write(offset, data, done);
+    }
     /// Frees a range. With `zeros` it must read as zeros afterwards; without, any part may be left
     /// as it is.
     fn discard(&self, offset: u64, length: u64, zeros: bool, done: Done<()>);

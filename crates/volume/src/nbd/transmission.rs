@@ -157,11 +157,15 @@ fn read_request(
     };
     let follows = reader.has_request();
     together.before(data.len(), follows);
-    if action == Action::Read && !follows && connection.is_alone() {
-        let Request { offset, length, .. } = request;
-        chosen.device.read_alone(offset, length, pending.data());
-    } else {
-        act(&*chosen.device, action, data, pending);
+    let Request { offset, length, .. } = request;
+    match action {
+        Action::Read if !follows && connection.is_alone() => {
+            chosen.device.read_alone(offset, length, pending.data());
+        }
+        Action::Write if !follows && connection.is_alone() => {
+            chosen.device.write_alone(offset, data, pending.plain());
+        }
+        _ => act(&*chosen.device, action, data, pending),
     }
     together.after(follows);
     Ok(None)

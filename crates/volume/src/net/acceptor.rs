@@ -303,6 +303,7 @@ impl Shared {
                 Ok(true) if open.is_closing() => {}
                 Ok(true) => {
                     let frame = std::mem::take(&mut frame);
+                    open.has_more.store(receive.has_more(), Ordering::Relaxed);
                     match loan {
                         Some(loan) => event(id, Event::Lent(frame, loan)),
                         None => event(id, Event::Frame(frame)),

@@ -1,6 +1,7 @@
-//! Frames on a connection: `u32` length of the payload, `u64` XXH3 of the payload, the payload.
-//! Numbers are little-endian. A damaged or too long frame ends the connection, since what is behind
-//! it cannot be trusted.
+//! Frames on a connection: `u32` length of the payload, `u32` how many of its first bytes the
+//! checksum is of, `u64` XXH3 of those, the payload. Bytes behind those have checksums of their own
+//! among them. Numbers are little-endian. A damaged or too long frame ends the connection, since
+//! what is behind it cannot be trusted.
 
 use std::io::{self, BufReader, IoSlice, Read};
 use std::time::Duration;
@@ -9,10 +10,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::error::Error;
 use super::halves::{Closer, ReadHalf, WriteHalf};
-use super::queue::Part;
+use super::queue::{FramePart, Part};
 
 /// The bytes before a payload.
-pub const HEADER: usize = 12;
+pub const HEADER: usize = 16;
 
 /// The longest payload in bytes, unless a connection has another limit.
 pub const DEFAULT_MOST: usize = 4 << 20;
@@ -67,6 +68,11 @@ impl Receiver {
         self.from.get_ref().closer()
     }
 
+    /// True where bytes behind the last frame have arrived.
+    pub fn has_more(&self) -> bool {
+        !self.from.buffer().is_empty() || self.from.get_ref().has_more()
+    }
+
     /// Replaces `into` by the next frame's payload. False where the other side has closed the
     /// connection behind a whole frame. After an error the connection is ended.
     pub fn receive(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
@@ -90,14 +96,16 @@ impl Receiver {
 
     fn next(&mut self, into: &mut Vec<u8>, may: &mut dyn FnMut(usize) -> bool) -> io::Result<bool> {
         into.clear();
-        let (mut length, mut sum) = ([0; 4], [0; 8]);
+        let (mut length, mut covered, mut sum) = ([0; 4], [0; 4], [0; 8]);
         let (first, rest) = length.split_at_mut(1);
         if read_some(&mut self.from, first)? == 0 {
             return Ok(false);
         }
         self.from.read_exact(rest)?;
+        self.from.read_exact(&mut covered)?;
         self.from.read_exact(&mut sum)?;
         let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+        let covered = usize::try_from(u32::from_le_bytes(covered)).unwrap_or(usize::MAX);
         let most = self.most;
         if length > most {
             return Err(Error::TooLong { length, most }.into());
@@ -114,7 +122,8 @@ impl Receiver {
             self.from
                 .read_exact(into.get_mut(from..).unwrap_or_default())?;
         }
-        if crate::command::checksum(into) != u64::from_le_bytes(sum) {
+        let covered = into.get(..covered).map(crate::command::checksum);
+        if covered != Some(u64::from_le_bytes(sum)) {
             return Err(Error::Damaged { length }.into());
         }
         Ok(true)
@@ -166,7 +175,7 @@ impl Sender {
     }
 
     /// As [`Sender::send`], for several frames in one call of the system.
-    pub fn send_all<F: AsRef<[P]>, P: AsRef<[u8]>>(&mut self, frames: &[F]) -> io::Result<()> {
+    pub fn send_all<F: AsRef<[P]>, P: FramePart>(&mut self, frames: &[F]) -> io::Result<()> {
         let mut headers = Vec::with_capacity(frames.len());
         for frame in frames {
             headers.push(header(frame.as_ref(), self.most)?);
@@ -210,18 +219,25 @@ impl Sender {
 }
 
 /// The header of a frame.
-pub(super) fn header<P: AsRef<[u8]>>(parts: &[P], most: usize) -> Result<[u8; HEADER], Error> {
+pub(super) fn header<P: FramePart>(parts: &[P], most: usize) -> Result<[u8; HEADER], Error> {
     let mut sum = Xxh3::new();
-    let mut length = 0_usize;
+    let (mut length, mut covered) = (0_usize, 0_usize);
     for part in parts {
-        sum.update(part.as_ref());
         length += part.as_ref().len();
+        if !part.is_checked() {
+            debug_assert_eq!(covered + part.as_ref().len(), length, "those come last");
+            covered = length;
+            sum.update(part.as_ref());
+        }
     }
     let short = u32::try_from(length).ok().filter(|_| length <= most);
     let short = short.ok_or(Error::TooLong { length, most })?;
+    let covered = u32::try_from(covered).unwrap_or(short);
     let mut header = [0; HEADER];
-    let (first, second) = header.split_at_mut(4);
+    let (lengths, last) = header.split_at_mut(8);
+    let (first, second) = lengths.split_at_mut(4);
     first.copy_from_slice(&short.to_le_bytes());
-    second.copy_from_slice(&sum.digest().to_le_bytes());
+    second.copy_from_slice(&covered.to_le_bytes());
+    last.copy_from_slice(&sum.digest().to_le_bytes());
     Ok(header)
 }

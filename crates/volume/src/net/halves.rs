@@ -125,6 +125,12 @@ impl ReadHalf {
         Closer(Arc::clone(&self.socket))
     }
 
+    /// True where bytes have arrived that were not read.
+    pub fn has_more(&self) -> bool {
+        let is_behind = || rustix::io::ioctl_fionread(&self.socket.stream).is_ok_and(|n| n > 0);
+        self.taken < self.plain.len() || is_behind()
+    }
+
     /// Reads from the socket, then decrypts. Called when `plain` is used up.
     fn fill(&mut self, tls: &Mutex<Connection>) -> io::Result<()> {
         self.plain.clear();

@@ -13,6 +13,9 @@ pub enum Part {
     Owned(Vec<u8>),
     /// Bytes that several frames have.
     Shared(Bytes),
+    /// Such bytes, of which an earlier part has a checksum: that of the frame leaves them out. Only
+    /// such parts follow it.
+    Checked(Bytes),
     /// Bytes whose memory is lent until they are sent.
     Lent(Arc<(Vec<u8>, Loan)>),
 }
@@ -43,11 +46,29 @@ impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
         match self {
             Part::Owned(bytes) => bytes,
-            Part::Shared(bytes) => bytes,
+            Part::Shared(bytes) | Part::Checked(bytes) => bytes,
             Part::Lent(lent) => &lent.0,
         }
     }
 }
+
+/// What a frame is made of.
+pub trait FramePart: AsRef<[u8]> {
+    /// True for [`Part::Checked`].
+    fn is_checked(&self) -> bool {
+        false
+    }
+}
+
+impl FramePart for Part {
+    fn is_checked(&self) -> bool {
+        matches!(self, Part::Checked(_))
+    }
+}
+
+impl FramePart for &[u8] {}
+
+impl FramePart for Vec<u8> {}
 
 /// What a frame costs beside its bytes.
 const EACH: usize = 64;
@@ -77,7 +98,8 @@ impl Cost {
         };
         for part in frame {
             let bytes = part.as_ref().len();
-            let is_held = matches!(part, Part::Shared(bytes) if bytes.is_held());
+            let is_held =
+                matches!(part, Part::Shared(bytes) | Part::Checked(bytes) if bytes.is_held());
             cost.all = cost.all.saturating_add(bytes);
             if !is_held {
                 cost.own = cost.own.saturating_add(bytes);

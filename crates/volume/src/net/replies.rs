@@ -56,6 +56,8 @@ pub(super) struct Table {
 pub(super) struct Open {
     stream: TcpStream,
     admitted: AtomicBool,
+    /// Bytes behind the last frame have arrived.
+    pub(super) has_more: AtomicBool,
     /// Where memory for frames comes from, once that is said.
     budget: OnceLock<Arc<Budget>>,
     out: Mutex<Out>,
@@ -141,6 +143,13 @@ impl Replies {
         }
     }
 
+    /// True where nothing had arrived behind the connection's last frame when that was handed over.
+    /// For events of that connection.
+    pub fn is_last(&self, id: ConnectionId) -> bool {
+        let open = self.get(id);
+        open.is_some_and(|open| !open.has_more.load(Ordering::Relaxed))
+    }
+
     /// The number of connections.
     pub fn count(&self) -> usize {
         self.0.open.lock().len()
@@ -156,6 +165,7 @@ impl Open {
         Open {
             stream,
             admitted: AtomicBool::new(false),
+            has_more: AtomicBool::new(false),
             budget: OnceLock::new(),
             out: Mutex::new(Out {
                 queue: Queue::new(queue),

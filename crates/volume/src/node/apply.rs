@@ -57,11 +57,8 @@ impl Core {
             self.lose(id, slot);
             return false;
         };
-        let (command, data) = match Command::decode(&body) {
-            Some((command, data)) => (command, data.len()),
-            // Every replica does the same: nothing.
-            None => (Command::Nothing, 0),
-        };
+        // Where it cannot be read every replica does the same: nothing.
+        let (command, data) = body.decode().unwrap_or((Command::Nothing, 0));
         let place = (data > 0).then(|| Place {
             segment: payload.segment,
             offset: payload.offset + (body.len() - data) as u32,

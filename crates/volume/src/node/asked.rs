@@ -8,6 +8,7 @@ use super::group::PendingRead;
 use super::input::ReadResult;
 use super::leader::{Origin, Pending};
 use super::running::{Bodies, ReadFor};
+use crate::body::Body;
 use crate::bytes::Bytes;
 use crate::consensus::ProposeError;
 use crate::ids::{GroupId, Slot, VolumeId};
@@ -55,6 +56,8 @@ impl Core {
                     allocation,
                 };
                 self.asked.insert(ticket, read);
+                // Reads that came together share a round.
+                self.proposed.insert(id);
                 self.step(id, &mut Bodies::new(), |core, now, out| {
                     core.read(now, ticket, out)
                 });
@@ -191,14 +194,14 @@ impl Core {
                 }
                 self.start_read(ticket, ReadFor::Merge(id), work);
             } else {
-                let data = pending.data.as_ref().map(|(_, data)| data.clone());
-                self.propose_write(id, pending, data.as_ref().map_or(&[][..], |data| data));
+                let data = pending.data.as_ref().map(|(_, data)| data.clone().into());
+                self.propose_write(id, pending, data.unwrap_or_default());
             }
         }
     }
 
-    pub(super) fn propose_write(&mut self, id: GroupId, pending: Pending, data: &[u8]) {
-        let body = super::leader::command(&pending, data).into();
+    pub(super) fn propose_write(&mut self, id: GroupId, pending: Pending, data: Bytes) {
+        let body = super::leader::command(&pending, data);
         match self.propose(id, body, None) {
             Ok(slot) => {
                 if let Some(group) = self.groups.get_mut(&id) {
@@ -236,7 +239,7 @@ impl Core {
     pub(super) fn propose(
         &mut self,
         id: GroupId,
-        body: Bytes,
+        body: Body,
         members: Option<Arc<crate::members::Members>>,
     ) -> Result<Slot, Refusal> {
         let Some(group) = self.groups.get_mut(&id) else {
@@ -270,7 +273,7 @@ impl Core {
                 if let Some(part) = bytes.get_mut(*start..*start + data.len()) {
                     part.copy_from_slice(data);
                 }
-                self.propose_write(id, pending, &bytes);
+                self.propose_write(id, pending, bytes.into());
             }
             (result, _) => {
                 if let Some(group) = self.groups.get_mut(&id) {

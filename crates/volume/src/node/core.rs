@@ -12,6 +12,7 @@ use super::leader::Origin;
 use super::router::{Followed, Router};
 use super::running::{Bodies, RunningRead};
 use super::settings::Settings;
+use crate::body::Body;
 use crate::bytes::Bytes;
 use crate::consensus::{Message, Output, Time};
 use crate::error::Error;
@@ -52,6 +53,8 @@ pub struct Core {
     pub(super) is_syncing: bool,
     /// Groups with commands that were proposed and are not sent yet.
     pub(super) proposed: BTreeSet<GroupId>,
+    /// Groups in which more is chosen or durable than was applied.
+    pub(super) to_apply: BTreeSet<GroupId>,
     /// The disk failed or is full: this replica has stepped back.
     pub(super) failed: Option<Error>,
     pub(super) running: HashMap<u64, RunningRead>,
@@ -117,6 +120,7 @@ impl Core {
             after_sync: VecDeque::new(),
             is_syncing: false,
             proposed: BTreeSet::new(),
+            to_apply: BTreeSet::new(),
             failed: None,
             running: HashMap::new(),
             asked: HashMap::new(),
@@ -184,14 +188,41 @@ impl Core {
 
     /// Returns what is to be done after what was taken.
     pub fn settle(&mut self) -> Vec<Action> {
+        let mut actions = self.hasten();
+        actions.append(&mut self.finish());
+        actions
+    }
+
+    /// The first part of [`Core::settle`]: what other nodes and the disk are waiting for. Nothing
+    /// is applied before they have it.
+    pub fn hasten(&mut self) -> Vec<Action> {
         self.route();
         for id in std::mem::take(&mut self.proposed) {
-            self.step(id, &mut Bodies::new(), |core, _, out| {
-                core.send_proposed(out)
+            self.step(id, &mut Bodies::new(), |core, now, out| {
+                core.send_proposed(now, out)
             });
         }
         self.start_batch();
         std::mem::take(&mut self.actions)
+    }
+
+    /// True where nobody waits for what [`Core::finish`] will do: this node leads none of the
+    /// groups in which something is to be applied.
+    pub fn may_finish_later(&self) -> bool {
+        let led = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.leads);
+        !self.to_apply.iter().any(led)
+    }
+
+    /// The second part: applies what is chosen, and returns what follows from it.
+    pub fn finish(&mut self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        while !self.to_apply.is_empty() {
+            for id in std::mem::take(&mut self.to_apply) {
+                self.apply(id);
+            }
+            actions.append(&mut self.hasten());
+        }
+        actions
     }
 
     fn tick(&mut self) {
@@ -282,7 +313,7 @@ impl Core {
                 if let Some(group) = self.groups.get_mut(&id) {
                     group.chosen = group.chosen.max(slot);
                 }
-                self.apply(id);
+                self.to_apply.insert(id);
             }
             Output::Read { ticket, result } => self.read_allowed(id, ticket, result),
             Output::Leadership => self.leadership(id),
@@ -329,7 +360,7 @@ impl Core {
         match frame {
             Frame::Form(formation) => self.form(from, formation),
             Frame::Hello(hello) => self.heard_hello(from, hello),
-            _ if !self.is_member(from) => {}
+            _ if !self.is_member(from) => self.ask_for_hello(from),
             Frame::Consensus {
                 group,
                 message,
@@ -381,7 +412,7 @@ impl Core {
         }
     }
 
-    fn message(&mut self, from: NodeId, id: GroupId, message: Message, bodies: Vec<Bytes>) {
+    fn message(&mut self, from: NodeId, id: GroupId, message: Message, bodies: Vec<Body>) {
         let Some(group) = self.groups.get(&id) else {
             return;
         };
@@ -402,7 +433,7 @@ impl Core {
         let mut by_slot = Bodies::new();
         if let Message::Accept { entries, .. } = &message {
             let fits =
-                |(meta, body): (&crate::consensus::Meta, &Bytes)| meta.bytes as usize == body.len();
+                |(meta, body): (&crate::consensus::Meta, &Body)| meta.bytes as usize == body.len();
             if entries.len() != bodies.len() || !entries.iter().zip(&bodies).all(fits) {
                 return;
             }

@@ -4,10 +4,11 @@ use super::core::Core;
 use super::input::Action;
 use super::log::Entry;
 use super::running::Bodies;
+use crate::body::Body;
 use crate::bytes::Bytes;
 use crate::consensus::Output;
 use crate::error::Error;
-use crate::extents::Kind;
+use crate::extents::{Kind, Placed, Record};
 use crate::ids::{Ballot, GroupId, Slot};
 
 impl Core {
@@ -20,16 +21,27 @@ impl Core {
         slot: u64,
         ballot: Ballot,
         payload: &[&[u8]],
-    ) -> Option<crate::extents::Placed> {
+    ) -> Option<Placed> {
+        let record = Record {
+            kind,
+            group,
+            slot,
+            ballot,
+            parts: payload,
+            data: &Bytes::default(),
+            checksum: None,
+        };
+        self.append_record(&record)
+    }
+
+    /// As [`Core::append`]; long data are not copied.
+    pub(super) fn append_record(&mut self, record: &Record<'_>) -> Option<Placed> {
         if self.failed.is_some() {
             return None;
         }
         let (me, formation, groups) = (&self.me, self.formation.as_ref(), &self.groups);
         let mut heads = || super::heads::heads(me, formation, groups.values());
-        match self
-            .extents
-            .append(kind, group, slot, ballot, payload, &mut heads)
-        {
+        match self.extents.append_record(record, &mut heads) {
             Ok(placed) => Some(placed),
             Err(error) => {
                 self.fail(error);
@@ -38,8 +50,21 @@ impl Core {
         }
     }
 
-    pub(super) fn append_entry(&mut self, id: GroupId, slot: Slot, ballot: Ballot, body: Bytes) {
-        let Some(placed) = self.append(Kind::Entry, id, slot.0, ballot, &[&body]) else {
+    pub(super) fn append_entry(&mut self, id: GroupId, slot: Slot, ballot: Ballot, body: Body) {
+        let (head, data): (&[u8], _) = match body.pieces() {
+            [all, rest] if rest.is_empty() => (&[], all),
+            [head, data] => (head, data),
+        };
+        let record = Record {
+            kind: Kind::Entry,
+            group: id,
+            slot: slot.0,
+            ballot,
+            parts: &[head],
+            data,
+            checksum: Some(body.checksum()),
+        };
+        let Some(placed) = self.append_record(&record) else {
             return;
         };
         let Some(group) = self.groups.get_mut(&id) else {
@@ -58,7 +83,7 @@ impl Core {
     }
 
     /// The command of an entry, from memory or from disk.
-    pub(super) fn body(&self, id: GroupId, slot: Slot, ballot: Ballot) -> Option<Bytes> {
+    pub(super) fn body(&self, id: GroupId, slot: Slot, ballot: Ballot) -> Option<Body> {
         let entry = self.groups.get(&id)?.log.get(slot)?;
         if entry.ballot != ballot {
             return None;
@@ -67,7 +92,8 @@ impl Core {
             return Some(body.clone());
         }
         let (header, payload) = self.reader.read_record(entry.record).ok()?;
-        (header.group == id && header.slot == slot.0).then(|| Bytes::from(payload))
+        let is_it = header.group == id && header.slot == slot.0;
+        is_it.then(|| Body::known(payload.into(), header.checksum))
     }
 
     pub(super) fn start_batch(&mut self) {
@@ -103,7 +129,7 @@ impl Core {
                 self.step(id, &mut Bodies::new(), |core, now, out| {
                     core.appended_durably(now, durable, ballot, out);
                 });
-                self.apply(id);
+                self.to_apply.insert(id);
             }
         }
         self.moves_synced(end);

@@ -58,7 +58,7 @@ pub(super) struct Piece<'a> {
     /// The entry that the image ends with.
     pub(super) at: (Slot, Ballot),
     pub(super) is_last: bool,
-    pub(super) bytes: &'a [u8],
+    pub(super) bytes: &'a Bytes,
 }
 
 /// An image that is being installed.

@@ -9,7 +9,7 @@ use super::input::{Action, ReadKind, ReadWork};
 use super::log::Log;
 use super::running::ReadFor;
 use crate::bytes::Bytes;
-use crate::extents::Kind;
+use crate::extents::{Kind, Record};
 use crate::ids::{Ballot, GroupId, LayerId, NodeId};
 use crate::map::{Extent, ImageEntry, ImageMeta};
 use crate::place::Place;
@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Blocks that follow each other and have data.
-struct Run<'a> {
+struct Run {
     layer: LayerId,
     first: u64,
     block_size: usize,
-    data: &'a [u8],
+    data: Bytes,
 }
 
 impl Core {
@@ -368,7 +368,7 @@ impl Core {
         &mut self,
         group: GroupId,
         meta: &ImageMeta,
-        bytes: &[u8],
+        bytes: &Bytes,
     ) -> Option<Vec<ImageEntry>> {
         let from = &mut Reader::new(bytes);
         let mut entries = Vec::new();
@@ -390,17 +390,19 @@ impl Core {
             }
             let size = meta.block_size(layer).filter(|size| *size > 0)? as usize;
             let length = usize::try_from(count).ok()?.checked_mul(size)?;
-            let data = from.take(length)?;
-            let mut block = first;
-            for data in data.chunks(size.max(RECORD_BYTES / size * size)) {
+            let start = bytes.len() - from.rest().len();
+            from.take(length)?;
+            let (mut block, most) = (first, size.max(RECORD_BYTES / size * size));
+            for at in (0..length).step_by(most) {
+                let part = start + at..start + length.min(at + most);
                 let run = Run {
                     layer,
                     first: block,
                     block_size: size,
-                    data,
+                    data: bytes.part(part)?,
                 };
                 self.write_run(group, &run, &mut entries)?;
-                block += (data.len() / size) as u64;
+                block += (run.data.len() / size) as u64;
             }
         }
         Some(entries)
@@ -410,20 +412,26 @@ impl Core {
     fn write_run(
         &mut self,
         group: GroupId,
-        run: &Run<'_>,
+        run: &Run,
         entries: &mut Vec<ImageEntry>,
     ) -> Option<()> {
         let Run {
             layer,
             first,
             block_size: size,
-            data,
+            ref data,
         } = *run;
         let number = first.to_le_bytes();
-        let parts: [&[u8]; 2] = [&number, data];
         let others = (data.len() / size).saturating_sub(1) as u64;
-        let slot = u64::from(layer.0) | others << 32;
-        let placed = self.append(Kind::Moved, group, slot, Ballot(0), &parts)?;
+        let placed = self.append_record(&Record {
+            kind: Kind::Moved,
+            group,
+            slot: u64::from(layer.0) | others << 32,
+            ballot: Ballot(0),
+            parts: &[&number],
+            data,
+            checksum: None,
+        })?;
         let mut place = Place {
             segment: placed.payload.segment,
             offset: placed.payload.offset + number.len() as u32,

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::body::Body;
+use crate::bytes::Bytes;
 use crate::command::{Command, Request};
 use crate::ids::{NodeId, SessionId, Slot, VolumeId};
 use crate::wire::{Refusal, Reply};
@@ -241,33 +243,32 @@ impl Leader {
     }
 }
 
-/// The command of a write whose blocks are complete, encoded, with its data; or of a discard.
-pub(super) fn command(pending: &Pending, data: &[u8]) -> Vec<u8> {
+/// The command of a write whose blocks are complete, with its data; or of a discard.
+pub(super) fn command(pending: &Pending, data: Bytes) -> Body {
     let blocks = crate::command::Blocks {
         volume: pending.span.volume,
         first: pending.span.blocks.start,
         count: (pending.span.blocks.end - pending.span.blocks.start) as u32,
     };
+    let mut head = Vec::new();
     if pending.data.is_none() {
-        let mut out = Vec::new();
         Command::Discard {
             by: pending.by,
             blocks,
         }
-        .encode(&mut out);
-        return out;
+        .encode(&mut head);
+        return head.into();
     }
     let checksums = data
         .chunks(pending.block_size as usize)
         .map(crate::command::checksum);
     let checksums: Vec<u64> = checksums.collect();
-    let mut out = Vec::with_capacity(data.len() + 8 * checksums.len() + 64);
+    head.reserve(8 * checksums.len() + 64);
     Command::Write {
         by: pending.by,
         blocks,
         checksums,
     }
-    .encode(&mut out);
-    out.extend_from_slice(data);
-    out
+    .encode(&mut head);
+    Body::of(head, data)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::bytes::Bytes;
+use crate::body::Body;
 use crate::ids::{Ballot, Slot};
 use crate::place::Place;
 
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     /// The log sequence number behind its record: durable once that is synced.
     pub(super) end: u64,
     /// Its command, while it is in memory.
-    pub(super) body: Option<Bytes>,
+    pub(super) body: Option<Body>,
 }
 
 /// The entries of a group behind its base.

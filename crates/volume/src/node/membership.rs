@@ -148,6 +148,22 @@ impl Core {
         }
     }
 
+    /// A node that belongs to no cluster, as far as is known, says what only one of a cluster says:
+    /// its hello was lost, or an earlier one came behind it. It says it again when it hears how the
+    /// cluster was formed. Without that a replica that is behind, and does not know of a new
+    /// member, would never hear it lead.
+    pub(super) fn ask_for_hello(&mut self, from: NodeId) {
+        let is_open = self
+            .peers
+            .get(&from)
+            .is_some_and(|hello| hello.cluster == 0);
+        let formation = self.formation.as_ref();
+        if let Some(formation) = formation.filter(|_| is_open && self.is_announced) {
+            let frame = Frame::Form(formation.clone()).encode();
+            self.actions.push(super::input::Action::Send(from, frame));
+        }
+    }
+
     /// A node says again what it is.
     pub(super) fn heard_hello(&mut self, from: NodeId, hello: Hello) {
         if hello.node != from {

@@ -162,6 +162,7 @@ pub(super) fn read_back(
                 id,
                 initial: formation.members.clone(),
                 members: map.members(id),
+                is_image: map.is_image(id),
                 now,
             };
             let group = match recovered {
@@ -371,6 +372,8 @@ struct Building<'b> {
     initial: Arc<Members>,
     /// Those of the state, where it has changed them.
     members: Option<Arc<Members>>,
+    /// The state is that of an image: what says so in the log may not have been written.
+    is_image: bool,
     now: Time,
 }
 
@@ -396,13 +399,18 @@ impl Building<'_> {
         } else {
             (applied, applied_ballot)
         };
-        if all_damaged || found.log.last() < applied {
+        let ends_before = found.log.last() < applied;
+        // An image joins no log, and everything up to it was chosen.
+        let is_joined = ends_before && self.is_image;
+        if all_damaged || ends_before && !is_joined {
             // The log may have ended anywhere.
             damage = Some(Damage::Unknown);
         }
-        if found.log.base().0 > applied || found.log.last() < applied {
+        if found.log.base().0 > applied || ends_before {
             // The log begins behind the state, or ends before it: what joins them was damaged.
-            damage = damage.max(Some(Damage::Through(found.last_placed)));
+            if !is_joined {
+                damage = damage.max(Some(Damage::Through(found.last_placed)));
+            }
             found.log = Log::new((applied, applied_ballot));
             found.metas.clear();
             // Those that were found may have been changed by what is gone.
@@ -494,6 +502,7 @@ pub(super) fn joined(
         initial: formation.members.clone(),
         // The formation is as of now.
         members: None,
+        is_image: false,
         now,
     };
     match used {

@@ -54,12 +54,18 @@ fn members(node: u32) -> Arc<Members> {
 
 /// What the group has, with members of node 1 at first, and of node 2 by its state, or not.
 fn built(reading: &mut Reading, applied: u64, is_changed: bool) -> Group {
+    built_of(reading, applied, is_changed, false)
+}
+
+/// As [`built`], of a state that is that of an image or not.
+fn built_of(reading: &mut Reading, applied: u64, is_changed: bool, is_image: bool) -> Group {
     let built = Building {
         me: (NodeId(1), crate::ids::DiskId(1)),
         settings: &Settings::default(),
         id: GROUP,
         initial: members(1),
         members: is_changed.then(|| members(2)),
+        is_image,
         now: 0,
     };
     let found = reading.groups.remove(&GROUP).unwrap();
@@ -75,6 +81,24 @@ fn members_are_those_of_the_state_where_the_log_that_changed_them_is_damaged() {
     let group = built(&mut reading, 2, true);
     assert_eq!(*group.consensus.members(), members(2));
     assert!(group.consensus.is_damaged());
+}
+
+#[test]
+fn a_log_that_ends_before_an_image_is_whole() {
+    for is_image in [true, false] {
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        entry(&mut reading, 1);
+        let group = built_of(&mut reading, 5, false, is_image);
+        assert_eq!(group.consensus.is_damaged(), !is_image);
+        assert_eq!((group.applied, group.log.last()), (Slot(5), Slot(5)));
+        // What was lost behind it is lost nevertheless.
+        let mut reading = read();
+        base(&mut reading, 0, 0);
+        entry(&mut reading, 2);
+        let group = built_of(&mut reading, 5, false, is_image);
+        assert!(group.consensus.is_damaged());
+    }
 }
 
 #[test]

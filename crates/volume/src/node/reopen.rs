@@ -105,6 +105,7 @@ impl Core {
         self.failed = None;
         self.after_sync.clear();
         self.proposed.clear();
+        self.to_apply.clear();
         self.asked.clear();
         self.images = Images {
             next: self.images.next,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::input::{ConnectionId, ReadWork};
 use super::leader::Origin;
-use crate::bytes::Bytes;
+use crate::body::Body;
 use crate::consensus::Time;
 use crate::ids::{GroupId, NodeId, Slot};
 
 /// Commands that came with a message, by slot.
-pub(super) type Bodies = BTreeMap<Slot, Bytes>;
+pub(super) type Bodies = BTreeMap<Slot, Body>;
 
 /// What a read is for.
 pub(super) enum ReadFor {

@@ -7,13 +7,14 @@ use esker_coding::{Reader, put_bytes, put_varint};
 use super::answer::{Refusal, Reply, decode_result, encode_result};
 use super::op::Op;
 use super::read::{group, small, text};
+use crate::body::Body;
 use crate::bytes::Bytes;
 use crate::consensus::Message;
 use crate::ids::{Ballot, DiskId, GroupId, LayerId, NodeId, Slot};
 use crate::members::Members;
 
 /// The version of these frames. Nodes of another version are refused.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// An encoded frame: its first bytes, and bodies that are shared with the log.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,8 @@ pub struct Packet {
     pub head: Vec<u8>,
     /// The commands of entries, in order; their lengths are in the head.
     pub bodies: Vec<Bytes>,
+    /// The head has checksums of the bodies, which [`Frame::decode`] compares.
+    pub is_checked: bool,
 }
 
 impl Packet {
@@ -80,7 +83,7 @@ pub enum Frame {
         /// The message.
         message: Message,
         /// The commands of its entries, in order.
-        bodies: Vec<Bytes>,
+        bodies: Vec<Body>,
     },
     /// A request to a group's leader.
     Ask {
@@ -202,10 +205,14 @@ impl Frame {
                 put_varint(out, u64::from(group.0));
                 message.encode(out);
                 put_varint(out, bodies.len() as u64);
-                bodies
-                    .iter()
-                    .for_each(|body| put_varint(out, body.len() as u64));
-                packet.bodies = bodies.clone();
+                for body in bodies {
+                    put_varint(out, body.len() as u64);
+                    out.extend_from_slice(&body.checksum().to_le_bytes());
+                }
+                let pieces = bodies.iter().flat_map(Body::pieces);
+                let pieces = pieces.filter(|piece| !piece.is_empty());
+                packet.bodies = pieces.cloned().collect();
+                packet.is_checked = true;
             }
             Frame::Ask { id, group, op } => {
                 out.push(ASK);
@@ -304,18 +311,18 @@ impl Frame {
             FORM => Frame::Form(Formation::decode(from)?),
             CONSENSUS => {
                 let (group, message) = (group(from)?, Message::decode(from)?);
-                // Each length takes a byte at least, so this many are in the frame.
+                // Each length and checksum take nine bytes at least, so this many are in the frame.
                 let count = usize::try_from(from.varint()?).ok()?;
-                if count > from.rest().len() {
+                if count > from.rest().len() / 9 {
                     return None;
                 }
-                let mut lengths = Vec::with_capacity(count);
+                let mut all = Vec::with_capacity(count);
                 for _ in 0..count {
-                    lengths.push(usize::try_from(from.varint()?).ok()?);
+                    all.push((usize::try_from(from.varint()?).ok()?, from.u64()?));
                 }
                 let mut bodies = Vec::with_capacity(count);
-                for length in lengths {
-                    bodies.push(shared(bytes, from, length)?);
+                for (length, checksum) in all {
+                    bodies.push(Body::checked(shared(bytes, from, length)?, checksum)?);
                 }
                 Frame::Consensus {
                     group,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use esker_fs::Fs;
 use esker_sim::memory::Memory;
 use esker_volume::admin::{Answer, Manner, Question};
 use esker_volume::client::Client;
@@ -27,6 +28,15 @@ pub(crate) fn node(memory: usize) -> Node {
 }
 
 pub(crate) fn node_with(memory: usize, security: Security) -> Node {
+    start(memory, security, Arc::new(Memory::new()))
+}
+
+/// As [`node`], on this disk.
+pub(crate) fn node_on(fs: Arc<dyn Fs>) -> Node {
+    start(256 << 20, Security::Plain, fs)
+}
+
+fn start(memory: usize, security: Security, fs: Arc<dyn Fs>) -> Node {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let listen = free.local_addr().unwrap().to_string();
     drop(free);
@@ -37,7 +47,7 @@ pub(crate) fn node_with(memory: usize, security: Security) -> Node {
     };
     let options = NodeOptions {
         dir: "/node".into(),
-        fs: Arc::new(Memory::new()),
+        fs,
         node: NodeId(1),
         listen,
         nbd: Some("127.0.0.1:0".to_string()),

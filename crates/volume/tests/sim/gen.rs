@@ -48,7 +48,7 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
     };
     let rough = random.u8(..3);
     let members = some(random, 2);
-    let settings = Settings {
+    let mut settings = Settings {
         seed,
         nodes: if random.u8(..8) == 0 { 5 } else { 3 },
         spare: members > 0,
@@ -99,8 +99,9 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
     let mut steps: Vec<Step> = steps.collect();
     // Most runs have something that chance brings together once in thousands.
     for _ in 0..random.u8(..3) {
-        let what = match random.u8(..9) {
-            6 | 7 => {
+        let what = match random.u8(..13) {
+            12 => What::Plot(3, random.u8(..5)),
+            9.. => {
                 let (group, skip) = (random.u8(..5), random.u8(1..4));
                 What::ThreeElections(group, skip, random.u16(2000..5000))
             }
@@ -109,7 +110,26 @@ pub(crate) fn run(seed: u64) -> (Settings, Vec<Step>) {
         let after = random.u64(..=mix.pace * 2);
         steps.insert(random.usize(..=steps.len()), Step { after, what });
     }
+    if random.bool() {
+        scene(random, &mut settings, &mix, &mut steps);
+    }
     (settings, steps)
+}
+
+/// Behind all other steps, a plot that needs several elections or starts: nothing else disturbs it.
+fn scene(random: &mut Rng, settings: &mut Settings, mix: &Mix, steps: &mut Vec<Step>) {
+    let kind = *random.choice(&[6, 7, 7, 8]).unwrap_or(&7);
+    if kind == 7 {
+        // An entry of one ballot is not in one message with that of another.
+        settings.message = 1 << 10;
+    }
+    let what = What::Plot(kind, random.u8(..5));
+    let after = random.u64(1_000..2_500);
+    steps.push(Step { after, what });
+    steps.extend((0..16).map(|_| Step {
+        after: 500,
+        what: request(random, settings, mix),
+    }));
 }
 
 fn what(random: &mut Rng, settings: &Settings, mix: &Mix) -> What {

@@ -25,6 +25,7 @@ mod rest;
 mod rot;
 mod said;
 mod scenarios;
+mod scenes;
 mod snapshots;
 mod traps;
 mod volumes;

@@ -13,6 +13,7 @@ use esker_volume::wire::{Change, Frame, Op};
 
 use super::action::{By, What};
 use super::clients::SECTOR;
+use super::scenes::{ByCount, Lives};
 use super::traps::Fate;
 use super::world::{Event, World};
 
@@ -54,17 +55,23 @@ enum Kind {
     },
     /// The removal of a member arrives once more, when the node is a member again.
     Removal { stage: u8, copies: Vec<Copy> },
-    /// A node gets an image, and the log as well, from a leader that has more of it.
+    /// A node gets an image, and the log as well, from a leader that has more of it. With `rots`
+    /// the victim leads, and what it wrote last has rotted when it is to send it.
     Image {
         group: GroupId,
         behind: NodeId,
         is_back: bool,
+        rots: bool,
     },
     /// A leader reaches no voter, only a learner.
     Learner,
     /// The map of a node is written, and its power is cut, when vacuum moves blocks while a batch
     /// is under way, at the end of that.
     Moved { of: Option<NodeId> },
+    /// An entry that a majority has, of an earlier ballot.
+    ByCount(ByCount),
+    /// An answer that comes in a later life.
+    Lives(Lives),
 }
 
 /// A plot.
@@ -83,8 +90,11 @@ impl World {
             0 => self.plot_votes(group),
             1 => self.plot_release(group),
             2 => self.plot_removal(),
-            3 | 8 => self.plot_image(group),
+            3 => self.plot_image(group, false),
             4 => self.plot_learner(),
+            6 => self.plot_image(group, true),
+            7 => self.begin_by_count(group).map(Kind::ByCount),
+            8 => self.begin_lives(group).map(Kind::Lives),
             _ => Some(Kind::Moved { of: None }),
         };
         if let Some(kind) = kind {
@@ -139,8 +149,12 @@ impl World {
         Some(Kind::Removal { stage: 0, copies })
     }
 
-    fn plot_image(&mut self, group: u8) -> Option<Kind> {
-        let (group, leader) = self.led_by(group)?;
+    fn plot_image(&mut self, group: u8, rots: bool) -> Option<Kind> {
+        let (group, mut leader) = self.led_by(group)?;
+        if rots {
+            leader = self.victim();
+            self.transfer(group.0 as u8, (leader.0 - 1) as u8);
+        }
         let others: Vec<NodeId> = self.members.iter().copied().collect();
         let others: Vec<NodeId> = others.into_iter().filter(|id| *id != leader).collect();
         let behind = *others.get(self.random.usize(..others.len().max(1)))?;
@@ -150,6 +164,7 @@ impl World {
             group,
             behind,
             is_back,
+            rots,
         })
     }
 
@@ -216,6 +231,7 @@ impl World {
                 group: of,
                 behind,
                 is_back: true,
+                rots: false,
             } => match frame {
                 Frame::Image { group, piece, .. } if group == *of && to == *behind && piece > 0 => {
                     count("image and log");
@@ -232,6 +248,8 @@ impl World {
                 }
                 _ => None,
             },
+            Kind::ByCount(of) => self.by_count_sees(of, &mut plot.until, (from, to), &frame),
+            Kind::Lives(of) => self.lives_see(of, (from, to), &frame),
             Kind::Removal { .. } | Kind::Image { .. } | Kind::Learner | Kind::Moved { .. } => None,
         };
         self.plot = Some(plot);
@@ -377,14 +395,21 @@ impl World {
                 }
                 true
             }
+            Kind::ByCount(of) => self.by_count_on(of, &mut plot.until),
+            Kind::Lives(of) => self.lives_on(of),
             Kind::Image {
                 group,
                 behind,
                 is_back,
+                rots,
             } => {
                 let (group, behind, was_back) = (*group, *behind, *is_back);
-                *is_back = was_back || self.is_left_behind(group, behind);
+                let leads = !*rots || self.led_by(group.0 as u8) == Some((group, self.victim()));
+                *is_back = was_back || leads && self.is_left_behind(group, behind);
                 if *is_back && !was_back {
+                    if *rots {
+                        self.rot_newest();
+                    }
                     plot.until = self.now + PATIENCE;
                     self.cut_off(behind, 0, false);
                 } else if !was_back {
@@ -596,7 +621,7 @@ impl World {
     }
 
     /// The slot before a replica's log, and its last one.
-    fn log_of(&self, id: NodeId, group: GroupId) -> Option<(Slot, Slot)> {
+    pub(crate) fn log_of(&self, id: NodeId, group: GroupId) -> Option<(Slot, Slot)> {
         let status = self.nodes[id.0 as usize - 1].core.as_ref()?.status();
         let mut groups = status.groups.into_iter();
         let found = groups.find(|of| of.group == group.0)?;
@@ -604,7 +629,7 @@ impl World {
     }
 
     /// The log of a group's leader begins behind the end of this node's.
-    fn is_left_behind(&mut self, group: GroupId, id: NodeId) -> bool {
+    pub(crate) fn is_left_behind(&mut self, group: GroupId, id: NodeId) -> bool {
         let leader = self.led_by(group.0 as u8).map(|(_, leader)| leader);
         let ends = leader.and_then(|leader| {
             let of_leader = self.log_of(leader, group);

@@ -98,6 +98,17 @@ impl World {
         self.damage(last, last.length - 16, 1);
     }
 
+    /// The data of the newest writes change.
+    pub(crate) fn rot_newest(&mut self) {
+        let is_write = |record: &Record| record.kind == ENTRY && record.length > 512;
+        let known = self.known_records().into_iter();
+        let writes: Vec<Record> = known.filter(is_write).collect();
+        count("rot of what is newest");
+        for record in writes.iter().rev().take(8) {
+            self.damage(record, record.length - 16, 1);
+        }
+    }
+
     /// Bytes of a record change.
     fn damage(&mut self, record: &Record, from: usize, many: usize) {
         let memory = self.node(self.victim()).memory.clone();

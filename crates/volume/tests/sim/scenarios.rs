@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use esker_sim::memory::PowerCut;
 use esker_sim::world::World as _;
 use esker_volume::command::Command;
 use esker_volume::ids::{GroupId, LayerId, NodeId};
@@ -240,6 +241,44 @@ fn a_late_removal_does_not_undo_a_later_addition() {
         world.run_for(500);
     }
     // All members are those that the operator wants.
+    world.converge();
+    world.end();
+}
+
+#[test]
+fn an_image_that_was_installed_just_before_a_power_cut_is_no_damage() {
+    let mut world = calm();
+    let (group, victim) = (GroupId(1), world.victim());
+    lead(&mut world, group, victim);
+    let id = world.ids().into_iter().find(|id| *id != victim).unwrap();
+    world.cut_off(id, 60_000, false);
+    for round in 0..=255 {
+        let at = At {
+            volume: 0,
+            area: round % 3,
+            from: 0,
+            count: 18,
+        };
+        world.ask_for(&What::Write(by(victim), at));
+        world.run_for(50);
+        if world.is_left_behind(group, id) {
+            break;
+        }
+    }
+    assert!(world.is_left_behind(group, id));
+    let map = |world: &mut World| world.node(id).core.as_ref().unwrap().readers().0;
+    let before = map(&mut world).applied(group);
+    world.cut_off(id, 0, false);
+    // What says in the log that there is an image is written with the next batch, which is slow.
+    while map(&mut world).is_incomplete(group) || map(&mut world).applied(group) == before {
+        world.node(id).slow = 3;
+        world.run_for(1);
+    }
+    let applied = map(&mut world).applied(group);
+    world.crash(id, PowerCut::Kept, 0, 50);
+    // Starting looks for damage.
+    world.run_for(60);
+    assert!(map(&mut world).applied(group) >= applied);
     world.converge();
     world.end();
 }

@@ -47,7 +47,7 @@ fn one(
         match client.member(group, change.clone()) {
             Ok(()) => return Ok(()),
             Err(ClientError::Refused(Refusal::Busy)) if Instant::now() < end => {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => return Err(failed(error)),
         }

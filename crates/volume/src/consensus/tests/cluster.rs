@@ -477,7 +477,7 @@ impl World {
             self.act(id, |core, now, out| {
                 drop(core.propose(now, bytes, None, out));
                 if is_sent {
-                    core.send_proposed(out);
+                    core.send_proposed(now, out);
                 }
             });
         }
@@ -508,7 +508,7 @@ impl World {
             let new = Arc::new(new);
             self.act(id, |core, now, out| {
                 drop(core.propose(now, 5, Some(new), out));
-                core.send_proposed(out);
+                core.send_proposed(now, out);
             });
         }
     }
@@ -538,7 +538,14 @@ impl World {
         self.next_read += 1;
         let ticket = self.next_read;
         self.reads.insert(ticket, at_least);
-        self.act(id, |core, now, out| core.read(now, ticket, out));
+        // Some wait for a round that something else begins.
+        let is_sent = self.rng.u32(..4) > 0;
+        self.act(id, |core, now, out| {
+            core.read(now, ticket, out);
+            if is_sent {
+                core.send_proposed(now, out);
+            }
+        });
     }
 
     /// A leader crashes, or hears nothing, or is not heard, and does not know it.

@@ -186,7 +186,7 @@ fn a_follower_that_went_on_during_its_image_is_not_sent_the_same_again() {
     let (mut core, mut out, now) = (leader(), Vec::new(), NOW);
     core.image_sent(NodeId(3), Slot(6));
     let slot = core.propose(now, 1, None, &mut out).unwrap();
-    core.send_proposed(&mut out);
+    core.send_proposed(NOW, &mut out);
     let is_sent = |output: &Output| match output {
         Output::Send {
             to: NodeId(3),

@@ -191,7 +191,7 @@ impl Model for Bounds {
                 state.commands += 1;
                 state.act(id, |core, out| {
                     drop(core.propose(0, 7, None, out));
-                    core.send_proposed(out);
+                    core.send_proposed(0, out);
                 });
             }
             Event::Remove(id, node) => {
@@ -200,7 +200,7 @@ impl Model for Bounds {
                 let mut begun = false;
                 state.act(id, |core, out| {
                     begun = core.propose(0, 7, Some(Arc::new(new)), out).is_ok();
-                    core.send_proposed(out);
+                    core.send_proposed(0, out);
                 });
                 if !begun {
                     return None;

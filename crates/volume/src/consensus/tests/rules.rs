@@ -47,6 +47,7 @@ fn promised(out: &[Output]) -> Option<bool> {
 fn read(core: &mut Core, now: u64) -> Option<Result<Slot, Option<NodeId>>> {
     let mut out = Vec::new();
     core.read(now, 1, &mut out);
+    core.send_proposed(now, &mut out);
     read_in(&out)
 }
 

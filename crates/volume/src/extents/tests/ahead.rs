@@ -18,6 +18,9 @@ const MODES: [PowerCut; 4] = [
     PowerCut::Reordered,
 ];
 
+/// So many small batches come before the first zeros.
+const MANY: u64 = 16;
+
 fn entry(extents: &mut Extents, slot: u64, bytes: usize, all: &mut Vec<Written>) {
     let payload = vec![slot as u8; bytes];
     append_this(extents, Kind::Entry, GroupId(1), slot, &payload, all);
@@ -52,15 +55,15 @@ fn they_are_no_part_of_the_log_and_end_with_the_segment() {
     let memory = formatted();
     let (mut extents, _) = open(Arc::new(memory.clone()), settings(20_000), None).unwrap();
     let mut all = Vec::new();
-    for slot in 1..=6 {
+    for slot in 1..=18 {
         entry(&mut extents, slot, 100, &mut all);
         sync(&mut extents);
-        assert_eq!(zeros(&memory, &extents) > 0, slot >= 4);
+        assert_eq!(zeros(&memory, &extents) > 0, slot >= MANY);
     }
     survives(&memory, &all);
     let first = extents.segments().pop().unwrap();
     // Larger than what the segment has left.
-    entry(&mut extents, 7, 19_000, &mut all);
+    entry(&mut extents, 19, 19_000, &mut all);
     sync(&mut extents);
     let bytes = memory.read(&segment(first.number)).unwrap().len() as u64;
     assert_eq!(bytes, extents.segments()[0].bytes, "the zeros are cut");
@@ -84,13 +87,13 @@ fn those_that_a_disk_may_have_taken_in_part_are_cut_too() {
     });
     let (mut extents, _) = open(Arc::new(hooked), settings(20_000), None).unwrap();
     let mut all = Vec::new();
-    for slot in 1..=4 {
+    for slot in 1..=MANY {
         entry(&mut extents, slot, 100, &mut all);
         sync(&mut extents);
     }
     assert_eq!(cuts.load(Ordering::SeqCst), 0);
     // It begins a segment.
-    entry(&mut extents, 5, 19_000, &mut all);
+    entry(&mut extents, MANY + 1, 19_000, &mut all);
     sync(&mut extents);
     assert_eq!(cuts.load(Ordering::SeqCst), 1);
     survives(&memory, &all);
@@ -103,11 +106,11 @@ fn a_disk_that_does_not_take_them_takes_data() {
         let faulty = Faulty::new(Arc::new(memory.clone()));
         let (mut extents, _) = open(Arc::new(faulty.clone()), settings(20_000), None).unwrap();
         let mut all = Vec::new();
-        for slot in 1..=3 {
+        for slot in 1..MANY {
             entry(&mut extents, slot, 100, &mut all);
             sync(&mut extents);
         }
-        entry(&mut extents, 4, 100, &mut all);
+        entry(&mut extents, MANY, 100, &mut all);
         let batch = extents.take_batch().unwrap();
         let ahead = batch.ahead();
         extents.batch_done(batch.run().unwrap());
@@ -116,7 +119,7 @@ fn a_disk_that_does_not_take_them_takes_data() {
         assert_eq!(ahead.run().is_ok(), fails == 1);
         faulty.clear();
         let (kind, group, ballot) = (Kind::Entry, GroupId(1), Ballot(7));
-        let next = extents.append(kind, group, 5, ballot, &[b"next"], &mut Vec::new);
+        let next = extents.append(kind, group, MANY + 1, ballot, &[b"next"], &mut Vec::new);
         // One that fails to sync has failed for good.
         assert_eq!(next.is_ok(), fails == 1);
         if let Some(batch) = extents.take_batch() {

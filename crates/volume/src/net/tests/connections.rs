@@ -337,7 +337,7 @@ fn another_protocol_can_go_over_to_tls() {
             let (mut read, mut write, peer) =
                 upgrade(listener.accept().unwrap().0, &server).unwrap();
             assert_eq!(peer.as_deref(), Some("client"));
-            let mut asked = [0; 17];
+            let mut asked = [0; HEADER + 5];
             read.read_exact(&mut asked).unwrap();
             write.write_all(&asked).unwrap();
             write.close().unwrap();

@@ -127,6 +127,17 @@ impl Export {
         }
     }
 
+    fn write_work(&self, offset: u64, data: Vec<u8>) -> Result<Work, Failure> {
+        let volume = self.volume();
+        let volume =
+            volume.ok_or_else(|| Failure::new(Failure::EPERM, "a snapshot is read-only"))?;
+        Ok(Work::Write {
+            volume,
+            offset,
+            data: Arc::new(data),
+        })
+    }
+
     fn volume(&self) -> Option<crate::ids::VolumeId> {
         match self.source {
             Source::Volume(volume) => Some(volume),
@@ -184,19 +195,21 @@ impl Device for Export {
     }
 
     fn write(&self, offset: u64, data: Vec<u8>, done: Done<()>) {
-        let Some(volume) = self.volume() else {
-            return done(Err(Failure::new(Failure::EPERM, "a snapshot is read-only")));
-        };
-        let data = Arc::new(data);
-        self.ask(
-            Work::Write {
-                volume,
-                offset,
-                data,
-            },
-            done,
-            nothing,
-        );
+        match self.write_work(offset, data) {
+            Ok(work) => self.ask(work, done, nothing),
+            Err(failure) => done(Err(failure)),
+        }
+    }
+
+    fn write_alone(&self, offset: u64, data: Vec<u8>, done: Done<()>) {
+        match self.write_work(offset, data) {
+            Ok(work) => {
+                if let Some(event) = self.event(work, done, nothing) {
+                    self.way.send_alone(event);
+                }
+            }
+            Err(failure) => done(Err(failure)),
+        }
     }
 
     fn discard(&self, offset: u64, length: u64, _zeros: bool, done: Done<()>) {

@@ -116,7 +116,12 @@ impl Service {
             _ => None,
         };
         if let Some(node) = node {
-            return self.way.input(Input::Frame(node, bytes));
+            let event = Event::Input(Input::Frame(node, bytes));
+            return if self.replies.is_last(id) {
+                self.way.send_alone(event)
+            } else {
+                self.way.send(event)
+            };
         }
         match Frame::decode(&bytes) {
             Some(Frame::Hello(hello)) => self.hello(id, hello),

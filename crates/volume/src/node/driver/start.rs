@@ -122,11 +122,11 @@ impl Node {
         let way = way();
         let links = Arc::new(connect(&options.security, shares.frames, &way));
         let mut threads = Vec::new();
-        let (batch_sender, batch_receiver) = channel();
+        let (job_sender, job_receiver) = channel();
         let disk_way = way.clone();
         threads.push(spawn(
             "volume-disk",
-            Box::new(move || disk(batch_receiver, disk_way)),
+            Box::new(move || disk(job_receiver, disk_way)),
         )?);
         let reads = Arc::new(Pool::start(&core, &way, 2).map_err(io("read", "start a thread"))?);
         let enders = Arc::new(Mutex::new(HashMap::new()));
@@ -134,13 +134,14 @@ impl Node {
             core,
             links: links.clone(),
             enders: enders.clone(),
-            batches: batch_sender,
+            disk: job_sender,
             reads,
             next_ticket: 0,
             waiting: HashMap::new(),
             look_at: 0,
             may_keep: false,
             kept: None,
+            alone: 0,
         };
         let core_way = way.clone();
         threads.push(spawn(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::clock;
-use crate::extents::{Batch, Reader};
+use crate::extents::{Ahead, Batch, Reader};
 use crate::map::Map;
 use crate::nbd;
 use crate::net::{Links, Part};
@@ -108,15 +108,25 @@ impl Way {
         drop(self.turns.run(TURN, false));
     }
 
-    /// As [`Way::send`], of a request that comes alone: where it asks for a read of this node's
-    /// disk, this thread carries that out, so that no other one has to wake up.
+    /// As [`Way::send`], of a request or frame that comes alone: where it asks for a read of this
+    /// node's disk, or for a batch, this thread carries that out, so that no other one has to wake
+    /// up.
     pub(super) fn send_alone(&self, event: Event) {
         self.put(event);
         if !self.turns.begin() {
             return;
         }
-        if let Some(kept) = self.turns.run(TURN, true) {
-            self.input(kept.run());
+        match self.turns.run(TURN, true) {
+            Some(Kept::Read(kept)) => self.input(kept.run()),
+            Some(Kept::Batch(batch, disk)) => {
+                let ahead = batch.ahead();
+                self.input(Input::BatchDone(batch.run()));
+                if ahead.is_due() {
+                    // A disk that has stopped needs no zeros.
+                    drop(disk.send(Job::Ahead(ahead)));
+                }
+            }
+            None => {}
         }
     }
 
@@ -167,11 +177,11 @@ impl Turns {
     }
 
     /// Takes events until there is none, or `most` of them: then the core's thread goes on. A read
-    /// that is to be carried out is returned where this thread `may_read`.
-    fn run(&self, most: usize, may_read: bool) -> Option<Kept> {
+    /// or batch that is to be carried out is returned where this thread `may_keep` one.
+    fn run(&self, most: usize, may_keep: bool) -> Option<Kept> {
         let mut running = self.running.lock();
         let core = running.as_mut()?;
-        core.may_keep = may_read;
+        core.may_keep = may_keep;
         self.take_all(core, most);
         core.may_keep = false;
         core.kept.take()
@@ -196,6 +206,7 @@ impl Turns {
                 queue.events.drain(..count).collect()
             };
             taken += events.len();
+            core.let_go();
             core.take(events);
         }
     }
@@ -267,16 +278,29 @@ pub(super) struct Running {
     pub(super) core: Core,
     pub(super) links: Arc<Links>,
     pub(super) enders: Enders,
-    pub(super) batches: Sender<Batch>,
+    pub(super) disk: Sender<Job>,
     pub(super) reads: Arc<Pool>,
     pub(super) next_ticket: u64,
     pub(super) waiting: HashMap<(ConnectionId, u64), Answerer>,
     /// When a full disk is looked at next.
     pub(super) look_at: u64,
-    /// The thread that runs the core now carries out a read itself.
+    /// The thread that runs the core now carries out a read or a batch itself.
     pub(super) may_keep: bool,
-    /// That read.
+    /// That one.
     pub(super) kept: Option<Kept>,
+    /// How many batches ended, one after the other, with nothing to be written behind them.
+    pub(super) alone: u32,
+}
+
+/// For a batch with fewer bytes no other thread wakes up, where so many ended alone before: where
+/// more is to be written meanwhile, the thread that brings it has to be free.
+const SMALL: u64 = 12 << 10;
+const MANY_ALONE: u32 = 4;
+
+/// What the disk's thread does.
+pub(super) enum Job {
+    Batch(Batch),
+    Ahead(Ahead),
 }
 
 impl Running {
@@ -291,6 +315,7 @@ impl Running {
     /// Takes events, and carries out what follows from all of them.
     fn take(&mut self, events: Vec<Event>) {
         let mut closed = Vec::new();
+        let mut has_ended = false;
         for event in events {
             let input = match event {
                 Event::Input(input) => input,
@@ -314,10 +339,28 @@ impl Running {
             if let Input::Closed(connection) = &input {
                 closed.push(*connection);
             }
+            has_ended |= matches!(input, Input::BatchDone(_));
             self.core.take(clock::now(), input);
         }
-        let actions = self.core.settle();
-        self.carry_out(actions);
+        let hasty = self.core.hasten();
+        if has_ended {
+            let is_more = hasty
+                .iter()
+                .any(|action| matches!(action, Action::Batch(_)));
+            self.alone = if is_more {
+                0
+            } else {
+                self.alone.saturating_add(1)
+            };
+        }
+        self.carry_out(hasty);
+        // The leader waits for a batch that this thread carries out, and nobody for what is applied
+        // here.
+        let is_kept = matches!(self.kept, Some(Kept::Batch(..)));
+        if !(is_kept && self.core.may_finish_later()) {
+            let rest = self.core.finish();
+            self.carry_out(rest);
+        }
         self.reopen();
         for closed in closed {
             self.waiting
@@ -347,9 +390,26 @@ impl Running {
         let is_bytes = matches!(work.kind, ReadKind::Bytes { .. });
         if is_bytes && self.may_keep && self.kept.is_none() {
             let pool = Arc::clone(&self.reads);
-            self.kept = Some(Kept { pool, ticket, work });
+            self.kept = Some(Kept::Read(KeptRead { pool, ticket, work }));
         } else {
             self.reads.give(ticket, work);
+        }
+    }
+
+    fn write(&mut self, batch: Batch) {
+        let is_alone = batch.bytes() < SMALL && self.alone >= MANY_ALONE;
+        if is_alone && self.may_keep && self.kept.is_none() {
+            self.kept = Some(Kept::Batch(batch, self.disk.clone()));
+        } else {
+            drop(self.disk.send(Job::Batch(batch)));
+        }
+    }
+
+    /// Other events come before the batch that was kept: the disk's thread has it.
+    fn let_go(&mut self) {
+        match self.kept.take() {
+            Some(Kept::Batch(batch, disk)) => drop(disk.send(Job::Batch(batch))),
+            kept => self.kept = kept,
         }
     }
 
@@ -358,10 +418,15 @@ impl Running {
             match action {
                 Action::Send(node, packet) => {
                     let mut parts: Vec<Part> = vec![Part::from(packet.head)];
-                    parts.extend(packet.bodies.into_iter().map(Part::from));
+                    let part = if packet.is_checked {
+                        Part::Checked as fn(_) -> _
+                    } else {
+                        Part::Shared
+                    };
+                    parts.extend(packet.bodies.into_iter().map(part));
                     self.links.send(node.0, parts);
                 }
-                Action::Batch(batch) => drop(self.batches.send(batch)),
+                Action::Batch(batch) => self.write(batch),
                 Action::Read(ticket, work) => self.read(ticket, work),
                 Action::Answer {
                     connection,
@@ -387,23 +452,35 @@ impl Running {
 }
 
 /// The disk's thread: batches, one after the other.
-pub(super) fn disk(batches: Receiver<Batch>, way: Way) {
-    for batch in batches {
-        let ahead = batch.ahead();
-        way.input(Input::BatchDone(batch.run()));
+pub(super) fn disk(jobs: Receiver<Job>, way: Way) {
+    for job in jobs {
+        let ahead = match job {
+            Job::Batch(batch) => {
+                let ahead = batch.ahead();
+                way.input(Input::BatchDone(batch.run()));
+                ahead
+            }
+            Job::Ahead(ahead) => ahead,
+        };
         // The next batch says what failed.
         drop(ahead.run());
     }
 }
 
-/// A read that the thread which runs the core carries out itself, afterwards.
-pub(super) struct Kept {
+/// What the thread which runs the core carries out itself, afterwards.
+pub(super) enum Kept {
+    Read(KeptRead),
+    Batch(Batch, Sender<Job>),
+}
+
+/// A read.
+pub(super) struct KeptRead {
     pool: Arc<Pool>,
     ticket: u64,
     work: ReadWork,
 }
 
-impl Kept {
+impl KeptRead {
     fn run(self) -> Input {
         let reader = self.pool.reader.lock().clone();
         let result = reading::run(&self.pool.map, &reader, &self.work);
