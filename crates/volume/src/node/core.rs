@@ -206,7 +206,7 @@ impl Core {
         std::mem::take(&mut self.actions)
     }
 
-    /// True where nobody waits for what [`Core::finish`] will do: this node leads none of the
+    /// True if no request waits for what [`Core::finish`] will do: this node leads none of the
     /// groups in which something is to be applied.
     pub fn may_finish_later(&self) -> bool {
         let led = |id: &GroupId| self.groups.get(id).is_some_and(|group| group.leads);

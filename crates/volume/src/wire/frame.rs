@@ -182,6 +182,15 @@ fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
     put_bytes(out, hello.address.as_bytes());
 }
 
+/// The lengths and checksums of bodies, which follow the head.
+fn put_lengths(bodies: &[Body], out: &mut Vec<u8>) {
+    put_varint(out, bodies.len() as u64);
+    for body in bodies {
+        put_varint(out, body.len() as u64);
+        out.extend_from_slice(&body.checksum().to_le_bytes());
+    }
+}
+
 impl Frame {
     /// The encoded frame.
     pub fn encode(&self) -> Packet {
@@ -204,14 +213,9 @@ impl Frame {
                 out.push(CONSENSUS);
                 put_varint(out, u64::from(group.0));
                 message.encode(out);
-                put_varint(out, bodies.len() as u64);
-                for body in bodies {
-                    put_varint(out, body.len() as u64);
-                    out.extend_from_slice(&body.checksum().to_le_bytes());
-                }
+                put_lengths(bodies, out);
                 let pieces = bodies.iter().flat_map(Body::pieces);
-                let pieces = pieces.filter(|piece| !piece.is_empty());
-                packet.bodies = pieces.cloned().collect();
+                packet.bodies = pieces.filter(|piece| !piece.is_empty()).cloned().collect();
                 packet.is_checked = true;
             }
             Frame::Ask { id, group, op } => {

@@ -354,8 +354,8 @@ impl Running {
             };
         }
         self.carry_out(hasty);
-        // The leader waits for a batch that this thread carries out, and nobody for what is applied
-        // here.
+        // The leader waits for a batch that this thread carries out; no request waits for what is
+        // applied here.
         let is_kept = matches!(self.kept, Some(Kept::Batch(..)));
         if !(is_kept && self.core.may_finish_later()) {
             let rest = self.core.finish();
