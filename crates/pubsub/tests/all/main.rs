@@ -9,6 +9,7 @@ mod cuts;
 mod examples;
 mod failures;
 mod inbox;
+mod numbers;
 mod reads;
 mod renewals;
 mod syncs;
