@@ -361,7 +361,8 @@ impl Inner {
     }
 
     /// True if a publication has expired since it was found, which is recorded. False while the
-    /// clock may be wrong, since a skipped publication does not come again.
+    /// clock may be wrong, since a skipped publication does not come again. (Reads of the lists go
+    /// by the clock all the same.)
     pub(crate) fn has_expired(&self, found: &Notification) -> bool {
         let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
             return false;

@@ -290,17 +290,19 @@ fn written(
     let Some(topic) = topic else {
         return Ok(None);
     };
-    if !publication.is_alive(inner.now())
+    // One that expires at its own time or before reaches nobody.
+    if !publication.is_alive(publication.time)
         || !inner.compiled.admits(&ready.stored(raw.seq), &subject)?
     {
         return Ok(None);
     }
-    Ok(Some(Written::Publication(Notification {
+    let new = Notification {
         seq: raw.seq,
         topic,
         time: publication.time,
         expires: Some(publication.expires).filter(|expires| *expires != NEVER),
         place: publication.place.clone(),
         body: publication.body.to_vec(),
-    })))
+    };
+    Ok((!inner.has_expired(&new)).then_some(Written::Publication(new)))
 }

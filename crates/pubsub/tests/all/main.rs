@@ -8,6 +8,7 @@ mod corners;
 mod cuts;
 mod examples;
 mod failures;
+mod follow;
 mod inbox;
 mod numbers;
 mod reads;

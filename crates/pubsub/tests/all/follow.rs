@@ -1,0 +1,70 @@
+//! Followers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker::{Database, Durability, Options, Seq};
+use esker_pubsub::{Broker, Config, Follow, PubSub, Publication, Subscription};
+use esker_sim::memory::{Memory, PowerCut};
+
+const DAY: u64 = 24 * 60 * 60 * 1_000;
+
+fn options(fs: Arc<dyn esker::fs::Fs>, clock: &Arc<AtomicU64>) -> Options {
+    let clock = clock.clone();
+    PubSub::with(
+        Options::new()
+            .fs(fs)
+            .background(false)
+            .durability(Durability::Sync)
+            .clock(Arc::new(move || clock.load(Ordering::SeqCst))),
+    )
+}
+
+fn open(fs: Arc<dyn esker::fs::Fs>, clock: &Arc<AtomicU64>) -> (Database, Broker) {
+    let db = PubSub::create_or_open(Path::new("/follow"), options(fs, clock)).unwrap();
+    let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+    (db, broker)
+}
+
+fn asked() -> Subscription {
+    Subscription::to("a".parse().unwrap())
+}
+
+fn publish(broker: &Broker, expires: i64) -> Seq {
+    let new = Publication::new("a".parse().unwrap(), "{}").expires(expires);
+    broker.publish(&new).unwrap().seq
+}
+
+fn all_of(follow: &mut Follow) -> Vec<Seq> {
+    std::iter::from_fn(|| follow.next().unwrap().map(|next| next.seq)).collect()
+}
+
+/// A publication in the log that has expired only by a clock that may be wrong is returned: what is
+/// skipped does not come again.
+#[test]
+fn a_wrong_jump_of_the_clock_skips_nothing() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let (db, broker) = open(Arc::new(Memory::new()), &clock);
+    let mut follow = broker.follow(&asked(), None).unwrap();
+    assert!(follow.next().unwrap().is_none());
+    let made = [publish(&broker, 9_000), publish(&broker, 10_000)];
+    clock.store(1_001 + 3 * DAY, Ordering::SeqCst);
+    assert!(db.unconfirmed_time().is_some());
+    assert_eq!(all_of(&mut follow), made);
+}
+
+/// What a follower has skipped as expired stays so when power and clock fail together.
+#[test]
+fn what_a_follower_skips_does_not_come_back() {
+    let (memory, clock) = (Memory::new(), Arc::new(AtomicU64::new(1_000)));
+    let (_db, broker) = open(Arc::new(memory.clone()), &clock);
+    let mut follow = broker.follow(&asked(), None).unwrap();
+    publish(&broker, 5_000);
+    clock.store(60_000, Ordering::SeqCst);
+    assert!(follow.next().unwrap().is_none());
+    clock.store(2_000, Ordering::SeqCst);
+    let (_db, broker) = open(Arc::new(memory.power_cut(0, PowerCut::Kept)), &clock);
+    let again = broker.follow(&asked().from(0), None).unwrap().next();
+    assert_eq!(again.unwrap().map(|next| next.seq), None);
+}
