@@ -212,10 +212,8 @@ impl Follow {
             ..self.ready.clone()
         };
         let view = self.inner.view(&snapshot)?;
-        let past = self.inner.past(&view, &ready, Seq::MAX)?;
-        let seen = self.seen;
-        self.found
-            .extend(past.into_iter().filter(|found| found.seq > seen));
+        let past = (self.inner).past_behind(&view, &ready, Seq::MAX, self.seen)?;
+        self.found.extend(past);
         self.seen = self.seen.max(snapshot.seq());
         Ok(())
     }

@@ -68,3 +68,30 @@ fn what_a_follower_skips_does_not_come_back() {
     let again = broker.follow(&asked().from(0), None).unwrap().next();
     assert_eq!(again.unwrap().map(|next| next.seq), None);
 }
+
+/// A follower that resumes reads what comes behind its place, not the whole interval.
+#[test]
+fn a_follower_that_resumes_reads_the_rest() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let (db, broker) = open(Arc::new(Memory::new()), &clock);
+    let body = format!("{{\"text\":\"{}\"}}", "x".repeat(200));
+    let publish = || {
+        let new = Publication::new("a".parse().unwrap(), body.clone());
+        broker.publish(&new).unwrap().seq
+    };
+    let made: Vec<Seq> = (0..3_000).map(|_| publish()).collect();
+    db.flush().unwrap();
+    db.compact(None).unwrap();
+    let past = asked().from(0);
+    let read = |after: Option<Seq>| {
+        let before = broker.read_stats().data_blocks;
+        let mut follow = broker.follow(&past, after).unwrap();
+        let found = all_of(&mut follow).len();
+        (found, broker.read_stats().data_blocks - before)
+    };
+    let (found, all) = read(None);
+    assert_eq!(found, 3_000);
+    let (found, rest) = read(Some(made[2_989]));
+    assert_eq!(found, 10);
+    assert!(rest * 10 < all, "{rest} of {all} blocks");
+}
