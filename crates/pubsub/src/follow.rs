@@ -79,7 +79,9 @@ impl Follow {
     /// The next publication, or `None` if there is none yet.
     ///
     /// # Errors
-    /// Any read error.
+    /// Any read error; the next call tries again. A malformed publication in the log is reported
+    /// once, as [`Error::Damaged`], the first of several in a commit: the next call continues with
+    /// what is readable of the commit, and behind it, and [`Follow::seen`] passes over it.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -222,6 +224,7 @@ impl Follow {
     fn take(&mut self, commit: &Commit) -> Result<()> {
         let (inner, ready, found) = (&self.inner, &self.ready, &mut self.found);
         let (mut ahead, mut seen) = (self.ahead, self.seen);
+        // The first error. The tail is behind the commit: what is readable is taken.
         let mut failed = None;
         commit.each(&mut |tree, _, kind, key, value| {
             if tree != inner.trees.publications || kind != Kind::Timed {
@@ -229,7 +232,7 @@ impl Follow {
             }
             // The engine has checked it.
             let Some(timed) = Timed::parse(value) else {
-                failed = Some(Misplaced::here().into());
+                failed.get_or_insert_with(|| Misplaced::here().into());
                 return;
             };
             match written(inner, ready, key, timed.value, &mut seen) {
@@ -239,7 +242,9 @@ impl Follow {
                 }
                 Ok(Some(Written::Retraction(of))) => found.retain(|found| found.seq != of),
                 Ok(None) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
             }
         });
         self.seen = seen;
@@ -304,3 +309,7 @@ fn written(
     };
     Ok((!inner.has_expired(&new)).then_some(Written::Publication(new)))
 }
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;
