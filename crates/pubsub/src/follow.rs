@@ -267,9 +267,10 @@ fn written(
     operand: &[u8],
     seen: &mut Seq,
 ) -> Result<Option<Written>> {
-    let Some(parsed) = ListKey::parse(key).filter(|key| key.list == List::Publications) else {
+    let parsed = ListKey::parse(key)?;
+    if parsed.list != List::Publications {
         return Ok(None);
-    };
+    }
     let Some((raw, _)) = Elements::of(operand).next().transpose()? else {
         return Ok(None);
     };
@@ -289,10 +290,10 @@ fn written(
         place: &place,
         body: publication.body,
     };
-    let topic = parsed.topic().filter(|topic| ready.topics.matches(topic));
-    let Some(topic) = topic else {
+    let topic = parsed.topic()?;
+    if !ready.topics.matches(&topic) {
         return Ok(None);
-    };
+    }
     // One that expires at its own time or before reaches nobody.
     if !publication.is_alive(publication.time)
         || !inner.compiled.admits(&ready.stored(raw.seq), &subject)?

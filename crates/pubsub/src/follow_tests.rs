@@ -94,3 +94,43 @@ fn the_first_damage_in_a_commit_is_reported_once() {
     );
     assert_eq!(found, 2);
 }
+
+/// A malformed key is damage, not a list of something else.
+#[test]
+fn a_malformed_key_is_reported() {
+    let wild = [topic().encoded(), &[4]].concat();
+    let wild = keys::list(&wild, &[], List::Publications);
+    let mut unknown = key(&[]);
+    unknown.pop();
+    unknown.push(9);
+    for bad in [unknown, vec![1], wild] {
+        let (errors, found) = follow(|seq| vec![(bad.clone(), element(seq))]);
+        assert_eq!((errors.len(), found), (1, 1), "{bad:?}: {errors:?}");
+        assert!(errors[0].contains("malformed"), "{errors:?}");
+    }
+}
+
+/// Readers of the lists report malformed keys, too.
+#[test]
+fn a_malformed_key_in_the_lists_is_reported() {
+    let below = [topic().encoded(), "b".parse::<Topic>().unwrap().encoded()].concat();
+    let mut unknown = keys::list(&below, &[], List::Publications);
+    unknown.pop();
+    unknown.push(9);
+    let wild = [topic().encoded(), &[4]].concat();
+    let wild = keys::list(&wild, &[], List::Publications);
+    for bad in [unknown, wild] {
+        let options = PubSub::with(Options::new().fs(Arc::new(Memory::new())).background(false));
+        let db = PubSub::create_or_open(Path::new("/damaged"), options).unwrap();
+        let broker = Broker::create_or_open(&db, Config::new()).unwrap();
+        // So that topics of two levels are known.
+        let other = Publication::new("a/c".parse().unwrap(), "{}");
+        broker.publish(&other).unwrap();
+        let all = Subscription::to(topic().into()).from(0);
+        assert_eq!(broker.query(&all).unwrap().len(), 1);
+        write(&broker, |seq| vec![(bad.clone(), element(seq))]);
+        let failed = broker.query(&all).map(|found| found.len());
+        let text = failed.unwrap_err().to_string();
+        assert!(text.contains("malformed"), "{text}");
+    }
+}

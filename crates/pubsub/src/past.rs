@@ -60,7 +60,7 @@ impl Past<'_> {
     fn visit(&mut self, key: &[u8], raw: &Raw<'_>) -> Result<Next> {
         if self.list != key {
             self.list = key.to_vec();
-            self.topic = self.topic_of(key);
+            self.topic = self.topic_of(key)?;
         }
         if self.topic.is_none() {
             return Ok(Next::EndList);
@@ -121,16 +121,17 @@ impl Past<'_> {
     }
 
     /// The topic of a list, if its publications can match the subscription.
-    fn topic_of(&self, key: &[u8]) -> Option<Topic> {
+    fn topic_of(&self, key: &[u8]) -> Result<Option<Topic>> {
         let parsed = ListKey::parse(key)?;
         if parsed.list != List::Publications {
-            return None;
+            return Ok(None);
         }
         let meets = |cell: &Cell| {
             cell.quarters().starts_with(parsed.cell) || parsed.cell.starts_with(cell.quarters())
         };
         let topic = parsed.topic()?;
-        (self.ready.topics.matches(&topic) && self.ready.cells.iter().any(meets)).then_some(topic)
+        let is_for = self.ready.topics.matches(&topic) && self.ready.cells.iter().any(meets);
+        Ok(is_for.then_some(topic))
     }
 
     fn number_in(&self, publication: &StoredPublication<'_>) -> Option<f64> {
