@@ -385,6 +385,13 @@ impl Inner {
         Time::try_from(units).unwrap_or(NEVER)
     }
 
+    /// How long until a time of the broker's clock; zero if it has passed.
+    pub(crate) fn until(&self, time: Time) -> Duration {
+        let units = i128::from(time) - i128::from(self.now());
+        let nanos = units.max(0) * 1_000_000 / i128::from(self.config.resolution);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
     pub(crate) fn end(&self, end: End, now: Time) -> Time {
         match end {
             End::Never => NEVER,

@@ -26,6 +26,10 @@ use crate::subscribe::Ready;
 /// How often a follower beside the writer reads the log while it has publications to return.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// The least and the greatest time after which a follower that waits looks whether its interval has
+/// ended: the store's clock may be set.
+const END_LOOK: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
+
 /// Returns publications in the order of their numbers ([`Broker::follow`]).
 pub struct Follow {
     inner: Arc<Inner>,
@@ -96,10 +100,12 @@ impl Follow {
         }
     }
 
-    /// The next publication; waits for it for at most `most`.
+    /// The next publication; waits for it for at most `most`. `None` if that time has passed, or if
+    /// none comes any more, since the subscription's interval has ended ([`Follow::is_over`]).
     ///
     /// # Errors
-    /// Any read error.
+    /// The errors of [`Follow::next`]; after the last publication, [`Error::Closed`] if the store
+    /// was closed, and [`Error::Poisoned`] if it refuses writes after a failure.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
         // `None` if the clock cannot express the time: waits forever.
         let until = Instant::now().checked_add(most);
@@ -108,12 +114,23 @@ impl Follow {
                 return Ok(Some(next));
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if self.is_over() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            let read = self.tail.wait(left.unwrap_or(Duration::MAX));
+            let wait = left.unwrap_or(Duration::MAX).min(self.until_end_look());
+            let read = self.tail.wait(wait);
             self.take_read(read.map_err(Error::from))?;
         }
+    }
+
+    /// How long the follower may wait before it looks whether its interval has ended.
+    fn until_end_look(&self) -> Duration {
+        if self.ready.to == NEVER {
+            return Duration::MAX;
+        }
+        let [least, most] = END_LOOK;
+        let end = self.ready.to.saturating_add(1);
+        self.inner.until(end).clamp(least, most)
     }
 
     /// Calls `wake` whenever there may be a publication, until the returned value is dropped: after

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use esker::{Database, Durability, Options, Seq};
+use esker::{Database, Durability, ErrorKind, Options, Seq};
 use esker_pubsub::{Broker, Config, Follow, PubSub, Publication, Subscription};
+use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
 
 const DAY: u64 = 24 * 60 * 60 * 1_000;
@@ -67,6 +69,59 @@ fn what_a_follower_skips_does_not_come_back() {
     let (_db, broker) = open(Arc::new(memory.power_cut(0, PowerCut::Kept)), &clock);
     let again = broker.follow(&asked().from(0), None).unwrap().next();
     assert_eq!(again.unwrap().map(|next| next.seq), None);
+}
+
+/// A wait without a limit ends with the subscription's interval.
+#[test]
+fn a_wait_ends_with_the_interval() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let (_db, broker) = open(Arc::new(Memory::new()), &clock);
+    let mut over = broker.follow(&asked().until(2_000), None).unwrap();
+    let seq = publish(&broker, 9_000);
+    clock.store(2_001, Ordering::SeqCst);
+    let mut later = broker.follow(&asked().until(2_005), None).unwrap();
+    let waiting = std::thread::spawn(move || {
+        let first = over.wait(Duration::MAX).unwrap().map(|next| next.seq);
+        let second = over.wait(Duration::MAX).unwrap().map(|next| next.seq);
+        (first, second, over.is_over())
+    });
+    assert_eq!(waiting.join().unwrap(), (Some(seq), None, true));
+    // The interval ends while it waits.
+    let waiting = std::thread::spawn(move || {
+        let next = later.wait(Duration::MAX).unwrap();
+        (next.is_none(), later.is_over())
+    });
+    clock.store(2_006, Ordering::SeqCst);
+    assert_eq!(waiting.join().unwrap(), (true, true));
+}
+
+/// A wait without a limit ends when the store refuses writes.
+#[test]
+fn a_wait_ends_when_the_store_refuses_writes() {
+    let clock = Arc::new(AtomicU64::new(1_000));
+    let fs = Hooked::new(Arc::new(Memory::new()));
+    let (_db, broker) = open(Arc::new(fs.clone()), &clock);
+    let first = publish(&broker, 9_000);
+    let mut follow = broker.follow(&asked().from(0), None).unwrap();
+    assert_eq!(all_of(&mut follow), [first]);
+    let waiting = std::thread::spawn(move || follow.wait(Duration::MAX).map(|next| next.is_none()));
+    fs.set(|call, path| {
+        let is_log = path.extension().is_some_and(|ext| ext == "log");
+        match call {
+            Call::Sync if is_log => Err(std::io::ErrorKind::Other.into()),
+            _ => Ok(()),
+        }
+    });
+    let new = Publication::new("a".parse().unwrap(), "{}");
+    assert!(broker.publish(&new).is_err());
+    assert_eq!(
+        broker.publish(&new).unwrap_err().kind(),
+        ErrorKind::Poisoned
+    );
+    assert_eq!(
+        waiting.join().unwrap().unwrap_err().kind(),
+        ErrorKind::Poisoned
+    );
 }
 
 /// A follower that resumes reads what comes behind its place, not the whole interval.
