@@ -311,7 +311,7 @@ fn written(
     if !ready.topics.matches(&topic) {
         return Ok(None);
     }
-    // One that expires at its own time or before reaches nobody.
+    // No subscription receives one that expires at its own time or before.
     if !publication.is_alive(publication.time)
         || !inner.compiled.admits(&ready.stored(raw.seq), &subject)?
     {
