@@ -27,20 +27,20 @@ struct Candidate {
     /// The number whose changes the subscription receives.
     number: Option<f64>,
     /// The newest earlier publication in its lists that has the number, as far as they are read.
-    before: Option<(Seq, f64)>,
+    previous: Option<(Seq, f64)>,
 }
 
 impl Candidate {
     /// Lists are read in no particular order: the greatest sequence number decides.
     fn note_previous(&mut self, seq: Seq, number: f64) {
-        if self.before.is_none_or(|(before, _)| before < seq) {
-            self.before = Some((seq, number));
+        if self.previous.is_none_or(|(previous, _)| previous < seq) {
+            self.previous = Some((seq, number));
         }
     }
 }
 
 /// Collects the publications that match a subscription.
-struct Past<'a> {
+struct PublicationSearch<'a> {
     inner: &'a Inner,
     snapshot: &'a Snapshot,
     ready: &'a Ready,
@@ -56,7 +56,7 @@ struct Past<'a> {
     topic: Option<Topic>,
 }
 
-impl Past<'_> {
+impl PublicationSearch<'_> {
     fn visit(&mut self, key: &[u8], raw: &Raw<'_>) -> Result<Next> {
         if self.list != key {
             self.list = key.to_vec();
@@ -81,8 +81,8 @@ impl Past<'_> {
         let mut number = None;
         if is_waited_for {
             number = self.number_in(&publication);
-            if let Some(before) = number {
-                self.note_previous(key, raw.seq, before);
+            if let Some(previous) = number {
+                self.note_previous(key, raw.seq, previous);
             }
         }
         let is_outside = raw.seq < self.ready.begins
@@ -109,7 +109,7 @@ impl Past<'_> {
                 body: publication.body.to_vec(),
             },
             number,
-            before: None,
+            previous: None,
         });
         if new.number.is_some() {
             self.waiting.entry(key.to_vec()).or_default().push(raw.seq);
@@ -269,7 +269,7 @@ impl Inner {
         let number = change.map(|change| self.compiled.number(&change.path));
         // Self-joins and changes depend on other elements: the page is cut when these are known.
         let is_cut_later = ready.joins || change.is_some();
-        let mut past = Past {
+        let mut search = PublicationSearch {
             inner: self,
             snapshot,
             ready,
@@ -309,7 +309,7 @@ impl Inner {
         let cost = snapshot.cost();
         let mut visit = |key: &[u8], raw: &Raw<'_>| {
             if raw.is_publication() {
-                past.visit(key, raw)
+                search.visit(key, raw)
             } else if let Some(join) = &mut join {
                 join.visit(key, raw)
             } else {
@@ -322,12 +322,12 @@ impl Inner {
         if let Some(join) = join.as_mut().filter(|_| joins_in_one_walk) {
             join.note_read(spans);
         }
-        past.read_elsewhere()?;
-        let mut found: Vec<Candidate> = past.found.into_values().collect();
+        search.read_elsewhere()?;
+        let mut found: Vec<Candidate> = search.found.into_values().collect();
         if let Some(change) = change {
             found.retain(|candidate| {
-                let before = candidate.before.map(|(_, number)| number);
-                change.is_met(candidate.number, before)
+                let previous = candidate.previous.map(|(_, number)| number);
+                change.is_met(candidate.number, previous)
             });
         }
         let mut found: Vec<Notification> = found

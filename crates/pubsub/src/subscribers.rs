@@ -167,21 +167,21 @@ impl<'a> Matcher<'a> {
         for path in paths {
             let number = self.inner.compiled.number(&path)?;
             let now = number.find(self.subject.body);
-            let before = if self.has_read_earlier && self.earlier.decides(&number) {
+            let previous = if self.has_read_earlier && self.earlier.decides(&number) {
                 self.earlier.number(&number)
             } else {
-                self.number_before(number)?
+                self.previous_number(number)?
             };
             self.found.retain(|_, found| {
                 let change = found.change.as_ref().filter(|change| change.path == path);
-                change.is_none_or(|change| change.is_met(now, before))
+                change.is_none_or(|change| change.is_met(now, previous))
             });
         }
         Ok(())
     }
 
     /// The number in the newest earlier publication of the same lists that has one.
-    fn number_before(&self, number: Arc<NumberAt>) -> Result<Option<f64>> {
+    fn previous_number(&self, number: Arc<NumberAt>) -> Result<Option<f64>> {
         let inner = self.inner;
         let snapshot = &self.view.snapshot;
         let mut earlier = Earlier::new(self.subject.time);
