@@ -361,7 +361,8 @@ impl Inner {
     }
 
     /// True if a publication has expired since it was found, which is recorded. False while the
-    /// clock may be wrong, since a skipped publication does not come again.
+    /// clock may be wrong, since a skipped publication does not come again. (Reads of the lists go
+    /// by the clock all the same.)
     pub(crate) fn has_expired(&self, found: &Notification) -> bool {
         let Some(expires) = found.expires.filter(|expires| *expires <= self.now()) else {
             return false;
@@ -382,6 +383,13 @@ impl Inner {
     pub(crate) fn units(&self, long: Duration) -> Time {
         let units = long.as_nanos() * u128::from(self.config.resolution) / 1_000_000;
         Time::try_from(units).unwrap_or(NEVER)
+    }
+
+    /// How long until a time of the broker's clock; zero if it has passed.
+    pub(crate) fn until(&self, time: Time) -> Duration {
+        let units = i128::from(time) - i128::from(self.now());
+        let nanos = units.max(0) * 1_000_000 / i128::from(self.config.resolution);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn end(&self, end: End, now: Time) -> Time {

@@ -26,6 +26,10 @@ use crate::subscribe::Ready;
 /// How often a follower beside the writer reads the log while it has publications to return.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// The least and the greatest time after which a follower that waits looks whether its interval has
+/// ended: the store's clock may be set.
+const END_LOOK: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
+
 /// Returns publications in the order of their numbers ([`Broker::follow`]).
 pub struct Follow {
     inner: Arc<Inner>,
@@ -79,7 +83,9 @@ impl Follow {
     /// The next publication, or `None` if there is none yet.
     ///
     /// # Errors
-    /// Any read error.
+    /// Any read error; the next call tries again. A malformed publication in the log is reported
+    /// once, as [`Error::Damaged`], the first of several in a commit: the next call continues with
+    /// what is readable of the commit, and behind it, and [`Follow::seen`] passes over it.
     #[allow(
         clippy::should_implement_trait,
         reason = "it can be called again after `None`"
@@ -94,10 +100,12 @@ impl Follow {
         }
     }
 
-    /// The next publication; waits for it for at most `most`.
+    /// The next publication; waits for it for at most `most`. `None` if that time has passed, or if
+    /// none comes any more, since the subscription's interval has ended ([`Follow::is_over`]).
     ///
     /// # Errors
-    /// Any read error.
+    /// The errors of [`Follow::next`]; after the last publication, [`Error::Closed`] if the store
+    /// was closed, and [`Error::Poisoned`] if it refuses writes after a failure.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Notification>> {
         // `None` if the clock cannot express the time: waits forever.
         let until = Instant::now().checked_add(most);
@@ -106,12 +114,23 @@ impl Follow {
                 return Ok(Some(next));
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if self.is_over() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            let read = self.tail.wait(left.unwrap_or(Duration::MAX));
+            let wait = left.unwrap_or(Duration::MAX).min(self.until_end_look());
+            let read = self.tail.wait(wait);
             self.take_read(read.map_err(Error::from))?;
         }
+    }
+
+    /// How long the follower may wait before it looks whether its interval has ended.
+    fn until_end_look(&self) -> Duration {
+        if self.ready.to == NEVER {
+            return Duration::MAX;
+        }
+        let [least, most] = END_LOOK;
+        let end = self.ready.to.saturating_add(1);
+        self.inner.until(end).clamp(least, most)
     }
 
     /// Calls `wake` whenever there may be a publication, until the returned value is dropped: after
@@ -212,10 +231,8 @@ impl Follow {
             ..self.ready.clone()
         };
         let view = self.inner.view(&snapshot)?;
-        let past = self.inner.past(&view, &ready, Seq::MAX)?;
-        let seen = self.seen;
-        self.found
-            .extend(past.into_iter().filter(|found| found.seq > seen));
+        let past = (self.inner).past_behind(&view, &ready, Seq::MAX, self.seen)?;
+        self.found.extend(past);
         self.seen = self.seen.max(snapshot.seq());
         Ok(())
     }
@@ -224,6 +241,7 @@ impl Follow {
     fn take(&mut self, commit: &Commit) -> Result<()> {
         let (inner, ready, found) = (&self.inner, &self.ready, &mut self.found);
         let (mut ahead, mut seen) = (self.ahead, self.seen);
+        // The first error. The tail is behind the commit: what is readable is taken.
         let mut failed = None;
         commit.each(&mut |tree, _, kind, key, value| {
             if tree != inner.trees.publications || kind != Kind::Timed {
@@ -231,7 +249,7 @@ impl Follow {
             }
             // The engine has checked it.
             let Some(timed) = Timed::parse(value) else {
-                failed = Some(Misplaced::here().into());
+                failed.get_or_insert_with(|| Misplaced::here().into());
                 return;
             };
             match written(inner, ready, key, timed.value, &mut seen) {
@@ -241,7 +259,9 @@ impl Follow {
                 }
                 Ok(Some(Written::Retraction(of))) => found.retain(|found| found.seq != of),
                 Ok(None) => {}
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
             }
         });
         self.seen = seen;
@@ -264,9 +284,10 @@ fn written(
     operand: &[u8],
     seen: &mut Seq,
 ) -> Result<Option<Written>> {
-    let Some(parsed) = ListKey::parse(key).filter(|key| key.list == List::Publications) else {
+    let parsed = ListKey::parse(key)?;
+    if parsed.list != List::Publications {
         return Ok(None);
-    };
+    }
     let Some((raw, _)) = Elements::of(operand).next().transpose()? else {
         return Ok(None);
     };
@@ -286,21 +307,27 @@ fn written(
         place: &place,
         body: publication.body,
     };
-    let topic = parsed.topic().filter(|topic| ready.topics.matches(topic));
-    let Some(topic) = topic else {
+    let topic = parsed.topic()?;
+    if !ready.topics.matches(&topic) {
         return Ok(None);
-    };
-    if !publication.is_alive(inner.now())
+    }
+    // No subscription receives one that expires at its own time or before.
+    if !publication.is_alive(publication.time)
         || !inner.compiled.admits(&ready.stored(raw.seq), &subject)?
     {
         return Ok(None);
     }
-    Ok(Some(Written::Publication(Notification {
+    let new = Notification {
         seq: raw.seq,
         topic,
         time: publication.time,
         expires: Some(publication.expires).filter(|expires| *expires != NEVER),
         place: publication.place.clone(),
         body: publication.body.to_vec(),
-    })))
+    };
+    Ok((!inner.has_expired(&new)).then_some(Written::Publication(new)))
 }
+
+#[cfg(test)]
+#[path = "follow_tests.rs"]
+mod tests;

@@ -29,7 +29,7 @@ pub fn stored(data: &[u8]) -> usize {
         let _ = (raw.target(), raw.voids(), raw.is_tombstone(), raw.times());
         decoded += usize::from(raw.decode().is_ok());
     }
-    decoded += usize::from(ListKey::parse(data).is_some());
+    decoded += usize::from(ListKey::parse(data).is_ok());
     decoded += usize::from(Shape::decode(data).is_some());
     decoded += usize::from(Config::decode(data).is_some());
     decoded += usize::from(read_entry(data).is_ok());

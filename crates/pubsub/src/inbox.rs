@@ -17,7 +17,7 @@ use crate::broker::{Broker, Inner, View, read_entry, read_late};
 use crate::deliver::{QUEUE, Queue};
 use crate::element::StoredSubscription;
 use crate::message::Notification;
-use crate::past::Page;
+use crate::publications::Page;
 
 /// The longest wait, a century: the end of the wait must be a representable time.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

@@ -155,7 +155,7 @@ impl<'a> SelfJoin<'a> {
         for (list, other) in others {
             let may_have_received = self.counts(other, publication.seq)
                 && other.has_received(publication.seq, publication.time, expires)
-                && is_for(list, &publication.topic, &cells);
+                && is_for(list, &publication.topic, &cells)?;
             if may_have_received && inner.compiled.admits(other, &subject)? {
                 return Ok(true);
             }

@@ -6,8 +6,11 @@
 //! if its subscriptions are filed. Descendants sort directly behind their ancestor: topics behind
 //! their topic, and cells, within one topic, behind their cell.
 
+use esker::Result;
+
 use crate::anchor::Anchor;
 use crate::cell::Cell;
+use crate::element::damaged;
 use crate::topic::{Reach, Topic, split_level};
 
 /// The end of a topic.
@@ -59,7 +62,13 @@ pub(crate) struct ListKey<'a> {
 }
 
 impl<'a> ListKey<'a> {
-    pub(crate) fn parse(key: &'a [u8]) -> Option<ListKey<'a>> {
+    /// # Errors
+    /// If it is not the key of a list, which is damage.
+    pub(crate) fn parse(key: &'a [u8]) -> Result<ListKey<'a>> {
+        ListKey::read(key).ok_or_else(|| damaged("the key of a value list is malformed"))
+    }
+
+    fn read(key: &'a [u8]) -> Option<ListKey<'a>> {
         let mut rest = key;
         while rest.first() != Some(&END) {
             rest = split_level(rest)?.1;
@@ -72,8 +81,12 @@ impl<'a> ListKey<'a> {
         Some(ListKey { topic, cell, list })
     }
 
-    pub(crate) fn topic(&self) -> Option<Topic> {
-        Topic::decode(self.topic)
+    /// The topic of a list of publications.
+    ///
+    /// # Errors
+    /// If it is damaged: it may have no wildcards.
+    pub(crate) fn topic(&self) -> Result<Topic> {
+        Topic::decode(self.topic).ok_or_else(|| damaged("the topic of a value list is malformed"))
     }
 }
 

@@ -110,13 +110,13 @@ impl Compiled {
 
 impl StoredChange {
     /// True if the number changed by more than the threshold. False without a previous number.
-    pub(crate) fn is_met(&self, now: Option<f64>, before: Option<f64>) -> bool {
-        let (Some(now), Some(before)) = (now, before) else {
+    pub(crate) fn is_met(&self, now: Option<f64>, previous: Option<f64>) -> bool {
+        let (Some(now), Some(previous)) = (now, previous) else {
             return false;
         };
-        let moved = (now - before).abs();
+        let moved = (now - previous).abs();
         if self.is_relative {
-            moved * 100.0 > self.threshold * before.abs()
+            moved * 100.0 > self.threshold * previous.abs()
         } else {
             moved > self.threshold
         }

@@ -223,8 +223,9 @@ impl Subscription {
     /// Receives a publication only if a number in its body differs by more than `threshold` from
     /// that of the previous publication: the newest earlier one on the same topic, in the same
     /// cell, that has the number and has not expired when publication and subscription are matched.
-    /// The first publication has no previous one, and is not received. Later
-    /// [self-joins](Subscription::join) do not count what it received.
+    /// For a publication in several cells it is the newest in any of these, also in cells that the
+    /// subscription does not cover. The first publication has no previous one, and is not received.
+    /// Later [self-joins](Subscription::join) do not count what it received.
     pub fn on_change(mut self, path: esker::Path, threshold: Threshold) -> Subscription {
         self.change = Some(OnChange { path, threshold });
         self

@@ -121,7 +121,7 @@ impl<'a> Matcher<'a> {
         }
         if self.list != key {
             self.list = key.to_vec();
-            self.is_list_for_it = is_for(key, self.topic, self.cells);
+            self.is_list_for_it = is_for(key, self.topic, self.cells)?;
         }
         if !self.is_list_for_it {
             return Ok(Next::EndList);
@@ -167,21 +167,21 @@ impl<'a> Matcher<'a> {
         for path in paths {
             let number = self.inner.compiled.number(&path)?;
             let now = number.find(self.subject.body);
-            let before = if self.has_read_earlier && self.earlier.decides(&number) {
+            let previous = if self.has_read_earlier && self.earlier.decides(&number) {
                 self.earlier.number(&number)
             } else {
-                self.number_before(number)?
+                self.previous_number(number)?
             };
             self.found.retain(|_, found| {
                 let change = found.change.as_ref().filter(|change| change.path == path);
-                change.is_none_or(|change| change.is_met(now, before))
+                change.is_none_or(|change| change.is_met(now, previous))
             });
         }
         Ok(())
     }
 
     /// The number in the newest earlier publication of the same lists that has one.
-    fn number_before(&self, number: Arc<NumberAt>) -> Result<Option<f64>> {
+    fn previous_number(&self, number: Arc<NumberAt>) -> Result<Option<f64>> {
         let inner = self.inner;
         let snapshot = &self.view.snapshot;
         let mut earlier = Earlier::new(self.subject.time);
@@ -215,17 +215,18 @@ impl<'a> Matcher<'a> {
 
 /// True if the list at a key holds subscriptions to the topic, in a cell that overlaps one of
 /// these.
-pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> bool {
-    let Some(key) = ListKey::parse(key) else {
-        return false;
-    };
+///
+/// # Errors
+/// If it is not the key of a list, which is damage.
+pub(crate) fn is_for(key: &[u8], topic: &Topic, cells: &[Cell]) -> Result<bool> {
+    let key = ListKey::parse(key)?;
     let List::Subscriptions(reach, _) = key.list else {
-        return false;
+        return Ok(false);
     };
     let meets = |cell: &Cell| {
         cell.quarters().starts_with(key.cell) || key.cell.starts_with(cell.quarters())
     };
-    TopicFilter::of(key.topic, reach).matches(topic) && cells.iter().any(meets)
+    Ok(TopicFilter::of(key.topic, reach).matches(topic) && cells.iter().any(meets))
 }
 
 /// The newest earlier publications in the lists of a publication.

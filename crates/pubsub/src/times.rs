@@ -177,9 +177,10 @@ impl Wanted {
             // A list has elements of one sort only. A walk that needs one sort names no list of the
             // other.
             Some(key) if needs_both => match ListKey::parse(key).map(|key| key.list) {
-                Some(List::Publications) => [Some(Sort::Publications), None],
-                Some(List::Subscriptions(..)) => [None, Some(Sort::Subscriptions)],
-                None => both,
+                Ok(List::Publications) => [Some(Sort::Publications), None],
+                Ok(List::Subscriptions(..)) => [None, Some(Sort::Subscriptions)],
+                // A walk that meets it reports it.
+                Err(_) => both,
             },
             _ => both,
         }

@@ -43,9 +43,7 @@ impl Broker {
             let spans = tidy(vec![Span::Range(Vec::new(), vec![0xff])]);
             let cost = snapshot.cost();
             walk(&snapshot, tree, &spans, &wanted, &cost, &mut |key, raw| {
-                let Some(parsed) = ListKey::parse(key) else {
-                    return Ok(Next::EndList);
-                };
+                let parsed = ListKey::parse(key)?;
                 let filter = match parsed.list {
                     List::Publications => TopicFilter::of_topic(parsed.topic),
                     List::Subscriptions(reach, _) => TopicFilter::of(parsed.topic, reach),

@@ -248,8 +248,9 @@ impl<K: PrimaryKey> Changes<K> {
     /// The next change; waits for it for at most `most`.
     ///
     /// # Errors
-    /// As [`Changes::next`]; [`Error::Closed`] if the store was closed, after the last change;
-    /// [`Error::Cancelled`] if the handle was stopped ([`crate::Dataset::with_stop`]).
+    /// As [`Changes::next`]; after the last change, [`Error::Closed`] if the store was closed, and
+    /// [`Error::Poisoned`] if it refuses writes after a failure; [`Error::Cancelled`] if the handle
+    /// was stopped ([`crate::Dataset::with_stop`]).
     pub fn wait(&mut self, most: Duration) -> Result<Option<Change<K>>> {
         // `None` if the clock cannot express the time: waits forever.
         let until = Instant::now().checked_add(most);

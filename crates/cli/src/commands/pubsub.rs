@@ -212,7 +212,8 @@ pub(crate) fn subscribe(args: &SubscribeArgs, memory: usize) -> Result<Outcome, 
         if next.is_none() {
             // Shows the reader all publications so far before waiting.
             output.flush()?;
-            if !waits || end.is_some_and(|end| Instant::now() >= end) {
+            let is_late = || end.is_some_and(|end| Instant::now() >= end);
+            if !waits || follow.is_over() || is_late() {
                 break;
             }
             next = follow.wait(PAUSE)?;

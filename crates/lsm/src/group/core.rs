@@ -105,11 +105,14 @@ impl Core {
         if self.reads_only {
             return Err(Error::ReadOnly);
         }
-        if !self.is_poisoned() {
-            return Ok(());
-        }
-        let cause = self.poison.lock().clone().unwrap_or_default();
-        Err(Error::Poisoned { cause })
+        self.poisoned_by().map_or(Ok(()), Err)
+    }
+
+    fn poisoned_by(&self) -> Option<Error> {
+        self.is_poisoned().then(|| {
+            let cause = self.poison.lock().clone().unwrap_or_default();
+            Error::Poisoned { cause }
+        })
     }
 
     pub(super) fn is_poisoned(&self) -> bool {
@@ -127,6 +130,14 @@ impl Core {
     pub(super) fn note_end(&self) {
         self.ends.notify();
         self.commits.notify();
+    }
+
+    /// Why no further write of this process becomes visible, if none does.
+    pub(super) fn end(&self) -> Option<Error> {
+        if self.closing.load(Ordering::SeqCst) {
+            return Some(Error::Closed);
+        }
+        self.poisoned_by()
     }
 
     /// True when no further write of this process becomes visible.

@@ -332,7 +332,8 @@ impl Tail {
     /// The next commit; waits for it for `most` at most.
     ///
     /// # Errors
-    /// As [`Tail::next`]; [`Error::Closed`] when the store was closed and everything was returned.
+    /// As [`Tail::next`]; when everything was returned, [`Error::Closed`] if the store was closed,
+    /// and [`Error::Poisoned`] if it refuses writes after a failure.
     pub fn wait(&mut self, most: Duration) -> Result<Option<Commit>> {
         let until = Instant::now() + most.min(LONGEST);
         self.wait_or(until, &AtomicBool::new(false))
@@ -348,15 +349,14 @@ impl Tail {
                 return Ok(Some(commit));
             }
             let is_there = || inner.sequencer.visible.load(Ordering::SeqCst) > self.position;
-            let is_closing = || core.closing.load(Ordering::SeqCst);
             let is_stopped = || stop.load(Ordering::SeqCst);
             // A reader beside the writer has to poll.
             let look = inner.reader.as_ref().map(|_| Instant::now() + POLL);
             let wake = look.map_or(until, |look| look.min(until));
             core.commits
-                .wait_until(wake, || is_there() || is_closing() || is_stopped());
-            if is_closing() && !is_there() {
-                return Err(Error::Closed);
+                .wait_until(wake, || is_there() || core.is_ended() || is_stopped());
+            if let Some(end) = core.end().filter(|_| !is_there()) {
+                return Err(end);
             }
             if is_stopped() || Instant::now() >= until {
                 return self.next();

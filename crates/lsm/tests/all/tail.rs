@@ -97,6 +97,40 @@ fn a_tail_returns_each_commit_once_and_then_waits_for_more() {
     assert_eq!(all(&mut again), [b"d"]);
 }
 
+/// Neither a wait that has begun by then, nor a later one, waits for what does not come any more.
+#[test]
+fn a_wait_ends_when_the_group_refuses_writes() {
+    let memory = Memory::new();
+    let fs = Faulty::new(Arc::new(memory.clone()));
+    let group = open_with(small(Arc::new(fs.clone())));
+    put(&group, b"a", Durability::Sync);
+    let mut tail = group.tail(group.position()).unwrap();
+    let mut behind = group.tail(group.position()).unwrap();
+    put(&group, b"b", Durability::Sync);
+    assert_eq!(all(&mut tail), [b"b"]);
+    let (tell, told) = mpsc::channel();
+    let observer = group.observe(move |commit| {
+        let refused = matches!(commit, Err(Error::Poisoned { .. }));
+        tell.send(refused).unwrap();
+    });
+    let observer = observer.unwrap();
+    let waiting = std::thread::spawn(move || tail.wait(Duration::MAX));
+    fs.fail_sync_once();
+    let mut batch = Batch::new();
+    batch.put(tree(&group), b"c", b"value").unwrap();
+    assert!(group.write(&mut batch, Durability::Sync).is_err());
+    let ended = waiting.join().unwrap();
+    assert!(matches!(ended, Err(Error::Poisoned { .. })), "{ended:?}");
+    // What is visible is returned first.
+    assert_eq!(keys(&behind.wait(WAIT).unwrap().unwrap()), [b"b"]);
+    let ended = behind.wait(WAIT);
+    assert!(matches!(ended, Err(Error::Poisoned { .. })), "{ended:?}");
+    // It is the last call of an observer.
+    assert!(told.recv().unwrap());
+    assert!(told.recv().is_err());
+    drop(observer);
+}
+
 #[test]
 fn a_commit_that_is_not_acknowledged_is_not_given() {
     let fs = Memory::new();

@@ -5,6 +5,7 @@
 //! esker-pubsub --test model` runs more seeds; `ESKER_SEED=17 ESKER_SEEDS=1` repeats one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cells;
 mod held;
 mod kills;
 mod mail;

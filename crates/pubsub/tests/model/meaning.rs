@@ -110,16 +110,24 @@ pub(crate) fn point(longitude: f64, latitude: f64) -> Point {
     Point::new(Space::Sphere, longitude, latitude).unwrap()
 }
 
+/// Longitudes and latitudes.
+const SPOTS: [[f64; 2]; 6] = [
+    [10.0, 50.0],
+    [179.9, 0.0],
+    [-179.9, 0.1],
+    [0.0, 89.5],
+    [0.0, -90.0],
+    [-74.0, 40.7],
+];
+
 pub(crate) fn place(rng: &mut Rng, is_publication: bool) -> Place {
-    let spots = [
-        (10.0, 50.0),
-        (179.9, 0.0),
-        (-179.9, 0.1),
-        (0.0, 89.5),
-        (0.0, -90.0),
-        (-74.0, 40.7),
-    ];
-    let (x, y) = spots[rng.usize(0..spots.len())];
+    let spot = rng.usize(0..SPOTS.len());
+    place_at(rng, spot, is_publication)
+}
+
+/// A place near the spot with this number.
+pub(crate) fn place_at(rng: &mut Rng, spot: usize, is_publication: bool) -> Place {
+    let [x, y] = SPOTS[spot];
     let near = |rng: &mut Rng, middle: f64, limit: f64| {
         let off = f64::from(rng.i32(-4..=4)) * 0.25;
         (middle + off).clamp(-limit, limit)

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use esker::{Database, Dataset, DatasetDef, Durability, ErrorKind, KeyType, Options, Path, Seq};
 use esker_pubsub::{
-    Architecture, Broker, Config, Granularity, Place, PubSub, Publication, Subscription, Threshold,
-    Time, TopicFilter,
+    Architecture, Broker, Config, Granularity, PubSub, Publication, Subscription, Threshold, Time,
+    TopicFilter,
 };
 use esker_sim::hooked::{Call, Hooked};
 use esker_sim::memory::{Memory, PowerCut};
@@ -15,9 +15,10 @@ use esker_sim::world::{Action, World as Simulation};
 use fastrand::Rng;
 
 use crate::TOTALS;
+use crate::cells::cells_of;
 use crate::kills::{Op, text};
 use crate::mail::Open;
-use crate::meaning::{Body, Condition, DEPTH, DIR, FILTERS, TOPICS, place, takes};
+use crate::meaning::{Body, Condition, DEPTH, DIR, FILTERS, TOPICS, place, place_at, takes};
 use crate::world::{Forgotten, Pub, Sub, World};
 
 pub(crate) struct Run {
@@ -242,12 +243,15 @@ impl Run {
     pub(crate) fn publish(&mut self, rng: &mut Rng) {
         // Often a publication that matches an open inbox.
         let asked = self.any_mail(rng).filter(|_| rng.bool());
+        // Often one that has a cell in common with others, whose numbers are compared.
+        let is_near = self.has_changes && rng.bool();
         let topic = match &asked {
             Some(sub) => {
                 let takes = |topic: &&&str| takes(sub.filter, sub.exact, topic);
                 let all: Vec<&str> = TOPICS.iter().filter(takes).copied().collect();
                 rng.choice(all).unwrap_or_default()
             }
+            None if is_near => TOPICS[rng.usize(1..3)],
             None => TOPICS[rng.usize(0..TOPICS.len())],
         };
         let body = Body {
@@ -255,15 +259,15 @@ impl Run {
             s: rng.bool().then(|| ["x", "y", "7"][rng.usize(0..3)]),
             p: rng.bool().then(|| f64::from(rng.u8(1..9))),
         };
-        let place = loop {
-            let place = match &asked {
-                Some(sub) if rng.u8(0..4) > 0 => sub.place.clone(),
-                _ => place(rng, true),
-            };
-            if !self.has_changes || matches!(place, Place::Anywhere | Place::Point { .. }) {
-                break place;
-            }
+        let place = match &asked {
+            Some(sub) if rng.u8(0..4) > 0 => sub.place.clone(),
+            _ if is_near => place_at(rng, 0, true),
+            _ => place(rng, true),
         };
+        let of_changes = self
+            .has_changes
+            .then(|| cells_of(&place, self.config.granularity));
+        let cells = of_changes.unwrap_or_default();
         let now = self.broker().now();
         // Some times are behind the clock, some ahead.
         let time = match &asked {
@@ -293,6 +297,7 @@ impl Run {
             time,
             expires,
             place,
+            cells,
             body,
             retracted: false,
             raw: None,
@@ -337,7 +342,11 @@ impl Run {
             exact,
             from: now - [0, 5, 60, 100_000][rng.usize(0..4)] + rng.i64(0..3),
             to: now + [-4, 0, 30, 100, 100_000][rng.usize(0..5)],
-            place: place(rng, false),
+            place: if self.has_changes && rng.bool() {
+                place_at(rng, 0, false)
+            } else {
+                place(rng, false)
+            },
             joins: !user.is_empty() && rng.bool(),
             user,
             condition: Condition::any(rng),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use esker::Seq;
 use esker_pubsub::{Cell, Place, Threshold, Time};
 
-use crate::meaning::{Body, Condition, DEPTH, is_for, point, takes};
+use crate::meaning::{Body, Condition, is_for, takes};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Pub {
@@ -14,6 +14,8 @@ pub(crate) struct Pub {
     pub(crate) time: Time,
     pub(crate) expires: Time,
     pub(crate) place: Place,
+    /// Its cells; none in a run without subscriptions to changes.
+    pub(crate) cells: Vec<Cell>,
     pub(crate) body: Body,
     pub(crate) retracted: bool,
     pub(crate) raw: Option<esker_pubsub::Notification>,
@@ -77,7 +79,7 @@ impl Forgotten {
     }
 }
 
-/// Compares the number of a publication with that of the previous one of its topic and place.
+/// Compares the number of a publication with that of the previous one of its topic and cells.
 pub(crate) fn has_changed(
     all: &[Pub],
     publication: &Pub,
@@ -87,18 +89,13 @@ pub(crate) fn has_changed(
     let Some(now) = publication.body.p else {
         return false;
     };
-    let cell = |place: &Place| match place {
-        Place::Anywhere => Cell::root(),
-        Place::Point {
-            longitude,
-            latitude,
-        } => Cell::of(point(*longitude, *latitude), DEPTH),
-        _ => unreachable!("thresholds are tested with points only"),
-    };
     let before = all.iter().rev().find(|earlier| {
         earlier.seq < publication.seq
             && earlier.topic == publication.topic
-            && cell(&earlier.place) == cell(&publication.place)
+            && earlier
+                .cells
+                .iter()
+                .any(|cell| publication.cells.contains(cell))
             && earlier.body.p.is_some()
             && earlier.expires > met.max(earlier.time)
             && !forgotten.at(earlier.expires)

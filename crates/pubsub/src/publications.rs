@@ -7,29 +7,40 @@ use std::sync::atomic::Ordering;
 
 use esker::extension::Snapshot;
 use esker::{Result, Seq};
+use esker_coding::Misplaced;
 
 use crate::broker::{Inner, View};
 use crate::cell::Cell;
 use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription, Time};
 use crate::join::SelfJoin;
-use crate::keys::{List, ListKey};
+use crate::keys::{self, List, ListKey};
 use crate::matching::Subject;
 use crate::message::Notification;
 use crate::spans::{self, NumberAt};
 use crate::subscribe::Ready;
 use crate::topic::Topic;
-use crate::walk::{Next, tidy, walk};
+use crate::walk::{Next, Span, tidy, walk};
 
 /// A publication found for a subscription.
 struct Candidate {
     notification: Notification,
-    /// The number whose changes the subscription receives, and the previous one in its list.
+    /// The number whose changes the subscription receives.
     number: Option<f64>,
-    before: Option<f64>,
+    /// The newest earlier publication in its lists that has the number, as far as they are read.
+    previous: Option<(Seq, f64)>,
+}
+
+impl Candidate {
+    /// Lists are read in no particular order: the greatest sequence number decides.
+    fn note_previous(&mut self, seq: Seq, number: f64) {
+        if self.previous.is_none_or(|(previous, _)| previous < seq) {
+            self.previous = Some((seq, number));
+        }
+    }
 }
 
 /// Collects the publications that match a subscription.
-struct Past<'a> {
+struct PublicationSearch<'a> {
     inner: &'a Inner,
     snapshot: &'a Snapshot,
     ready: &'a Ready,
@@ -45,11 +56,11 @@ struct Past<'a> {
     topic: Option<Topic>,
 }
 
-impl Past<'_> {
+impl PublicationSearch<'_> {
     fn visit(&mut self, key: &[u8], raw: &Raw<'_>) -> Result<Next> {
         if self.list != key {
             self.list = key.to_vec();
-            self.topic = self.topic_of(key);
+            self.topic = self.topic_of(key)?;
         }
         if self.topic.is_none() {
             return Ok(Next::EndList);
@@ -70,8 +81,8 @@ impl Past<'_> {
         let mut number = None;
         if is_waited_for {
             number = self.number_in(&publication);
-            if let Some(before) = number {
-                self.set_previous(key, before);
+            if let Some(previous) = number {
+                self.note_previous(key, raw.seq, previous);
             }
         }
         let is_outside = raw.seq < self.ready.begins
@@ -98,7 +109,7 @@ impl Past<'_> {
                 body: publication.body.to_vec(),
             },
             number,
-            before: None,
+            previous: None,
         });
         if new.number.is_some() {
             self.waiting.entry(key.to_vec()).or_default().push(raw.seq);
@@ -110,16 +121,17 @@ impl Past<'_> {
     }
 
     /// The topic of a list, if its publications can match the subscription.
-    fn topic_of(&self, key: &[u8]) -> Option<Topic> {
+    fn topic_of(&self, key: &[u8]) -> Result<Option<Topic>> {
         let parsed = ListKey::parse(key)?;
         if parsed.list != List::Publications {
-            return None;
+            return Ok(None);
         }
         let meets = |cell: &Cell| {
             cell.quarters().starts_with(parsed.cell) || parsed.cell.starts_with(cell.quarters())
         };
         let topic = parsed.topic()?;
-        (self.ready.topics.matches(&topic) && self.ready.cells.iter().any(meets)).then_some(topic)
+        let is_for = self.ready.topics.matches(&topic) && self.ready.cells.iter().any(meets);
+        Ok(is_for.then_some(topic))
     }
 
     fn number_in(&self, publication: &StoredPublication<'_>) -> Option<f64> {
@@ -136,14 +148,71 @@ impl Past<'_> {
         self.inner.compiled.admits(&self.stored, &subject)
     }
 
-    /// Sets the previous number of the candidates in a list that wait for it.
-    fn set_previous(&mut self, key: &[u8], number: f64) {
-        for seq in self.waiting.remove(key).unwrap_or_default() {
-            if let Some(candidate) = self.found.get_mut(&seq) {
-                // A candidate in several lists keeps the first number found.
-                candidate.before = candidate.before.or(Some(number));
+    /// Notes the number of a publication for the candidates that wait for the previous one of its
+    /// list.
+    fn note_previous(&mut self, key: &[u8], seq: Seq, number: f64) {
+        for waiting in self.waiting.remove(key).unwrap_or_default() {
+            if let Some(candidate) = self.found.get_mut(&waiting) {
+                candidate.note_previous(seq, number);
             }
         }
+    }
+
+    /// Reads the other lists of the candidates, in cells that the subscription does not ask for: a
+    /// publisher finds the previous publication there, too.
+    fn read_elsewhere(&mut self) -> Result<()> {
+        let (inner, snapshot, ready) = (self.inner, self.snapshot, self.ready);
+        let is_everywhere = ready.cells.iter().any(|own| own.level() == 0);
+        let Some(number) = self.number.as_ref().filter(|_| !is_everywhere) else {
+            return Ok(());
+        };
+        // By list, the candidates whose previous number is not known yet, oldest first.
+        let mut waiting: HashMap<Vec<u8>, Vec<Seq>> = HashMap::new();
+        for (seq, candidate) in &self.found {
+            let Notification { topic, place, .. } = &candidate.notification;
+            if candidate.number.is_none() {
+                continue;
+            }
+            for cell in inner.cells(&*inner.compiled.extent(place)?) {
+                if !ready.cells.iter().any(|own| own.meets(&cell)) {
+                    let key = keys::list(topic.encoded(), cell.quarters(), List::Publications);
+                    waiting.entry(key).or_default().push(*seq);
+                }
+            }
+        }
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let spans = tidy(waiting.keys().cloned().map(Span::key).collect());
+        let wanted = inner.wanted().publications(Time::MIN, Time::MAX);
+        let cost = snapshot.cost();
+        let found = &mut self.found;
+        let mut visit = |key: &[u8], raw: &Raw<'_>| {
+            let seqs = waiting.get_mut(key).ok_or_else(|| Misplaced::here())?;
+            let Element::Publication(publication) = raw.decode()? else {
+                return Ok(Next::On);
+            };
+            if !publication.is_alive(ready.made) {
+                inner.note_ended(snapshot, publication.expires);
+                return Ok(Next::On);
+            }
+            if let Some(number) = number.find(publication.body) {
+                while let Some(seq) = seqs.pop_if(|seq| *seq > raw.seq) {
+                    if let Some(candidate) = found.get_mut(&seq) {
+                        candidate.note_previous(raw.seq, number);
+                    }
+                }
+            }
+            Ok(if seqs.is_empty() {
+                Next::EndList
+            } else {
+                Next::On
+            })
+        };
+        let tree = inner.trees.publications;
+        walk(snapshot, tree, &spans, &wanted, &cost, &mut visit)?;
+        inner.count(&cost);
+        Ok(())
     }
 }
 
@@ -200,7 +269,7 @@ impl Inner {
         let number = change.map(|change| self.compiled.number(&change.path));
         // Self-joins and changes depend on other elements: the page is cut when these are known.
         let is_cut_later = ready.joins || change.is_some();
-        let mut past = Past {
+        let mut search = PublicationSearch {
             inner: self,
             snapshot,
             ready,
@@ -240,7 +309,7 @@ impl Inner {
         let cost = snapshot.cost();
         let mut visit = |key: &[u8], raw: &Raw<'_>| {
             if raw.is_publication() {
-                past.visit(key, raw)
+                search.visit(key, raw)
             } else if let Some(join) = &mut join {
                 join.visit(key, raw)
             } else {
@@ -253,9 +322,13 @@ impl Inner {
         if let Some(join) = join.as_mut().filter(|_| joins_in_one_walk) {
             join.note_read(spans);
         }
-        let mut found: Vec<Candidate> = past.found.into_values().collect();
+        search.read_elsewhere()?;
+        let mut found: Vec<Candidate> = search.found.into_values().collect();
         if let Some(change) = change {
-            found.retain(|candidate| change.is_met(candidate.number, candidate.before));
+            found.retain(|candidate| {
+                let previous = candidate.previous.map(|(_, number)| number);
+                change.is_met(candidate.number, previous)
+            });
         }
         let mut found: Vec<Notification> = found
             .into_iter()
