@@ -459,7 +459,7 @@ fn columns(def: &DatasetDef) -> Columns {
     columns
 }
 
-/// The error for a file of rejected lines that cannot be read.
+/// The error for a file of rejected lines that cannot be read or written when a load resumes.
 fn unread(error: io::Error) -> Error {
     Error::Input(format!("cannot continue a file of rejected lines: {error}"))
 }

@@ -317,14 +317,7 @@ fn written(
     {
         return Ok(None);
     }
-    let new = Notification {
-        seq: raw.seq,
-        topic,
-        time: publication.time,
-        expires: Some(publication.expires).filter(|expires| *expires != NEVER),
-        place: publication.place.clone(),
-        body: publication.body.to_vec(),
-    };
+    let new = Notification::of(&publication, raw.seq, topic);
     Ok((!inner.has_expired(&new)).then_some(Written::Publication(new)))
 }
 

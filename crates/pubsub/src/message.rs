@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use esker::{Expr, Result, Seq};
 
-use crate::element::Time;
+use crate::element::{NEVER, StoredPublication, Time};
 use crate::place::{Place, Region};
 use crate::topic::{Topic, TopicFilter};
 
@@ -309,6 +309,20 @@ pub struct Notification {
     pub place: Place,
     /// Its body.
     pub body: Vec<u8>,
+}
+
+impl Notification {
+    /// A stored publication, written as number `seq` to `topic`.
+    pub(crate) fn of(publication: &StoredPublication<'_>, seq: Seq, topic: Topic) -> Notification {
+        Notification {
+            seq,
+            topic,
+            time: publication.time,
+            expires: Some(publication.expires).filter(|expires| *expires != NEVER),
+            place: publication.place.clone(),
+            body: publication.body.to_vec(),
+        }
+    }
 }
 
 /// [`Error::BadInput`](esker::Error::BadInput) with this text.

@@ -11,7 +11,7 @@ use esker_coding::Misplaced;
 
 use crate::broker::{Inner, View};
 use crate::cell::Cell;
-use crate::element::{Element, NEVER, Raw, StoredPublication, StoredSubscription, Time};
+use crate::element::{Element, Raw, StoredPublication, StoredSubscription, Time};
 use crate::join::SelfJoin;
 use crate::keys::{self, List, ListKey};
 use crate::matching::Subject;
@@ -100,14 +100,7 @@ impl PublicationSearch<'_> {
             self.number_in(&publication)
         };
         let new = self.found.entry(raw.seq).or_insert_with(|| Candidate {
-            notification: Notification {
-                seq: raw.seq,
-                topic,
-                time: publication.time,
-                expires: Some(publication.expires).filter(|expires| *expires != NEVER),
-                place: publication.place.clone(),
-                body: publication.body.to_vec(),
-            },
+            notification: Notification::of(&publication, raw.seq, topic),
             number,
             previous: None,
         });

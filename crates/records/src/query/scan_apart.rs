@@ -89,8 +89,8 @@ impl ScanApart<'_> {
         Ok(scanned)
     }
 
-    /// As [`ScanApart::by_key`], but in another order: whole records first, then the
-    /// others in location order.
+    /// As [`ScanApart::by_key`], but in another order: whole records first, then the others, each
+    /// batch of them, or all, in location order.
     pub(super) fn in_any_order(&self, to: &mut dyn TakeScanned) -> Result<u64> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let mut bodies = Bodies::new(layout, snapshot)?;
