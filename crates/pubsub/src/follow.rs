@@ -24,24 +24,28 @@ use crate::message::{Notification, Subscription, bad_input};
 use crate::subscribe::Ready;
 
 /// How often a follower beside the writer reads the log while it has publications to return.
-const LOOK: Duration = Duration::from_millis(5);
+const LOG_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The least and the greatest time after which a follower that waits looks whether its interval has
-/// ended: the store's clock may be set.
-const END_LOOK: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
+/// A follower that waits asks the clock, which may be set at any time, whether its interval has
+/// ended: after at least this time.
+const LEAST_END_WAIT: Duration = Duration::from_millis(1);
+
+/// And after at most this time.
+const MOST_END_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns publications in the order of their numbers ([`Broker::follow`]).
 pub struct Follow {
     inner: Arc<Inner>,
     ready: Ready,
     tail: Tail,
+    /// Publications to return.
     found: VecDeque<Notification>,
     /// An upper bound on the publications in `found` that came from the log.
-    ahead: usize,
+    from_log: usize,
     /// The time at which the follower last read the log.
-    looked: Instant,
+    log_read: Instant,
     /// True if the follower has read the whole log after its interval ended.
-    is_through: bool,
+    is_complete: bool,
     /// Publications up to this number were returned, are in `found`, or do not match.
     seen: Seq,
 }
@@ -69,9 +73,9 @@ impl Broker {
             ready,
             tail,
             found: VecDeque::new(),
-            ahead: 0,
-            looked: Instant::now(),
-            is_through: false,
+            from_log: 0,
+            log_read: Instant::now(),
+            is_complete: false,
             seen: after.unwrap_or(0),
         };
         follow.catch_up()?;
@@ -92,9 +96,9 @@ impl Follow {
     )]
     pub fn next(&mut self) -> Result<Option<Notification>> {
         loop {
-            let is_everything = self.look_ahead()?;
+            let is_whole_log = self.read_log()?;
             let first = self.first();
-            if first.is_some() || is_everything {
+            if first.is_some() || is_whole_log {
                 return Ok(first);
             }
         }
@@ -117,20 +121,20 @@ impl Follow {
             if self.is_over() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            let wait = left.unwrap_or(Duration::MAX).min(self.until_end_look());
+            let wait = left.unwrap_or(Duration::MAX).min(self.end_wait());
             let read = self.tail.wait(wait);
             self.take_read(read.map_err(Error::from))?;
         }
     }
 
-    /// How long the follower may wait before it looks whether its interval has ended.
-    fn until_end_look(&self) -> Duration {
+    /// How long the follower may wait before it asks whether its interval has ended.
+    fn end_wait(&self) -> Duration {
         if self.ready.to == NEVER {
             return Duration::MAX;
         }
-        let [least, most] = END_LOOK;
-        let end = self.ready.to.saturating_add(1);
-        self.inner.until(end).clamp(least, most)
+        let after_end = self.ready.to.saturating_add(1);
+        let wait = self.inner.until(after_end);
+        wait.clamp(LEAST_END_WAIT, MOST_END_WAIT)
     }
 
     /// Calls `wake` whenever there may be a publication, until the returned value is dropped: after
@@ -162,13 +166,13 @@ impl Follow {
     /// True if the subscription's interval has ended and the follower has returned every
     /// publication in it. Only `next` and `wait` update this.
     pub fn is_over(&self) -> bool {
-        self.found.is_empty() && self.is_through
+        self.found.is_empty() && self.is_complete
     }
 
     /// The first publication in `found` that has not expired.
     fn first(&mut self) -> Option<Notification> {
         while let Some(next) = self.found.pop_front() {
-            self.ahead = self.ahead.min(self.found.len());
+            self.from_log = self.from_log.min(self.found.len());
             if !self.inner.has_expired(&next) {
                 return Some(next);
             }
@@ -178,22 +182,22 @@ impl Follow {
 
     /// Reads the log up to now, even if `found` is not empty: the log may withdraw publications in
     /// it. Returns false if it stopped before the end.
-    fn look_ahead(&mut self) -> Result<bool> {
+    fn read_log(&mut self) -> Result<bool> {
         // Beside the writer each read costs calls to the file system.
-        let is_early = self.inner.store.is_reader() && self.looked.elapsed() < LOOK;
+        let is_early = self.inner.store.is_reader() && self.log_read.elapsed() < LOG_INTERVAL;
         if is_early && !self.found.is_empty() {
             return Ok(false);
         }
-        self.looked = Instant::now();
-        let is_late = self.inner.now() > self.ready.to;
-        let mut now = None;
-        while self.ahead < QUEUE {
+        self.log_read = Instant::now();
+        let has_ended = self.inner.now() > self.ready.to;
+        let mut newest = None;
+        while self.from_log < QUEUE {
             let read = self.tail.next();
             let has_more = self.take_read(read.map_err(Error::from))?;
             // Later commits are left to the next call.
-            let now = *now.get_or_insert_with(|| self.inner.store.position().seq);
-            if !has_more || self.tail.position().seq >= now {
-                self.is_through = is_late;
+            let newest = *newest.get_or_insert_with(|| self.inner.store.position().seq);
+            if !has_more || self.tail.position().seq >= newest {
+                self.is_complete = has_ended;
                 return Ok(true);
             }
         }
@@ -209,7 +213,7 @@ impl Follow {
                 // The missing part of the log may have withdrawn publications in `found`.
                 self.seen = self.seen();
                 self.found.clear();
-                self.ahead = 0;
+                self.from_log = 0;
                 let tail = self.inner.store.tail(self.inner.store.position())?;
                 // Before the tail is replaced: if the lists cannot be read, the next call reads
                 // them.
@@ -239,34 +243,33 @@ impl Follow {
 
     /// Processes a commit.
     fn take(&mut self, commit: &Commit) -> Result<()> {
-        let (inner, ready, found) = (&self.inner, &self.ready, &mut self.found);
-        let (mut ahead, mut seen) = (self.ahead, self.seen);
         // The first error. The tail is behind the commit: what is readable is taken.
         let mut failed = None;
         commit.each(&mut |tree, _, kind, key, value| {
-            if tree != inner.trees.publications || kind != Kind::Timed {
+            if tree != self.inner.trees.publications || kind != Kind::Timed {
                 return;
             }
-            // The engine has checked it.
-            let Some(timed) = Timed::parse(value) else {
-                failed.get_or_insert_with(|| Misplaced::here().into());
-                return;
-            };
-            match written(inner, ready, key, timed.value, &mut seen) {
-                Ok(Some(Written::Publication(new))) => {
-                    found.push_back(new);
-                    ahead += 1;
-                }
-                Ok(Some(Written::Retraction(of))) => found.retain(|found| found.seq != of),
-                Ok(None) => {}
-                Err(error) => {
-                    failed.get_or_insert(error);
-                }
+            if let Err(error) = self.take_operand(key, value) {
+                failed.get_or_insert(error);
             }
         });
-        self.seen = seen;
-        self.ahead = ahead.min(self.found.len());
+        self.from_log = self.from_log.min(self.found.len());
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Processes an operand of a commit.
+    fn take_operand(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        // The engine has checked it.
+        let timed = Timed::parse(value).ok_or_else(Misplaced::here)?;
+        match written(&self.inner, &self.ready, key, timed.value, &mut self.seen)? {
+            Some(Written::Publication(new)) => {
+                self.found.push_back(new);
+                self.from_log += 1;
+            }
+            Some(Written::Retraction(of)) => self.found.retain(|found| found.seq != of),
+            None => {}
+        }
+        Ok(())
     }
 }
 

@@ -368,7 +368,7 @@ fn live_until(memory: &Memory, seed: u64, states: &[State], k: u64, steps: usize
 fn power_cuts_at_every_call_leave_a_prefix() {
     let empty = [State::new()];
     let (mut seen, mut pieces) = (0, 0);
-    for seed in seeds(8) {
+    for seed in seeds(4) {
         let (total, stats) = calls(&Memory::new(), seed, &empty, 60);
         (seen, pieces) = (seen + 1, pieces + stats.pieces);
         for k in 1..=total + 1 {
@@ -398,7 +398,7 @@ fn power_cuts_at_every_call_leave_a_prefix() {
 #[test]
 fn a_call_that_fails_once_loses_nothing_acknowledged() {
     let empty = [State::new()];
-    for seed in seeds(12) {
+    for seed in seeds(6) {
         let (total, _) = calls(&Memory::new(), seed, &empty, 60);
         for k in 1..=total {
             let _doing = Doing(&|| format!("ESKER_SEED={seed}, call {k} of {total} fails"));

@@ -283,7 +283,7 @@ fn live_until(
 
 #[test]
 fn a_power_cut_at_every_call_leaves_what_a_prefix_of_the_log_does() {
-    for seed in seeds(8) {
+    for seed in seeds(4) {
         let total = calls(seed, 80);
         for k in 1..=total + 1 {
             let memory = Memory::new();
@@ -311,7 +311,7 @@ fn a_power_cut_at_every_call_leaves_what_a_prefix_of_the_log_does() {
 
 #[test]
 fn a_call_that_fails_once_loses_nothing() {
-    for seed in seeds(12) {
+    for seed in seeds(6) {
         let total = calls(seed, 80);
         for k in 1..=total {
             let _doing = Doing(&|| format!("ESKER_SEED={seed}, call {k} of {total} fails"));

@@ -62,7 +62,7 @@ fn many_compactions_at_a_time_show_what_was_written() {
 /// nothing is torn.
 #[test]
 fn a_power_cut_in_the_middle_of_several_compactions() {
-    for seed in seeds(60) {
+    for seed in seeds(30) {
         let _doing = Doing(&|| format!("ESKER_SEED={seed}"));
         let mut rng = fastrand::Rng::with_seed(seed);
         let memory = Memory::new();

@@ -202,7 +202,7 @@ impl Sample<'_> {
     fn block(&mut self, records: &mut [Item]) -> Result<()> {
         for (at, item) in records.iter().enumerate() {
             if self.bodies.lacks(&item.stored) {
-                self.bodies.add(at, (&item.key, item.seq), &item.stored)?;
+                self.bodies.add(at, &item.key, item.seq, &item.stored)?;
             }
         }
         // Some heads are obsolete, and their records may be gone: the head is used then.

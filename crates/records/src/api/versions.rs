@@ -39,21 +39,22 @@ impl<K: PrimaryKey> KeyVersions<K> {
     }
 
     /// Reads as of this write instead of now, without newer versions.
-    pub fn as_of(self, seq: impl Into<Option<Seq>>) -> KeyVersions<K> {
-        let as_of = seq.into();
-        KeyVersions { as_of, ..self }
+    pub fn as_of(mut self, seq: impl Into<Option<Seq>>) -> KeyVersions<K> {
+        self.as_of = seq.into();
+        self
     }
 
     /// Returns at most this many versions. Default 1.
-    pub fn latest(self, versions: usize) -> KeyVersions<K> {
-        let latest = versions;
-        KeyVersions { latest, ..self }
+    pub fn latest(mut self, versions: usize) -> KeyVersions<K> {
+        self.latest = versions;
+        self
     }
 
     /// The versions, newest first.
     ///
     /// # Errors
-    /// [`crate::Error::BadInput`] if the key does not have the dataset's type; also any read error.
+    /// [`crate::Error::BadInput`] if the key does not have the dataset's type, or if the number of
+    /// versions is 0; also any read error.
     pub fn read(self) -> Result<Vec<Record<K>>> {
         let records = self.view.read_key(&self.key?, self.as_of, self.latest)?;
         records.into_iter().map(record::typed).collect()
@@ -65,7 +66,8 @@ impl<K: PrimaryKey> KeyVersions<K> {
 #[must_use = "nothing is read before `read`"]
 pub struct ValueVersions<K = Key> {
     view: View,
-    tokens: Result<Vec<(Path, String)>>,
+    /// The required values, by path.
+    required: Result<Vec<(Path, String)>>,
     as_of: Option<Seq>,
     latest: usize,
     page: Page,
@@ -76,7 +78,7 @@ impl<K: PrimaryKey> ValueVersions<K> {
     pub(super) fn new(view: View) -> ValueVersions<K> {
         ValueVersions {
             view,
-            tokens: Ok(Vec::new()),
+            required: Ok(Vec::new()),
             as_of: None,
             latest: 1,
             page: Page::newest(PAGE),
@@ -85,36 +87,36 @@ impl<K: PrimaryKey> ValueVersions<K> {
     }
 
     /// Also requires this value at this path.
-    pub fn and(mut self, path: impl IntoPath, token: impl Into<String>) -> ValueVersions<K> {
-        self.tokens = self.tokens.and_then(|mut tokens| {
-            tokens.push((path.into_path()?, token.into()));
-            Ok(tokens)
+    pub fn and(mut self, path: impl IntoPath, value: impl Into<String>) -> ValueVersions<K> {
+        self.required = self.required.and_then(|mut required| {
+            required.push((path.into_path()?, value.into()));
+            Ok(required)
         });
         self
     }
 
     /// Reads as of this write instead of now, without newer versions.
-    pub fn as_of(self, seq: impl Into<Option<Seq>>) -> ValueVersions<K> {
-        let as_of = seq.into();
-        ValueVersions { as_of, ..self }
+    pub fn as_of(mut self, seq: impl Into<Option<Seq>>) -> ValueVersions<K> {
+        self.as_of = seq.into();
+        self
     }
 
     /// Considers this many latest versions of each key. Default 1: only the current one.
-    pub fn latest(self, versions: usize) -> ValueVersions<K> {
-        let latest = versions;
-        ValueVersions { latest, ..self }
+    pub fn latest(mut self, versions: usize) -> ValueVersions<K> {
+        self.latest = versions;
+        self
     }
 
     /// Returns at most this many versions, all held in memory. Default 100.
-    pub fn limit(self, limit: usize) -> ValueVersions<K> {
-        let page = self.page.limit(limit);
-        ValueVersions { page, ..self }
+    pub fn limit(mut self, limit: usize) -> ValueVersions<K> {
+        self.page = self.page.limit(limit);
+        self
     }
 
     /// Continues after the page that returned this token.
-    pub fn after(self, token: impl Into<Option<ValueToken>>) -> ValueVersions<K> {
-        let page = self.page.after(token.into());
-        ValueVersions { page, ..self }
+    pub fn after(mut self, token: impl Into<Option<ValueToken>>) -> ValueVersions<K> {
+        self.page = self.page.after(token.into());
+        self
     }
 
     /// The versions, newest first, and a token to continue with if there are more.
@@ -124,14 +126,13 @@ impl<K: PrimaryKey> ValueVersions<K> {
     /// versions or records is 0, or if the page before was read as of another write; also any read
     /// error.
     pub fn read(self) -> Result<ValuePage<K>> {
-        let tokens = self.tokens?;
-        let tokens = tokens.iter().map(|(path, token)| (path, token.as_str()));
-        let tokens: Vec<_> = tokens.collect();
-        let found = (self.view).read_values(&tokens, self.as_of, self.latest, self.page)?;
+        let required = self.required?;
+        let found = self
+            .view
+            .read_values(&required, self.as_of, self.latest, self.page)?;
+        let records = found.records.into_iter().map(record::typed);
         Ok(ValuePage {
-            records: (found.records.into_iter())
-                .map(record::typed)
-                .collect::<Result<_>>()?,
+            records: records.collect::<Result<_>>()?,
             next: found.next,
         })
     }

@@ -62,7 +62,7 @@ impl Ahead {
         let mut bodies = Bodies::new(layout, snapshot)?;
         for (at, item) in self.items.iter().enumerate() {
             if bodies.lacks(&item.stored) {
-                bodies.add(at, (&item.key, item.seq), &item.stored)?;
+                bodies.add(at, &item.key, item.seq, &item.stored)?;
             }
         }
         let (read, mut bytes) = (bodies.len(), 0);

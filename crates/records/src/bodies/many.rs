@@ -61,7 +61,7 @@ impl<'a> Bodies<'a> {
     }
 
     /// Adds the newest entry of a key, under an index that the caller chooses.
-    pub(crate) fn add(&mut self, at: usize, (key, seq): (&[u8], Seq), head: &[u8]) -> Result<()> {
+    pub(crate) fn add(&mut self, at: usize, key: &[u8], seq: Seq, head: &[u8]) -> Result<()> {
         let attribute = self.attribute.ok_or_else(no_place)?;
         let place = place_of(attribute, key, head)?;
         self.wanted.push(Wanted { place, seq, at });

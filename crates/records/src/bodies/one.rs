@@ -12,7 +12,8 @@ use crate::error::Result;
 pub(crate) fn with_body(
     layout: &Layout,
     snapshot: &Snapshot,
-    (key, seq): (&[u8], Seq),
+    key: &[u8],
+    seq: Seq,
     stored: Slice,
     cost: &Cost,
 ) -> Result<Slice> {
@@ -31,7 +32,8 @@ pub(crate) fn with_body(
 pub(crate) fn with_body_in_memory(
     layout: &Layout,
     snapshot: &Snapshot,
-    (key, seq): (&[u8], Seq),
+    key: &[u8],
+    seq: Seq,
     stored: Slice,
 ) -> Option<Slice> {
     match layout.clustered() {

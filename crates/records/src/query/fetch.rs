@@ -74,7 +74,7 @@ impl PageFetch<'_> {
                 size.read += 1;
                 size.bytes += record.len();
                 if needs.wants(&record)? {
-                    bodies.add(at, (key, seq), &record)?;
+                    bodies.add(at, key, seq, &record)?;
                 }
                 records.push(Some(record));
             } else {

@@ -50,7 +50,8 @@ impl ScanApart<'_> {
     /// Passes a record that may answer to `to`, if it does answer.
     fn offer(
         &self,
-        (key, seq): (&[u8], Seq),
+        key: &[u8],
+        seq: Seq,
         record: &mut dyn FnMut() -> Slice,
         to: &mut dyn TakeScanned,
     ) -> Result<ControlFlow<()>> {
@@ -70,7 +71,9 @@ impl ScanApart<'_> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let keys = &self.admission.compiled.keys;
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
-        let (mut scanned, mut broke, mut ahead) = (0, false, Ahead::new());
+        let mut scanned = 0;
+        let mut broke = false;
+        let mut ahead = Ahead::new();
         while cursor.valid() && !broke {
             scanned += 1;
             if to.wants(cursor.seq()) && self.may_answer(cursor.value())? {
@@ -81,7 +84,7 @@ impl ScanApart<'_> {
                 ahead.fill(layout, snapshot, self.body_cost)?;
                 while let (false, Some(item)) = (broke, ahead.pop()) {
                     let record = &mut || item.stored.clone();
-                    broke = self.offer((&item.key, item.seq), record, to)?.is_break();
+                    broke = self.offer(&item.key, item.seq, record, to)?.is_break();
                 }
             }
         }
@@ -95,10 +98,12 @@ impl ScanApart<'_> {
         let (layout, snapshot) = (&self.view.layout, &self.view.snapshot);
         let mut bodies = Bodies::new(layout, snapshot)?;
         let worth = (bodies.total_bytes() / BYTES_PER_LOOKUP).min(MOST_HELD) as usize;
-        let (mut few, mut many): (Vec<Item>, SeqSet) = Default::default();
+        let mut few = Vec::new();
+        let mut many = SeqSet::default();
         let keys = &self.admission.compiled.keys;
         let mut cursor = KeyCursor::new(keys, snapshot, layout.data)?;
-        let (mut scanned, mut broke) = (0, false);
+        let mut scanned = 0;
+        let mut broke = false;
         while cursor.valid() && !broke {
             scanned += 1;
             let (key, seq) = (cursor.key(), cursor.seq());
@@ -123,7 +128,7 @@ impl ScanApart<'_> {
             return Ok(scanned);
         }
         let visit = &mut |key: &[u8], seq, record: &mut dyn FnMut() -> Slice| {
-            self.offer((key, seq), record, to)
+            self.offer(key, seq, record, to)
         };
         bodies::pass(layout, snapshot, &many, self.body_cost, visit)?;
         Ok(scanned)
@@ -137,19 +142,21 @@ impl ScanApart<'_> {
         bodies: &mut Bodies<'_>,
         to: &mut dyn TakeScanned,
     ) -> Result<()> {
-        let (mut rest, mut most, mut broke) = (heads, LOOKUPS, false);
+        let mut rest = heads;
+        let mut most = LOOKUPS;
+        let mut broke = false;
         while !rest.is_empty() && !broke {
             let batch;
             (batch, rest) = rest.split_at(most.min(rest.len()));
             most *= 2;
             for (at, item) in batch.iter().enumerate() {
-                bodies.add(at, (&item.key, item.seq), &item.stored)?;
+                bodies.add(at, &item.key, item.seq, &item.stored)?;
             }
             let take = &mut |at: usize, record: Slice| {
                 if !broke {
                     let item = batch.item(at)?;
                     let record = &mut || record.clone();
-                    broke = self.offer((&item.key, item.seq), record, to)?.is_break();
+                    broke = self.offer(&item.key, item.seq, record, to)?.is_break();
                 }
                 Ok(())
             };

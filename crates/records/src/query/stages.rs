@@ -261,7 +261,7 @@ impl Fetch<'_> {
                     if failed.is_ok() {
                         failed = match self.needs.wants(&found.value) {
                             Err(error) => Err(error),
-                            Ok(true) => bodies.add(at, (key, seq), &found.value),
+                            Ok(true) => bodies.add(at, key, seq, &found.value),
                             Ok(false) => to.take(at, found.value),
                         };
                     }

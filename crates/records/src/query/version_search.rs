@@ -292,7 +292,7 @@ impl<'a> Search<'a> {
             if let Some(value) = value
                 && needs.wants(value)?
             {
-                bodies.add(at, (&candidate.key, candidate.seq), value)?;
+                bodies.add(at, &candidate.key, candidate.seq, value)?;
             }
         }
         let take = &mut |at: usize, record: Slice| {
@@ -356,7 +356,7 @@ impl<'a> Search<'a> {
     }
 
     fn with_body(&self, key: &[u8], seq: Seq, stored: Slice) -> Result<Slice> {
-        self.snapshot.with_body((key, seq), stored, &self.data_cost)
+        self.snapshot.with_body(key, seq, stored, &self.data_cost)
     }
 
     /// As [`Search::by_index`], by a scan of all records.

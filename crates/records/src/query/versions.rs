@@ -65,6 +65,11 @@ impl View {
         as_of: Option<Seq>,
         latest: usize,
     ) -> Result<Vec<Record>> {
+        if latest == 0 {
+            return Err(Error::bad_input(
+                "versions of a key: give at least 1 for the number of versions",
+            ));
+        }
         self.dataset.current.usage.got();
         let at = as_of.unwrap_or(self.seq());
         let mut kept = Kept::new(self, key.as_bytes());
@@ -75,8 +80,8 @@ impl View {
             match entry.kind {
                 _ if entry.seq > at => {}
                 Kind::Put => {
-                    let at = (key.as_bytes(), entry.seq);
-                    let stored = self.with_body(at, entry.value, kept.walk.cost())?;
+                    let cost = kept.walk.cost();
+                    let stored = self.with_body(key.as_bytes(), entry.seq, entry.value, cost)?;
                     records.push(record::returned(key.clone(), entry.seq, stored)?);
                 }
                 _ => break,
@@ -89,14 +94,14 @@ impl View {
     /// See [`crate::DatasetSnapshot::versions_with`].
     pub(crate) fn read_values(
         &self,
-        tokens: &[(&Path, &str)],
+        required: &[(Path, String)],
         as_of: Option<Seq>,
         latest: usize,
         Page { limit, after }: Page,
     ) -> Result<ValuePage> {
-        if tokens.is_empty() || latest == 0 || limit == 0 {
+        if required.is_empty() || latest == 0 || limit == 0 {
             return Err(Error::bad_input(
-                "versions by value: give at least one token, and at least 1 for the number of versions and the limit",
+                "versions by value: give at least one value, and at least 1 for the number of versions and the limit",
             ));
         }
         if let (Some(as_of), Some(after)) = (as_of, after)
@@ -109,7 +114,7 @@ impl View {
             )));
         }
         let at = after.map(|after| after.at).or(as_of);
-        let condition = self.condition(tokens);
+        let condition = self.condition(required);
         let compiled = Compiled::new(&self.layout.shape, condition, &mut NoEstimates)?;
         let obsolete = (self.layout.superseded).and_then(|tree| self.snapshot.superseded(tree));
         let mut search = Search {
@@ -135,7 +140,7 @@ impl View {
         let group = &self.dataset.shared.group;
         group.count(&search.data_cost);
         group.count(&search.index_cost);
-        self.count_use(tokens, limit, by_scan);
+        self.count_use(required, limit, by_scan);
         let last = records.last().filter(|_| more);
         Ok(ValuePage {
             next: last.map(|last| ValueToken {
@@ -150,24 +155,24 @@ impl View {
         })
     }
 
-    /// The condition that a record has all tokens.
-    fn condition(&self, tokens: &[(&Path, &str)]) -> Option<Expr> {
+    /// The condition that a record has all values.
+    fn condition(&self, required: &[(Path, String)]) -> Option<Expr> {
         let tokenizer = |path: &Path| {
             let mut attributes = self.layout.attributes.iter();
             attributes.find(|a| a.path == *path).map(|a| a.tokenizer)
         };
-        let each = tokens.iter().map(|(path, token)| {
+        let each = required.iter().map(|(path, value)| {
             let op = match tokenizer(path) {
                 Some(Tokenizer::Prefix) => Op::Prefix,
                 _ => Op::Eq,
             };
-            Expr::compare((*path).clone(), op, Operand::text(*token))
+            Expr::compare(path.clone(), op, Operand::text(value))
         });
         each.reduce(|a, b| a & b)
     }
 
-    fn count_use(&self, tokens: &[(&Path, &str)], limit: usize, by_scan: bool) {
-        for (path, _) in tokens {
+    fn count_use(&self, required: &[(Path, String)], limit: usize, by_scan: bool) {
+        for (path, _) in required {
             let stats = QueryStats {
                 lookups: 1,
                 limited: 1,

@@ -109,8 +109,8 @@ fn record_of(
     }
     let mut stored = found.value;
     if RecordRef::lacks_body(&stored) {
-        let at = (key.as_bytes(), found.seq);
-        stored = bodies::with_body(&layout(), snapshot, at, stored, cost)?;
+        let layout = layout();
+        stored = bodies::with_body(&layout, snapshot, key.as_bytes(), found.seq, stored, cost)?;
     }
     record::returned(key, found.seq, stored).map(Some)
 }
@@ -151,11 +151,12 @@ impl View {
     /// The stored record of a key's newest entry, with its body.
     pub(crate) fn with_body(
         &self,
-        at: (&[u8], Seq),
+        key: &[u8],
+        seq: Seq,
         stored: esker_lsm::Slice,
         cost: &Cost,
     ) -> Result<esker_lsm::Slice> {
-        bodies::with_body(&self.layout, &self.snapshot, at, stored, cost)
+        bodies::with_body(&self.layout, &self.snapshot, key, seq, stored, cost)
     }
 
     /// A record of the dataset.
@@ -201,7 +202,7 @@ impl View {
             let Some((seq, stored)) = found else {
                 return Ok(None);
             };
-            let stored = self.with_body((key.as_bytes(), seq), stored, &cost)?;
+            let stored = self.with_body(key.as_bytes(), seq, stored, &cost)?;
             record::returned(key, seq, stored).map(Some)
         });
         let records = records.collect();

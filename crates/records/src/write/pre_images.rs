@@ -203,7 +203,7 @@ impl Replaced {
         let mut cancel = |at: usize, old: &[u8]| {
             let (key, seq) = *known.own(at);
             let stays = new.get(key).map_or(&[][..], Vec::as_slice);
-            cancel_record(layout, writes, (key, seq), old, stays)
+            cancel_record(layout, writes, key, seq, old, stays)
         };
         // Attributes declared later are in the JSON only.
         let late = layout.has_late_attributes();
@@ -218,7 +218,7 @@ impl Replaced {
                 return;
             }
             result = if bodies.lacks(&old.value) {
-                bodies.add(at, (known.own(at).0, old.seq), &old.value)
+                bodies.add(at, known.own(at).0, old.seq, &old.value)
             } else {
                 cancel(at, &old.value)
             };
@@ -244,8 +244,13 @@ impl Replaced {
             match snapshot.get_in_memory(layout.data, &found.key) {
                 Some(entry) if entry.seq > self.seq => {
                     if entry.kind == Kind::Put {
-                        let at = (found.key.as_slice(), entry.seq);
-                        let stored = bodies::with_body_in_memory(layout, snapshot, at, entry.value);
+                        let stored = bodies::with_body_in_memory(
+                            layout,
+                            snapshot,
+                            &found.key,
+                            entry.seq,
+                            entry.value,
+                        );
                         let gone = || {
                             esker_lsm::Error::Invalid("a record is not at its location".to_string())
                         };
@@ -350,7 +355,7 @@ fn add_bodies(layout: &Layout, snapshot: &Snapshot, found: &mut [Found]) -> Resu
         if let (Some(seq), Some(stored)) = (found.seq, &found.stored)
             && bodies.lacks(stored)
         {
-            bodies.add(at, (&found.key, seq), stored)?;
+            bodies.add(at, &found.key, seq, stored)?;
         }
     }
     bodies.read(
@@ -396,7 +401,8 @@ fn entries_of(layout: &Layout, record: &RecordRef<'_>) -> AttributeValues {
 fn cancel_record(
     layout: &Layout,
     writes: &mut Writes,
-    (key, seq): (&[u8], Seq),
+    key: &[u8],
+    seq: Seq,
     old: &[u8],
     new: &[(u32, Vec<u8>)],
 ) -> Result<()> {

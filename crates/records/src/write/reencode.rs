@@ -19,10 +19,14 @@ impl DatasetWrites {
     pub(super) fn renew(&mut self) -> Result<()> {
         let snapshot = self.dataset.shared.group.snapshot();
         let current = &self.dataset.current;
-        if !snapshot.version().trees.contains_key(&current.data) {
+        let Some(data) = snapshot.version().trees.get(&current.data) else {
             return Err(Error::unknown_dataset(current.name()));
-        }
+        };
         let layout = current.layout_in(snapshot.version());
+        if !layout.is_of(&data.config) {
+            // The engine would refuse the batch again, for ever.
+            return Err(Misplaced::here().into());
+        }
         if Arc::ptr_eq(&layout, &self.layout) {
             return Ok(());
         }

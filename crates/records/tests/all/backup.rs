@@ -221,7 +221,7 @@ fn a_build_that_was_broken_off_goes_on_in_the_backup() {
 #[test]
 fn backups_under_load_are_sound() {
     const KEYS: u64 = 2000;
-    let backups = number("ESKER_BACKUPS", 30);
+    let backups = number("ESKER_BACKUPS", esker_sim::by_tier(15, 60));
     let each = backups.div_ceil(Maintenance::ALL.len());
     let rounds = Maintenance::ALL.into_iter().flat_map(|maintenance| {
         // The writers never pause. A new store from time to time keeps backups from growing.

@@ -341,8 +341,12 @@ fn limits_at_their_ends_give_nothing_or_all() {
             let query = dataset.query().equals(&path("a"), "1").limit(Some(limit));
             let found = common::keys_in_every_way(&query);
             assert_eq!(found.len(), right, "{kind:?}");
-            let versions = dataset.versions(&key).latest(limit).read().unwrap();
-            assert_eq!(versions.len(), limit.min(2));
+            let versions = dataset.versions(&key).latest(limit).read();
+            if limit == 0 {
+                assert_eq!(versions.unwrap_err().kind(), ErrorKind::BadInput);
+            } else {
+                assert_eq!(versions.unwrap().len(), limit.min(2));
+            }
         }
         for m in [0, 1, usize::MAX] {
             let versions = || dataset.versions_with(path("a"), "1").latest(m);

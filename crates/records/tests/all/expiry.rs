@@ -24,7 +24,7 @@ use world::{START, World, open};
 #[test]
 fn expired_records_are_invisible_by_any_kind_and_strategy() {
     let mut expired = 0;
-    for seed in seeds(48) {
+    for seed in seeds(24) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let kind = IndexKind::ALL[seed as usize % IndexKind::ALL.len()];
         let def = DatasetDef::new(path("id"), KeyType::Int)

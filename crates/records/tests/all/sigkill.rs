@@ -160,7 +160,7 @@ fn nothing_acknowledged_is_lost_when_the_process_is_killed() {
         return;
     }
     let strategies = Maintenance::ALL.len();
-    let kills = number("ESKER_KILLS", esker_sim::by_tier(30, 100)) / strategies;
+    let kills = number("ESKER_KILLS", esker_sim::by_tier(15, 100)) / strategies;
     let mut rng = fastrand::Rng::with_seed(common::seeds(1).start);
     // Chooses the settings that do not alternate with the strategy.
     let turn = rng.usize(0..3);

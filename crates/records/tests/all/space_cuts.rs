@@ -239,7 +239,9 @@ fn a_power_cut_before_any_call_loses_no_point() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let calls: usize = match number("ESKER_SEED") {
         Some(seed) => run(seed),
-        None => (0..number("ESKER_SEEDS").unwrap_or(10)).map(run).sum(),
+        None => (0..number("ESKER_SEEDS").unwrap_or(esker_sim::by_tier(5, 20)))
+            .map(run)
+            .sum(),
     };
     assert!(calls > 50, "{calls} calls: nothing was tested");
 }
